@@ -50,7 +50,7 @@ async def ack(client: Client, command: CommandAck) -> None:
 async def _acknowledge(
     consumer: PulsarConsumer, dispatcher: Delivery, command: CommandAck, lazy: bool
 ) -> int:
-    if isinstance(dispatcher, LiveSubscription):  # Nothing of it comes again.
+    if isinstance(dispatcher, LiveSubscription):  # It redelivers nothing.
         return 0
     named = command.message_id
     if command.ack_type == CommandAck.Individual:
@@ -62,14 +62,14 @@ async def _acknowledge(
 
 
 def redeliver(client: Client, command: CommandRedeliverUnacknowledgedMessages) -> None:
-    """Send again what the consumer has and did not acknowledge: these entries, or all."""
+    """Redeliver what the consumer has not acknowledged: the named entries, or all."""
     consumer = client.consumers.get(command.consumer_id)
     if consumer is None or consumer.dispatcher is None:
         return
     if isinstance(consumer.dispatcher, LiveSubscription):
         return
     if command.HasField("consumer_epoch") and not command.message_ids:
-        # A lower one redelivers too, under the higher number.
+        # A lower epoch redelivers too, but the consumer keeps the higher one.
         consumer.set_epoch(max(consumer.epoch or 0, command.consumer_epoch))
     ids = [entry_id(data) for data in command.message_ids]
     consumer.dispatcher.redeliver(consumer, ids)

@@ -1,4 +1,4 @@
-"""The Pulsar adapter: what the entry point leads to. Knows how clients are told to connect."""
+"""The Pulsar adapter, as the entry point names it. Knows how clients are told to connect."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PulsarAdapter:
     def open_session(
         self, broker: Broker, connection: Connection, options: PulsarOptions
     ) -> PulsarSession:
-        """Handlers for a new connection; all listeners of a broker share their producers."""
+        """Handlers for a new connection; a broker's listeners share the state of their clients."""
         shared = self._shared.get(broker)
         if shared is None:
             shared = self._shared[broker] = SharedState(broker)

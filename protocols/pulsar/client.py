@@ -1,5 +1,5 @@
 """One Pulsar client as the handlers of its commands see it: who it is, what it has opened, and how
-it is answered. Knows no command.
+to answer it. Knows no command.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from protocols.pulsar.shared import SharedState
 
 
-# Sends that were on their way while the broker closed their producer are dropped without a word.
+# For so long, SENDs that were on their way when the broker closed their producer are dropped.
 CLOSED_BY_BROKER_S: Final = 30.0
-LEAVING_TOGETHER: Final = 100  # Producers or consumers of an ended connection in one turn: 4 ms.
-WOKEN_TOGETHER: Final = 100  # Dispatchers that go on as a socket takes more, in one turn: 1 ms.
+LEAVING_TOGETHER: Final = 100  # Producers or consumers dropped in one turn: 4 ms.
+WOKEN_TOGETHER: Final = 100  # Dispatchers woken in one turn as a socket takes more: 1 ms.
 
 OpenedT = TypeVar("OpenedT", "Producer", "PulsarConsumer")
 
@@ -57,14 +57,14 @@ class Client:
         self.lanes = Lanes(connection)
         self.version_text = ""  # As CONNECT names the client library.
         self.protocol_version = 0
-        self.takes_entry_metadata = False  # Each entry is to come with what the broker says of it.
+        self.takes_entry_metadata = False  # Entries are sent with broker entry metadata.
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, PulsarConsumer] = {}
         self.watchers = Watchers(connection, shared.topic_lists)
         self.commands_heard = 0  # Any command is a sign of life.
-        self._closed: dict[int, float] = {}  # Until when a producer that we closed is remembered.
+        self._closed: dict[int, float] = {}  # Producers that we closed, and until when to know it.
         self._listening = trio.lowlevel.ParkingLot()
-        self._wanting_room: dict[PulsarConsumer, None] = {}  # Since the longest time first.
+        self._wanting_room: dict[PulsarConsumer, None] = {}  # The one that waits longest is first.
         self._room_wanted = trio.lowlevel.ParkingLot()
         self._watches_room = False
 
@@ -82,7 +82,7 @@ class Client:
         self.broker.metrics.number("braidlog_errors", self.connection.protocol, name).inc(times)
 
     def answer_producer(self, producer: Producer, ticket: int) -> None:
-        """Send PRODUCER_SUCCESS, once everything that it tells of is on disk."""
+        """Send PRODUCER_SUCCESS, once everything that it reports is on disk."""
         success = messages.producer_success(
             producer.request_id,
             producer.name,
@@ -142,8 +142,8 @@ class Client:
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
 
     def close_producer(self, producer: Producer, *, is_forbidden: bool = False) -> None:
-        """End a producer whose topic is gone or takes nothing more, or which the client may not
-        have any more: it is to look up the topic again.
+        """End a producer whose topic is gone or takes nothing more, or that the client may not
+        have any more. The client then looks up the topic again.
         """
         if self.producers.get(producer.producer_id) is not producer:
             return  # It left meanwhile, and another one may have its number.
@@ -153,7 +153,7 @@ class Client:
             del closed[first]
         closed[producer.producer_id] = now + CLOSED_BY_BROKER_S
         self.drop_producer(producer)
-        if not producer.is_ready:  # Its PRODUCER still waits for its answer.
+        if not producer.is_ready:  # Its PRODUCER is not answered yet.
             self.refuse(producer.request_id, _why_closed(producer, is_forbidden=is_forbidden))
             return
         if self.protocol_version < messages.CLOSING_VERSION:
@@ -162,14 +162,14 @@ class Client:
         self.outbox.answer([messages.close_producer(producer.producer_id)])
 
     def close_forbidden(self) -> None:
-        """Close producers and consumers whose rights were revoked, soon; a retry gets the
-        reason.
+        """Close producers and consumers whose rights were revoked, in the background; a client that
+        retries is told the reason.
         """
         self.broker.closing.add(self._forbidden_closed())
         self.watchers.wake()
 
     def _forbidden_closed(self) -> Iterator[None]:
-        """Look at one of them a step."""
+        """Check one of them in each step."""
         for number in list(self.producers):
             producer = self.producers.get(number)
             if producer is not None and not self._may(Action.PRODUCE, producer.topic.resource):
@@ -177,7 +177,7 @@ class Client:
             yield
         for number in list(self.consumers):
             consumer = self.consumers.get(number)
-            # One that waits is asked about before it is attached.
+            # One that still waits is checked before it is attached.
             if consumer is not None and (dispatcher := consumer.dispatcher) is not None:
                 group = Resource.of_group(dispatcher.name, dispatcher.partition.topic.name)
                 if not self._may(Action.CONSUME, group):
@@ -197,7 +197,7 @@ class Client:
         return until is not None and trio.current_time() < until
 
     def granted(self, producer: Producer) -> None:
-        """A producer that waited is the exclusive one now: its PRODUCER is answered again."""
+        """Tell a producer that waited that it is the exclusive one now: a second answer."""
         self.answer_producer(producer, self.broker.producers.ticket)
 
     def fenced(self, producer: Producer) -> None:
@@ -216,7 +216,7 @@ class Client:
         if self.consumers.get(consumer.consumer_id) is consumer:
             del self.consumers[consumer.consumer_id]
         self._wanting_room.pop(consumer, None)
-        dispatcher, consumer.dispatcher = consumer.dispatcher, None  # Else they keep each other.
+        dispatcher, consumer.dispatcher = consumer.dispatcher, None  # Breaks a reference cycle.
         if dispatcher is not None:
             if consumer.holds_layout is not None:
                 consumer.holds_layout.layout_users -= 1
@@ -224,7 +224,7 @@ class Client:
             self.detach(dispatcher, consumer)
 
     def detach(self, delivery: Delivery, consumer: Consumer) -> None:
-        """Take a consumer off what delivers to it."""
+        """Detach a consumer from what delivers to it."""
         if isinstance(delivery, LiveSubscription):
             delivery.detach(consumer)
         else:
@@ -236,12 +236,12 @@ class Client:
         self.broker.metrics.records_out(protocol, topic, records, size_bytes)
 
     def watch_room(self, consumer: PulsarConsumer) -> None:
-        """A consumer was not sent what it could have: let it be once the socket takes more."""
+        """Wake the consumer's dispatcher once the socket takes more: it had more to send."""
         self._wanting_room[consumer] = None
         self._room_wanted.unpark_all()
 
     def serve_consumers(self) -> None:
-        """Begin to watch the socket for the connection's consumers."""
+        """Start the task that wakes dispatchers as the socket takes more."""
         if not self._watches_room:
             self._watches_room = True
             self.connection.nursery.start_soon(self._wake_dispatchers)
@@ -256,21 +256,21 @@ class Client:
                 del wanting[consumer]
                 if consumer.dispatcher is not None:
                     consumer.dispatcher.wake()
-            await trio.lowlevel.checkpoint()  # They fill it again, before others are woken.
+            await trio.lowlevel.checkpoint()  # They fill the socket before others are woken.
 
     async def closed(self) -> None:
-        """Give back what the connection held, in pieces: it may be ten thousand of each."""
+        """Release what the connection held, in pieces: there may be ten thousand of each."""
         self.machine.close()
         self.watchers.close_all()
         self._listening.unpark_all()
-        with trio.CancelScope(shield=True):  # All of it goes, however slow the machine.
+        with trio.CancelScope(shield=True):  # All of it is released, however slow the machine is.
             await _in_pieces(self.consumers, self.drop_consumer)
             await _in_pieces(self.producers, self.drop_producer)
 
 
 async def _in_pieces(opened: dict[int, OpenedT], drop: Callable[[OpenedT], None]) -> None:
-    """Drop what a connection has opened, which takes it out of `opened`. No list of all is held
-    meanwhile: with its end ten thousand consumers and their dispatchers would end in one turn.
+    """Drop what a connection has opened; `drop` removes it from `opened`. No list of all is kept:
+    ten thousand consumers and their dispatchers would be freed with it in one turn.
     """
     while opened:
         for one in list(islice(opened.values(), LEAVING_TOGETHER)):

@@ -17,12 +17,12 @@ from storage.codecs.pb.PulsarApi_pb2 import CommandAuthResponse, CommandConnect,
 if TYPE_CHECKING:
     from protocols.pulsar.client import Client
 
-PROTOCOL_VERSION: Final = 21  # Clients take the smaller of theirs and ours.
-ENTRY_METADATA_VERSION: Final = 18  # From which on clients may say that they take it.
+PROTOCOL_VERSION: Final = 21  # Clients use the smaller of theirs and ours.
+ENTRY_METADATA_VERSION: Final = 18  # The oldest version whose clients may ask for it.
 
 
 def connect(client: Client, command: CommandConnect) -> Awaitable[None] | None:
-    """Take the client in, once it has proved who it is where that is wanted."""
+    """Accept the client; it first proves who it is if authentication is required."""
     if not command.client_version:
         raise ProtocolError("CONNECT without client_version")
     if client.login.is_needed:
@@ -71,9 +71,9 @@ def ping(client: Client, command: CommandPing) -> None:
 
 
 def pong(client: Client, command: object) -> None:
-    """A sign of life, which every command is."""
+    """Do nothing: like every command, it has counted as a sign of life."""
 
 
 def auth_response(client: Client, command: CommandAuthResponse) -> Awaitable[None]:
-    """Fresh credentials, if they were asked for."""
+    """Take fresh credentials, if they were asked for."""
     return client.login.refresh(command)

@@ -1,4 +1,4 @@
-"""One consumer and what it is sent: MESSAGE frames, heads made here, entries as they are stored.
+"""One consumer and its MESSAGE frames: the heads are made here, entries are sent as stored.
 
 "Consumer" in Apache Pulsar's binary protocol document. Knows no command.
 """
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 Delivery: TypeAlias = "Dispatcher | LiveSubscription"  # What delivers to a consumer.
 
-# What a client must know to be sent: `ProtocolVersion` in Apache's PulsarApi.proto.
+# The oldest versions whose clients know a feature: `ProtocolVersion` in Apache's PulsarApi.proto.
 BATCH_VERSION = 4
 END_VERSION = 9
 ACTIVE_CHANGE_VERSION = 12
 CHECKSUM_VERSION = 11
 
-# Of a MESSAGE before the entry: its ack set may be long, but not for one so large.
+# What precedes the entry in a MESSAGE. An ack set may be longer, but not with an entry this large.
 HEAD_BYTES_MAX = 1024
 ENTRY_BYTES_MAX = FRAME_BYTES_MAX - HEAD_BYTES_MAX
 
@@ -77,23 +77,23 @@ class PulsarConsumer(Consumer):
     dispatcher: Delivery | None = None
     writer: messages.MessageWriter | None = None
     epoch: int | None = None  # Set by Java clients, which drop messages of an older epoch.
-    # The topic without partitions that it was opened by the name of, which is to stay so for it.
+    # The topic that it named without a partition: that topic has to stay without partitions.
     holds_layout: Topic | None = None
     connected_at_us: int = 0
-    meter: RateMeter | None = None  # Made for the first who asks.
+    meter: RateMeter | None = None  # Created when its rates are first asked for.
 
     @property
     def address(self) -> str:
-        """Where its client is."""
+        """The address of its client."""
         return self.owner.peer
 
     def rates(self, now_us: int) -> Rates:
-        """What it is given a second."""
+        """Its rates per second."""
         self.meter = self.meter or RateMeter(self.connected_at_us)
         return self.meter.look(self, now_us)
 
     def attached_to(self, dispatcher: Delivery) -> None:
-        """It is served from here on."""
+        """Note what delivers to it from here on."""
         partition = dispatcher.partition
         self.dispatcher = dispatcher
         ledger = LIVE_ID if isinstance(partition, LiveTopic) else partition.partition_id
@@ -107,7 +107,7 @@ class PulsarConsumer(Consumer):
             self.writer.set_epoch(epoch)
 
     def send(self, entries: Sequence[Entry], size: int) -> None:
-        """Put MESSAGE frames on their way."""
+        """Queue MESSAGE frames for the client."""
         owner, dispatcher = self.owner, self.dispatcher
         assert self.writer is not None and dispatcher is not None
         if owner.protocol_version < BATCH_VERSION and has_batch(entries):
@@ -118,7 +118,7 @@ class PulsarConsumer(Consumer):
         owner.sent(dispatcher.partition.figures_name, records, size)
 
     def takes_more(self) -> bool:
-        """Whether the socket takes what is sent; the owner wakes the dispatcher when it does."""
+        """Whether the socket takes more; if not, the owner wakes the dispatcher once it does."""
         outbox = self.owner.outbox
         if outbox.over_limit:
             self.owner.watch_room(self)
@@ -132,13 +132,13 @@ class PulsarConsumer(Consumer):
             self.owner.outbox.answer([change])
 
     def reached_end(self) -> None:
-        """Inform a Java client: for all other clients it is an unknown command."""
+        """Inform a Java client; other clients do not know the command."""
         owner = self.owner
         if owner.version_text.startswith("Pulsar-Java") and owner.protocol_version >= END_VERSION:
             owner.outbox.answer([messages.reached_end(self.consumer_id)])
 
     def disconnect(self) -> None:
-        """Detached by the dispatcher: the client is to look up the topic and come again."""
+        """Close it for its client, which then looks up the topic and subscribes again."""
         self.leave()
         owner = self.owner
         if owner.protocol_version >= messages.CLOSING_VERSION:
@@ -147,7 +147,7 @@ class PulsarConsumer(Consumer):
             owner.end("its consumer was closed")
 
     def lost(self, reason: str) -> None:
-        """The client has lost its connection without a sign: end it here too."""
+        """End the connection: its client has lost it without a sign."""
         self.leave()
         self.owner.end(reason)
 
@@ -181,8 +181,8 @@ def frames(
 def _unusual(
     consumer: PulsarConsumer, writer: messages.MessageWriter, entry: Entry, has_checksums: bool
 ) -> Iterator[Buffer]:
-    """The same of an entry too large for one frame, or for a client that knows no checksum, or
-    that is told what the broker says of it.
+    """The frames of an entry that is too large for one frame, or for a client that knows no
+    checksums or takes broker entry metadata.
     """
     before = b""
     if consumer.owner.takes_entry_metadata and not is_live(consumer):
@@ -190,7 +190,7 @@ def _unusual(
     bodies: Sequence[Buffer] = (entry.body,)
     if len(entry.body) > ENTRY_BYTES_MAX:
         bodies = pieces(entry, consumer.name)
-        consumer.permits -= len(bodies) - 1  # Each chunk costs its permit.
+        consumer.permits -= len(bodies) - 1  # Each chunk costs a permit.
     for whole in bodies:
         body = whole if has_checksums else messages.without_checksum(whole)
         size = len(before) + len(body)
@@ -200,7 +200,7 @@ def _unusual(
 
 
 def is_live(consumer: PulsarConsumer) -> bool:
-    """Whether its topic keeps nothing: the broker knows nothing of its entries."""
+    """Whether its topic is non-persistent: then the broker has no metadata of its entries."""
     dispatcher = consumer.dispatcher
     return dispatcher is not None and isinstance(dispatcher.partition, LiveTopic)
 

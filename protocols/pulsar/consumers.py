@@ -30,7 +30,7 @@ LANE: Final = "consumer"
 
 
 def flow(client: Client, command: CommandFlow) -> None:
-    """Permits for more messages; for an unknown consumer they are ignored."""
+    """Grant permits for more messages; for an unknown consumer they are ignored."""
     if not command.messagePermits:
         raise ProtocolError("FLOW without permits")
     consumer = client.consumers.get(command.consumer_id)
@@ -42,7 +42,7 @@ def flow(client: Client, command: CommandFlow) -> None:
 
 
 def close_consumer(client: Client, command: CommandCloseConsumer) -> None:
-    """Close a consumer; one that is not there is closed too (some clients say it twice)."""
+    """Close a consumer; for an unknown one that succeeds too (some clients send it twice)."""
     client.lanes.promptly((LANE, command.consumer_id), partial(_close, client, command))
 
 
@@ -54,7 +54,7 @@ def _close(client: Client, command: CommandCloseConsumer) -> None:
 
 
 def unsubscribe(client: Client, command: CommandUnsubscribe) -> None:
-    """Delete the subscription's cursor on this partition, and its consumer with it."""
+    """Delete the subscription's cursor on this partition, and close the consumer."""
     client.lanes.promptly((LANE, command.consumer_id), partial(_unsubscribe, client, command))
 
 

@@ -52,7 +52,7 @@ LANE = "discovery"
 
 
 def partitioned_metadata(client: Client, command: CommandPartitionedTopicMetadata) -> None:
-    """How many partitions a topic has; 0 for one without, or one that is still to be made."""
+    """Answer how many partitions a topic has; 0 if it has none, or does not exist yet."""
     if is_coordinator(command.topic):
         client.outbox.put([messages.partitions(command.request_id, 0)])
     elif _is_to_be_made(client, command):
@@ -77,7 +77,7 @@ async def _find_and_tell_partitions(
 
 
 def _is_to_be_made(client: Client, command: CommandPartitionedTopicMetadata) -> bool:
-    """Whether to create the topic now: only if new topics are partitioned, to know how many."""
+    """Whether to create the topic now, to know its partitions: only if new topics have several."""
     topics = client.broker.topics
     if not topics.defaults.auto_create or topics.defaults.num_partitions == 1:
         return False
@@ -151,7 +151,7 @@ def _refuse_partitions(
 
 
 def lookup(client: Client, command: CommandLookupTopic) -> None:
-    """Where a topic is served: by its owner. It need not exist yet."""
+    """Answer where a topic's owner is. The topic need not exist yet."""
     if is_unowned(client, command.topic):
         work = partial(_look_up_later, client, command)
         client.lanes.in_order((LANE, command.request_id), work)
@@ -172,7 +172,7 @@ def _tell_address(client: Client, command: CommandLookupTopic) -> None:
             name, _ = resolve(client, Action.DESCRIBE, command.topic)
             address = _address(client, name)
         if command.advertised_listener_name not in ("", connection.listener_name):
-            listener = command.advertised_listener_name  # Apache's words; it would be asked again.
+            listener = command.advertised_listener_name  # Apache's words; its code is retried.
             raise Refused(
                 ServerError.NotAllowedError, f"the broker do not have {listener} listener"
             )
@@ -186,7 +186,7 @@ def _tell_address(client: Client, command: CommandLookupTopic) -> None:
 
 
 def _address(client: Client, name: TopicName) -> tuple[str, int]:
-    """Where the owner's listener of that name is. Raises OwnedElsewhere where nobody serves it."""
+    """Where the owner's listener of the same name is. Raises OwnedElsewhere if there is none."""
     owner = client.broker.placement.owner(name)
     if owner is None:
         return client.connection.advertised
@@ -203,9 +203,10 @@ def service_url(host: str, port: int, *, is_encrypted: bool = False) -> str:
 
 
 def topics_of_namespace(client: Client, command: CommandGetTopicsOfNamespace) -> None:
-    """Every topic of a namespace that the client may see; a pattern is for the client to apply.
+    """Answer with every topic of a namespace that the client may see.
 
-    Java's regular expressions are not Python's, and may be made to run for ever.
+    A pattern is left to the client: Java's regular expressions are not Python's, and one can be
+    written to run for ever.
     """
     parts = namespace_of(command.namespace)
     try:

@@ -1,8 +1,8 @@
 """Broker errors to Pulsar's ServerError numbers: one table. Knows no command.
 
 Clients differ in what they do with an error (Pulsar's C++ client retries UnknownError and
-MetadataError until it times out, and fails at once on NotAllowedError), so a refusal that will not
-pass gets a number that ends the attempt.
+MetadataError until it times out, and fails at once on NotAllowedError), so a permanent refusal gets
+a number that ends the attempt.
 """
 
 from broker import errors
@@ -16,7 +16,7 @@ WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
     errors.SubscriptionNotFound: ServerError.SubscriptionNotFound,
     errors.TopicExists: ServerError.NotAllowedError,
     errors.NamespaceExists: ServerError.NotAllowedError,
-    # C++ (Python, Node) tries an InvalidTopicName again until its timeout; all end at once on this.
+    # C++ (Python, Node) retries InvalidTopicName until its timeout; on this all fail at once.
     errors.InvalidName: ServerError.NotAllowedError,
     errors.InvalidRequest: ServerError.MetadataError,
     errors.NotSupported: ServerError.NotAllowedError,
@@ -51,7 +51,7 @@ class Refused(Exception):
     def __init__(self, code: ServerError, text: str) -> None:
         super().__init__(text)
         self.code = code
-        # An error may quote what a client sent, and JSON can hold half a surrogate pair.
+        # An error may quote what a client sent, such as half a surrogate pair out of JSON.
         self.text = text.encode(errors="backslashreplace").decode()
 
 

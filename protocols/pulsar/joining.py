@@ -1,5 +1,5 @@
-"""Whether a newcomer may join the consumers that a subscription has: kind, key sharing, and whether
-the one that is in its way still lives. "Command Subscribe" in the binary protocol document.
+"""Whether a new consumer may join those that a subscription has: kind, key sharing, and whether the
+consumer in its way is still alive. "Command Subscribe" in the binary protocol document.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KINDS: Final[dict[int, SubscriptionKind]] = {
 
 
 def key_sharing(command: CommandSubscribe) -> KeySharing:
-    """How the newcomer wants keys to be shared."""
+    """How the new consumer wants keys to be shared."""
     meta = command.keySharedMeta
     return KeySharing(
         is_sticky=meta.keySharedMode == KeySharedMode.STICKY,
@@ -36,7 +36,7 @@ def key_sharing(command: CommandSubscribe) -> KeySharing:
 
 
 def check_kind(kind: SubscriptionKind, command: CommandSubscribe) -> None:
-    """Raises SubscriptionBusy where the subscription's consumers are of another kind."""
+    """Raises SubscriptionBusy if the subscription's consumers are of another kind."""
     if kind is not KINDS[command.subType]:
         raise SubscriptionBusy(
             "Subscription is of different type. Active subscription type of"
@@ -46,14 +46,14 @@ def check_kind(kind: SubscriptionKind, command: CommandSubscribe) -> None:
 
 
 def check_key_mode(policy: KeyPolicy, command: CommandSubscribe) -> None:
-    """Raises SubscriptionBusy where its consumers share keys in another way."""
+    """Raises SubscriptionBusy if its consumers share keys in another way."""
     if policy.is_sticky != key_sharing(command).is_sticky:
         raise SubscriptionBusy("Subscription is of different key_shared mode")
 
 
 async def holder_lives(client: Client, dispatcher: Delivery) -> bool:
-    """Whether the consumer that is in the way answers; the connection of one that does not is
-    ended, since its client may have lost it without a sign.
+    """Whether the consumer in the way answers. If it does not, its connection is ended: its client
+    may have lost it without a sign.
     """
     holder = dispatcher.consumers[0]
     is_own = isinstance(holder, PulsarConsumer) and holder.owner is client

@@ -18,12 +18,12 @@ from protocols.pulsar.limits import LANE_MAX, LANES_MAX
 if TYPE_CHECKING:
     from broker.server.connection import Connection
 
-Lane = tuple[str, int]  # A kind, and the number of a producer, a consumer or a request.
+Lane = tuple[str, int]  # A kind, and the id of a producer, a consumer, a watcher or a request.
 Work = Callable[[], Awaitable[None]]
 
 
 class Lanes:
-    """The lanes of one connection. What is in one of them is done one after the other."""
+    """The lanes of one connection. The work in a lane is done one after the other."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -36,14 +36,14 @@ class Lanes:
         return len(self._waiting) >= LANES_MAX
 
     async def room(self) -> None:
-        """Wait until not all lanes have work."""
+        """Wait until fewer than LANES_MAX lanes have work."""
         while self.is_full:
             await self._ended.park()
 
     def in_order(self, lane: Lane, work: Work) -> None:
-        """Do work that may wait, in a task, behind earlier work of the same lane.
+        """Do work that may wait in a task, after earlier work of the same lane.
 
-        Raises ProtocolError if the client does not wait for its answers at all.
+        Raises ProtocolError if more than LANE_MAX commands wait in the lane.
         """
         waiting = self._waiting.get(lane)
         if waiting is None:
@@ -55,7 +55,7 @@ class Lanes:
             raise ProtocolError(f"more than {LANE_MAX} commands wait for one {lane[0]}")
 
     def promptly(self, lane: Lane, work: Callable[[], None]) -> None:
-        """Do work that does not wait: now, or behind what is under way in that lane."""
+        """Do work that does not wait: now, or after what is under way in that lane."""
         if lane not in self._waiting:
             work()
             return
@@ -66,13 +66,13 @@ class Lanes:
         self.in_order(lane, later)
 
     async def _work_off(self, lane: Lane) -> None:
-        work_for(self._connection)  # Who starts us may be the poller.
+        work_for(self._connection)  # It may be the poller that starts this task.
         waiting = self._waiting[lane]
         try:
             while waiting:
                 await waiting[0]()
                 waiting.popleft()
-        finally:  # Where the connection ends, work that is left holds its client, which holds us.
+        finally:  # Work left when the connection ends would hold its client, which holds us.
             waiting.clear()
             del self._waiting[lane]
             self._ended.unpark_all()

@@ -1,6 +1,6 @@
 """SUBSCRIBE to a non-persistent topic: "Non-persistent topics" in Apache Pulsar's documentation.
 
-There is no position and no backlog: the consumer is given what is published while it has permits.
+There is no position and no backlog: a consumer gets what is published while it has permits.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def attach(client: Client, command: CommandSubscribe, consumer: PulsarCons
 
 
 def _subscription(topic: LiveTopic, command: CommandSubscribe) -> LiveSubscription:
-    """The subscription, which a consumer of that kind may join. Raises SubscriptionBusy."""
+    """The subscription, if a consumer of that kind may join it. Raises SubscriptionBusy."""
     kind = KINDS[command.subType]
     policy: KeyPolicy | None = None
     if kind is SubscriptionKind.KEY_SHARED:

@@ -1,4 +1,4 @@
-"""Who a Pulsar client is: what CONNECT and AUTH_RESPONSE bring, and tokens that run out.
+"""Authenticates Pulsar clients: credentials in CONNECT and AUTH_RESPONSE, and tokens that expire.
 
 "Connection establishment" and "Authentication" in Apache Pulsar's binary protocol document. Knows
 no password and no key: the broker's authentication does.
@@ -39,7 +39,7 @@ class Login:
         return self._authentication.required and self._connection.principal.is_anonymous
 
     async def connect(self, command: CommandConnect) -> None:
-        """Take what CONNECT brought. Raises EndConnection, with an error, if it will not do."""
+        """Check the credentials of CONNECT. Raises EndConnection, with an error, if they fail."""
         identity = await self._prove(command.auth_method_name, command.auth_data)
         try:
             self._connection.act_for(identity.principal, identity)
@@ -54,7 +54,7 @@ class Login:
     async def refresh(self, command: CommandAuthResponse) -> None:
         """Take new login data after a challenge; without a challenge it only counts as activity.
 
-        Raises EndConnection, also for data that prove somebody else.
+        Raises EndConnection, also for the credentials of somebody else.
         """
         if not self._is_challenged:
             return
@@ -66,8 +66,8 @@ class Login:
         self._expires_s = identity.expires_s
 
     def check_expiry(self, now_s: float, server_version: str, protocol_version: int) -> list[bytes]:
-        """What to send the client now, seconds since 1970: a challenge once its token has run out,
-        else nothing. Raises EndConnection where it did not answer one, or cannot.
+        """What to send the client at `now_s` (seconds since 1970): a challenge once its token has
+        expired, else nothing. Raises EndConnection if it did not answer one, or cannot.
         """
         if self._expires_s is None or now_s < self._expires_s:
             return []

@@ -17,9 +17,9 @@ from protocols.pulsar.text import TextField, not_text, text_fields
 from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, CommandSend
 
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024  # max_message_size, Apache's default.
-# Apache's decoder allows this much besides for command and metadata, its size field counted in.
+# Apache's decoder allows 10 KiB more for command and metadata, its size field included.
 FRAME_BYTES_MAX: Final = MESSAGE_BYTES_MAX + 10 * 1024
-# Before CONNECT nothing but a CONNECT is due: 128 KiB hold the largest token or ticket.
+# The first frame holds no more than a CONNECT: 128 KiB have room for the largest token or ticket.
 FIRST_FRAME_BYTES_MAX: Final = 128 * 1024
 
 _SIZE: Final = struct.Struct(">I")
@@ -27,28 +27,29 @@ _SIZES: Final = struct.Struct(">II")
 _COMMAND_BYTES_MIN: Final = 2  # A type is required.
 _TYPE_TAG: Final = 0x08  # Every command begins with its type: field 1, a varint.
 _SMALLEST: Final = _SIZE.size + _COMMAND_BYTES_MIN
-# How a SEND begins in the order in which everybody writes fields, and nothing else is in its
-# command: sizes of frame and command, type, tag and size (below 128) of the type's own message.
+# How a SEND begins if its fields come in the usual order and its command holds nothing else: sizes
+# of frame and command, the type, then tag and size (below 128) of the type's own message.
 _SEND_HEAD: Final = struct.Struct(">II3sB")
 _SEND_TAGS_BYTES: Final = 4
 _TOTAL_MAX: Final = FRAME_BYTES_MAX - _SIZE.size
 SEND_TAGS: Final = b"\x08\x06\x32"
 
 Type = BaseCommand.Type
-# Each look at an enum of protobuf costs as much as a whole SEND: the hot ones once.
+# Reading a protobuf enum costs as much as a whole SEND: the hot ones are read once.
 _SEND: Final = Type.SEND
 _CONNECT: Final = Type.CONNECT
 
 
 class State(enum.Enum):
-    """Where a connection stands."""
+    """The state of a connection."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"
     CLOSED = "closed"
 
 
-# Field of BaseCommand for each type that clients send: served here, or refused by an answer.
+# The field of BaseCommand for each type that clients send and that is served, or answered with an
+# error.
 FIELDS: Final[dict[int, str]] = {
     Type.CONNECT: "connect",
     Type.SUBSCRIBE: "subscribe",
@@ -91,7 +92,7 @@ ALLOWED: Final[dict[State, frozenset[int]]] = {
 _CONNECTED: Final = ALLOWED[State.CONNECTED]
 
 
-# Nothing of their text is read, and they come by the thousand.
+# Types whose text is never read; they come by the thousand.
 _UNREAD: Final = frozenset({Type.SEND, Type.ACK, Type.FLOW, Type.PING, Type.PONG})
 _TEXT: Final[dict[int, tuple[TextField, ...]]] = {
     kind: text_fields(BaseCommand.DESCRIPTOR.fields_by_name[field].message_type)
@@ -111,7 +112,7 @@ class Command:
 
 
 class PulsarMachine:
-    """Bytes of one connection to commands."""
+    """Turns the bytes of one connection into commands."""
 
     def __init__(self) -> None:
         self.state = State.CONNECTING
@@ -140,7 +141,7 @@ class PulsarMachine:
         if end > len(frame) or total + _SIZE.size != len(frame):
             raise self._broken("sizes of command and frame do not fit")
         try:
-            # Any buffer will do, whatever the library's types say.
+            # Any buffer works, whatever the library's types say.
             command = BaseCommand.FromString(frame[_SIZES.size : end])  # type: ignore[arg-type]
         except DecodeError as error:
             raise self._broken(f"a command cannot be parsed: {error}") from None
@@ -180,7 +181,7 @@ class PulsarMachine:
         if not payload_pos < end <= len(view) or total > _TOTAL_MAX:
             return None
         try:
-            # As in `decode`: any buffer will do.
+            # As in `decode`: any buffer works.
             command = CommandSend.FromString(view[start:payload_pos])  # type: ignore[arg-type]
         except DecodeError:
             return None
@@ -192,12 +193,12 @@ class PulsarMachine:
         return self.state is State.CONNECTED
 
     def connected(self) -> None:
-        """The handshake is done."""
+        """Note that the handshake is done."""
         assert self.state is State.CONNECTING
         self.state = State.CONNECTED
 
     def close(self) -> None:
-        """Nothing may come any more."""
+        """Accept no more commands."""
         self.state = State.CLOSED
 
     def _broken(self, reason: str) -> ProtocolError:

@@ -37,12 +37,12 @@ CHECKSUM_BYTES: Final = 6  # Magic 0x0e01 and a CRC-32C before the metadata.
 
 
 def signed(number: int) -> int:
-    """A uint64 field as the signed number that clients mean."""
+    """A uint64 field as the signed number that clients mean by it."""
     return number - 2**64 if number & _SIGN else number
 
 
 def unsigned(number: int) -> int:
-    """A signed number as it goes into a uint64 field."""
+    """A signed number as the value of a uint64 field."""
     return number & _MASK
 
 
@@ -73,7 +73,7 @@ def connected(
 
 
 def auth_challenge(server_version: str, protocol_version: int, data: bytes) -> bytes:
-    """The client is to prove again who it is; `data` says why."""
+    """Ask the client to prove again who it is; `data` says why."""
     challenge = {"auth_method_name": "token", "auth_data": data}
     return frame(
         BaseCommand(
@@ -131,7 +131,7 @@ def partitions_failed(request_id: int, code: ServerError, text: str) -> bytes:
 
 
 def lookup(request_id: int, url: str, *, through_service_url: bool = False) -> bytes:
-    """The topic is served at `url`, which says `pulsar+ssl:` to clients that came in by TLS."""
+    """The topic is served at `url`, which begins with `pulsar+ssl:` for clients that use TLS."""
     field = "brokerServiceUrlTls" if url.startswith("pulsar+ssl:") else "brokerServiceUrl"
     answer = CommandLookupTopicResponse(
         **{field: url},
@@ -144,7 +144,7 @@ def lookup(request_id: int, url: str, *, through_service_url: bool = False) -> b
 
 
 def lookup_failed(request_id: int, code: ServerError, text: str) -> bytes:
-    """The topic is served nowhere."""
+    """Refuse a lookup."""
     answer = CommandLookupTopicResponse(
         request_id=request_id,
         response=CommandLookupTopicResponse.Failed,
@@ -175,7 +175,7 @@ def topics_of_namespace(
 def watch_topic_list_success(
     request_id: int, watcher_id: int, topics: Iterable[str], topics_hash: str
 ) -> bytes:
-    """The names that match; none if the client's hash says that it knows them."""
+    """The names that match; none if the client's hash shows that it knows them."""
     answer = CommandWatchTopicListSuccess(
         request_id=request_id, watcher_id=watcher_id, topic=topics, topics_hash=topics_hash
     )
@@ -205,9 +205,9 @@ def producer_success(
     topic_epoch: int | None = None,
     ready: bool = True,
 ) -> bytes:
-    """The producer is there under that name; not `ready`: it waits for its turn to be exclusive.
+    """The producer is open under that name. Not `ready`: it waits for its turn to be exclusive.
 
-    `last_sequence_id` is the last one stored, -1 where that is not known.
+    `last_sequence_id` is the last one stored, -1 if that is not known.
     """
     answer = {
         "request_id": request_id,
@@ -222,7 +222,7 @@ def producer_success(
 
 
 def close_producer(producer_id: int) -> bytes:
-    """The broker ends a producer: the client looks up the topic and comes again."""
+    """The broker ends a producer: the client looks up the topic and opens it again."""
     closed = {"producer_id": producer_id, "request_id": NO_REQUEST}
     return frame(BaseCommand(type=BaseCommand.CLOSE_PRODUCER, close_producer=closed))
 
@@ -249,16 +249,16 @@ def repeat_receipt(producer_id: int, sequence_id: int, highest_sequence_id: int)
 
 
 class ReceiptWriter:
-    """SEND_RECEIPT frames of one connection, mostly with the next numbers of the one before."""
+    """Writes one connection's SEND_RECEIPT frames, fast where numbers follow the last one's."""
 
     def __init__(self) -> None:
         self._command = BaseCommand(type=BaseCommand.SEND_RECEIPT)
         self._receipt = self._command.send_receipt
         self._id = self._receipt.message_id
-        self._highest = -1  # What the command object has.
-        self._blocks = (-1, -1)  # Upper bits of sequence id and entry of the last one.
-        self._entry = -1  # The last one's, where that was made by protobuf.
-        self._pieces: tuple[bytes, ...] | None = None  # Around them for these blocks, if known.
+        self._highest = -1  # In the command object now.
+        self._blocks = (-1, -1)  # Upper bits of the last receipt's sequence id and entry.
+        self._entry = -1  # The last receipt's, if protobuf made it.
+        self._pieces: tuple[bytes, ...] | None = None  # What surrounds both numbers, if known.
         self._sequence_lows: Sequence[bytes] = ()
         self._entry_lows: Sequence[bytes] = ()
 
@@ -279,7 +279,7 @@ class ReceiptWriter:
                 self._highest = self._receipt.highest_sequence_id = highest_sequence_id
             return self._serialize(sequence_id, entry)
         if self._pieces is None:
-            if entry != self._entry + 1:  # Of batches few have the same upper bits.
+            if entry != self._entry + 1:  # With batches, few receipts share their upper bits.
                 self._entry = entry
                 return self._serialize(sequence_id, entry)
             self._pieces = self._split(sequence_id, entry)
@@ -295,7 +295,7 @@ class ReceiptWriter:
         return SIZES.pack(size + 4, size) + body
 
     def _split(self, sequence_id: int, entry: int) -> tuple[bytes, bytes, bytes]:
-        """What is before, between and behind the first bytes of the two numbers."""
+        """What comes before, between and after the first bytes of the two numbers."""
         self._sequence_lows, self._entry_lows = lows(sequence_id), lows(entry & _MASK)
         before, rest = around(lambda number: self._serialize(number, entry), sequence_id)
         _, after = around(lambda number: self._serialize(sequence_id, number), entry)
@@ -368,15 +368,15 @@ def consumer_stats(request_id: int, stats: dict[str, float | int | str | bool]) 
 
 
 def entry_metadata(append_us: int, index: int) -> bytes:
-    """What the broker says of an entry, before its bytes: when it was stored, in microseconds, and
-    the offset of its last message ("Broker entry metadata").
+    """What goes before an entry's bytes: when the broker stored it (`append_us`, in microseconds),
+    and the offset of its last message ("Broker entry metadata").
     """
     said = BrokerEntryMetadata(broker_timestamp=append_us // 1000, index=index).SerializeToString()
     return ENTRY_METADATA_MAGIC + SIZE.pack(len(said)) + said
 
 
 class MessageWriter:
-    """Heads of MESSAGE frames for one consumer, from one command object."""
+    """Writes the heads of one consumer's MESSAGE frames, from one command object."""
 
     def __init__(self, consumer_id: int, ledger: int, partition: int) -> None:
         self._command = BaseCommand(type=BaseCommand.MESSAGE)
@@ -385,7 +385,7 @@ class MessageWriter:
         self._id = self._message.message_id
         self._id.ledgerId = ledger
         self._id.partition = partition
-        self._block = -1  # What is around the number is known of entries with these upper bits.
+        self._block = -1  # Upper bits of the entries for which `_before` and `_after` hold.
         self._size = 0
         self._before = self._after = b""
         self._lows: Sequence[bytes] = ()
@@ -431,7 +431,7 @@ class MessageWriter:
 
 
 def without_checksum(body: Buffer) -> Buffer:
-    """An entry's bytes for clients below protocol version 11, which know no checksum."""
+    """An entry's bytes for clients below protocol version 11, which know no checksums."""
     return body[CHECKSUM_BYTES:] if bytes(body[:2]) == b"\x0e\x01" else body
 
 
@@ -445,13 +445,13 @@ def schema(request_id: int, found: Schema, version: bytes) -> bytes:
 
 
 def schema_failed(request_id: int, code: ServerError, text: str) -> bytes:
-    """There is no such schema."""
+    """Refuse a request for a schema."""
     answer = {"request_id": request_id, "error_code": code, "error_message": text}
     return frame(BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=answer))
 
 
 def schema_version(request_id: int, version: bytes) -> bytes:
-    """The version of a schema that a client brought."""
+    """The version of a schema that a client sent."""
     answer = {"request_id": request_id, "schema_version": version}
     return frame(
         BaseCommand(
@@ -461,7 +461,7 @@ def schema_version(request_id: int, version: bytes) -> bytes:
 
 
 def schema_version_failed(request_id: int, code: ServerError, text: str) -> bytes:
-    """A schema that a client brought is not taken."""
+    """Refuse a schema that a client sent."""
     answer = {"request_id": request_id, "error_code": code, "error_message": text}
     return frame(
         BaseCommand(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from broker.topics.topics import Topics
 
 PERSISTENT, NON_PERSISTENT = "persistent://", "non-persistent://"
-SYSTEM_PREFIX = "__"  # Topics of the broker's own, left out of listings.
+SYSTEM_PREFIX = "__"  # The broker's own topics, left out of listings.
 UNPARTITIONED = -1  # Partition number in message ids of a topic that has no partitions.
 # Where clients look for the transaction coordinator. The broker answers that it is here, so that
 # their next command ends with "Transactions are not enabled" instead of a missing namespace.
@@ -41,7 +41,7 @@ def parse(topics: Topics, text: str) -> tuple[TopicName, int | None]:
 
 
 def is_missing(topics: Topics, text: str) -> bool:
-    """Whether the name is that of a persistent topic that is not there."""
+    """Whether the name is that of a persistent topic that does not exist."""
     try:
         return not is_live(text) and topics.find(parse(topics, text)[0]) is None
     except BrokerError:
@@ -49,7 +49,7 @@ def is_missing(topics: Topics, text: str) -> bool:
 
 
 def is_unknown(topics: Topics, text: str) -> bool:
-    """Whether the name is that of a persistent topic that is not there, or of a partition that a
+    """Whether the name is that of a persistent topic that does not exist, or of a partition that a
     topic does not have.
     """
     if is_missing(topics, text):
@@ -81,7 +81,7 @@ def full_names(partition_count: int, name: TopicName, *, partitioned: bool) -> l
 
 
 def resource_of(full: str) -> Resource:
-    """The topic of a name of `full_names`, as access control knows it."""
+    """The topic of a name out of `full_names`, as access control knows it."""
     tenant, namespace, topic = full.removeprefix(PERSISTENT).split("/", 2)
     split = split_partition(topic)
     return Resource.of_topic(TopicName(tenant, namespace, split[0] if split else topic))

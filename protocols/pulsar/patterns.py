@@ -1,5 +1,5 @@
-"""Patterns of topic names as Pulsar's clients write them: RE2's syntax, whose matching never takes
-longer than the name times the compiled pattern. Knows no client and no topic.
+"""Patterns of topic names as Pulsar's clients write them, in RE2's syntax: the time of a match is
+bounded by the size of the name times that of the compiled pattern. Knows no client and no topic.
 
 Without the library `google-re2` no pattern can be tried here, and clients poll instead.
 """
@@ -20,18 +20,18 @@ from protocols.pulsar.names import NON_PERSISTENT, PERSISTENT
 from storage.metadata.names import split_partition
 
 ARE_SERVED = find_spec("re2") is not None
-PIECE_S = 0.005  # Of trying names before everybody else has a turn.
-_LOOK_AT_CLOCK = 16  # Names: the worst pattern that is taken needs 0.2 ms for one.
+PIECE_S = 0.005  # How long names are tried before others have a turn.
+_LOOK_AT_CLOCK = 16  # Names between looks: the worst accepted pattern needs 0.2 ms for one.
 _SCHEME = "://"
 
 
 class TopicsPattern:
-    """Says which names of topics a client means. As in Apache, a name is compared whole, without
-    its domain, and a partition by the name of its topic.
+    """Says which topic names a client's pattern matches. As in Apache, a name is compared whole,
+    without its domain, and a partition by the name of its topic.
     """
 
     def __init__(self, text: str) -> None:
-        """Raises NotSupported for a pattern that is too long or that RE2 does not take."""
+        """Raises NotSupported for a pattern that is too long or that RE2 does not accept."""
         if not ARE_SERVED:
             raise NotSupported("Watching topics is not enabled.")
         if len(text) > PATTERN_CHARACTERS_MAX:
@@ -55,13 +55,13 @@ class TopicsPattern:
         self._whole = compiled.fullmatch
 
     def matches(self, name: str) -> bool:
-        """Whether a name with its domain is meant, of a topic or of one of its partitions."""
+        """Whether a name with its domain matches, of a topic or of one of its partitions."""
         bare = name.removeprefix(PERSISTENT)
         split = split_partition(bare)
         return self._whole((split[0] if split else bare).encode()) is not None
 
     def pieces(self, names: Iterable[str]) -> Iterator[list[str]]:
-        """The names that are meant, in pieces between which others may have their turn."""
+        """The names that match, in pieces between which others may have their turn."""
         meant: list[str] = []
         until = time.monotonic() + PIECE_S
         for number, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""SEEK, GET_LAST_MESSAGE_ID and CONSUMER_STATS: where a subscription stands, and moving it."""
+"""SEEK, GET_LAST_MESSAGE_ID and CONSUMER_STATS: a subscription's position, and how to move it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ NOTHING = messages.message_id(entries.EARLIEST, entries.EARLIEST, -1, -1)  # Of 
 
 
 def entry_id(data: MessageIdData) -> EntryId:
-    """The id that a client names; its batch index counts for nothing, as in Apache."""
+    """The id that a client names; its batch index is ignored, as in Apache."""
     ack_set = tuple(data.ack_set) if data.ack_set else ()
     return EntryId(messages.signed(data.ledgerId), messages.signed(data.entryId), ack_set)
 
 
 def whole_entries(named: Iterable[MessageIdData], ledger: int) -> tuple[list[int], list[EntryId]]:
-    """Ids that name whole entries of this ledger, as their entry ids; all others apart."""
+    """Entry ids of the whole entries of this ledger that are named, and apart all other ids."""
     entries: list[int] = []
     others: list[EntryId] = []
     for data in named:  # hot: see make bench
@@ -51,7 +51,7 @@ def whole_entries(named: Iterable[MessageIdData], ledger: int) -> tuple[list[int
 
 
 def seek(client: Client, command: CommandSeek) -> None:
-    """Close the subscription's consumers, forget its acknowledgements and start elsewhere."""
+    """Close the subscription's consumers, drop its acknowledgements and move its position."""
     client.lanes.in_order((LANE, command.consumer_id), partial(_seek, client, command))
 
 
@@ -85,7 +85,7 @@ async def _seek(client: Client, command: CommandSeek) -> None:
 
 
 def last_message_id(client: Client, command: CommandGetLastMessageId) -> None:
-    """The partition's last message and the subscription's mark-delete."""
+    """Answer with the partition's last message and the subscription's mark-delete position."""
     client.lanes.in_order((LANE, command.consumer_id), partial(_last_message_id, client, command))
 
 
@@ -144,7 +144,7 @@ def consumer_stats(client: Client, command: CommandConsumerStats) -> None:
         "msgRateOut": rates.messages_out,
         "msgThroughputOut": rates.bytes_out,
         "msgRateRedeliver": rates.redelivered,
-        "msgRateExpired": 0.0,  # Nothing expires by itself.
+        "msgRateExpired": 0.0,  # Not measured.
         "messageAckRate": rates.acked,
     }
     client.outbox.put([messages.consumer_stats(command.request_id, stats)])

@@ -25,8 +25,8 @@ LANE = "producer"
 
 
 def producer(client: Client, command: CommandProducer) -> None:
-    """Open a producer; at once, unless its topic has to be made, what is remembered of its topic's
-    producers to be read, or an older one of its name to be probed first.
+    """Open a producer, at once if possible. It waits if its topic has to be created or moves, what
+    is remembered of the topic's producers to be read, or an older one of its name to be probed.
     """
     lane = (LANE, command.producer_id)
     topics, topic = client.broker.topics, command.topic
@@ -82,7 +82,7 @@ def _open(
     has_room: bool = False,
 ) -> None:
     """`is_remembered`: nothing may be stored twice, and what the partition's producers have stored
-    was loaded; `has_room`: room was looked for.
+    is loaded. `has_room`: the disk was checked for room.
     """
     known = client.producers.get(command.producer_id)
     if known is not None:
@@ -90,20 +90,20 @@ def _open(
             known.request_id = command.request_id
             client.answer_producer(known, known.partition.appended_ticket)
             return
-        client.drop_producer(known)  # The same one after a reconnection that we did not notice.
+        client.drop_producer(known)  # It has reconnected, and we did not notice.
     try:
         if len(client.producers) >= PRODUCERS_MAX:
             text = f"a connection has at most {PRODUCERS_MAX} producers"
             raise Refused(ServerError.NotAllowedError, text)
         place = _place(client, command.topic)
         partition = place[1]
-        # A client whose SEND is refused connects again, and its own timeout begins again with every
-        # success (C++ and all that are made of it): it would never hear that the disk is full.
+        # A client whose SEND is refused reconnects, and each success restarts its own timeout (C++
+        # and all clients built on it): it would never report that the disk is full.
         if not (has_room or isinstance(partition, LiveTopic)) and partition.lacked_room:
             work = partial(_open_with_room, client, command, partition, is_remembered=is_remembered)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
-        if is_remembered and _known_sequences(partition) is None:  # The topic was made again since.
+        if is_remembered and _known_sequences(partition) is None:  # The topic was created anew.
             work = partial(_open_remembered, client, command)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
@@ -142,7 +142,7 @@ def _prepare(
     partition: Partition | LiveTopic,
     holds_layout: bool,
 ) -> tuple[Producer, int]:
-    """The producer that is asked for, not yet let in, and what its answer waits for."""
+    """The requested producer, not admitted yet, and the ticket that its answer waits for."""
     partition.check_open()
     _check_backlog(client, topic, partition)
     opened = Producer(
@@ -164,7 +164,7 @@ def _prepare(
 
 
 def _check_backlog(client: Client, topic: Topic, partition: Partition | LiveTopic) -> None:
-    """Raises Refused while the backlog is full, in the words of Apache's policies."""
+    """Raises Refused while the backlog is full, with the errors of Apache's policies."""
     if isinstance(partition, LiveTopic):
         return
     policy = client.broker.backlogs.keeps_out(topic, partition)
@@ -176,8 +176,8 @@ def _check_backlog(client: Client, topic: Topic, partition: Partition | LiveTopi
 
 
 def _place(client: Client, text: str) -> tuple[Topic, Partition | LiveTopic, bool]:
-    """Topic and partition that a name means, a live topic being both; and whether the topic has to
-    stay without partitions for it. Raises what resolving raises.
+    """The topic and partition that a name means (a live topic is both), and whether the topic has
+    to stay without partitions meanwhile. Raises what resolving raises.
     """
     if names.is_live(text):
         live = resolving.live_topic(client, Action.PRODUCE, text, make=True)
@@ -189,7 +189,7 @@ def _place(client: Client, text: str) -> tuple[Topic, Partition | LiveTopic, boo
 def _admit(
     client: Client, command: CommandProducer, opened: Producer, stored: SequenceTable | None
 ) -> int:
-    """Let the producer in, or into the queue. Returns a ticket."""
+    """Admit or queue the producer. Returns a ticket."""
     topic_epoch = command.topic_epoch if command.HasField("topic_epoch") else None
     client.shared.producers.admit(opened, topic_epoch)
     opened.topic.layout_users += opened.holds_layout
@@ -212,9 +212,9 @@ def _admit(
 def _register(
     client: Client, command: CommandProducer, opened: Producer, *, is_remembered: bool
 ) -> int:
-    """What the catalogue and the cursors are to know of the producer. Returns a ticket."""
+    """Record the producer in the catalogue, and the subscription it asks for. Returns a ticket."""
     ticket = 0
-    if isinstance(opened.partition, LiveTopic):  # Of which nothing is kept.
+    if isinstance(opened.partition, LiveTopic):  # Nothing is stored for it.
         return ticket
     if is_remembered or (command.producer_name and command.user_provided_producer_name):
         opened.number, ticket = client.broker.producers.number(opened.name.encode(), opened.topic)
@@ -229,7 +229,7 @@ def _register(
 def _make_subscription(
     client: Client, command: CommandProducer, opened: Producer, partition: Partition
 ) -> int:
-    """The subscription that a dead letter producer wants, from the first entry on."""
+    """Create the subscription that a dead letter producer wants, from the first entry on."""
     name = command.initial_subscription_name.encode()
     client.connection.check(Action.CONSUME, Resource.of_group(name, opened.topic.name))
     subscription = client.broker.subscriptions.open(opened.topic, name)
@@ -237,14 +237,14 @@ def _make_subscription(
 
 
 def close_producer(client: Client, command: CommandCloseProducer) -> None:
-    """Close a producer; one that is not there is closed too (some clients say it twice)."""
+    """Close a producer; for an unknown one that succeeds too (some clients send it twice)."""
     client.lanes.promptly((LANE, command.producer_id), partial(_close, client, command))
 
 
 def _close(client: Client, command: CommandCloseProducer) -> None:
     known = client.producers.get(command.producer_id)
     if known is not None:
-        if not known.is_ready:  # It gave up waiting; its PRODUCER gets its answer.
+        if not known.is_ready:  # It gave up waiting; its PRODUCER is answered now.
             fenced = Refused(ServerError.ProducerFenced, "Closed before its turn came")
             client.refuse(known.request_id, fenced)
         client.drop_producer(known)

@@ -1,4 +1,4 @@
-"""Which producers are on which partition: names used once, and the modes of exclusive access.
+"""Which producers are on which partition: unique names, and the modes of exclusive access.
 
 The rules are those of AbstractTopic.java in apache/pulsar. Knows no bytes: `granted` and `fenced`
 inform a producer that waits for its turn.
@@ -39,7 +39,7 @@ class ProducerOwner(Protocol):
         """End the connection."""
 
     def close_producer(self, producer: Producer) -> None:
-        """The broker ends a producer, which is no longer registered and may have left."""
+        """Close a producer, which is no longer registered and may have left."""
 
     def granted(self, producer: Producer) -> None:
         """A producer that waited is the exclusive one now."""
@@ -60,7 +60,7 @@ class Producer:
     epoch: int
     mode: AccessMode
     request_id: int  # Of its PRODUCER: a producer that waits is answered twice.
-    number: int = 0  # The catalogue's for its name: the client chose it, or nothing is repeated.
+    number: int = 0  # The catalogue's; for a name of the client's own, or with deduplication.
     holds_number: bool = False
     holds_layout: bool = False  # It was opened by the name of a topic without partitions.
     topic_epoch: int | None = None
@@ -71,7 +71,7 @@ class Producer:
 
 @dataclass(slots=True)
 class _Producers:
-    """Those of one partition."""
+    """The producers of one partition."""
 
     by_name: dict[str, Producer] = field(default_factory=dict)  # Waiting ones too.
     exclusive: Producer | None = None
@@ -88,13 +88,13 @@ class ProducerRegistry:
         self._granted: dict[int, int] = {}  # Highest topic epoch that a partition's producer has.
 
     def in_the_way(self, producer: Producer) -> Producer | None:
-        """The producer of another connection that has the name: does its client still live?"""
+        """The producer of another connection that has the name; its client may be dead."""
         holder = self._holder(producer)
         return None if holder is None or holder.owner is producer.owner else holder
 
     async def probe(self, producer: Producer) -> None:
-        """Make way for a producer whose name a silent connection holds, and end that one; takes
-        some seconds. Raises ProducerBusy if the client of the holder answers.
+        """End the connection that holds the producer's name if it is silent; takes some seconds.
+        Raises ProducerBusy if the holder's client answers.
         """
         while (holder := self.in_the_way(producer)) is not None:
             if await holder.owner.is_alive():
@@ -117,7 +117,7 @@ class ProducerRegistry:
             self._tidy(producer.partition)
 
     def remove(self, producer: Producer) -> None:
-        """A producer leaves; the next one that waits takes its turn."""
+        """Remove a producer; the next one that waits takes its turn."""
         there = self._partitions.get(producer.partition.partition_id)
         if there is None or there.by_name.get(producer.name) is not producer:
             return
@@ -172,7 +172,7 @@ class ProducerRegistry:
     def _make_exclusive(
         self, there: _Producers, producer: Producer, topic_epoch: int | None
     ) -> None:
-        """Give the producer an epoch above all that were given; a returning one keeps its own."""
+        """Give the producer a higher epoch than any before; a returning one keeps its own."""
         if topic_epoch is None:
             topic_epoch = producer.topic.meta.topic_epoch
             self._raise_epoch(producer.topic)
@@ -181,10 +181,10 @@ class ProducerRegistry:
         there.exclusive = producer
 
     def _epoch_known(self, producer: Producer) -> int:
-        """The epoch below which a returning producer is an old one.
+        """The epoch below which a returning producer is outdated.
 
         The stored epoch is the topic's, one above the last that was given: exact for a topic with
-        one partition. With more, only those given since the start of the broker are known apart.
+        one partition. With more, a partition's own is known only since the broker started.
         """
         granted = self._granted.get(producer.partition.partition_id, 0)
         if len(producer.topic.partitions) > 1:

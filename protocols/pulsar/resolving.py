@@ -1,4 +1,4 @@
-"""What a topic name in a Pulsar command leads to, and whether the client may go there."""
+"""Which topic a name in a Pulsar command means, and whether the client may use it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from protocols.pulsar.client import Client
     from storage.metadata.names import TopicName
 
-# For a topic to have an owner: one that was killed is followed a lease (5 s) and what taking takes
-# later.
+# How long to wait for a topic's owner. If one was killed, the next one owns the topic after the
+# lease (5 s) and the time of the takeover.
 FIND_S: Final = 10.0
 LOOK_S: Final = 0.05
 
 
 def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int | None]:
-    """The topic that is meant, persistent or not, for that action, and the partition's number if
-    the name has one. Raises InvalidName, NotAuthorized, NamespaceNotFound.
+    """The topic that a name means, persistent or not, and the partition's number if the name has
+    one; checks the action. Raises InvalidName, NotAuthorized, NamespaceNotFound.
     """
     name, index = parse(client.broker.topics, text)
     client.connection.check(action, Resource.of_topic(name))
@@ -41,7 +41,7 @@ def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int |
 
 
 def is_deduplicated(client: Client, text: str) -> bool:
-    """Whether the name is that of a topic that is there, and stores nothing twice."""
+    """Whether the name is that of an existing topic with deduplication."""
     topics = client.broker.topics
     if is_live(text):
         return False
@@ -53,7 +53,7 @@ def is_deduplicated(client: Client, text: str) -> bool:
 
 
 def is_unowned(client: Client, text: str) -> bool:
-    """Whether the topic of that name is on its way from one broker to another: nobody serves it."""
+    """Whether no broker serves the topic now: it is moving from one to another."""
     if client.broker.siblings.is_alone:
         return False
     try:
@@ -64,8 +64,8 @@ def is_unowned(client: Client, text: str) -> bool:
 
 
 async def await_owner(client: Client, text: str) -> None:
-    """Wait for a broker to serve the topic, if none does; `FIND_S` at most. Go's client does not
-    try again what is refused for now.
+    """Wait until a broker serves the topic, `FIND_S` at most: Go's client does not retry what is
+    refused for now.
     """
     deadline = trio.current_time() + FIND_S
     while is_unowned(client, text) and trio.current_time() < deadline:
@@ -73,11 +73,11 @@ async def await_owner(client: Client, text: str) -> None:
 
 
 async def find(client: Client, action: Action, text: str) -> Topic | None:
-    """The persistent topic that a name leads to, None where there is none. One that is not known
-    here, or not with that partition, may have been told to the client by a broker that is ahead of
-    this one in following the catalogue: the catalogue's owner is asked.
+    """The persistent topic that a name means; None if there is none. If the topic or its partition
+    is not known here, the catalogue's owner is asked first: a broker that follows the catalogue
+    more closely may have told the client of it.
 
-    Raises what `resolve` raises; OwnedElsewhere where the owner does not answer.
+    Raises what `resolve` raises; OwnedElsewhere if the owner does not answer.
     """
     topics = client.broker.topics
     name, _ = resolve(client, action, text)
@@ -87,7 +87,7 @@ async def find(client: Client, action: Action, text: str) -> Topic | None:
 
 
 async def make_missing(client: Client, action: Action, text: str) -> Topic:
-    """The topic that a producer or consumer means, made if it is missing and may be made.
+    """The topic that a producer or consumer means, created if it is missing and allowed.
 
     Raises what `find` and creating raise; TopicNotFound.
     """
@@ -108,7 +108,7 @@ class Named:
 
     topic: Topic
     partition: Partition
-    holds_layout: bool  # It was named as a topic without partitions, which it then has to stay.
+    holds_layout: bool  # It was named without a partition: the topic has to stay without them.
 
 
 def named_partition(client: Client, action: Action, text: str) -> Named:
@@ -129,9 +129,8 @@ def named_partition(client: Client, action: Action, text: str) -> Named:
 
 
 def live_topic(client: Client, action: Action, text: str, *, make: bool) -> LiveTopic:
-    """The non-persistent topic, or the partition of one, that is meant, made if it is missing and
-    may be made. Raises what `resolve` raises; TopicNotFound, PartitionNotFound, LimitExceeded,
-    Refused.
+    """The non-persistent topic, or the partition of one, that a name means; created if missing and
+    `make`. Raises what `resolve` raises; TopicNotFound, PartitionNotFound, LimitExceeded, Refused.
     """
     live = client.broker.live
     name, index = resolve(client, action, text)

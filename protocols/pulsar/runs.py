@@ -1,7 +1,7 @@
-"""The SENDs of one producer in one receive, on their way to be one stored batch.
+"""Collects the SENDs of one producer in one receive into one batch to store.
 
-Knows which of them were stored before, where that is asked for ("Deduplication" in Apache Pulsar's
-documentation), and nothing of the log. "Command Send" in the binary protocol document.
+Knows which of them were stored before if the topic has deduplication ("Deduplication" in Apache
+Pulsar's documentation), and nothing of the log. "Command Send" in the binary protocol document.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 JOINED_ENTRY_BYTES: Final = 4096
 US_PER_MS: Final = 1000
 SEQUENCE_MIN: Final = -(2**63)
-REPEATED: Final = -1  # Instead of a delta: it was stored before and is not stored again.
+REPEATED: Final = -1  # Instead of a delta: the message was stored before, and is not stored again.
 
-# One SEND of a run: its sequence id, its highest sequence id, how many records of the run come
-# before its own, why it is refused. A plain tuple: there is one for every message.
+# One SEND of a run: its sequence id, its highest sequence id, its delta (how many records of the
+# run come before its own), why it is refused. A plain tuple: there is one for every message.
 Sent = tuple[int, int, int, tuple[ServerError, str] | None]
 
 
@@ -58,9 +58,9 @@ class Run:
             last = max(last, signed(highest))
         elif send.chunk is not None:
             if send.chunk.chunk_id == send.chunk.chunk_count - 1:
-                highest = 0  # As Apache answers the last piece of a chunked message.
+                highest = 0  # Apache answers the last piece of a chunked message with this.
             else:
-                # The message is not whole yet: it must be taken again after a crash.
+                # The message is not complete yet: it must be accepted again after a crash.
                 last = max(last - 1, SEQUENCE_MIN)
         if self.accepted is not None:
             if first <= self.accepted:
@@ -77,8 +77,8 @@ class Run:
         self.sent.append((sequence_id, highest, REPEATED, None))
 
     def extend(self, sent: list[Sent], entries: bytes, first_ms: int, latest_ms: int) -> None:
-        """Append ordinary entries of one record each, prefixes included, none of which was looked
-        up; with the publish time of the first and the latest that have one, -1 for none.
+        """Append ordinary entries of one record each, with their prefixes and without a check for
+        repeats. `first_ms` and `latest_ms` are their first and latest publish time, -1 for none.
         """
         if not sent:
             return
@@ -93,7 +93,7 @@ class Run:
         self.parts.append(entries)
 
     def _count(self, first: int, last: int, records: int, send: SendInfo) -> None:
-        """Count in what the batch's header says of them all."""
+        """Add an entry's figures to those of the batch header."""
         info = self.info
         if not info.record_count:
             info.first_sequence = first

@@ -1,6 +1,6 @@
-"""Schemas: GET_SCHEMA, GET_OR_CREATE_SCHEMA, and those that producers and consumers bring.
+"""Schemas: GET_SCHEMA, GET_OR_CREATE_SCHEMA, and those that producers and consumers send.
 
-Definitions are kept and returned byte for byte; which may follow which is the broker's business.
+Definitions are kept and returned byte for byte; the broker decides which may follow which.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def of_consumer(client: Client, topic: Topic, schema: Schema) -> int:
 
 
 def get_schema(client: Client, command: CommandGetSchema) -> None:
-    """The schema of a version, or the latest. Clients ask any broker."""
+    """Answer with the schema of a version, or the latest. Clients ask any broker."""
     try:
         name, _ = resolve(client, Action.DESCRIBE, command.topic)
         _wanted(command)
@@ -111,7 +111,7 @@ def _here(client: Client, command: CommandGetSchema, name: TopicName) -> Found:
 
 
 async def _ask_owner(client: Client, command: CommandGetSchema, name: TopicName) -> None:
-    """The schemas of a topic are with its owner; one that is on its way is waited for."""
+    """Ask the topic's owner, which has its schemas; wait for one while the topic moves."""
     deadline = trio.current_time() + FIND_S
     while True:
         try:
@@ -129,7 +129,7 @@ async def _ask_owner(client: Client, command: CommandGetSchema, name: TopicName)
 
 
 async def _there_or_here(client: Client, command: CommandGetSchema, name: TopicName) -> Found:
-    """Raises OwnedElsewhere where nobody says what there is, TopicNotFound."""
+    """Raises TopicNotFound; OwnedElsewhere if no broker can answer."""
     broker, connection = client.broker, client.connection
     owner = broker.placement.owner(name)
     if owner is None:
@@ -140,7 +140,7 @@ async def _there_or_here(client: Client, command: CommandGetSchema, name: TopicN
 
 
 def _told(command: CommandGetSchema, name: TopicName, found: Found) -> bytes:
-    """Raises TopicNotFound where there is none."""
+    """Raises TopicNotFound if there is no such schema."""
     if found is None:
         raise TopicNotFound(f"Topic not found or no-schema {command.topic}")
     number, meta = found
@@ -156,7 +156,7 @@ def _refused(command: CommandGetSchema, error: BrokerError | Refused) -> bytes:
 
 
 def get_or_create_schema(client: Client, command: CommandGetOrCreateSchema) -> None:
-    """Like a producer's schema, for a topic that is there."""
+    """Register a schema as a producer does, for an existing topic."""
     try:
         topic = _there(client, command.topic)
         version, ticket = of_producer(client, topic, command.schema)
@@ -169,7 +169,7 @@ def get_or_create_schema(client: Client, command: CommandGetOrCreateSchema) -> N
 
 
 def _there(client: Client, text: str) -> Topic:
-    """The topic that a producer means, which is not made. Raises what resolving raises."""
+    """The topic that a name means; it is not created. Raises what resolving raises."""
     if is_live(text):
         return live_topic(client, Action.PRODUCE, text, make=False)
     name, _ = resolve(client, Action.PRODUCE, text)

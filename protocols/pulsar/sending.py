@@ -1,7 +1,7 @@
 """SEND: the run of one producer in one receive becomes one stored batch, with receipts in order.
 
-"Command Send" in Apache Pulsar's binary protocol document. Entries are stored from their magic (or
-metadata size) on exactly as they came; only their metadata is looked at.
+"Command Send" in Apache Pulsar's binary protocol document. Entries are stored exactly as they came,
+from their magic (or metadata size) on; only their metadata is read.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from storage.errors import CorruptBody
 if TYPE_CHECKING:
     from protocols.pulsar.client import Client
 
-# Java and Go give up a message on this error; C++ (Python, Node) would send it again without end
-# and gives up on a ChecksumError only.
+# Java and Go drop a message on NotAllowedError. C++ (Python, Node) would resend it for ever, and
+# drops one only on ChecksumError.
 NOT_ALLOWED_CLIENTS: Final = ("Pulsar-Java", "Pulsar-Go")
 
 MARKER: Final = int(BatchFlag.MARKER)  # Operators of a flag class cost a microsecond.
@@ -45,9 +45,9 @@ class Sending:
         self._receipts = messages.ReceiptWriter()
 
     def take(self, received: memoryview, frames_max: int) -> tuple[int, int]:
-        """Take the SENDs at the front, as far as they are whole: (bytes, frames) taken.
+        """Take the complete SENDs at the front; returns the (bytes, frames) taken.
 
-        Their payloads have to stay until `flush`. Raises ProtocolError.
+        Their payloads must not change until `flush`. Raises ProtocolError.
         """
         next_send, add = self._client.machine.next_send, self.add
         pos = frames = 0
@@ -66,7 +66,7 @@ class Sending:
         return pos, frames
 
     def _take_plain(self, received: memoryview, frames_max: int) -> tuple[int, int]:
-        """The same of SENDs of one producer that say nothing out of the ordinary, at once."""
+        """The same for ordinary SENDs of one producer, all in one call."""
         if SPEEDUPS is None or not self._client.machine.is_connected:
             return 0, 0
         limits = (FRAME_BYTES_MAX - 4, JOINED_ENTRY_BYTES)
@@ -74,7 +74,7 @@ class Sending:
         if producer_id is None:
             return 0, 0
         run = self._runs.get(producer_id) or self._begin(producer_id)
-        if run is None or run.accepted is not None:  # Closed, or looked at one by one.
+        if run is None or run.accepted is not None:  # Closed, or each SEND needs a check.
             return 0, 0
         size, *sends = SPEEDUPS.cut_sends(
             received, frames_max, *limits, producer_id, run.info.record_count, NO_SEQUENCE
@@ -83,7 +83,7 @@ class Sending:
         return size, len(sends[0])
 
     def add(self, command: CommandSend, payload: memoryview) -> None:  # hot: see make bench
-        """Take one SEND; its payload has to stay until `flush`. Raises ProtocolError."""
+        """Take one SEND; its payload must not change until `flush`. Raises ProtocolError."""
         run = self._runs.get(command.producer_id) or self._begin(command.producer_id)
         if run is None:
             return
@@ -93,7 +93,7 @@ class Sending:
             code, text = self._fault(payload, error)
             self._refuse(run, command, code, text)
             return
-        # Of transactions, replication and shadow topics: no client sends such.
+        # These belong to transactions, replication and shadow topics: no client sends them here.
         is_ordinary = not (command.HasField("txnid_most_bits") or command.HasField("message_id"))
         if is_ordinary and not send.flags & MARKER:
             run.add(command, payload, send)
@@ -137,12 +137,12 @@ class Sending:
                     append_us=client.broker.now_us(),
                 )
             except TopicNotFound:
-                client.close_producer(producer)  # The client is to look the topic up again.
+                client.close_producer(producer)  # The client then looks up the topic again.
                 return
             except BrokerError as error:
                 self._refuse_all(run, error)
-                # What it sends behind this must not be stored first: sent again, this would then
-                # be taken for a repeat, be acknowledged, and be nowhere.
+                # What it sends after this must not be stored first. Otherwise this, when sent
+                # again, would count as a repeat: acknowledged, but not stored.
                 ends = run.accepted is not None and isinstance(error, StorageFull)
             else:
                 base_offset, ticket = appended.base_offset, max(ticket, appended.ticket)
@@ -159,7 +159,7 @@ class Sending:
             client.close_producer(producer)
 
     def _publish(self, run: Run, topic: LiveTopic) -> None:
-        """Answer at once, as Apache does, and hand out what was sent; it is kept nowhere."""
+        """Answer at once, as Apache does, and deliver what was sent; nothing is stored."""
         client, producer = self._client, run.producer
         if topic.deleted:
             client.close_producer(producer)

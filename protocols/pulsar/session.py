@@ -28,8 +28,8 @@ from protocols.pulsar.sending import Sending
 Handler = Callable[[Client, Any], Awaitable[None] | None]
 
 KEEPALIVE_S: Final = 30.0  # Each side's own timer, as in Apache.
-# A tick that comes later than this says nothing of the client: the broker itself was held up, and
-# what the client sent meanwhile may still be unread.
+# A tick that comes later than this says nothing about the client: the broker itself was held up,
+# and what the client sent meanwhile may still be unread.
 LATE_S: Final = 1.0
 
 
@@ -68,7 +68,7 @@ COMMANDS: Final[dict[int, Served]] = {
     **{kind: Served(handler) for kind, handler in refusals.HANDLERS.items()},
 }
 
-# Sends may be gathered over these: they change nothing that a send depends on.
+# Sends are gathered across these commands, which change nothing that a send depends on.
 NOT_FOR_PRODUCERS: Final = frozenset({Type.PING, Type.PONG, Type.FLOW, Type.ACK})
 
 
@@ -86,14 +86,14 @@ class PulsarSession:
         }
         self._sends = self._counted[Type.SEND]
         self._next_tick: float | None = None
-        self._heard_at_ping = -1  # Commands when the last PING left; -1: none is unanswered.
+        self._heard_at_ping = -1  # `commands_heard` at the last PING; -1: there was none to answer.
 
     def frame_size(self, view: memoryview) -> int | None:
         """Whole size of the next frame. Raises ProtocolError."""
         return self.client.machine.frame_size(view)
 
     def handle(self, frame: memoryview) -> Awaitable[None] | None:
-        """Serve one command; what waits is returned. Raises ProtocolError."""
+        """Serve one command; returns an awaitable if it has to wait. Raises ProtocolError."""
         client = self.client
         command = client.machine.decode(frame)
         client.heard(1)
@@ -130,8 +130,8 @@ class PulsarSession:
         self._sending.flush()
 
     def on_deadline(self, now: float) -> float:
-        """Ping every 30 s; end a connection that has been silent since the last ping, unless it was
-        the broker that could not listen.
+        """Ping every 30 s; end a connection that has been silent since the last ping, unless the
+        broker itself was held up.
         """
         if self._next_tick is None:
             self._next_tick = now + KEEPALIVE_S
@@ -148,8 +148,8 @@ class PulsarSession:
         self.client.close_forbidden()
 
     def goodbye(self) -> None:
-        """Send the client's producers and consumers elsewhere, behind what is still to be
-        answered: a client would send again what it thinks was not stored.
+        """Close the client's producers and consumers, after all answers that are still due: a
+        client would resend what it thinks was not stored.
         """
         self._sending.flush()
         client = self.client
@@ -160,7 +160,7 @@ class PulsarSession:
                 client.outbox.answer(closing)
 
     async def closed(self) -> None:
-        """Give back what the connection held."""
+        """Release what the connection held."""
         await self.client.closed()
 
     def _tick(self) -> None:

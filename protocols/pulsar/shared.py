@@ -34,15 +34,15 @@ class SharedState:
         broker.backlogs.full.add(self.producers.close_all)
 
     def _raise_epoch(self, topic: Topic) -> int:
-        """Keep that the topic's epoch was given to a producer; a live topic's is kept nowhere."""
+        """Store that the topic's epoch was given to a producer; a live topic's is not stored."""
         if isinstance(topic, LiveTopic):
             topic.meta.topic_epoch += 1
             return 0
         return self.broker.producers.raise_epoch(topic)
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """A deleted or terminated topic takes no more messages, one that was renamed none under the
-        old name, and those of one that has moved go to another broker: its producers are closed.
+        """Close the producers of a topic that was deleted, terminated, renamed or moved: it takes
+        no more messages, or only under its new name or at another broker.
         """
         self.topic_lists.topic_changed(topic)
         if event in ENDING:
@@ -56,9 +56,7 @@ class SharedState:
             self.broker.closing.add(_closed(producers))
 
     def producer_name(self) -> str:
-        """A name for a producer that brings none: never given out before, over restarts too, and
-        by no other broker.
-        """
+        """A name for a producer that has none, unique over restarts and among all brokers."""
         self._named += 1
         return f"braidlog-{self.broker.placement.node_id}-{self._started}-{self._named}"
 

@@ -1,7 +1,7 @@
 """SUBSCRIBE: "Consumer" in Apache Pulsar's binary protocol document.
 
-What a subscription's position is when it is new, who may join it, and what a newcomer waits for: a
-seek under way, the probe of an older consumer, the disk.
+Where a new subscription begins, who may join it, and what a new consumer waits for: a seek under
+way, the probe of an older consumer, the disk.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ METADATA_BYTES_MAX: Final = 1024  # Apache's limit on keys and values of a consu
 MICROSECONDS: Final = 1_000_000
 
 # Clients that look a topic up again when SUBSCRIBE is refused for now. C++ (Python, Node) tries to,
-# but takes itself for connected still (HandlerBase::grabCnx in apache/pulsar-client-cpp 4.2), and
-# hears nothing any more; told that its consumer is closed it does look.
+# but believes itself still connected (HandlerBase::grabCnx in apache/pulsar-client-cpp 4.2) and
+# waits for ever; a CLOSE_CONSUMER makes it look.
 LOOKS_AGAIN: Final = ("Pulsar-Java", "Pulsar-Go")
 
 
@@ -93,7 +93,7 @@ def _consumer(client: Client, command: CommandSubscribe) -> PulsarConsumer:
 async def _subscribe(client: Client, command: CommandSubscribe, consumer: PulsarConsumer) -> None:
     if client.consumers.get(command.consumer_id) is not consumer:  # Closed meanwhile.
         consumer = _consumer(client, command)
-    elif consumer.dispatcher is not None:  # Apache says so whatever the request is.
+    elif consumer.dispatcher is not None:  # Apache answers so, whatever else the request says.
         client.outbox.put([messages.success(command.request_id)])
         return
     try:
@@ -132,13 +132,13 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
         await _check_readable(partition, cursor.position, compacted=command.read_compacted)
         dispatcher = dispatchers.find(partition, name)
         if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting is not None):
-            continue  # Another one was quicker.
+            continue  # Another consumer was quicker.
         partition.check_here()
         if dispatcher is None or dispatcher.cursor is not cursor or dispatcher.kind is not kind:
             keys = key_sharing(command)
             dispatcher = dispatchers.make(partition, name, kind, cursor, keys=keys)
         break
-    # Atomic from the last look at the dispatcher on. What it waited for may have taken long.
+    # Atomic: no await since the last look at the dispatcher. Rights may have changed meanwhile.
     consumer.reads_compacted = command.read_compacted
     try:
         client.connection.check(Action.CONSUME, Resource.of_group(name, topic.name))
@@ -157,9 +157,9 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
 
 def _check(command: CommandSubscribe) -> None:
     if not command.subscription:
-        raise ProducerBusy("Empty subscription name")  # Apache's error for it.
+        raise ProducerBusy("Empty subscription name")  # This is Apache's error.
     if sum(len(item.key) + len(item.value) for item in command.metadata) > METADATA_BYTES_MAX:
-        # Apache's MetadataError would have C++ (Python, Node) wait for its timeout.
+        # With Apache's MetadataError, C++ (Python, Node) would retry until its timeout.
         raise Refused(ServerError.NotAllowedError, "metadata has a max size of 1024 bytes")
     if command.read_compacted and command.subType in (SubType.Shared, SubType.Key_Shared):
         raise Refused(
@@ -190,7 +190,7 @@ async def _there(
     partition: Partition,
     consumer: PulsarConsumer,
 ) -> Dispatcher | None:
-    """The dispatcher that the subscription has, once a newcomer may join it.
+    """The subscription's dispatcher, once a new consumer may join it; None if it has none.
 
     Raises SubscriptionBusy, Refused.
     """
@@ -261,10 +261,10 @@ async def _memory_cursor(
     dispatcher: Dispatcher | None,
     position: int | None,
 ) -> DispatchCursor:
-    """A reader's position: where it asks to start, else where its own seek left it."""
+    """A reader's position: where it asks to start, else where its own seek has put it."""
     if position is None and command.HasField("start_message_id"):
         start = entry_id(command.start_message_id)
-        # After the last entry, though asked for the first: Apache starts at the first.
+        # Both "after the last entry" and "earliest" were asked for: Apache starts at the first.
         is_latest = start.ledger == start.entry == entries.LATEST
         if not (is_latest and command.initialPosition == CommandSubscribe.Earliest):
             position = await entries.resolve_seek(
@@ -283,7 +283,7 @@ def _initial(command: CommandSubscribe, partition: Partition) -> int:
 
 
 async def _check_readable(partition: Partition, position: int, *, compacted: bool) -> None:
-    """Refuse clearly, instead of sending nothing, where Pulsar cannot be given the next record."""
+    """Refuse clearly, instead of sending nothing, if the next record is in a damaged part."""
     if position < partition.high_watermark:
         try:
             await entry_reads.read_entries(partition, position, 1, compacted=compacted)

@@ -21,12 +21,12 @@ class TextField:
 
     name: str
     is_repeated: bool
-    inner: tuple[TextField, ...]  # Of the message that it is; empty: it is text itself.
+    inner: tuple[TextField, ...]  # Text fields of the message in it; empty: it is text itself.
 
 
 def text_fields(descriptor: object) -> tuple[TextField, ...]:
-    """The fields of a message that are text or hold some; a message in itself (an id of an id)
-    counts as none.
+    """The fields of a message that are text or hold some; a message within its own kind (an id in
+    an id) is skipped.
     """
     assert isinstance(descriptor, Descriptor)
     found = []
@@ -43,7 +43,7 @@ def text_fields(descriptor: object) -> tuple[TextField, ...]:
 
 
 def not_text(message: Message, fields: tuple[TextField, ...]) -> str:
-    """The place of the first text that is not UTF-8, such as `schema.name`; empty if all is."""
+    """The path of the first text that is not UTF-8, such as `schema.name`; empty if all is."""
     for field in fields:
         if field.is_repeated:
             values = getattr(message, field.name)

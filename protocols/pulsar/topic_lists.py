@@ -1,5 +1,5 @@
-"""Which topics a namespace has, for clients that watch it: its names in order, and what has changed
-lately. Knows no client and no command.
+"""Which topics a namespace has, for clients that watch it: its names in order, and the latest
+changes. Knows no client and no command.
 
 Only namespaces that somebody watches are kept here.
 """
@@ -27,30 +27,30 @@ if TYPE_CHECKING:
     from broker.topics.topics import Topics
 
 _LITTLE: Final = struct.Struct("<I")
-_TOPICS_TOGETHER: Final = 2000  # Named in one turn: some milliseconds.
-_FEW: Final = 16  # Names that are put in and taken out one by one: each moves those behind it.
+_TOPICS_TOGETHER: Final = 2000  # Listed in one turn: some milliseconds.
+_FEW: Final = 16  # Names inserted or removed one by one: each moves all that come after it.
 
 Namespace = tuple[str, str]
 Change = tuple[str, bool]  # A name, and whether it came or went.
 
 
 class Step(NamedTuple):
-    """What became of one topic, in short: it may have ten thousand partitions."""
+    """The change of one topic, in short form: it may have ten thousand partitions."""
 
     full: str
     was_whole: bool  # It had no partitions.
-    before: int  # How many it had.
+    before: int  # How many partitions it had.
     is_whole: bool
     now: int
 
     @property
     def gone(self) -> list[str]:
-        """Names that are there no more."""
+        """Names that no longer exist."""
         return self._names(self.now, self.before, whole=self.was_whole and not self.is_whole)
 
     @property
     def come(self) -> list[str]:
-        """Names that were not there."""
+        """Names that did not exist before."""
         return self._names(self.before, self.now, whole=self.is_whole and not self.was_whole)
 
     def _names(self, first: int, end: int, *, whole: bool) -> list[str]:
@@ -67,13 +67,13 @@ class TopicList:
         self.watchers = 0
         self.next_change = 0  # The number that the next change will have.
         self.changed = trio.lowlevel.ParkingLot()
-        self.digests: dict[str, str] = {}  # By pattern, of what matches now.
+        self.digests: dict[str, str] = {}  # Pattern -> digest of the names that match now.
         self._steps: deque[Step] = deque(maxlen=CHANGES_KEPT_MAX)
-        self._early: list[Topic] = []  # Changed while the list is filled, a matter of a moment.
+        self._early: list[Topic] = []  # Topics that change while the list is being filled.
 
     def changes_since(self, number: int, names_max: int) -> tuple[list[Change], int] | None:
-        """What has changed from that number on, and the number behind it: no more topics than have
-        so many names, or one. None once the first of them is forgotten.
+        """The changes from that number on, and the number after them. Stops at the first topic that
+        brings them to `names_max` names. None once the first change asked for is forgotten.
         """
         behind = self.next_change - number
         if behind > len(self._steps):
@@ -88,7 +88,7 @@ class TopicList:
         return changes, number
 
     async def fill(self, topics: Sequence[Topic]) -> None:
-        """Take what there is in pieces; topics may change meanwhile."""
+        """Fill the list in pieces; topics may change meanwhile."""
         self._early.clear()
         names: list[str] = []
         for number, topic in enumerate(topics):
@@ -103,7 +103,7 @@ class TopicList:
         self._early.clear()
 
     def follow(self, topic: Topic) -> None:
-        """A topic of the namespace came, went, grew or shrank."""
+        """Take in that a topic of the namespace came, went, grew or shrank."""
         if not self.is_filled:
             self._early.append(topic)
             return
@@ -133,13 +133,13 @@ class TopicList:
         self.changed.unpark_all()
 
     def _found(self, full: str) -> tuple[bool, int]:
-        """Whether the list has a topic without partitions of that name, and how many partitions: it
-        may have been the one before.
+        """Whether the list has a topic of that name without partitions, and how many partitions of
+        that name it has: a topic may have been replaced by one of the other kind.
         """
         place = bisect_left(self.names, full)
         prefix = f"{full}-partition-"
         first = bisect_left(self.names, prefix)
-        end = bisect_left(self.names, f"{prefix[:-1]}.", first)  # "." is the next behind "-".
+        end = bisect_left(self.names, f"{prefix[:-1]}.", first)  # "." comes right after "-".
         count = sum(split_partition(name) is not None for name in self.names[first:end])
         return full in self.names[place : place + 1], count
 
@@ -151,10 +151,10 @@ class TopicLists:
         self._topics = topics
         self._lists: dict[Namespace, TopicList] = {}
         self.watchers = 0  # Of all clients.
-        self.turn = trio.Lock()  # Names are tried for one watcher at a time.
+        self.turn = trio.Lock()  # Names are matched for one watcher at a time.
 
     def open(self, namespace: Namespace) -> TopicList:
-        """The list of a namespace, for one more watcher; `close` is due for each."""
+        """The list of a namespace, for one more watcher, which calls `close` at its end."""
         there = self._lists.get(namespace)
         if there is None:
             there = self._lists[namespace] = TopicList()
@@ -163,7 +163,7 @@ class TopicLists:
         return there
 
     def close(self, namespace: Namespace) -> None:
-        """A watcher of the namespace has gone."""
+        """Note that a watcher of the namespace has gone."""
         there = self._lists[namespace]
         there.watchers -= 1
         self.watchers -= 1
@@ -171,7 +171,7 @@ class TopicLists:
             del self._lists[namespace]
 
     async def fill(self, namespace: Namespace, there: TopicList) -> None:
-        """Have a list be whole; the caller has the turn."""
+        """Fill a list if that is not done yet; the caller holds `turn`."""
         if not there.is_filled:
             await there.fill(
                 [topic for topic in self._topics.list(*namespace) if not is_system(topic.name)]

@@ -1,4 +1,4 @@
-"""The watchers of one connection: what of a namespace's topics each was told. Knows no command.
+"""The watchers of one connection: what each was told of a namespace's topics. Knows no command.
 
 A client hears of changes in the order in which they happened, as soon as its socket takes more.
 """
@@ -39,8 +39,8 @@ class Watcher:
     namespace: Namespace
     topics: TopicList
     pattern: TopicsPattern
-    next_change: int = 0  # Of the list: those before it were told.
-    told: frozenset[str] | None = None  # Of who may see a part of the namespace: what is known.
+    next_change: int = 0  # Of the list: all changes before it were sent.
+    told: frozenset[str] | None = None  # Names sent, if the client may see only a part.
     is_woken: bool = False  # What the client may see may have changed.
 
 
@@ -68,20 +68,20 @@ class Watchers:
             watcher.topics.changed.unpark_all()
 
     def close_all(self) -> None:
-        """The connection has ended."""
+        """Forget all watchers: the connection has ended."""
         for watcher_id in list(self._watchers):
             self.close(watcher_id)
 
     def wake(self) -> None:
-        """What the client may see has changed."""
+        """Check all watchers again: what the client may see has changed."""
         for watcher in self._watchers.values():
             watcher.is_woken = True
             watcher.topics.changed.unpark_all()
 
     async def begin(self, watcher: Watcher) -> Sequence[str]:
-        """The names that match now and the client may see; later changes are sent from now on.
+        """The names that match now and that the client may see; changes are sent from now on.
 
-        Raises NotSupported where they are too many to be remembered: the client polls then.
+        Raises NotSupported if there are too many to remember: the client polls then.
         """
         async with self._lists.turn:
             await self._lists.fill(watcher.namespace, watcher.topics)
@@ -96,7 +96,7 @@ class Watchers:
         return names
 
     async def _follow(self, watcher: Watcher) -> None:
-        """Send every change of what matches, while the watcher is there."""
+        """Send every change of what matches, for as long as the watcher is open."""
         topics, outbox = watcher.topics, self._connection.outbox
         while self._watchers.get(watcher.watcher_id) is watcher:
             is_told = watcher.next_change == topics.next_change and not watcher.is_woken
@@ -107,11 +107,11 @@ class Watchers:
             async with self._lists.turn:
                 updates = await self._updates(watcher)
             if updates and self._watchers.get(watcher.watcher_id) is watcher:
-                outbox.answer(updates)  # Behind the answer that tells what there was.
+                outbox.answer(updates)  # After the answer with the first list of names.
             await trio.sleep(UPDATE_PAUSE_S)
 
     def _may_see(self, watcher: Watcher) -> bool:
-        """While it may not, it hears of nothing; if it may again, of what happened meanwhile."""
+        """Without the right it hears of nothing; once it has it again, of what it has missed."""
         try:
             self._connection.check_within(Resource.of_namespace(*watcher.namespace))
         except NotAuthorized:
@@ -122,25 +122,25 @@ class Watchers:
         return self._connection.sees_all(watcher.namespace)
 
     async def _meant(self, watcher: Watcher, names: Iterable[str]) -> Sequence[str]:
-        """The names that match and the client may see."""
+        """The names that match and that the client may see."""
         meant = await _matching(watcher.pattern, names)
         return await self._connection.seen(watcher.namespace, meant, resource_of)
 
     async def _updates(self, watcher: Watcher) -> list[bytes]:
-        """The frames that tell of what has changed and matches."""
+        """The frames for the changes that match."""
         watcher.is_woken = False
         topics, pattern = watcher.topics, watcher.pattern
         found = topics.changes_since(watcher.next_change, CHANGED_NAMES_TOGETHER)
         if found is None:
             self._connection.end("does not take what it wants to watch")
             return []
-        # No await between the changes and the names behind them.
+        # Atomic: no await between reading the changes and the names.
         changes, watcher.next_change = found
         names = topics.names.copy() if watcher.next_change == topics.next_change else None
         come, gone = net_of(changes)
         come, gone = await _matching(pattern, come), await _matching(pattern, gone)
         if watcher.told is not None or not self._sees_all(watcher):
-            if names is None:  # What it saw before takes all changes to be known.
+            if names is None:  # What it has seen follows only from all changes together.
                 self._connection.end("too much has changed for who sees a part of it")
                 return []
             return await self._difference(watcher, names, come, gone)
@@ -149,7 +149,7 @@ class Watchers:
         return _frames(watcher, come, gone, await self._digest(watcher, names))
 
     async def _digest(self, watcher: Watcher, names: Sequence[str] | None) -> str:
-        """Of what matches of the names; nothing's where the client is to be told more."""
+        """The digest of the names that match; empty if more updates follow."""
         topics, pattern, number = watcher.topics, watcher.pattern, watcher.next_change
         if names is None:
             return ""
@@ -163,10 +163,10 @@ class Watchers:
     async def _difference(
         self, watcher: Watcher, names: Sequence[str], come: Sequence[str], gone: Sequence[str]
     ) -> list[bytes]:
-        """The same for who may see a part of the namespace, or could before: what it may see now,
-        against what it was told. `come` and `gone` are what has changed, seen or not.
+        """The frames for a client that may see only a part of the namespace, or could before: what
+        it may see now against what it was told. `come` and `gone` may include unseen names.
         """
-        if watcher.told is None:  # It saw all of what was there before the changes.
+        if watcher.told is None:  # It saw everything until these changes.
             before = frozenset(await _matching(watcher.pattern, names))
             watcher.told = before.difference(come).union(gone)
         meant = await self._meant(watcher, names)
@@ -195,7 +195,7 @@ def _frames(watcher: Watcher, come: Sequence[str], gone: Sequence[str], digest: 
 
 
 def net_of(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
-    """Names that have come, and names that have gone; one that went and came again is both."""
+    """Names that have come, and names that have gone; one that went and came back is both."""
     first: dict[str, bool] = {}
     last: dict[str, bool] = {}
     for name, is_there in changes:
@@ -206,7 +206,7 @@ def net_of(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
 
 
 async def _matching(pattern: TopicsPattern, names: Iterable[str]) -> list[str]:
-    """The names that a pattern means."""
+    """The names that match a pattern."""
     meant: list[str] = []
     for piece in pattern.pieces(names):
         meant += piece

@@ -27,8 +27,8 @@ LANE = "watcher"
 
 
 def watch_topic_list(client: Client, command: CommandWatchTopicList) -> None:
-    """Answer with the names that match, and send each later change. A watcher that the client has
-    already is begun again: that is how it makes sure of what it knows.
+    """Answer with the names that match, and send each later change. A watcher that the client
+    already has starts anew: that is how the client makes sure of what it knows.
     """
     namespace = namespace_of(command.namespace)
     work = partial(_watch, client, command, namespace)
@@ -58,7 +58,7 @@ async def _watch(client: Client, command: CommandWatchTopicList, namespace: Name
 
 
 def watch_topic_list_close(client: Client, command: CommandWatchTopicListClose) -> None:
-    """Forget a watcher; as Apache, one that is not known too."""
+    """Forget a watcher; as in Apache, an unknown one succeeds too."""
 
     def close() -> None:
         client.watchers.close(command.watcher_id)
