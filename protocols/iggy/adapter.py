@@ -1,4 +1,4 @@
-"""The Iggy listener, as `broker/` finds it. Every dialect is served (`all_dialects.py`)."""
+"""The Iggy listener as `broker/` sees it. Every dialect is served (`all_dialects.py`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class IggyAdapter:
     def open_session(
         self, broker: Broker, connection: Connection, options: IggyOptions
     ) -> IggySession:
-        """Handlers for a connection that has just come in."""
+        """Handlers for a new connection."""
         shared = self._shared_of(broker)
         kind = IggySession if broker.siblings.is_alone else RelayingSession
         return kind(broker, connection, options, shared)
@@ -52,18 +52,18 @@ class IggyAdapter:
         return shared
 
     async def start(self, broker: Broker, options: IggyOptions, *, loopback: bool) -> None:
-        """Give root a password where other machines can connect and none is set. Raises OSError,
+        """Give root a password if other machines can connect and none is set. Raises OSError,
         StorageFull, StorageFailed.
         """
         if not loopback and options.password_file is None:
             await make_root(broker, options.username)
 
     def check(self, options: IggyOptions, *, loopback: bool) -> None:
-        """Whether somebody can log in. Raises ValueError, with one line."""
+        """Check the options. Raises ValueError with one line for the operator."""
         options.check()
 
     def describe(self, host: str, port: int, options: IggyOptions) -> str:
-        """How a client connects, to copy and paste; a password of one's own is not told."""
+        """How a client connects, to copy and paste; a password that was set is not shown."""
         is_known = options.password_file is None and is_loopback(host)
         password = f'"{ROOT_PASSWORD}"' if is_known else "PASSWORD"
         return (

@@ -1,5 +1,5 @@
-"""The dialects of the classic framing, put together from their tables, and which of them a login
-may be of.
+"""The dialects of the classic framing, built from their tables, and which of them a login may
+belong to.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ D5 = Dialect(
     form=forms.TYPED_FORM,
 )
 
-# D0 takes bytes behind what it reads; a first frame that has none is surely of it.
+# D0 accepts extra bytes at the end; a first frame that fits without any is certainly D0.
 D0_EXACT = {code: replace(layout, rest=False) for code, layout in requests.D0_REQUESTS.items()}
 
 Candidates = tuple[Dialect, ...]
@@ -117,8 +117,8 @@ WITH_LOGIN: Candidates = (D5, D4, D3, D2, D1B, D1A)
 BY_NAME = {dialect.name: dialect for dialect in (*WITH_LOGIN, D0, D0_WITH_LOGIN)}
 _WITHOUT_VERSION: Candidates = (D1B, D1A, D0_WITH_LOGIN)
 _VERSION_UNKNOWN: Candidates = (D5, D4, D3, D2)
-# By the crate's version. Go's client says its own, and a later one may speak what an earlier crate
-# did not, so from 0.7 on what a SEND or POLL looks like may still move the connection.
+# By the crate's version. Go's client sends its own version, which may be that of an earlier crate,
+# so from 0.7 on the layout of a SEND or POLL may still move the connection to another dialect.
 _BY_CRATE: dict[tuple[int, int], Candidates] = {
     (0, 5): (D2,),
     (0, 6): (D2,),
@@ -130,16 +130,16 @@ _BY_CRATE: dict[tuple[int, int], Candidates] = {
 
 
 def candidates_of_login(payload: memoryview) -> tuple[Candidates, Manners]:
-    """The dialects that a login may be of, the likeliest first.
+    """The dialects that a login may belong to, the likeliest first.
 
-    The version in it is the crate's in Rust and Python clients; Node sends an empty one, Java a
-    name. Raises ProtocolError if this is no login of any dialect.
+    Rust and Python clients send the crate's version in it, Node an empty one, Java a name. Raises
+    ProtocolError if this is not a login of any dialect.
     """
     reader = LittleEndianReader(payload)
     f.STR8.read(reader)
     f.STR8.read(reader)
     if not reader.left:
-        # D1b reads the text of a refused login; the others lose only the refused connection.
+        # D1b reads the text of a refused login; for the others only a refused connection breaks.
         return _WITHOUT_VERSION, Manners(error_text=True, absent_is_error=True)
     version = _parsed(f.STR32.read(reader))
     f.STR32.read(reader)
@@ -154,7 +154,7 @@ def candidates_of_login(payload: memoryview) -> tuple[Candidates, Manners]:
 
 
 def settled_manners(manners: Manners, candidates: Candidates) -> Manners:
-    """What is known of a client without a version once its dialect is, or may be, another."""
+    """The manners of a client without a version, once its possible dialects have changed."""
     if candidates[0] in _WITHOUT_VERSION:
         return Manners(error_text=candidates == (D1B,), absent_is_error=True)
     return manners

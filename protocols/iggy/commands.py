@@ -1,6 +1,6 @@
 """Which handler serves which command, and what its client must be allowed to do for it.
 
-Knows no bytes and no connection; a request without a line here is not served in any dialect.
+Knows no bytes and no connection; a request without an entry here is not served in any dialect.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ COMMANDS: Mapping[type, Served] = {
     m.FlushUnsavedBuffer: Served("flush", topics.flush, Action.PRODUCE, targets.topic),
     m.GetClusterMetadata: Served("get_cluster_metadata", system.get_cluster_metadata),
     m.DescribeOptions: Served("describe_options", system.describe_options),
-    # Whose user it is, and who looks after users, is asked in the handlers.
+    # The handlers check whose user it is, and who may manage users.
     u.LoginWithToken: Served("login_with_token", users.login_with_token),
     u.GetUser: Served("get_user", users.get_user),
     u.GetUsers: Served("get_users", users.get_users),

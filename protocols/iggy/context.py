@@ -32,8 +32,8 @@ ROOT = 0  # The number of the first user.
 
 @dataclass(slots=True)
 class Answer:
-    """What a handler gives back: records, then bytes as they are; it leaves once `ticket` is
-    durable (0: at once).
+    """A handler's result: records, then bytes as they are. It is sent once `ticket` is durable (0:
+    at once).
     """
 
     records: list[Any] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Client:
 
 @dataclass(slots=True)
 class Shared:
-    """What lives as long as the broker.
+    """State that all connections share, for as long as the broker runs.
 
     `turns` is the next partition of a balanced SEND, by the catalogue's topic id.
     """
@@ -60,14 +60,14 @@ class Shared:
     clients: dict[int, Client] = field(default_factory=dict)
     groups: Groups = field(default_factory=lambda: Groups(trio.current_time))
     turns: dict[int, int] = field(default_factory=dict)
-    large_sends: trio.Lock = field(default_factory=trio.Lock)  # Held by the one that is prepared.
-    gated: set[int] = field(default_factory=set)  # Partitions where others wait for it.
+    large_sends: trio.Lock = field(default_factory=trio.Lock)  # Held while one is prepared.
+    gated: set[int] = field(default_factory=set)  # Partitions whose other SENDs wait for that.
 
     def members(self, topic: Topic, name: bytes) -> Iterator[Member]:
         """The members of a group, as tools of all protocols see them."""
         try:
             group = name.decode()
-        except UnicodeDecodeError:  # No group of Iggy's has such a name.
+        except UnicodeDecodeError:  # No Iggy group has such a name.
             return
         count = len(topic.partitions)
         for one in self.groups.members(topic.meta.topic_id, group, count):
@@ -92,8 +92,8 @@ class Context:
 
     @property
     def rules(self) -> Rules | None:
-        """What the client is held to: the broker's rules; where nobody need prove who they are,
-        still a user's own permissions. None: it may do everything.
+        """The rules for the client: the broker's; if nobody has to log in, still a user's own
+        permissions. None: it may do everything.
         """
         rules = self.broker.access.rules
         if rules is None and self.client.user_id not in (None, ROOT):
@@ -119,13 +119,13 @@ class Context:
 
     @property
     def has_own_writes(self) -> bool:
-        """Whether something that this connection has sent before cannot be read yet."""
+        """Whether earlier writes of this connection may not be readable yet."""
         return self.connection.outbox.pending_answers > 0
 
     async def own_writes(self) -> None:
-        """Wait until what this connection was promised an answer for can be read.
+        """Wait until all writes of this connection that await an answer can be read.
 
-        Answers leave in order, so a poll that was sent behind a SEND would wait behind its answer
+        Answers leave in order, so a poll that was sent after a SEND would wait for its answer
         anyway.
         """
         if self.has_own_writes:

@@ -1,5 +1,5 @@
-"""What a dialect of Iggy's protocol is: which layout a command and a record have in it, and how its
-clients want to be treated.
+"""What a dialect of Iggy's protocol is: the layouts of its commands and records, and how its
+clients expect the broker to behave.
 
 Iggy broke its protocol many times before 1.0; the breaks have names here: D0 (crates 0.0.60 to
 0.0.89), D1a (0.0.92 to 0.1.6), D1b (0.1.7 to 0.4), D2 (0.5, 0.6), D3 (0.7), D4 (0.8), D5 (0.9,
@@ -32,7 +32,7 @@ class Layout(Protocol):
 class RequestLayout:
     """The payload of a command: `fields` in order, each named after its attribute.
 
-    `rest`: bytes behind them are no fault, and not looked at (D0).
+    `rest`: bytes after them are allowed, and ignored (D0).
     """
 
     type: type[Any]
@@ -61,14 +61,14 @@ class RecordLayout:
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What clients of a dialect expect besides layouts."""
+    """What clients of a dialect expect apart from layouts."""
 
     closes: bool = False  # A malformed frame ends the connection, without an answer.
     needs_partition: bool = False  # A consumer must name one.
-    group_takes_partition: bool = True  # A group's member that names a partition gets that one.
-    # A member reads only what is its own, and names it; an empty poll tells that it is not.
+    group_takes_partition: bool = True  # A group member that names a partition gets that one.
+    # A member names the partition and may read only its own; for another one a poll is empty.
     owned_only: bool = False
-    joins_gently: bool = False  # Who joins a group takes no more than its share from others.
+    joins_gently: bool = False  # A member that joins takes no more than its share from others.
     leave_is_checked: bool = False  # A client that is not a member cannot leave.
     number_first: bool = False  # If number and name are both taken, the error is about the number.
     users_from: int = 0  # The number of root, the first user.
@@ -77,7 +77,7 @@ class Habits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """One row of the table. `clients` says in words who speaks it."""
+    """One row of the table. `clients` says which clients speak it."""
 
     name: str
     clients: str
@@ -85,7 +85,7 @@ class Dialect:
     records: Mapping[type[Any], RecordLayout]
     unserved: frozenset[int] = frozenset()  # Commands that exist there and are not served here.
     silent: frozenset[int] = frozenset()  # Commands whose answers have no payload there.
-    key_partition: Callable[[bytes, int], int] = xxhash32_from_one  # Index of a key, of so many.
+    key_partition: Callable[[bytes, int], int] = xxhash32_from_one  # (key, partitions) -> index.
     form: MessageForm = OLDEST_FORM
     habits: Habits = Habits()
     error_numbers: Mapping[ErrorCode, int] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class Dialect:
         return b"".join(layouts[type(record)].write(record) for record in records)
 
     def error_number(self, code: ErrorCode) -> int:
-        """What an error is called there."""
+        """The number of an error in this dialect."""
         return self.error_numbers.get(code, code)
 
 
@@ -105,7 +105,7 @@ class Manners:
     """What differs between the clients of one dialect.
 
     `error_text`: clients of the crate from 0.2.5 to before 0.6.60 read an error's payload, and
-    panic if there is none; all others do not read it, and lose step if there is one.
+    panic if there is none; all others do not read it, and get out of step if there is one.
     `absent_is_error`: before 0.6.10 a missing stream, topic, group, client or offset was an error;
     since then it is the empty OK.
     """

@@ -1,8 +1,8 @@
 """Iggy's error numbers, and the number for each broker error. Knows no layout: `dialects.py` frames
 an error.
 
-Numbers are those of the crate `iggy` 0.5 to 0.11 (core `error.rs`); those below 3000 that are used
-here mean the same in the oldest dialect.
+Numbers are those of the crate `iggy` 0.5 to 0.11 (core `error.rs`). Those below 3000 that are used
+here have the same meaning in the oldest dialect.
 """
 
 import enum
@@ -84,8 +84,8 @@ class Refusal(Exception):
 
 
 class Absent(Refusal):
-    """What was asked for is not there: an error for old clients, an empty OK for those since crate
-    0.6.10.
+    """What was asked for does not exist: an error for old clients, an empty OK for those since
+    crate 0.6.10.
     """
 
 
@@ -119,14 +119,12 @@ WIRE_CODES: dict[type[errors.BrokerError], ErrorCode] = {
     errors.LimitExceeded: ErrorCode.ERROR,
     errors.StorageFull: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.StorageFailed: ErrorCode.CANNOT_APPEND_MESSAGE,
-    # Clients from crate 0.6 on reconnect and send again after this one: right, for nothing was
+    # Clients from crate 0.6 on reconnect and resend after this one, which is right: nothing was
     # done.
     errors.ShuttingDown: ErrorCode.DISCONNECTED,
 }
 
 
 def wire_code(error: errors.BrokerError) -> ErrorCode:
-    """The number that a client is told; that of its nearest base where a plug-in brings a class of
-    its own.
-    """
+    """The number of an error, or of its nearest base for a class that a plug-in defines."""
     return next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)

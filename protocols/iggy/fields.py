@@ -32,16 +32,16 @@ STRATEGY = struct.Struct("<BQ")  # kind, value
 U32 = struct.Struct("<I")
 U64 = struct.Struct("<Q")
 SECOND_US = 1_000_000
-# What the names of D0 are made of (server/src/streaming/utils/text.rs at 670a8baba).
+# The characters of names in D0 (server/src/streaming/utils/text.rs at 670a8baba).
 FOLDABLE = re.compile(r"[\w.\-\s]+")
-# Of one options block of dialect V, as its server has them.
+# Limits of one options block of dialect V, as in its server.
 OPTIONS_MAX = 1_024
 OPTIONS_BYTES_MAX = 100_000
 Kind = TypeVar("Kind", bound=enum.Enum)
 
 
 class FieldRefused(ProtocolError):
-    """A field that is answered with a number of its own, and not as a malformed frame."""
+    """A field that is refused with its own error number instead of as a malformed frame."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)
@@ -52,7 +52,7 @@ class Readable(Protocol):
     """A piece of a request."""
 
     def read(self, reader: LittleEndianReader) -> object:
-        """Our value. Raises ProtocolError for bytes that are no such piece."""
+        """Our value. Raises ProtocolError for bytes that are not such a piece."""
 
 
 class Writable(Protocol):
@@ -77,7 +77,7 @@ class Number:
 
 
 class Text:
-    """UTF-8 behind its length in bytes."""
+    """UTF-8, preceded by its length in bytes."""
 
     def __init__(self, length_layout: str, *, bytes_min: int = 0) -> None:
         self._length = struct.Struct("<" + length_layout)
@@ -131,7 +131,7 @@ class Identifier:
 
 
 class ConsumerField:
-    """Kind, then who: an identifier (D1a and later)."""
+    """Kind, then an identifier (D1a and later)."""
 
     def read(self, reader: LittleEndianReader) -> Consumer:
         kind = known(ConsumerKind, reader.u8())
@@ -147,7 +147,7 @@ class BareConsumer:
 
 
 class PartitionNumber:
-    """A partition, counted from `base` on the wire; below it, none."""
+    """A partition, counted from `base` on the wire; `none` stands for no partition."""
 
     def __init__(self, base: int, none: int = 0) -> None:
         self._base = base
@@ -192,7 +192,7 @@ class PartitionOrFlag:
 class PartitioningField:
     """Kind, length, value; partitions are counted from `base`.
 
-    `bad_partition` is the error for a partition that is no u32, where it has one.
+    `bad_partition` is the error for a partition that is not a u32, if the dialect has one.
     """
 
     def __init__(self, base: int, bad_partition: ErrorCode | None = None) -> None:
@@ -203,7 +203,7 @@ class PartitioningField:
         kind = known(PartitioningKind, reader.u8())
         value = reader.take(reader.u8())
         if kind is PartitioningKind.BALANCED:
-            return Partitioning(kind)  # The reference does not look at a value here either.
+            return Partitioning(kind)  # The reference server ignores a value here too.
         if kind is PartitioningKind.PARTITION and len(value) == U32.size:
             return Partitioning(kind, partition=U32.unpack(value)[0] - self._base)
         if kind is PartitioningKind.KEY and len(value):
@@ -269,7 +269,7 @@ class UserNumber:
 
 
 class ExpirySeconds:
-    """A message expiry of D0 and D1: seconds, 0 for none."""
+    """A message expiry in D0 and D1: seconds, 0 for none."""
 
     def read(self, reader: LittleEndianReader) -> int:
         return reader.u32() * SECOND_US or UNBOUNDED
@@ -281,15 +281,15 @@ class ExpirySeconds:
 
 
 class Seconds:
-    """A time of ours, in microseconds, written as seconds (D0)."""
+    """A time in microseconds, written in seconds (D0)."""
 
     def write(self, time_us: int) -> bytes:
         return U64.pack(time_us // SECOND_US)
 
 
 class NodePorts:
-    """A node's port, those of QUIC, HTTP and WebSocket, which it has not, then that it leads and is
-    well.
+    """A node's port, then 0 for QUIC, HTTP and WebSocket, which are not served, then its role
+    (leader) and status (healthy).
     """
 
     def write(self, port: int) -> bytes:
@@ -297,7 +297,7 @@ class NodePorts:
 
 
 class Maybe:
-    """A byte that says whether a value is there, then it."""
+    """A byte that says whether a value follows, then the value."""
 
     def __init__(self, value: Readable) -> None:
         self._value = value
@@ -307,7 +307,7 @@ class Maybe:
 
 
 class Counted:
-    """A block of bytes behind its length."""
+    """A block of bytes, preceded by its length."""
 
     def write(self, block: bytes) -> bytes:
         return U32.pack(len(block)) + block
@@ -347,7 +347,7 @@ def decoded(view: memoryview) -> str:
 
 
 def known(kinds: type[Kind], code: int) -> Kind:
-    """The member of an enum. Raises ProtocolError if there is none of that code."""
+    """The member of an enum. Raises ProtocolError if none has that code."""
     try:
         return kinds(code)
     except ValueError:

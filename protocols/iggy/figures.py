@@ -1,7 +1,7 @@
 """Figures for GET_STATS: of this process and machine, and of everything stored. Knows no connection
 and no bytes.
 
-What the machine does not tell (there is no `/proc` on every system) is 0.
+Figures that the machine does not provide (not every system has `/proc`) are 0.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Stored:
     groups: int = 0
 
     def add(self, broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> None:
-        """One more topic, with the figures of its owner."""
+        """Add a topic, with the figures of its owner."""
         messages, size, segments = elsewhere.get(topic.name.full) or topic.kept()
         self.topics += 1
         self.groups += broker.named_groups.count(topic)
@@ -94,8 +94,8 @@ async def broker_figures(broker: Broker, clients_count: int) -> Stats:
 
 @functools.cache
 def _start_s() -> float:
-    """When this process began, in seconds of the monotonic clock; the first call's time where
-    nobody tells.
+    """When this process began, in seconds of the monotonic clock; the time of the first call if
+    that is unknown.
     """
     try:
         fields = (PROC / "self/stat").read_text().rpartition(")")[2].split()

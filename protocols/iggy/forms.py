@@ -1,8 +1,8 @@
-"""The forms that messages have in the dialects: how those of a SEND become a stored body, and how
-stored ones are shown to a poll.
+"""The formats of messages in the dialects: how the messages of a SEND become a stored body, and how
+stored messages are returned to a poll.
 
-A form is pure: bytes in, bytes out. Two of them are what is stored (`storage/codecs/iggy.py`,
-`iggy_typed.py`): those are shown as they are.
+A form is pure: bytes in, bytes out. Two of them are the stored formats (`storage/codecs/iggy.py`,
+`iggy_typed.py`), which are returned unchanged.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from storage.codecs.iggy_forms import (
 from storage.codecs.iggy_typed import IGGY_TYPED, body_from_typed, checksum_of
 from storage.codecs.quick import SPEEDUPS
 
-# Bytes of messages that are made into another form between two checkpoints, some ms of work, in
-# Python and by the extension in C.
+# Bytes of messages converted between two checkpoints, some ms of work: in Python, and by the
+# extension in C.
 SHOWN_PIECE_BYTES = 128 * 1024
 QUICK_PIECE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """`codec` is the stored form that is read for it.
+    """`codec` is the stored format that is read for it.
 
-    `body` makes a stored body of the messages of a SEND: its arguments are those, their number
-    where the dialect says it, base offset, append time and partitioning key. `shown` turns stored
-    records of a partition into what a poll is answered with; None: they are shown as they are.
-    No more than `piece_bytes` of them at a time.
+    `body` turns the messages of a SEND into a stored body. Its arguments: the messages, their count
+    if the dialect has one, base offset, append time and partitioning key. `shown` turns a
+    partition's stored records, `piece_bytes` of them at a time, into a poll's answer; None: they
+    are returned unchanged.
     """
 
     codec: PolledCodec

@@ -39,9 +39,9 @@ async def get_groups(context: Context, request: m.GetGroups) -> Answer:
 
 
 async def create_group(context: Context, request: m.CreateGroup) -> Answer:
-    """Make a group.
+    """Create a group. Raises Refusal.
 
-    Where another listener's subscription has that name it goes on from there. Raises Refusal.
+    If another listener's subscription has that name, the group goes on from its position.
     """
     broker = context.broker
     topic = names.get_topic(broker, request.stream, request.topic)
@@ -58,7 +58,7 @@ async def create_group(context: Context, request: m.CreateGroup) -> Answer:
 
 
 async def delete_group(context: Context, request: m.DeleteGroup) -> Answer:
-    """Delete a group with its stored offsets; its members are members no more. Raises Refusal."""
+    """Delete a group with its memberships and stored offsets. Raises Refusal."""
     broker = context.broker
     topic = names.get_topic(broker, request.stream, request.topic)
     group = names.get_group(broker, topic, request.group)
@@ -70,7 +70,7 @@ async def delete_group(context: Context, request: m.DeleteGroup) -> Answer:
 
 
 async def join_group(context: Context, request: m.JoinGroup) -> Answer:
-    """Make the connection a member; once more is fine. Raises Refusal."""
+    """Make the connection a member; a second join changes nothing. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     group = names.get_group(context.broker, topic, request.group)
     context.shared.groups.join(
@@ -83,7 +83,7 @@ async def join_group(context: Context, request: m.JoinGroup) -> Answer:
 
 
 async def leave_group(context: Context, request: m.LeaveGroup) -> Answer:
-    """End the connection's membership; one that is not there is a fault in V alone.
+    """End the connection's membership; only in V is it an error if there is none.
 
     Raises Refusal.
     """
@@ -125,5 +125,5 @@ def _group_info(context: Context, topic: Topic, group: names.Group) -> r.GroupIn
 
 
 def _others(context: Context, topic: Topic, group: names.Group) -> list[Member]:
-    """Who reads under the group's name in other protocols."""
+    """The readers under the group's name in other protocols."""
     return context.broker.members.others(topic, group.name.encode(), PROTOCOL)

@@ -25,7 +25,7 @@ from protocols.reader import LittleEndianReader
 INDEX_ENTRY = struct.Struct("<IIQ")  # 0, end of the message, 0
 MESSAGE_SIZES = struct.Struct("<II")  # Bytes of headers, bytes of payload:
 MESSAGE_SIZES_POS = 48  # there in a message of D3 to D5.
-PARTITIONS_MAX = 100_000  # Of one request, in D0.
+PARTITIONS_MAX = 100_000  # In one request of D0.
 
 Requests = dict[int, Layout]
 Pieces = dict[str, f.Readable]
@@ -44,13 +44,13 @@ def request(type_: type[Any], **fields: f.Readable) -> RequestLayout:
 
 
 def lenient(type_: type[Any], **fields: f.Readable) -> RequestLayout:
-    """A row whose payload may have further bytes at its end, as D0 takes it."""
+    """A row whose payload may have further bytes at its end, as D0 accepts it."""
     return RequestLayout(type_, tuple(fields.items()), rest=True)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedSend:
-    """SEND of D3 to D5: a length of what says where to, that, an index, then the messages, whose
+    """SEND of D3 to D5: the length of the target, the target, an index, then the messages, whose
     headers have `head_bytes`.
     """
 
@@ -82,7 +82,7 @@ class IndexedSend:
 
 
 def send_target(reader: LittleEndianReader, base: int) -> m.SendMessages:
-    """Where a SEND goes, from D3 on, and the number of its messages, which are not read yet."""
+    """The target of a SEND from D3 on, and the number of its messages, which are not read yet."""
     size = reader.u32()
     start = reader.pos
     stream, topic = f.IDENTIFIER.read(reader), f.IDENTIFIER.read(reader)
@@ -153,7 +153,7 @@ D0_REQUESTS: dict[int, RequestLayout] = {
     Code.GET_GROUPS: lenient(m.GetGroups, **TOPIC),
     Code.CREATE_GROUP: lenient(m.CreateGroup, **TOPIC, group_id=_CHOSEN),
     **_groups(f.NonZero(), lenient),
-    # Crates 0.0.61 to 0.0.89 have these besides.
+    # Only crates 0.0.61 to 0.0.89 have these.
     Code.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.FoldedName()),
     Code.UPDATE_TOPIC: request(
         m.UpdateTopic, **TOPIC, expiry_us=f.ExpirySeconds(), name=f.FoldedName()

@@ -1,4 +1,4 @@
-"""The layouts of dialect V (crate 0.11, protocol 0.11.0), as tables, and the row they make.
+"""The layouts of dialect V (crate 0.11, protocol 0.11.0), as tables, and the dialect they make.
 
 Requests are named by the classic command codes: `vsr.py` says which operation carries which.
 Layouts: apache/iggy-website, `content/docs/binary-protocol`, protocol 0.11.0.
@@ -33,12 +33,12 @@ from protocols.iggy.permission_field import PERMISSIONS
 from protocols.iggy.reply_layouts import D5_RECORDS, record
 from protocols.reader import LittleEndianReader
 
-NOT_OWNED = (1 << 32) - 1  # The partition of an empty poll of one that is not the member's.
+NOT_OWNED = (1 << 32) - 1  # The partition in an empty answer to a poll of another member's.
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSend:
-    """SEND: a length of what says where to, that, then one batch."""
+    """SEND: the length of the target, the target, then one batch."""
 
     def read(self, payload: memoryview) -> m.SendMessages:
         """See `Layout`."""
@@ -50,7 +50,7 @@ class BatchSend:
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """Login: versions, then a user with a password, or a token; which, shows in the lengths."""
+    """Login: versions, then a user with a password, or a token; the lengths show which."""
 
     def read(self, payload: memoryview) -> object:
         """See `Layout`. `protocol_version` reads the client's protocol version."""
@@ -183,7 +183,7 @@ V = Dialect(
     },
 )
 
-# Where a SEND or a stored offset names what is not there, the server says no more than that.
+# If a SEND or a stored offset names something missing, the server does not say what is missing.
 _NOT_THERE = frozenset(
     {
         ErrorCode.STREAM_ID_NOT_FOUND,
@@ -200,7 +200,7 @@ _VAGUE = frozenset({int(Code.SEND_MESSAGES), int(Code.STORE_CONSUMER_OFFSET)})
 
 
 def error_number(command: int, code: ErrorCode) -> int:
-    """What an error of a command is called in V."""
+    """The number of a command's error in V."""
     if command in _VAGUE and code in _NOT_THERE:
         return ErrorCode.RESOURCE_NOT_FOUND
     return V.error_number(code)

@@ -2,9 +2,9 @@
 before login.
 
 No I/O, no clock, no broker: whole frames in, typed requests or ready-made refusals out. A frame
-that begins with zeros is of dialect V; else a login says which dialects are possible, and what is
-sent after it which of them it is. A classic client that does anything but ping before it logs in is
-of the oldest dialect, or has forgotten to: the former's frames have that dialect's layout.
+that begins with zeros is of dialect V. Otherwise the login shows which dialects are possible, and
+the commands after it show which one it is. A classic client that sends anything but a ping before
+it logs in either speaks the oldest dialect, as the layout of its frames shows, or forgot to log in.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ HEAD = struct.Struct("<II")
 U32 = struct.Struct("<I")
 LENGTH_MIN = 4  # The code alone.
 
-# A SEND may carry 10 MiB of payload; the rest is for the 24 bytes and the headers that every
-# message has besides.
+# A SEND may carry 10 MiB of payload; the rest is for the 24 bytes and the headers of each message.
 SEND_BYTES_MAX = 32 * 1024 * 1024
 # The largest other command is a user with its permissions, some KB.
 COMMAND_BYTES_MAX = 1024 * 1024
-# A login is below 1 KB; its context may be longer than the known clients'.
+# Known clients log in with less than 1 KB; a login's context field may be longer.
 BEFORE_LOGIN_BYTES_MAX = 16 * 1024
 
 LOGINS = frozenset({int(Code.LOGIN_USER), int(Code.LOGIN_WITH_TOKEN)})
@@ -52,7 +51,7 @@ ALL_CODES = frozenset(int(code) for code in Code)
 
 
 class Family(enum.Enum):
-    """How a peer's frames are framed: its first one shows it."""
+    """A peer's framing, which its first frame shows."""
 
     UNKNOWN = 0
     CLASSIC = 1
@@ -61,7 +60,7 @@ class Family(enum.Enum):
 
 @dataclass(slots=True)
 class Command:
-    """A request that may be carried out; `frame` is what V repeats in the answer."""
+    """A request to carry out; `frame` is what V repeats in the answer."""
 
     code: int
     request: Any
@@ -70,23 +69,23 @@ class Command:
 
 @dataclass(slots=True)
 class Refused:
-    """A frame that gets `reply`, and nothing else; `unserved` tells that it is our fault."""
+    """A frame that is only answered with `reply`; `unserved`: it was valid, but is not served."""
 
     reply: bytes
     reason: str
     unserved: bool = False
 
 
-# What another broker must know to go on with a conversation: framing, dialects by name (the
-# likeliest first), whether errors have text and what is absent is an error, the session of V, and
-# whether the client has logged in.
+# What another broker must know to continue a conversation: framing, dialects by name (the likeliest
+# first), whether errors have text, whether absent things are errors, the session of V, and whether
+# the client has logged in.
 Standing = tuple[int, list[str], bool, bool, int, bool]
 
 
 class IggyMachine:
     """One connection's rules.
 
-    `logged_in` and `session` are set by the session, for only the broker knows who may log in.
+    The session sets `logged_in` and `session`, because only the broker knows who may log in.
     """
 
     def __init__(self, *, without_login: bool = False) -> None:
@@ -102,8 +101,8 @@ class IggyMachine:
     def frame_size(self, view: memoryview) -> int | None:
         """Whole size of the next frame; None while its first bytes are missing.
 
-        Raises ProtocolError for what is too long or no Iggy at all (HTTP, TLS), before it is waited
-        for.
+        Raises ProtocolError, without waiting for the whole frame, if it is too long or not Iggy at
+        all (HTTP, TLS).
         """
         if len(view) < U32.size:
             return None
@@ -114,7 +113,7 @@ class IggyMachine:
             return vsr.frame_size(view, vsr.HEADER_BYTES + self._longest)
         if length < LENGTH_MIN:
             raise ProtocolError(f"frame length {length}")
-        if length > self._longest:  # Whatever its code, which may never come.
+        if length > self._longest:  # Too long for any code; the code may never come.
             raise self._too_long(length)
         if len(view) < HEAD.size:
             return None
@@ -126,7 +125,7 @@ class IggyMachine:
     def decode(self, frame: memoryview) -> Command | Refused:
         """What a whole frame asks for. Its views die with the frame.
 
-        Raises ProtocolError for a frame that the oldest dialect's server hangs up on.
+        Raises ProtocolError for a frame at which the oldest dialect's server hangs up.
         """
         if self._family is Family.VSR:
             return self._decode_vsr(frame)
@@ -148,7 +147,7 @@ class IggyMachine:
             return Refused(self._failure(ErrorCode.INVALID_COMMAND, error.reason), error.reason)
 
     def standing(self) -> Standing:
-        """What `resume` goes on from at another broker."""
+        """What `resume` needs to continue at another broker."""
         names = [dialect.name for dialect in self._candidates]
         manners = self.manners
         family = self._family.value
@@ -162,7 +161,7 @@ class IggyMachine:
         )
 
     def resume(self, standing: Standing) -> None:
-        """Go on where another broker's machine is. Raises ProtocolError for one of another
+        """Continue where another broker's machine is. Raises ProtocolError if that has another
         version.
         """
         family, names, error_text, absent_is_error, self.session, self.logged_in = standing
@@ -203,7 +202,7 @@ class IggyMachine:
 
     def _length_max(self, code: int) -> int:
         if code not in ALL_CODES and not self.logged_in:
-            # What begins like a TLS hello is a code that nobody knows and a length below the limit.
+            # A TLS hello reads as an unknown code with a length below the limit.
             return BEFORE_LOGIN_BYTES_MAX if self._without_login else 0
         return (
             self._longest if code == Code.SEND_MESSAGES else min(COMMAND_BYTES_MAX, self._longest)
@@ -213,9 +212,7 @@ class IggyMachine:
         return ProtocolError(f"frame of {length} bytes", self._failure(ErrorCode.INVALID_COMMAND))
 
     def _failure(self, code: ErrorCode, text: str = "") -> bytes:
-        """An answer that fails. The text goes to those clients only that read one, and cannot do
-        without.
-        """
+        """An answer that fails. Only clients that read a text, and need one, get it."""
         number = self.dialect.error_number(code)
         if not self.manners.error_text:
             return HEAD.pack(number, 0)
@@ -223,7 +220,7 @@ class IggyMachine:
         return HEAD.pack(number, U32.size + len(payload)) + U32.pack(len(payload)) + payload
 
     def _recognise(self, code: int, payload: memoryview) -> None:
-        """What a login tells of the dialect. Raises ProtocolError if it is none."""
+        """Set the possible dialects from a login. Raises ProtocolError if it is not one."""
         if code == Code.LOGIN_USER:
             self._candidates, self.manners = candidates_of_login(payload)
         else:
@@ -231,11 +228,11 @@ class IggyMachine:
         self.dialect = self._candidates[0]
 
     def _without(self, code: int, payload: memoryview) -> Command | Refused:
-        """A command before any login: the oldest dialect's, if it has its layout."""
+        """A command before any login: in the oldest dialect, if it has that layout."""
         if not self._without_login or self._candidates not in ((), (D0,)):
             return self._not_logged_in(code)  # Also after a logout, or a login that failed.
         if self.dialect is not D0 and _is_later(code, payload):
-            return self._not_logged_in(code)  # Not yet, or not again.
+            return self._not_logged_in(code)  # A later dialect, which has to log in first.
         self.dialect, self.manners = D0, Manners(absent_is_error=True)
         self._candidates = (D0,)
         return self._read(code, payload)
@@ -248,7 +245,7 @@ class IggyMachine:
         return Refused(self._failure(ErrorCode.UNAUTHENTICATED, reason), reason)
 
     def _read(self, code: int, payload: memoryview) -> Command | Refused:
-        """A command as the likeliest dialect has it that can have sent it. Raises ProtocolError."""
+        """A command, read in the likeliest dialect that fits it. Raises ProtocolError."""
         candidates = self._candidates
         if len(candidates) == 1:
             layout = self.dialect.requests.get(code)
@@ -265,12 +262,12 @@ class IggyMachine:
             try:
                 fitting.append((dialect, layout.read(payload)))
             except ProtocolError as error:
-                fault = fault or error.with_traceback(None)  # Which holds this frame, and it.
+                fault = fault or error.with_traceback(None)  # A traceback would hold the frame.
         if not fitting:
             if fault is not None:
                 raise fault
             return self._absent(code)
-        # What no client means is rather another dialect's; else it is refused as ever.
+        # Prefer dialects in which a client can mean it; if there is none, it is refused as usual.
         meant = [found for found in fitting if _is_meant(found[1])] or fitting
         self._settle(tuple(dialect for dialect, _ in meant))
         return Command(code, meant[0][1])
@@ -281,7 +278,7 @@ class IggyMachine:
             self.manners = settled_manners(self.manners, fitting)
 
     def _absent(self, code: int) -> Refused:
-        """A command that the dialect has not, or that is not served in it."""
+        """Refuse a command that the dialect does not have, or that is not served in it."""
         if code in self.dialect.unserved:
             reason = f"command {code} of dialect {self.dialect.name} is not served"
             reply = self._failure(ErrorCode.FEATURE_UNAVAILABLE, reason)
@@ -335,7 +332,7 @@ class IggyMachine:
             return Refused(vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN), error.reason)
 
 
-# How V's server tells that a login was refused.
+# How V's server reports that a login was refused.
 EVICTIONS = {
     ErrorCode.INVALID_CREDENTIALS: vsr.Reason.INVALID_CREDENTIALS,
     ErrorCode.INVALID_TOKEN: vsr.Reason.INVALID_TOKEN,
@@ -345,7 +342,7 @@ EVICTIONS = {
 
 
 def _fits(layout: Layout | None, payload: memoryview) -> bool:
-    """Whether a payload can be read so; a field may still be refused by itself."""
+    """Whether a payload has that layout; one of its fields may still be refused."""
     try:
         if layout is not None:
             layout.read(payload)
@@ -357,8 +354,8 @@ def _fits(layout: Layout | None, payload: memoryview) -> bool:
 
 
 def _is_meant(request: object) -> bool:
-    """Whether a client can mean that: where a frame could be two dialects', the wrong reading has
-    control characters in a name, or a compression that does not exist.
+    """Whether a client can mean that. If a frame fits two dialects, the wrong reading has control
+    characters in a name, or a compression that does not exist.
     """
     name, compression = getattr(request, "name", None), getattr(request, "compression", None)
     is_text = name is None or CONTROL.search(name) is None

@@ -1,11 +1,11 @@
-"""Consumer groups whose partitions the broker deals out: who is a member, and whose turn is which
-partition.
+"""Consumer groups whose partitions the broker assigns: the members, and which partition each of
+them reads next.
 
-Whoever leaves has everything dealt again. Whoever joins, in the later dialects, is given no more
-than its share, and a partition that was polled and not committed stays with its owner until that
-commits, for REVOKE_S at most. Membership lives in memory only and ends with the connection; which
-groups exist, and how far each has read, is in the catalogue and the cursor store. Knows no
-protocol, no connection and no topic but their numbers.
+When a member leaves, all partitions are assigned anew. When one joins in the later dialects, it
+gets no more than its share, and a partition that was polled but not committed stays with its owner
+until it commits, for REVOKE_S at most. Membership is kept in memory only and ends with the
+connection; the catalogue and the cursor store know which groups exist and how far each has read.
+Knows no protocol, and of connections and topics only their numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 GroupKey = tuple[int, str]  # The catalogue's topic id, the group's name.
 
-# For an owner to commit what it polled of a partition that is to go to another member.
+# How long an owner may take to commit what it polled of a partition that moves to another member.
 REVOKE_S = 30.0
 
 
@@ -23,8 +23,8 @@ REVOKE_S = 30.0
 class Member:
     """One reader of a group.
 
-    `partitions` are its own; of those it must not poll what is in `leaving`. `current` is the
-    partition of its latest turn, or its first before that.
+    `partitions` are its own; those in `leaving` it may no longer poll. `current` is the partition
+    of its latest turn, or its first partition before any turn.
     """
 
     member_id: int
@@ -42,7 +42,7 @@ class Member:
         return [one for one in self.partitions if one not in self.leaving]
 
     def next_partition(self) -> int | None:
-        """The partition to read next; None for a member without any."""
+        """Take the next turn: the partition to read; None for a member without any."""
         mine = self.polled_ones
         if not mine:
             return None
@@ -52,7 +52,7 @@ class Member:
         return self.current
 
     def deal(self, partitions: list[int]) -> None:
-        """Give the member these partitions instead; its turns begin again."""
+        """Replace the member's partitions; its turns begin again."""
         self.partitions = partitions
         self.leaving = set()
         self.current = partitions[0] if partitions else None
@@ -60,13 +60,13 @@ class Member:
         self._turn = 0
 
     def give(self, partition: int) -> None:
-        """Give the member one more."""
+        """Give the member one more partition."""
         self.partitions = sorted((*self.partitions, partition))
         if self.current is None:
             self.current = partition
 
     def take(self, partition: int) -> None:
-        """Take one of its own away."""
+        """Take one of its partitions away."""
         self.partitions = [one for one in self.partitions if one != partition]
         self.leaving.discard(partition)
         if self.current == partition:
@@ -83,19 +83,19 @@ class Move:
 
 
 class Group:
-    """The members of one group, and what each has."""
+    """The members of one group, and the partitions of each."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self.members: dict[int, Member] = {}
         self.generation = 0  # Rises whenever a partition changes its owner.
         self._clock_s = clock_s
-        self._dealt: int | None = None  # Partitions at the last deal; None: all are dealt again.
-        self._joined: list[Member] = []  # Since then, and wanting no more than their share.
+        self._dealt: int | None = None  # Partitions at the last deal; None: deal all again.
+        self._joined: list[Member] = []  # Since that deal, with `gently`.
         self._uncommitted: dict[int, int] = {}  # By partition: the offset after what was polled.
         self._moves: dict[int, Move] = {}  # By partition.
 
     def join(self, member_id: int, *, gently: bool) -> None:
-        """Add a member. `gently`: others keep what they have, but for its share."""
+        """Add a member. `gently`: others keep what they have, except for its share."""
         member = self.members[member_id] = Member(member_id)
         if gently:
             self._joined.append(member)
@@ -103,12 +103,12 @@ class Group:
             self._dealt = None
 
     def leave(self, member_id: int) -> None:
-        """Take a member out."""
+        """Remove a member."""
         del self.members[member_id]
         self._dealt = None
 
     def settle(self, partitions_count: int) -> None:
-        """Deal so many partitions, as far as it is not done yet."""
+        """Bring the assignment of that many partitions up to date."""
         if self._dealt != partitions_count:
             self._deal_all(partitions_count)
         elif self._joined:
@@ -120,13 +120,13 @@ class Group:
                     self._finish(partition)
 
     def polled(self, member_id: int, partition: int, next_offset: int) -> None:
-        """A member was handed what lies before an offset, and has not committed it."""
+        """Note that a member was handed everything below an offset, and has not committed it."""
         member = self.members.get(member_id)
         if member is not None and partition in member.partitions:
             self._uncommitted[partition] = max(self._uncommitted.get(partition, 0), next_offset)
 
     def committed(self, partition: int, position: int) -> None:
-        """What lies before a position is committed."""
+        """Note that everything below a position is committed."""
         if position >= self._uncommitted.get(partition, 0):
             self._uncommitted.pop(partition, None)
             if partition in self._moves:
@@ -144,7 +144,7 @@ class Group:
         self.generation += 1
 
     def _deal_shares(self, count: int) -> None:
-        """Give those who joined their share of what the others have most of."""
+        """Give new members their share, taken from the members with the most partitions."""
         share = count // len(self.members)
         sizes = {one.member_id: len(one.partitions) for one in self.members.values()}
         for move in self._moves.values():
@@ -161,7 +161,7 @@ class Group:
         self._joined.clear()
 
     def _begin(self, owner: Member, to: Member) -> None:
-        """Move a partition, one that nothing waits for if there is any."""
+        """Move a partition; preferably one without uncommitted polls, which moves at once."""
         free = owner.polled_ones
         partition = next((p for p in reversed(free) if p not in self._uncommitted), free[-1])
         self._moves[partition] = Move(owner, to, self._clock_s() + REVOKE_S)
@@ -183,11 +183,11 @@ class Groups:
     def __init__(self, clock_s: Callable[[], float]) -> None:
         """`clock_s` is a steady clock in seconds."""
         self._clock_s = clock_s
-        self._groups: dict[GroupKey, Group] = {}  # Those with members, or that had some.
+        self._groups: dict[GroupKey, Group] = {}  # Groups that have or had members.
         self._joined: dict[int, list[GroupKey]] = {}
 
     def join(self, topic_id: int, name: str, member_id: int, *, gently: bool = False) -> None:
-        """Make somebody a member; joining twice changes nothing. `gently`: see the module."""
+        """Add a member; joining twice changes nothing. `gently`: see `Group.join`."""
         key = (topic_id, name)
         group = self._groups.setdefault(key, Group(self._clock_s))
         if member_id not in group.members:
@@ -207,7 +207,7 @@ class Groups:
         return True
 
     def leave_all(self, member_id: int) -> None:
-        """End every membership of somebody who is gone."""
+        """End every membership of a client that is gone."""
         for topic_id, name in list(self._joined.get(member_id, ())):
             self.leave(topic_id, name, member_id)
 
@@ -219,12 +219,12 @@ class Groups:
         self._groups.pop((topic_id, name), None)
 
     def generation(self, topic_id: int, name: str) -> int:
-        """How often partitions of a group changed their owner while it was known."""
+        """How often the assignment has changed since the group first had a member."""
         group = self._groups.get((topic_id, name))
         return group.generation if group else 0
 
     def joined(self, member_id: int) -> list[GroupKey]:
-        """The groups of a member, in the order in which they were joined."""
+        """The groups of a member, in the order in which it joined them."""
         return list(self._joined.get(member_id, ()))
 
     def members(self, topic_id: int, name: str, partitions_count: int) -> list[Member]:
@@ -252,7 +252,7 @@ class Groups:
             group.polled(member_id, partition, next_offset)
 
     def committed(self, key: GroupKey, partition: int, position: int) -> None:
-        """See `Group.committed`; whoever committed it."""
+        """See `Group.committed`; it does not matter who committed."""
         group = self._groups.get(key)
         if group is not None:
             group.committed(partition, position)

@@ -1,6 +1,6 @@
 """Typed requests of the Iggy listener, the same for every dialect; `replies.py` has the answers.
 
-Knows no bytes (`layouts.py` has them) and no broker. Numbers are already ours: a partition
+Knows no bytes (`layouts.py` has them) and no broker. Numbers are already the broker's: a partition
 is its index from 0 whatever the dialect counts from, a time is in microseconds, an absent thing is
 None. A stream, topic, group or consumer is named by its number (int) or its text (str).
 """
@@ -16,7 +16,7 @@ UNBOUNDED = (1 << 64) - 1  # A topic's expiry or size without a bound.
 
 
 class Code(enum.IntEnum):
-    """Command codes: those of the classic framing, which V keeps within its own."""
+    """Command codes: those of the classic framing, which V has within its own framing."""
 
     PING = 1
     GET_STATS = 10
@@ -166,8 +166,8 @@ class PollMessages:
 
 @dataclass(slots=True)
 class SendMessages:
-    """`messages` is a view into the frame: valid during the call only. `count`: what a dialect that
-    says it says, else None.
+    """`messages` is a view into the frame: valid during the call only. `count` is None in dialects
+    that do not send it.
     """
 
     stream: Name
@@ -189,7 +189,7 @@ class GetConsumerOffset:
 
 @dataclass(slots=True)
 class StoreConsumerOffset:
-    """`offset` is the last one consumed. `quorum`: whose word V's client waits for."""
+    """`offset` is the last one consumed. `quorum`: whose confirmation V's client waits for."""
 
     consumer: Consumer
     stream: Name
@@ -266,8 +266,8 @@ class GetTopics:
 class CreateTopic:
     """`topic_id` None: the server picks one.
 
-    Of expiry and size 0 is the server's default, all ones is no bound. `options` are V's, kind and
-    value by key: they say what the fields say in other dialects, and more.
+    For expiry and size 0 is the server's default, all ones is no bound. `options` are V's, kind and
+    value by key: they hold what the fields hold in other dialects, and more.
     """
 
     stream: Name
@@ -283,7 +283,7 @@ class CreateTopic:
 
 @dataclass(slots=True)
 class UpdateTopic:
-    """Change a topic's settings, or its name. Of V only what its options name changes."""
+    """Change a topic's settings, or its name. In V only what its options name changes."""
 
     stream: Name
     topic: Name
@@ -304,7 +304,7 @@ class PurgeStream:
 
 @dataclass(slots=True)
 class PurgeTopic:
-    """Delete all messages of a topic, and its stored offsets."""
+    """Delete all messages of a topic; stored offsets stay."""
 
     stream: Name
     topic: Name
@@ -312,7 +312,7 @@ class PurgeTopic:
 
 @dataclass(slots=True)
 class FlushUnsavedBuffer:
-    """Have what was sent to a partition on disk."""
+    """Get what was sent to a partition onto disk."""
 
     stream: Name
     topic: Name
@@ -332,7 +332,7 @@ class DeleteSegments:
 
 @dataclass(slots=True)
 class DeletePartitions:
-    """Take the `count` partitions with the highest numbers away."""
+    """Remove the `count` partitions with the highest numbers."""
 
     stream: Name
     topic: Name
@@ -385,7 +385,7 @@ class CreateGroup:
 
 @dataclass(slots=True)
 class DeleteGroup:
-    """With its stored offsets; members are out of it."""
+    """With its stored offsets and memberships."""
 
     stream: Name
     topic: Name
@@ -403,7 +403,7 @@ class JoinGroup:
 
 @dataclass(slots=True)
 class LeaveGroup:
-    """The connection is no member any more."""
+    """The connection is no longer a member."""
 
     stream: Name
     topic: Name
@@ -412,7 +412,7 @@ class LeaveGroup:
 
 @dataclass(slots=True)
 class SyncGroup:
-    """Which partitions the caller, a member, has now (V)."""
+    """Which partitions the caller has now as a member (V)."""
 
     stream: Name
     topic: Name

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 TENANT = DEFAULT_TENANT
-CHOSEN_ID_MAX = (1 << 24) - 1  # Above are the numbers of what other listeners made.
+CHOSEN_ID_MAX = (1 << 24) - 1  # Higher numbers are for what other listeners created.
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ def get_topic(broker: Broker, stream: Name, topic: Name) -> Topic:
 
 
 def is_known(broker: Broker, request: object) -> bool:
-    """Whether the topic that a request names is there; of one that names none: yes."""
+    """Whether the topic that a request names exists; True if it names none."""
     stream, topic = getattr(request, "stream", None), getattr(request, "topic", None)
     if stream is None or topic is None:
         return True
@@ -127,7 +127,7 @@ def get_group(broker: Broker, topic: Topic, name: Name) -> Group:
 
 
 def unnamed_group(group_id: int | None) -> str:
-    """The name of a group that has a number alone, as those of D0 have."""
+    """The name of a group that has only a number, as in D0."""
     return f"group-{group_id}"
 
 
@@ -164,8 +164,8 @@ def free_topic_id(broker: Broker, stream: Stream) -> int:
 def check_free(
     habits: Habits, number: tuple[bool, ErrorCode], name: tuple[bool, ErrorCode]
 ) -> None:
-    """Whether something can be made: of its number and its name, whether it is taken, and what is
-    told then. Raises Refusal.
+    """Check that something can be created. For its number and its name: whether it is taken, and
+    the error in that case. Raises Refusal.
     """
     for is_taken, code in (number, name) if habits.number_first else (name, number):
         if is_taken:
@@ -173,7 +173,7 @@ def check_free(
 
 
 def check_chosen(number: int | None, code: ErrorCode) -> None:
-    """Whether a client may choose that number itself. Raises Refusal with `code`."""
+    """Check that a client may choose that number itself. Raises Refusal with `code`."""
     if number is not None and number > CHOSEN_ID_MAX:
         raise Refusal(code, f"numbers above {CHOSEN_ID_MAX} are not for clients to choose")
 

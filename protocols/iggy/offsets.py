@@ -1,6 +1,6 @@
 """Stored offsets.
 
-Iggy's is the last one consumed, ours the next one wanted: here the one becomes the other.
+Iggy stores the last offset consumed, the broker the next one wanted: they are converted here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from protocols.iggy.topics import current_offset
 
 
 def get_offset(context: Context, request: m.GetConsumerOffset) -> Answer:
-    """The last offset consumed; nothing stored, or nothing consumed yet, is absent.
+    """The last offset consumed; absent if nothing is stored, or nothing was consumed yet.
 
     Raises Absent, Refusal.
     """
@@ -24,7 +24,7 @@ def get_offset(context: Context, request: m.GetConsumerOffset) -> Answer:
     if found is None:
         raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
     position = found.position(context)
-    # Clients that take what is absent for an error read "never stored" as 0.
+    # Clients to which what is absent is an error get 0 for "never stored".
     if not position and not context.manners.absent_is_error:
         raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
     stored = max((position or 0) - 1, 0)
@@ -32,7 +32,7 @@ def get_offset(context: Context, request: m.GetConsumerOffset) -> Answer:
 
 
 def store_offset(context: Context, request: m.StoreConsumerOffset) -> Answer:
-    """Everything up to this offset is consumed. 0 is taken on an empty partition too.
+    """Store that everything up to this offset is consumed; 0 is accepted on an empty partition too.
 
     Raises Refusal.
     """
@@ -46,7 +46,7 @@ def store_offset(context: Context, request: m.StoreConsumerOffset) -> Answer:
 
 
 def delete_offset(context: Context, request: m.DeleteConsumerOffset) -> Answer:
-    """Back to "never stored" on that partition. Raises Refusal."""
+    """Return to "never stored" on that partition. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     found = target(context, topic, request.consumer, request.partition, turn=False)
     subscription = found.subscription(context) if found else None

@@ -1,4 +1,4 @@
-"""Settings that only the Iggy listener has. Who may log in is read here; knows no connection."""
+"""Settings that only the Iggy listener has, with root's name and password. Knows no connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     username: str = ROOT_NAME
     # A file whose first line is the password. Without it the password is `iggy` on loopback, and
-    # elsewhere one that is made at the first start.
+    # elsewhere a random one that is generated at the first start.
     password_file: str | None = None
 
     # Whether the oldest dialect, which has no login, is served; None: on loopback only.
@@ -25,7 +25,7 @@ class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return loopback if self.without_login is None else self.without_login
 
     def check(self) -> None:
-        """Whether the password can be read. Raises ValueError, with one line."""
+        """Check that the password can be read. Raises ValueError, with one line."""
         try:
             password = self.password()
         except (OSError, UnicodeDecodeError) as error:

@@ -19,13 +19,13 @@ from protocols.iggy.user_messages import (
 )
 from protocols.reader import LittleEndianReader
 
-# Streams and topics together for which one user may have permissions: each is some grants, made
-# one by one.
+# Streams and topics, taken together, for which one user may have permissions: each makes some
+# grants, which are stored one by one.
 PERMITTED_MAX = 1_000
 
 
 class Permitted:
-    """Whether there are permissions, then those behind their length in bytes."""
+    """Whether there are permissions, then their length in bytes, then the permissions."""
 
     def read(self, reader: LittleEndianReader) -> Permissions | None:
         if reader.u8() != 1:
@@ -60,7 +60,7 @@ class _Block:
         self._count = 0
 
     def permissions(self) -> Permissions:
-        """All of the block; bytes behind it are not looked at, as in Iggy."""
+        """All permissions of the block; bytes after them are ignored, as in Iggy."""
         given = self._given(GLOBAL_PERMISSIONS)
         streams: dict[int, StreamPermissions] = {}
         more = self._flag()

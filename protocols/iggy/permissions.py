@@ -1,9 +1,9 @@
-"""Iggy's permissions as the broker's: which grants stand for each of them, and back.
+"""Translates Iggy's permissions to the broker's grants, and back.
 
-Each permission has one grant that no other one stands for in these words, its mark, by which it is
-known again; further grants are what it includes. Names of streams and topics stand in grants,
-numbers in Iggy's permissions. Rules: apache/iggy, `core/metadata/src/permissioner` (0.11). Knows no
-bytes and no connection.
+Each permission has one grant that is written for no other permission, its mark, by which it is
+recognised; its further grants are what it includes. Grants name streams and topics by name, Iggy's
+permissions by number. Rules: apache/iggy, `core/metadata/src/permissioner` (0.11). Knows no bytes
+and no connection.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Right = tuple[str, str]  # An action, and a pattern of what it may be done to.
 Rights = Mapping[str, tuple[Right, ...]]
 
 TENANT, TOPICS = names.TENANT, "*"
-# The same resources in other words: for what a permission includes, and is not known by.
+# Names the same resources in another way, for grants that are included and are not a mark.
 INCLUDED = "@*"
 
 
 def _topic_rights(topic: str) -> Rights:
-    """Of one topic, or of all that a pattern names. The first of each is its mark."""
+    """The rights to one topic, or to all that a pattern names. The first of each is its mark."""
     within = topic + INCLUDED
     reading, writing = ("consume", within), ("produce", within)
     return {
@@ -41,7 +41,7 @@ def _topic_rights(topic: str) -> Rights:
 
 
 def _stream_rights(stream: str, topics: str) -> dict[str, tuple[Right, ...]]:
-    """Of one stream or all, and of the topics there."""
+    """The rights to one stream or all, and to the topics there."""
     within = _topic_rights(topics)
     managing, reading = within["manage"], within["read"]
     creating = ("create", topics)
@@ -86,8 +86,8 @@ def of_topic(stream: str, topic: str) -> Rights:
 def grants_for(broker: Broker, subject: str, permissions: Permissions) -> list[Grant]:
     """The grants that stand for a user's permissions.
 
-    Raises Refusal for what no grant could say, or hold to: streams and topics that are not there,
-    and names that read like patterns.
+    Raises Refusal for what no grant can express: streams and topics that do not exist, and names
+    that read like patterns.
     """
     rights = dict.fromkeys(_all_rights(broker, permissions))
     return [Grant(subject, action, resource) for action, resource in rights]
@@ -110,7 +110,7 @@ def _given(rights: Rights, given: frozenset[str]) -> Iterator[Right]:
 
 
 def _exact(name: str) -> str:
-    """The name, if a pattern can say it and nothing else. Raises Refusal."""
+    """The name, if as a pattern it matches only itself. Raises Refusal."""
     try:
         parts = parse_pattern(f"{TENANT}/{name}").parts
     except ValueError:
@@ -123,8 +123,8 @@ def _exact(name: str) -> str:
 
 
 def is_iggys(grant: Grant) -> bool:
-    """Whether a grant is about anything that Iggy's clients can name: their permissions replace
-    it.
+    """Whether a grant is about anything that Iggy's clients can name. If so, permissions that they
+    set replace it.
     """
     parts = parse_pattern(grant.resource).parts
     if not parts:
@@ -134,7 +134,7 @@ def is_iggys(grant: Grant) -> bool:
 
 
 def permissions_of(broker: Broker, subject: str) -> Permissions | None:
-    """What a user's grants are in Iggy's words, by their marks; None for none."""
+    """A user's grants as Iggy's permissions, found by their marks; None if there are no grants."""
     grants = broker.permissions.list(subject)
     if not grants:
         return None

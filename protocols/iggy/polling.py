@@ -17,8 +17,8 @@ from protocols.iggy.readers import FIRST_PARTITION, NO_PARTITION, NotOwned, Targ
 from protocols.iggy.reading import Taken, first_not_older, last_of, read, read_unless, shown
 from protocols.iggy.topics import current_offset
 
-# LAST looks so many times further back, twice as far each time, where records are left out for
-# Iggy's readers.
+# How often LAST looks further back, twice as far each time, if records are left out for Iggy's
+# readers.
 LAST_WIDENINGS_MAX = 8
 
 Strategy = Callable[[Context, Target, m.PollMessages], Steps[tuple[int, Taken]]]
@@ -43,7 +43,7 @@ def poll(context: Context, request: m.PollMessages) -> Steps[Answer]:
         return Answer([r.PolledHead(found.index, current_offset(found.partition), 0)])
     start, taken = yield from STRATEGIES[request.strategy.kind](context, found, request)
     if request.auto_commit and taken.next_offset > start:
-        # Lazy: on disk within the flush interval. What a lost answer held counts as read, as in
+        # Lazy: on disk within the flush interval. Messages of a lost answer count as read, as in
         # Iggy.
         found.commit(context, taken.next_offset, lazy=True)
     elif taken.count and request.consumer.kind is m.ConsumerKind.GROUP:
@@ -80,7 +80,7 @@ def _from_timestamp(
 def _from_last(
     context: Context, found: Target, request: m.PollMessages
 ) -> Steps[tuple[int, Taken]]:
-    """The last `count` messages; further back where some records there are left out for Iggy."""
+    """The last `count` messages; looks further back if some records are left out for Iggy."""
     partition = found.partition
     end, first = partition.high_watermark, partition.log_start_offset
     span = request.count
@@ -96,7 +96,7 @@ def _from_last(
 def _from_next(
     context: Context, found: Target, request: m.PollMessages
 ) -> Steps[tuple[int, Taken]]:
-    """From where the subscription is, without what another listener acknowledged one by one."""
+    """From the subscription's position, without what other listeners acknowledged one by one."""
     partition, subscription = found.partition, found.subscription(context)
     position = subscription.position(found.index) if subscription else None
     if subscription is None or position is None:

@@ -16,13 +16,11 @@ from protocols.iggy.membership import GroupKey, Member
 from protocols.iggy.messages import Consumer, ConsumerKind
 
 FIRST_PARTITION = 0  # The partition of a consumer that names none, from crate 0.6 on.
-NO_PARTITION = -1  # As an index: what a poll of none is told.
+NO_PARTITION = -1  # As an index: the partition in the answer to a poll without one.
 
 
 class NotOwned(Refusal):
-    """A group's member means a partition that is not its own (V): a poll is told so by its answer,
-    which is empty.
-    """
+    """A group member names a partition that is not its own (V): a poll gets an empty answer."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.RESOURCE_NOT_FOUND, "not a partition of this member")
@@ -30,7 +28,7 @@ class NotOwned(Refusal):
 
 @dataclass(slots=True)
 class Target:
-    """A partition and the subscription that it is read by."""
+    """A partition, and the subscription that reads it."""
 
     topic: Topic
     partition: Partition
@@ -58,7 +56,7 @@ class Target:
         return ticket
 
     def polled(self, context: Context, next_offset: int) -> None:
-        """A group's member, if it is one, was handed what lies before an offset."""
+        """Note that a group member, if this is one, was handed everything below an offset."""
         member_id = context.client.client_id
         context.shared.groups.polled(self._group, member_id, self.index, next_offset)
 
@@ -76,12 +74,12 @@ def target(
     turn: bool,
     owned: bool = True,
 ) -> Target | None:
-    """What a poll (`turn`) or an offset command is about; None for a group's member without a
+    """The target of a poll (`turn`) or an offset command; None for a group member without a
     partition.
 
-    A group that names a partition gets it, member or not, where the dialect has it so; else it is
-    the next of the member's own, or without a turn the one of its latest poll. `owned`: only what
-    is the member's own, in V. Raises Refusal, PartitionNotFound, NotOwned.
+    A group reader that names a partition gets it, member or not, if the dialect allows that. Else
+    it is the next one of the member's own, or without `turn` the one of its latest poll. `owned`:
+    in V, only the member's own. Raises Refusal, PartitionNotFound, NotOwned.
     """
     if not topic.partitions:
         raise Refusal(ErrorCode.NO_PARTITIONS)
@@ -114,8 +112,8 @@ def _in_turn(context: Context, topic: Topic, name: str, *, turn: bool) -> int | 
 def _owned(
     context: Context, topic: Topic, name: str, partition: int | None, *, turn: bool
 ) -> int | None:
-    """The partition that a member names, if it is its own; to be polled, if it stays so. Raises
-    NotOwned.
+    """The partition that a member names, if it is its own; for a poll (`turn`), only if it is not
+    about to move. Raises NotOwned.
     """
     if partition is None:
         return None

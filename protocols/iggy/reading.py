@@ -17,7 +17,7 @@ from protocols.iggy.context import PROTOCOL, Context
 from protocols.iggy.forms import MessageForm
 from storage.codecs.api import Buffer
 
-# One answer holds at most so much, and at least one message: a client that wants more polls again.
+# The most that one answer holds, but at least one message: a client that wants more polls again.
 POLL_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -34,11 +34,11 @@ class Taken:
 def read(
     context: Context, partition: Partition, start: int, count: int, *, size: int = 0
 ) -> Steps[Taken]:
-    """Up to `count` messages from `start` on, when an answer of POLL_BYTES_MAX, or of what memory
-    there is, holds `size` bytes already.
+    """Read up to `count` messages from `start` on, for an answer that holds `size` bytes already,
+    of POLL_BYTES_MAX or of what memory is free.
 
-    None at the high watermark or beyond. Records that Iggy's readers cannot have are walked over;
-    how far is remembered, so that polls which do not commit need not walk there again.
+    There are none at the high watermark or beyond. Records that Iggy's readers cannot have are
+    skipped; how far is remembered, so that polls that do not commit need not skip them again.
     """
     taken = Taken(start)
     walked_from, walked_to = context.walked.get(partition.partition_id, (0, 0))
@@ -69,8 +69,8 @@ def read(
 def read_unless(
     context: Context, partition: Partition, start: int, count: int, next_gap: Callable[[int], int]
 ) -> Steps[Taken]:
-    """The same without what is acknowledged: `next_gap` gives the first offset from one on that is
-    not.
+    """The same without acknowledged messages: `next_gap` returns the first offset, from a given one
+    on, that is not acknowledged.
     """
     taken = Taken(start)
     budget = context.connection.outbox.budget
@@ -94,8 +94,8 @@ def read_unless(
 async def first_not_older(partition: Partition, time_us: int) -> int:
     """Offset of the first batch appended at that time or later, the high watermark if none was.
 
-    The log's own index knows publish times, where records have them; Iggy's readers are shown
-    append times. Those rise from batch to batch, as far as the clock does.
+    The log's own index holds publish times, for records that have them, but Iggy's readers see
+    append times. Those rise from batch to batch, as long as the clock does.
     """
     low, high = partition.log_start_offset, partition.high_watermark
     while low < high:
@@ -124,8 +124,8 @@ def messages(context: Context, parts: list[Buffer]) -> Iterator[tuple[int, memor
 
 
 def shown(context: Context, partition: Partition, parts: list[Buffer]) -> Steps[Sequence[Buffer]]:
-    """Messages in the form in which the dialect polls them, made in pieces where it is not the
-    stored one.
+    """Messages in the format that the dialect polls, converted in pieces if that is not the stored
+    one.
     """
     form = context.dialect.form
     if form.shown is None:

@@ -1,9 +1,10 @@
-"""Commands about topics of another broker: the frame goes there as it came, and its answer back.
+"""Relays commands about topics of another broker: the frame goes there unchanged, and its answer
+back.
 
 `Relays` is at the broker that the client is connected to, `RelayedSession` at the owner, for one
-client each. With every frame goes what the owner must know of the conversation: who the client is,
-its dialect, and its memberships in groups. A connection that is lost after a frame was sent ends
-the client's, as nobody knows what became of it.
+client each. Every frame is sent with what the owner must know of the conversation: who the client
+is, its dialect, and its memberships in groups. If the connection to the owner is lost after a frame
+was sent, the client's is ended too: nobody knows whether the command was carried out.
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
     from protocols.iggy.context import Answer, Context
 
-# A frame: length of what follows, length of its `About`, that, then the client's frame.
+# A frame: length of what follows, length of its `About`, the `About`, then the client's frame.
 HEAD = struct.Struct(">II")
-# An answer: whether the owner has it, length of the memberships, length of the client's answer.
+# An answer: DONE or MOVED, length of the memberships, length of the client's answer.
 ANSWER = struct.Struct(">BII")
 DONE, MOVED = 0, 1
 
 ABOUT_BYTES_MAX: Final = 64 * 1024
 FRAME_BYTES_MAX: Final = HEAD.size + ABOUT_BYTES_MAX + SEND_BYTES_MAX
-# A poll's answer has 16 MiB, or one message, which came in a frame of 32.
+# A poll's answer has 16 MiB, or one message, which came in a frame of at most 32 MiB.
 ANSWER_BYTES_MAX: Final = 2 * SEND_BYTES_MAX
-# For an owner to be there: one that was killed is followed a lease (5 s) and what taking takes
-# later.
+# How long to wait for a topic's owner. If one was killed, the next one owns the topic after the
+# lease (5 s) and the time of the takeover.
 FIND_S: Final = 10.0
 LOOK_S: Final = 0.05
-ANSWER_S: Final = 60.0  # A poll may wait; a send waits for the object store.
+ANSWER_S: Final = 60.0  # A poll may wait for memory; a SEND waits for the object store.
 
 Membership = tuple[str, str]  # A topic's full name, and a group's.
 
 
 class About(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """What goes with each frame. `joined`: memberships that the owner does not know of yet."""
+    """What is sent with each frame. `joined`: memberships that the owner does not know of yet."""
 
     name: str
     roles: list[str]
@@ -70,8 +71,8 @@ class Link:
         self.joined: list[Membership] = []
 
     async def ask(self, about: About, frame: bytes) -> Buffer | None:
-        """The answer to a frame; None where that broker is not the owner. Raises EndConnection
-        where there is no answer.
+        """Send a frame and return its answer; None if that broker is not the owner. Raises
+        EndConnection if there is no answer.
         """
         told = msgspec.msgpack.encode(about)
         size = HEAD.size - 4 + len(told) + len(frame)
@@ -106,11 +107,11 @@ class Relays:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._links: dict[int, Link] = {}
-        self._homeless: list[Membership] = []  # Of links that were dropped: no owner has them.
+        self._homeless: list[Membership] = []  # From links that were dropped: no owner has them.
 
     async def answer(self, standing: Standing, frame: bytes, node: int) -> Buffer | None:
-        """What the owner of a topic, node `node`, answers to a frame; None where it is not the
-        owner. Raises OwnedElsewhere where it cannot be reached; EndConnection.
+        """Relay a frame to node `node` and return its answer; None if it does not own the topic.
+        Raises OwnedElsewhere if it cannot be reached; EndConnection.
         """
         link = self._links.get(node)
         if link is None:
@@ -122,7 +123,7 @@ class Relays:
         ]
         try:
             answer = await link.ask(self._about(standing, joined), frame)
-        except BaseException:  # Cancelled too: an answer to come would be another frame's.
+        except BaseException:  # Also Cancelled: a late answer would be taken for another frame's.
             self._drop(node)
             raise
         if answer is None:
@@ -139,8 +140,8 @@ class Relays:
         return About(principal.name, roles, principal.is_anonymous, user_id, standing, joined)
 
     def _handed_over(self, joined: list[Membership], link: Link) -> None:
-        """An owner has these memberships now, and nobody else may: who leaves the group there
-        is in it nowhere.
+        """Forget memberships that an owner now has: it must be the only one, so that a client that
+        leaves a group there is in it nowhere.
         """
         for node, other in [*self._links.items()]:
             if other is not link and any(one in other.joined for one in joined):
@@ -164,7 +165,7 @@ class Relays:
         return self._context.broker.placement.owner(TopicName(*one[0].split("/", 2)))
 
     def come_home(self) -> None:
-        """Be a member here of groups whose topics this broker has got since."""
+        """Join here the groups whose topics have moved to this broker."""
         for node, link in [*self._links.items()]:
             if any(self._owner(one) is None for one in link.joined):
                 self._drop(node)
@@ -176,14 +177,14 @@ class Relays:
                 self._homeless.append(one)
 
     def _drop(self, node: int) -> None:
-        """End the connection to an owner, where the client is in no group from then on."""
+        """End the connection to an owner; the client's memberships there become homeless."""
         link = self._links.pop(node, None)
         if link is not None:
             link.stream.socket.close()
             self._homeless += [one for one in link.joined if one not in self._homeless]
 
     def close(self) -> None:
-        """The client is gone."""
+        """End all connections to owners: the client is gone."""
         for node in [*self._links]:
             self._drop(node)
 
@@ -211,7 +212,7 @@ def _joined_here(context: Context) -> list[Membership]:
 
 
 class RelayingSession(IggySession):
-    """A client's session at a broker among others."""
+    """A client's session at a broker of a cluster."""
 
     def _serve(self, frame: memoryview) -> Steps[None]:
         relays = self._relays
@@ -223,7 +224,7 @@ class RelayingSession(IggySession):
             yield self._relay(bytes(frame), error)
 
     async def _relay(self, frame: bytes, error: OwnedElsewhere) -> None:
-        """Have the owner answer, once there is one."""
+        """Get the answer from the topic's owner, once there is one."""
         relays = self._relays = self._relays or Relays(self._context)
         deadline = trio.current_time() + FIND_S
         while True:
@@ -258,7 +259,7 @@ class RelayingSession(IggySession):
             self._fail_with(event, error)
 
     async def closed(self) -> None:
-        """As `IggySession.closed`, for the owners of topics too."""
+        """As `IggySession.closed`; ends the connections to owners too."""
         if self._relays is not None:
             self._relays.close()
         await super().closed()
@@ -267,7 +268,7 @@ class RelayingSession(IggySession):
 
 
 class AnswersOutbox:
-    """The outbox of a relayed client: each answer goes with what the other broker must know."""
+    """The outbox of a relayed client: each answer is sent with its memberships here."""
 
     def __init__(self, session: RelayedSession, connection: Connection) -> None:
         self._session = session
@@ -275,7 +276,7 @@ class AnswersOutbox:
 
     @property
     def is_broken(self) -> bool:
-        """Whether nobody is there to read answers."""
+        """Whether nobody is left to read answers."""
         return self._outbox.is_broken
 
     def answer(self, parts: Sequence[Buffer], ticket: int = 0, what: int = DONE) -> None:
@@ -286,7 +287,7 @@ class AnswersOutbox:
 
 
 class RelayedSession(IggySession):
-    """A client of another broker, whose frames come from there."""
+    """Serves a client of another broker, which relays its frames."""
 
     def frame_size(self, view: memoryview) -> int | None:
         """Whole size of the next frame, None until it is known. Raises ProtocolError."""
@@ -298,7 +299,7 @@ class RelayedSession(IggySession):
         return 4 + int(size)
 
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
-        """As `IggySession.handle`, for the client that the frame is of."""
+        """As `IggySession.handle`, in the name of the client that sent the frame."""
         _, size = HEAD.unpack_from(frame)
         try:
             about = msgspec.msgpack.decode(frame[HEAD.size : HEAD.size + size], type=About)
@@ -331,8 +332,8 @@ class RelayedSession(IggySession):
             self._answers.answer([], what=MOVED)
 
     def _carry_out(self, command: Command) -> Steps[Answer | None]:
-        """As `IggySession._carry_out`. The other broker knows the topic: it may be ahead of us in
-        following the catalogue.
+        """As `IggySession._carry_out`, but follow the catalogue first if the topic is unknown here:
+        the other broker may be ahead of us.
         """
         broker = self._context.broker
         if not names.is_known(broker, command.request):
@@ -344,12 +345,12 @@ class RelayedSession(IggySession):
         return _joined_here(self._context)
 
     def begin_relayed(self, connection: Connection) -> RelayedSession:
-        """Have answers go the way of relayed ones."""
+        """Send answers as relayed ones."""
         self._answers = self._outbox = AnswersOutbox(self, connection)
         return self
 
     def on_deadline(self, now: float) -> float:
-        """The other broker keeps time."""
+        """Check nothing: the other broker keeps the deadlines."""
         return now + ANSWER_S
 
     _answers: AnswersOutbox

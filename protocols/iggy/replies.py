@@ -81,7 +81,7 @@ class StreamInfo:
 
 @dataclass(slots=True)
 class TopicInfo:
-    """A topic; `expiry_us` and `size_max` are all ones where there is no bound."""
+    """A topic; `expiry_us` and `size_max` are all ones if there is no bound."""
 
     topic_id: int
     created_us: int
@@ -93,14 +93,14 @@ class TopicInfo:
     size_bytes: int
     messages_count: int
     name: str
-    options: bytes = b""  # V: those that the client gave,
-    derived_options: bytes = b""  # and those that follow.
+    options: bytes = b""  # V: the options that clients gave,
+    derived_options: bytes = b""  # and the values of all others.
 
 
 @dataclass(slots=True)
 class PartitionInfo:
-    """A partition; `current_offset` is that of the last record that may be read, 0 also where there
-    is none.
+    """A partition; `current_offset` is that of the last record that may be read, and 0 if there is
+    none.
     """
 
     partition: int
@@ -113,7 +113,7 @@ class PartitionInfo:
 
 @dataclass(slots=True)
 class PolledHead:
-    """What stands before polled messages."""
+    """What precedes polled messages."""
 
     partition: int
     current_offset: int
@@ -160,9 +160,7 @@ class SentInfo:
 
 @dataclass(slots=True)
 class LoginInfo:
-    """Answer to a login. Users are numbered from 0, which is the first one, root. All but that is
-    told in V alone.
-    """
+    """Answer to a login. Users are numbered from 0, which is root. Only V has the other fields."""
 
     user_id: int
     session: int

@@ -166,7 +166,7 @@ D1B_RECORDS: Records = {
 
 D2_RECORDS: Records = {
     **D1B_RECORDS,
-    # Earlier clients of this dialect do not read what came with later ones.
+    # Earlier clients of this dialect ignore the fields that later ones added.
     r.Stats: stats(f.U64_FIELD, TOTAL_CPU, VERSION),
     r.TopicInfo: topic(f.U64_FIELD, TOPIC_SETTINGS),
 }

@@ -1,5 +1,5 @@
-"""A random password for root where none is set and other machines can connect, written to a file at
-the first start, kept as a hash.
+"""Generates a random password for root if none is set and other machines can connect. It is written
+to a file at the first start, and kept as a hash.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ log = structlog.get_logger()
 
 
 async def make_root(broker: Broker, name: str) -> None:
-    """Give root a password if it has none yet; a user who has its name already is let alone.
+    """Give root a password if it has none yet; an existing user of that name stays as it is.
 
-    It is on disk before the user is. Raises OSError, StorageFull, StorageFailed.
+    The file is on disk before the user is. Raises OSError, StorageFull, StorageFailed.
     """
     root = broker.users.by_id(ROOT_USER_ID)
     if (root is not None and root.password_hash) or (root is None and broker.users.find(name)):

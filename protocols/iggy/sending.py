@@ -1,4 +1,4 @@
-"""SEND: one request is one append to one partition, and its answer waits for the disk."""
+"""SEND: one request is one append to one partition; its answer waits for the topic's durability."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from storage.codecs.iggy import HEADER_BYTES_MAX
 from storage.codecs.iggy_typed import BrokenRule
 from storage.errors import CorruptBody, RecordTooLarge
 
-# Above it a SEND is made into a body in a thread: 10,000 of the smallest messages, ten ms of work.
+# The body of a larger SEND is made in a thread: 10,000 of the smallest messages, ten ms of work.
 LARGE_BYTES = 256 * 1024
-# Retries if other protocols append first each time; then it is done in the loop.
+# Tries if other protocols append first each time; then the body is made in the event loop.
 LARGE_TRIES = 8
 MESSAGE_MIN = 24  # id, headers length, payload length
 U32 = struct.Struct("<I")
@@ -38,8 +38,8 @@ RULES = {
 
 
 class CutMessages(Exception):
-    """Messages at which the real server ends the connection without an answer: in the oldest
-    dialect all that it does not take, in the next ones those that run past the end of the request.
+    """Messages for which the real server ends the connection without an answer: in the oldest
+    dialect any that it refuses, in the next ones those that run past the end of the request.
     """
 
 
@@ -73,7 +73,7 @@ def _send_now(
 async def _send_behind(
     context: Context, request: m.SendMessages, topic: Topic, partition: Partition
 ) -> Answer:
-    """The same once a large SEND is through that this one would hold up again."""
+    """The same after a large SEND is done, which would have to start again because of this one."""
     async with context.shared.large_sends:
         return _send_now(context, request, topic, partition)
 
@@ -82,8 +82,8 @@ async def _send_large(
     context: Context, request: m.SendMessages, topic: Topic, partition: Partition
 ) -> Answer:
     """The same with the body made in a thread, one at a time: a million small messages in one SEND
-    take a second. Offsets stand in it, so it is made again if somebody else was quicker; after the
-    first time other SENDs to the partition wait.
+    take a second. The body contains offsets, so it is made again if somebody else appended first;
+    from the second try on, other SENDs to the partition wait.
     """
     gated = context.shared.gated
     async with context.shared.large_sends:
@@ -136,7 +136,7 @@ def _append(
 def _refusal(
     context: Context, request: m.SendMessages, error: RecordTooLarge | CorruptBody
 ) -> Exception:
-    """What is raised for messages that cannot be taken."""
+    """The exception for messages that are refused."""
     if context.dialect.habits.closes:
         return CutMessages(str(error))
     if isinstance(error, BrokenRule):

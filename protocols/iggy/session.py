@@ -1,7 +1,7 @@
 """One Iggy connection: commands to handlers, answers to the outbox. Knows no bytes.
 
-Commands are handled one after another and answered strictly in that order: answers carry nothing
-that says to which command they belong.
+Commands are handled one after another and answered strictly in that order: nothing in an answer
+says to which command it belongs.
 """
 
 from __future__ import annotations
@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.server.connection import Connection
 
-# Nothing keeps time once somebody has logged in: clients ping, the reference server does not demand
-# it.
+# After a login no deadline applies: clients ping, but the reference server does not require it.
 DEADLINE_INTERVAL_S = 3600.0
-# For a login, or a first command of the dialect that has none: known clients log in at once, and
-# who says nothing takes a place of the limit of connections.
+# How long a client may take to log in, or to send a first command in the dialect without a login.
+# Known clients log in at once; a silent one counts towards the limit of connections.
 LOGIN_S = 30.0
-WARNINGS_MAX = 8  # Log lines of one connection about what is not served; a loop would fill the log.
+WARNINGS_MAX = 8  # Log lines per connection about unserved commands, so that no loop fills the log.
 
 
 class Answers(Protocol):
@@ -41,7 +40,7 @@ class Answers(Protocol):
 
     @property
     def is_broken(self) -> bool:
-        """Whether nobody is there to read answers."""
+        """Whether nobody is left to read answers."""
 
     def answer(self, parts: Sequence[Buffer], ticket: int = 0) -> None:
         """Send an answer once `ticket` is durable."""
@@ -53,7 +52,7 @@ class IggySession:
     def __init__(
         self, broker: Broker, connection: Connection, options: IggyOptions, shared: Shared
     ) -> None:
-        """`options` are those of the listener that the connection came in by."""
+        """`options` are those of the listener that accepted the connection."""
         without_login = (
             options.allows_without_login(loopback=connection.loopback)
             and not broker.authentication.required
@@ -77,8 +76,8 @@ class IggySession:
         return self._machine.frame_size(view)
 
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
-        """Serve one frame; what waits is returned. Raises ProtocolError where Iggy's server hangs
-        up, and EndConnection if nobody is there to read the answer.
+        """Serve one frame; returns a coroutine if it has to wait. Raises ProtocolError where Iggy's
+        server hangs up, and EndConnection if nobody is left to read the answer.
         """
         return begin(self._serve(frame))
 
@@ -108,20 +107,20 @@ class IggySession:
         return self._login_due
 
     def access_changed(self) -> None:
-        """Commands are checked as they come; a place in a group was given before."""
+        """End memberships that are no longer allowed; commands are checked as they come."""
         groups.leave_forbidden(self._context)
 
     def goodbye(self) -> None:
-        """Iggy has no word for it."""
+        """Send nothing: Iggy has no such message."""
 
     async def closed(self) -> None:
-        """The client is in no group any more, and nobody is shown it."""
+        """Remove the client from its groups and from the list of clients."""
         shared, client_id = self._context.shared, self._context.client.client_id
         shared.groups.leave_all(client_id)
         del shared.clients[client_id]
 
     def _carry_out(self, command: Command) -> Steps[Answer | None]:
-        """The answer of a command; None if it was refused, which has been answered then."""
+        """The answer to a command; None if it was refused, and the refusal was sent."""
         kind = type(command.request)
         context, machine = self._context, self._machine
         context.dialect, context.manners = machine.dialect, machine.manners
@@ -176,7 +175,7 @@ class IggySession:
         self._outbox.answer([refused.reply])
 
     def _warn(self, reason: str) -> None:
-        """Tell the operator once a connection what its client wanted in vain."""
+        """Log, once per connection, what its client wanted and is not served."""
         if reason not in self._warned and len(self._warned) < WARNINGS_MAX:
             self._warned.add(reason)
             self._connection.log.warning("not_served", reason=reason)
@@ -189,7 +188,7 @@ class IggySession:
         self._outbox.answer([self._machine.error(command, code, text)])
 
 
-# Commands that ask for one thing, and from D2 on are answered with nothing where it is not there.
+# Commands that ask for one thing; from D2 on the answer is empty if it does not exist.
 EMPTY_IF_ABSENT = frozenset(
     {
         *(m.GetStream, m.GetTopic, m.GetGroup, m.GetClient, m.GetConsumerOffset, m.SyncGroup),

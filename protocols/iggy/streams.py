@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.topics.topic import Topic
 
-PURGE_TRIES: Final = 3  # Of a topic that gets another name, or goes, under the purge of its stream.
+PURGE_TRIES: Final = 3  # For a topic that is renamed or deleted while its stream is purged.
 
 
 async def get_stream(context: Context, request: m.GetStream) -> Answer:
@@ -48,7 +48,7 @@ async def get_streams(context: Context, request: m.GetStreams) -> Answer:
 
 
 async def create_stream(context: Context, request: m.CreateStream) -> Answer:
-    """Make a namespace, or take on one that is there but not listed. Raises Refusal."""
+    """Create a namespace, or adopt one that exists but is not listed. Raises Refusal."""
     broker = context.broker
     check_no_options(request.options)
     if not valid_namespace(names.TENANT, request.name):
@@ -86,7 +86,7 @@ async def update_stream(context: Context, request: m.UpdateStream) -> Answer:
 
 
 async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
-    """Delete a stream with all its topics; the one that Kafka's listener leads to stays, empty."""
+    """Delete a stream with all its topics; the default namespace stays, empty and unlisted."""
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
     for topic in names.topics(context.broker, stream):
@@ -110,7 +110,7 @@ async def purge_stream(context: Context, request: m.PurgeStream) -> Answer:
         for _ in range(PURGE_TRIES):
             topic = broker.topics.find_by_id(topic_id)
             if topic is None:
-                break  # Deleted meanwhile: the others are purged all the same.
+                break  # Deleted meanwhile; the others are still purged.
             with suppress(errors.TopicNotFound):  # Or it has another name by now.
                 await _purge(broker, asker, topic)
                 break

@@ -12,7 +12,7 @@ from protocols.iggy.topic_options import described
 
 TRANSPORT_TCP = 1
 CLUSTER_NAME, NODE_NAME = "braidlog", "braidlog-1"
-SCOPE_TOPIC = 1  # Of an option; 2 is a stream, 3 a user.
+SCOPE_TOPIC = 1  # The scope of an option; 2 is a stream, 3 a user.
 
 
 def ping(context: Context, request: m.Ping) -> Answer:
@@ -45,7 +45,7 @@ async def get_stats(context: Context, request: m.GetStats) -> Answer:
 
 
 def get_cluster_metadata(context: Context, request: m.GetClusterMetadata) -> Answer:
-    """One node: this broker, at the address that this client can reach it by."""
+    """One node: this broker, at the address where this client reaches it."""
     host, port = context.connection.advertised
     return Answer([r.Node(CLUSTER_NAME, 1, NODE_NAME, host, port)])
 
@@ -68,8 +68,8 @@ def _client_records(context: Context, client: Client) -> list[r.ClientInfo | r.M
 
 
 def _membership(context: Context, topic_id: int, name: str) -> r.Membership | None:
-    """The numbers of a group that somebody joined; None if another listener has deleted its topic
-    since.
+    """A client's membership, by the group's numbers; None if another listener has deleted the
+    topic since.
     """
     broker = context.broker
     topic = broker.topics.find_by_id(topic_id)

@@ -1,6 +1,6 @@
-"""What a command names, for access control: by what is there, or by its name where nothing is.
+"""What a command names, for access control: what exists, or the given name if it does not exist.
 
-A number that stands for nothing names no more than what it would be in.
+A number that does not exist stands for what it would be in: the stream, or the whole broker.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class OfGroup(InTopic, Protocol):
 
 
 class OfConsumer(InTopic, Protocol):
-    """A request that names who reads."""
+    """A request that names a reader."""
 
     @property
     def consumer(self) -> Consumer:
@@ -51,7 +51,7 @@ class OfConsumer(InTopic, Protocol):
 
 
 class Named(Protocol):
-    """A request that gives a name to what is to be made."""
+    """A request that names something to create."""
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ def tenant(broker: Broker, request: object) -> Iterable[Resource]:
 
 
 def topics(broker: Broker, request: InStream) -> Iterable[Resource]:
-    """All topics of a stream: what a pattern covers that ends in a star alone."""
+    """All topics of a stream: only a pattern whose last part is a star covers it."""
     within = _stream(broker, request.stream)
     if within is CLUSTER:
         yield within

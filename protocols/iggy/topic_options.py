@@ -1,8 +1,8 @@
-"""The options that dialect V has for topics: what each can be, what it sets here, and how it is
-shown again.
+"""The options that dialect V has for topics: what values each can have, what it sets here, and how
+it is shown again.
 
-An option that says how a server is to write is kept and shown; all that it could ask for is what
-every answered SEND here gets. Knows bytes and settings, no topic. Defaults and texts are those of
+Options about how the server writes are only kept and shown; but durability `persisted` makes a
+topic's durability `synced`. Knows bytes and settings, no topic. Defaults and texts are those of
 server 0.9.0-edge.5, the two about durability those of apache-iggy 0.9.0.
 """
 
@@ -31,13 +31,13 @@ UNSAVED_BYTES_MAX = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its kind and default, and which values it takes besides."""
+    """One option: its kind and default, and which other values it accepts."""
 
     kind: HeaderKind
     default: bytes
     description: str
     takes: Callable[[bytes], bool]
-    is_told: bool = True  # When a client asks for what there is, and among what follows.
+    is_told: bool = True  # Listed for clients that ask, and among a topic's derived options.
 
 
 def _u64(number: int) -> bytes:
@@ -107,7 +107,7 @@ TOPIC_OPTIONS: dict[str, Option] = {
 
 
 def check_topic_options(options: Options) -> None:
-    """Whether a topic can have these. Raises Refusal."""
+    """Check that a topic can have these. Raises Refusal."""
     for key, (kind, value) in options.items():
         option = TOPIC_OPTIONS.get(key)
         if option is None:
@@ -118,7 +118,7 @@ def check_topic_options(options: Options) -> None:
 
 
 def check_no_options(options: Options | None) -> None:
-    """Streams and users have none. Raises Refusal."""
+    """Check that there are none, for streams and users. Raises Refusal."""
     if options:
         key = next(iter(options))
         raise Refusal(ErrorCode.UNSUPPORTED_OPTION_KEY, f"there is no option {key!r}")
@@ -130,12 +130,12 @@ def compression_of(options: Options) -> int | None:
 
 
 def number_of(options: Options, key: str) -> int | None:
-    """The value of a number option, if it is there."""
+    """The value of a number option, if it is given."""
     return _number(options[key][1]) if key in options else None
 
 
 def packed(options: Options) -> bytes:
-    """An options block, sorted by key as the server's."""
+    """An options block, sorted by key as the server does."""
     parts: list[bytes] = []
     for key, (kind, value) in sorted(options.items()):
         name = key.encode()
@@ -159,7 +159,7 @@ def unpacked(block: bytes) -> dict[str, tuple[int, bytes]]:
 
 
 def derived(given: Options, *, compression: int, expiry_us: int, size_max: int) -> bytes:
-    """The block of what a client has not given, with what holds for the topic."""
+    """The block of options that no client has given, with the topic's values."""
     names = {number: name for name, number in COMPRESSIONS.items()}
     values = {
         COMPRESSION: names.get(compression, b"none"),
@@ -176,7 +176,7 @@ def derived(given: Options, *, compression: int, expiry_us: int, size_max: int) 
 
 
 def described() -> list[r.OptionInfo]:
-    """What there is, for a client that asks."""
+    """The options, for a client that asks which there are."""
     return [
         r.OptionInfo(key, int(option.kind), option.default, option.description)
         for key, option in TOPIC_OPTIONS.items()

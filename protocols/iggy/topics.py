@@ -36,15 +36,14 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 SERVER_DEFAULT = 0
-# None and gzip. Kept and shown only; the reference server does no more with it.
+# None and gzip. Only kept and shown; the reference server does no more with it either.
 COMPRESSIONS = range(1, 3)
 REPLICATION_DEFAULT = 1  # What 0 stands for. Kept and shown only.
-# Of a topic and of one request, in Iggy's older dialects; the broker's own bound is lower.
+# In one request, in Iggy's older dialects; the broker's own limit for a topic is lower.
 PARTITIONS_MAX = 100_000
 REQUEST_PARTITIONS_MAX = 1_000  # Of one request, in V.
 
-# Topic settings. Those of the log are for one partition; the others are known to this listener
-# alone.
+# Topic settings. Those of the log are for one partition; only this listener knows the others.
 RETENTION_MS, RETENTION_BYTES = "retention_ms", "retention_bytes"
 SEGMENT_BYTES, LOG_DURABILITY = "segment_bytes", "durability"
 COMPRESSION, REPLICATION, OPTIONS = "iggy_compression", "iggy_replication", "iggy_options"
@@ -64,7 +63,7 @@ async def get_topic(context: Context, request: m.GetTopic) -> Answer:
 
 
 async def get_topics(context: Context, request: m.GetTopics) -> Answer:
-    """All topics of a stream. A missing stream stays an error here. Raises Refusal."""
+    """All topics of a stream. A missing stream is an error in every dialect. Raises Refusal."""
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
     topics = names.topics(broker, stream)
@@ -73,7 +72,7 @@ async def get_topics(context: Context, request: m.GetTopics) -> Answer:
 
 
 async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
-    """Make a topic. Raises Refusal."""
+    """Create a topic. Raises Refusal."""
     broker = context.broker
     _check_settings(request)
     if request.options is not None and request.partitions_count > REQUEST_PARTITIONS_MAX:
@@ -102,7 +101,7 @@ async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
 
 
 async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
-    """Change a topic's settings, then its name, if it is another one. Raises Refusal."""
+    """Change a topic's settings, then its name if that is a new one. Raises Refusal."""
     broker = context.broker
     _check_settings(request)
     topic = names.get_topic(broker, request.stream, request.topic)
@@ -146,7 +145,7 @@ async def create_partitions(context: Context, request: m.CreatePartitions) -> An
 
 
 async def delete_partitions(context: Context, request: m.DeletePartitions) -> Answer:
-    """Take the partitions with the highest numbers away, at most all. Raises Refusal."""
+    """Remove the partitions with the highest numbers, at most all. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     if not 1 <= request.count <= PARTITIONS_MAX:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
@@ -154,7 +153,7 @@ async def delete_partitions(context: Context, request: m.DeletePartitions) -> An
 
 
 async def purge_topic(context: Context, request: m.PurgeTopic) -> Answer:
-    """Delete all messages of a topic; offsets go on, and stored ones stay. Raises Refusal."""
+    """Delete all messages of a topic; offsets continue, stored ones stay. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     broker = context.broker
     await broker.durability.settled()  # Only what is durable can be dropped.
@@ -214,7 +213,7 @@ def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.Topi
 async def topic_infos(
     broker: Broker, topics: Sequence[Topic], elsewhere: KeptElsewhere
 ) -> list[r.TopicInfo]:
-    """The records of many topics, made in pieces; `elsewhere` is what other brokers hold."""
+    """The records of many topics, built in pieces; `elsewhere` is what other brokers hold."""
     return [
         topic_info(broker, topic, elsewhere)
         async for topic in in_pieces(topics)
@@ -234,17 +233,17 @@ async def in_pieces(topics: Sequence[Topic]) -> AsyncIterator[Topic]:
 
 
 def messages_count(partition: Partition) -> int:
-    """Messages that may be read, gaps counted in."""
+    """Messages that may be read, gaps included."""
     return partition.high_watermark - partition.log_start_offset
 
 
 def current_offset(partition: Partition) -> int:
-    """The offset of the last record that may be read; 0 where there is none."""
+    """The offset of the last record that may be read; 0 if there is none."""
     return max(partition.high_watermark - 1, 0)
 
 
 def forget_topic(context: Context, topic: Topic) -> None:
-    """Let nobody be a member of the groups of a topic that goes, or have a turn in it."""
+    """Remove all group members of a deleted topic, and its turn for balanced SENDs."""
     for group in names.groups(context.broker, topic):
         context.shared.groups.drop(topic.meta.topic_id, group.name)
     context.shared.turns.pop(topic.meta.topic_id, None)
@@ -264,9 +263,8 @@ def _bound(limit: str | int | bool | None, unit: int) -> int:
 
 
 def _check_settings(request: m.CreateTopic | m.UpdateTopic) -> None:
-    """Whether a topic can be so. What V gives as options goes where other dialects have fields.
-
-    Raises Refusal.
+    """Check that a topic can have these settings, and copy V's options into the fields that other
+    dialects have. Raises Refusal.
     """
     options = request.options
     if options is not None:
@@ -286,7 +284,7 @@ def _given_options(topic: Topic) -> dict[str, tuple[int, bytes]]:
 def _settings(
     request: m.CreateTopic | m.UpdateTopic, partitions_count: int
 ) -> dict[str, str | int | bool]:
-    """Iggy bounds a topic as a whole, the log each partition: each gets its share, rounded up."""
+    """The log's settings. Iggy bounds a whole topic, the log each partition: sizes are divided."""
     settings: dict[str, str | int | bool] = {}
     partitions = max(partitions_count, 1)
     if request.options:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from protocols.iggy.messages import Name
 
-# The permissions that Iggy has, in the order of their bytes: for all streams, one, and one topic.
+# Iggy's permissions in the order of their bytes: for all streams, for one, and for one topic.
 GLOBAL_PERMISSIONS = (
     *("manage_servers", "read_servers", "manage_users", "read_users"),
     *("manage_streams", "read_streams", "manage_topics", "read_topics"),
@@ -21,7 +21,7 @@ TOPIC_PERMISSIONS = ("manage_topic", "read_topic", "poll_messages", "send_messag
 
 @dataclass(slots=True)
 class StreamPermissions:
-    """What may be done to one stream, and by their numbers to single topics in it."""
+    """What may be done to one stream, and to single topics in it, by their numbers."""
 
     given: frozenset[str]
     topics: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class StreamPermissions:
 
 @dataclass(slots=True)
 class Permissions:
-    """What a user may do: everywhere, and by their numbers to single streams."""
+    """What a user may do: everywhere, and to single streams, by their numbers."""
 
     given: frozenset[str]
     streams: dict[int, StreamPermissions] = field(default_factory=dict)
@@ -37,8 +37,8 @@ class Permissions:
 
 @dataclass(slots=True)
 class LoginUser:
-    """`version` is empty before D2; of the Rust and Python clients it is the version of the crate
-    `iggy`, from V on that of their own package.
+    """`version` is empty before D2. Rust and Python clients send the version of the crate `iggy`,
+    from V on that of their own package.
     """
 
     username: str
@@ -86,7 +86,7 @@ class CreateUser:
 
 @dataclass(slots=True)
 class UpdateUser:
-    """Another name, another status; None: as it is."""
+    """Change a user's name and status; None: no change."""
 
     user: Name
     username: str | None
@@ -103,7 +103,7 @@ class DeleteUser:
 
 @dataclass(slots=True)
 class UpdatePermissions:
-    """What a user may do from now on, and nothing else; None: nothing."""
+    """All that a user may do from now on; None: nothing."""
 
     user: Name
     permissions: Permissions | None
@@ -111,7 +111,7 @@ class UpdatePermissions:
 
 @dataclass(slots=True)
 class ChangePassword:
-    """The old one must be right."""
+    """Change a password; the old one must be right."""
 
     user: Name
     old: str
@@ -133,6 +133,6 @@ class CreateToken:
 
 @dataclass(slots=True)
 class DeleteToken:
-    """One of the caller's own."""
+    """Delete one of the caller's own tokens."""
 
     name: str

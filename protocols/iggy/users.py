@@ -1,9 +1,9 @@
 """Users, passwords and access tokens, as Iggy's clients see and change them.
 
-They are the broker's own (`broker.users`), whoever made them. The root user is that of the
-listener's options until a client gives it a password or a token: from then on it is kept too. Users
-are numbered from 1 in the broker and from 0 here. What they may do is kept as the broker's own
-grants (`permissions.py`).
+They are the broker's own (`broker.users`), whoever created them. The root user is that of the
+listener's options until a client gives it a password or a token: from then on it is stored too.
+Users are numbered from 1 in the broker and from 0 here. What they may do is stored as the broker's
+own grants (`permissions.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ACTIVE, INACTIVE = 1, 2  # Status of a user.
 
 
 async def login(context: Context, request: u.LoginUser) -> Answer:
-    """Let a user in by the password; once more on the same connection is fine. Raises Refusal."""
+    """Log a user in by password, also again on the same connection. Raises Refusal."""
     broker = context.broker
     known = broker.users.find(request.username)
     if known is not None and known.password_hash:
@@ -49,7 +49,7 @@ async def login(context: Context, request: u.LoginUser) -> Answer:
 
 
 async def login_with_token(context: Context, request: u.LoginWithToken) -> Answer:
-    """Let a user in by an access token. Raises Refusal."""
+    """Log a user in by an access token. Raises Refusal."""
     broker = context.broker
     try:
         identity = broker.authentication.bearer(request.token, context.connection.at)
@@ -62,14 +62,14 @@ async def login_with_token(context: Context, request: u.LoginWithToken) -> Answe
 
 
 async def logout(context: Context, request: u.LogoutUser) -> Answer:
-    """Back to where only a login is taken."""
+    """Log out: the client has to log in again."""
     context.client.user_id = None
     context.connection.act_for(ANONYMOUS)
     return Answer()
 
 
 async def get_user(context: Context, request: u.GetUser) -> Answer:
-    """A user with its permissions; oneself always. Raises Absent."""
+    """A user with its permissions; everyone may see their own. Raises Absent."""
     user = _find(context, request.user)
     if user is None or user.user_id - ROOT_USER_ID != context.client.user_id:
         _check_rights(context, Action.DESCRIBE)
@@ -85,7 +85,7 @@ async def get_users(context: Context, request: u.GetUsers) -> Answer:
 
 
 async def create_user(context: Context, request: u.CreateUser) -> Answer:
-    """Make a user. Raises Refusal."""
+    """Create a user. Raises Refusal."""
     _check_rights(context)
     check_no_options(request.options)
     grants = _grants(context, request.username, request.permissions)
@@ -139,7 +139,7 @@ async def delete_user(context: Context, request: u.DeleteUser) -> Answer:
 
 
 async def update_permissions(context: Context, request: u.UpdatePermissions) -> Answer:
-    """Give a user these permissions, and take all others away that Iggy has a word for.
+    """Give a user these permissions, and remove all others that Iggy's clients can name.
 
     Raises Refusal.
     """
@@ -154,7 +154,7 @@ async def update_permissions(context: Context, request: u.UpdatePermissions) -> 
 
 
 async def change_password(context: Context, request: u.ChangePassword) -> Answer:
-    """Another password for a user, one's own or with the right to do so. Raises Refusal."""
+    """Change the caller's own password, or with the right to do so another's. Raises Refusal."""
     user = _find(context, request.user)
     if user is None or user.user_id - ROOT_USER_ID != context.client.user_id:
         _check_rights(context)
@@ -177,13 +177,13 @@ async def change_password(context: Context, request: u.ChangePassword) -> Answer
 
 
 async def get_tokens(context: Context, request: u.GetTokens) -> Answer:
-    """The caller's tokens, without what they are."""
+    """The caller's tokens, without their secrets."""
     user = _caller(context)
     return Answer([r.TokenInfo(token.name, token.expires_us or 0) for token in user.tokens])
 
 
 async def create_token(context: Context, request: u.CreateToken) -> Answer:
-    """A new token of the caller's, shown this once. Raises Refusal."""
+    """Create a token for the caller, shown only this once. Raises Refusal."""
     _check_size(request.name, TOKEN_NAME_BYTES, ErrorCode.INVALID_TOKEN_NAME)
     broker = context.broker
     user = _caller(context)
@@ -215,7 +215,7 @@ async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
 
 
 def _let_in(context: Context, number: int, identity: Identity, *, is_kept: bool = True) -> Answer:
-    """`is_kept`: the broker keeps a user, who may be changed or removed while logged in."""
+    """`is_kept`: the user is stored, and may be changed or removed while logged in."""
     try:
         context.connection.act_for(identity.principal, identity if is_kept else None)
     except errors.LimitExceeded as error:
@@ -229,7 +229,7 @@ def _is_roots(context: Context, name: str, password: str) -> bool:
     """Whether name and password are those of the listener's options."""
     options = context.options
     if options.password_file is None and not context.connection.loopback:
-        return False  # Everybody knows it.
+        return False  # Everybody knows the default password.
     try:
         expected = options.password()
     except (OSError, UnicodeDecodeError) as error:
@@ -240,13 +240,13 @@ def _is_roots(context: Context, name: str, password: str) -> bool:
 
 
 def _root(context: Context) -> UserMeta:
-    """Root, as kept or as in the options."""
+    """Root, as stored or as in the options."""
     kept = context.broker.users.by_id(ROOT_USER_ID)
     return kept or UserMeta(ROOT_USER_ID, context.options.username, "", 0, True, [])
 
 
 async def _stored_root(context: Context) -> UserMeta:
-    """Root as it is kept, made now if it was not. Raises what `Users.create` raises."""
+    """Root as stored, created if needed. Raises what `Users.create` raises."""
     users = context.broker.users
     kept = users.by_id(ROOT_USER_ID)
     if kept is None:
@@ -292,7 +292,7 @@ def _caller(context: Context) -> UserMeta:
 
 
 def _check_rights(context: Context, action: Action = Action.ADMINISTER) -> None:
-    """Whether the caller may see users, or change them: root, and who is allowed to.
+    """Check that the caller may see or change users, as root and those with the right may.
 
     Raises Refusal, NotAuthorized.
     """
@@ -308,7 +308,7 @@ def _grants(context: Context, name: str, permissions: u.Permissions | None) -> l
 
 
 async def _replace_grants(context: Context, name: str, grants: list[Grant]) -> int:
-    """Grant these to a user and nothing else that Iggy has a word for; return the ticket."""
+    """Replace all of a user's grants that Iggy's clients can name; return the ticket."""
     permissions = context.broker.permissions
     there = [grant for grant in permissions.list(name) if is_iggys(grant)]
     ticket = await permissions.replace(name, grants, there)

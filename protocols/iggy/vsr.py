@@ -1,9 +1,9 @@
 """The framing of Iggy's newest dialect, V (protocol 0.11.0): frames, replies, evictions.
 
-Every frame has a 256-byte header; the first 48 bytes, checksums, are zero, which tells it from a
-classic frame, whose length is never below 4. Knows no broker and no body. Layouts:
-apache/iggy-website, `content/docs/binary-protocol`, protocol 0.11.0; what a server of 0.9.0-edge.5
-answered where.
+Every frame has a 256-byte header; its first 48 bytes, the checksums, are zero, which tells it from
+a classic frame, whose length is never below 4. Knows no broker and no body. Layouts:
+apache/iggy-website, `content/docs/binary-protocol`, protocol 0.11.0; where an error goes, as a
+server of 0.9.0-edge.5 answered.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATCH_BITS = 10
 
 RESULT_OK = bytes(4)
 
-# Which command an operation carries; the non-replicated one says it in its header.
+# Which command an operation carries; the non-replicated one has the code in its header.
 CODES: dict[int, int] = {
     OPERATION_REGISTER: Code.LOGIN_USER,
     OPERATION_LOGOUT: Code.LOGOUT_USER,
@@ -63,7 +63,7 @@ CODES: dict[int, int] = {
     161: Code.STORE_CONSUMER_OFFSET,
     162: Code.DELETE_CONSUMER_OFFSET,
 }
-# Those of the others that the non-replicated operation carries.
+# The codes that the non-replicated operation may carry.
 PLAIN_CODES = frozenset(
     {
         *(Code.PING, Code.GET_STATS, Code.GET_SNAPSHOT, Code.GET_CLUSTER_METADATA),
@@ -73,17 +73,17 @@ PLAIN_CODES = frozenset(
         *(Code.GET_TOPICS, Code.GET_GROUP, Code.GET_GROUPS, Code.SYNC_GROUP),
     }
 )
-# A login by the non-replicated operation, as other dialects have it, is none.
+# Codes that are not a valid login when the non-replicated operation carries them.
 LOGIN_CODES = frozenset({int(Code.LOGIN_USER), int(Code.LOGIN_WITH_TOKEN)})
 MISPLACED_LOGIN = int(Code.LOGIN_WITH_TOKEN)
-# Operations whose replies begin with a result section: a count of errors, then those.
+# Operations whose replies begin with a result section: a count of errors, then the errors.
 WITH_RESULT = frozenset({OPERATION_REGISTER, *range(128, 150), 161, 162})
-# What the real server tells in the result section; all else is the status of a reply without body.
+# Errors that the real server puts into the result section; others are the status of an empty reply.
 RESULT_ERRORS = frozenset({42, 43, 46, 48, 1009, 1012, 2010, 2013, 5000, 5004, 5006})
 
 
 class Reason(enum.IntEnum):
-    """Why a session is over."""
+    """Why a session ends."""
 
     INVALID_CREDENTIALS = 9
     INVALID_TOKEN = 10
@@ -94,8 +94,8 @@ class Reason(enum.IntEnum):
 
 @dataclass(slots=True)
 class VsrRequest:
-    """What is needed of a request to answer it; `code` is the command that it carries, 0 for none
-    that is known.
+    """What is needed to answer a request; `code` is the command that it carries, 0 for an unknown
+    one.
     """
 
     client: bytes
@@ -109,7 +109,7 @@ class VsrRequest:
 def frame_size(view: memoryview, bytes_max: int) -> int | None:
     """Whole size of the frame; None while its size field is missing.
 
-    Raises ProtocolError if this is no V frame, or a longer one.
+    Raises ProtocolError if this is not a V frame, or longer than `bytes_max`.
     """
     if any(view[:CHECKSUMS_BYTES]):
         raise ProtocolError("neither a classic length nor a V header")
@@ -160,7 +160,7 @@ def success(request: VsrRequest, payload: bytes, tail_bytes: int = 0) -> bytes:
 
 
 def failure(request: VsrRequest, number: int) -> bytes:
-    """An answer that fails, told where the real server tells that error."""
+    """An answer that fails, with the error where the real server puts it."""
     if request.operation in WITH_RESULT and number in RESULT_ERRORS:
         result = struct.pack("<III", 1, 0, number)
         return reply(request, 0, len(result)) + result
@@ -168,7 +168,7 @@ def failure(request: VsrRequest, number: int) -> bytes:
 
 
 def eviction(request: VsrRequest, reason: Reason) -> bytes:
-    """The end of a session, or of a try to begin one."""
+    """A frame that ends a session, or refuses to begin one."""
     frame = bytearray(HEADER_BYTES)
     U32.pack_into(frame, SIZE_POS, HEADER_BYTES)
     frame[COMMAND_POS] = COMMAND_EVICTION
