@@ -56,7 +56,8 @@ def produce(
 ) -> Answer | Steps[Answer | None] | None:  # hot: see make bench
     """Append every set. With acks 0 there is no answer; acks above 1 count as 1, below -1 as -1.
 
-    So no client waits for replicas, which do not exist. All acks but 0 mean "on disk".
+    So no client waits for replicas, which do not exist. All acks but 0 wait for the topic's
+    durability: "on disk", unless that is `written`.
     """
     if request.transactional_id is not None:
         refused = Produced(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
