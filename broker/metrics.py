@@ -29,7 +29,7 @@ COUNTERS = {
     "braidlog_bytes_in": ("Bytes of stored bodies.", ("protocol", "topic")),
     "braidlog_records_out": ("Records handed to readers.", ("protocol", "topic")),
     "braidlog_bytes_out": ("Bytes of bodies handed to readers.", ("protocol", "topic")),
-    "braidlog_password_hashes": ("Passwords hashed, which costs some 20 ms each.", ()),
+    "braidlog_password_hashes": ("Passwords hashed, which costs 20 to 40 ms each.", ()),
     "braidlog_user_logins": ("Logins by user; over HTTP each request is one.", ("user",)),
     "braidlog_user_refusals": ("Actions that a user was not allowed to do.", ("user",)),
     "braidlog_logins_refused": ("Logins refused, by password, token or certificate.", ("way",)),

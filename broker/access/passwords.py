@@ -22,7 +22,7 @@ from broker.threads import run_in_thread
 from storage.metadata.user_records import ScramKey
 
 # argon2id with 19 MiB and two passes: the first choice of OWASP's Password Storage Cheat Sheet.
-# About 20 ms of one core; a second hash at the same time would double the memory.
+# 20 to 40 ms of one core; a second hash at the same time would double the memory.
 HASH_MEMORY_KIB: Final = 19 * 1024
 HASH_PASSES: Final = 2
 HASH_LANES: Final = 1

@@ -4,8 +4,9 @@ order.
 Each key has a slot, each slot an owner among the consumers: by a ring of hashes, or by the ranges
 that the consumers ask for. An entry that cannot go to its owner yet is remembered by its offset
 alone, and read again when it can. A slot with unacknowledged entries at one consumer goes to no
-other until they are acknowledged or returned: a key is never at two consumers, even while consumers
-come and go. Other slots are not held up by it. PIP-119, PIP-379.
+other until they are acknowledged or returned: unless the consumers allow delivery out of order, a
+key is never at two of them, even while consumers come and go. Other slots are not held up by it.
+PIP-119, PIP-379.
 """
 
 from __future__ import annotations
