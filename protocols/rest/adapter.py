@@ -40,9 +40,7 @@ class RestAdapter:
         *,
         tls: TlsSettings | None = None,
     ) -> None:
-        """Serve the sockets until `stopping`; running requests are answered first, see
-        `server.py`.
-        """
+        """Serve the sockets until `stopping`; running requests are still answered (`server.py`)."""
         serve = _import_server()
         await serve(broker, sockets, options, stopping, tls)
 
@@ -57,7 +55,7 @@ class RestAdapter:
         _import_server()
 
     def describe(self, host: str, port: int, options: RestOptions) -> str:
-        """A line to copy and paste."""
+        """A command to copy and paste."""
         return f"curl http://{address_text((host, port))}/api/v1/topics"
 
 

@@ -1,7 +1,7 @@
-"""Since when records wait to be read: the append time of the batch at a group's position.
+"""How long records wait to be read: the append time of the batch at a group's position.
 
-Groups move between scrapes or they do not; where one stands still its time is known already. Knows
-partitions, no group.
+The time of a group that has not moved since the last scrape is known already. Knows partitions, no
+group.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from broker.errors import BrokerError
 if TYPE_CHECKING:
     from broker.topics.partition import Partition
 
-# Batches looked at in one scrape; the ages of more groups come with the next ones. A look costs a
-# read of one batch, from the disk where a group is far behind.
+# Batches looked at in one scrape; the ages of more groups come with the next scrapes. A look costs
+# a read of one batch, from the disk if the group is far behind.
 LOOKS_MAX = 500
-KNOWN_MAX = 100_000  # Positions whose time is kept, of some 100 bytes each.
+KNOWN_MAX = 100_000  # Positions whose time is kept, at some 100 bytes each.
 
 Place = tuple[int, int]  # Partition id and offset.
 
@@ -30,7 +30,7 @@ class Ages:
         self._looks_left = LOOKS_MAX
 
     def begin(self) -> None:
-        """A scrape begins: what it does not ask for is forgotten after it."""
+        """Begin a scrape; times that it does not ask for are forgotten after it."""
         self._before, self._known = self._known, {}
         self._looks_left = LOOKS_MAX
 
@@ -47,7 +47,7 @@ class Ages:
             self._looks_left -= 1
             try:
                 batches = await partition.read(offset, 1)
-            except BrokerError:  # Damaged, or gone meanwhile: whoever reads it is told.
+            except BrokerError:  # Damaged, or gone meanwhile: its readers get the error.
                 return None
             if not batches:
                 return None

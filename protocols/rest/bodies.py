@@ -1,4 +1,4 @@
-"""Reading a request's parts under limits: its body, its query, the names in its path.
+"""Reads the parts of a request under limits: its body, its query, the names in its path.
 
 Knows no route and no topic.
 """
@@ -48,23 +48,23 @@ if TYPE_CHECKING:
     from protocols.rest.options import RestOptions
 
 PAGE_DEFAULT = 1000
-PAGE_MAX = 10_000  # Lines in one answer: a few ms of the loop, 2 MB of JSON.
-# Most bodies are there, or nearly. Until then nobody watches for a stop, which allows for as much
-# (STOP_S): a task for it costs as much as a small body.
+PAGE_MAX = 10_000  # Entries in one answer: a few ms of the loop, 2 MB of JSON.
+# Most bodies are complete within this time. Until then no task watches for a stop, which allows for
+# that (STOP_S): such a task costs as much as a small body.
 PROMPT_S = 0.5
-NAMES_MAX = 1000  # Of topics in paths, kept as they were read: a path has up to some KB.
+NAMES_MAX = 1000  # Topic names of paths that are kept parsed; a path has up to some KB.
 T = TypeVar("T")
 
 
 class BodyBudget:
-    """Memory for the bodies of all requests that run, small ones aside."""
+    """The memory for the bodies of all running requests, except small ones."""
 
     def __init__(self) -> None:
         self._left = BODIES_BYTES_ALL_MAX
         self._served = Gate(SERVED_BYTES_MAX)
 
     def take(self, request: Request, have: int, more: int) -> bool:
-        """Count a piece of a body until its request has ended; whether there is room for it."""
+        """Count a piece of a body until its request has ended; returns whether there is room."""
         if have + more <= BODY_BYTES_SMALL:
             return True
         if more > self._left:
@@ -77,8 +77,8 @@ class BodyBudget:
         self._left += size
 
     async def turn_of(self, request: Request, size: int) -> bool:
-        """Wait for the turn of a whole body, which lasts until its request has ended; False if it
-        does not come.
+        """Wait until a whole body may be served; it is counted until its request has ended. Returns
+        False if that takes too long.
         """
         if size <= SERVED_BYTES_SMALL:
             return True
@@ -94,10 +94,9 @@ class BodyBudget:
 
 @dataclass(frozen=True, slots=True)
 class BodyReader:
-    """Takes in bodies: no more than `bytes_max`, within `timeout_s`, and not once the broker stops.
+    """Reads bodies: of at most `bytes_max`, within `timeout_s`, and not once the broker stops.
 
-    Neither Starlette nor Hypercorn bounds a body, and a client that is slow, or silent, would hold
-    a stop.
+    Neither Starlette nor Hypercorn bounds a body, and a slow or silent client would delay a stop.
     """
 
     bytes_max: int
@@ -130,7 +129,7 @@ class BodyReader:
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise Refused(NOT_JSON, "the body has to come uncompressed")
         declared = request.headers.get("content-length", "0")
-        if int(declared) > self.bytes_max:  # Digits only: Hypercorn has checked.
+        if int(declared) > self.bytes_max:  # Digits only: h11 or `ordinary.py` has checked.
             raise self._too_large()
         body = await self._take(request)
         if not await self.budget.turn_of(request, len(body)):
@@ -141,7 +140,7 @@ class BodyReader:
         if self.stopping.is_set():
             raise Refused(SHUTTING_DOWN, "the broker is stopping")
         whole: bytes | None = request.scope.get(WHOLE_BODY)
-        if whole is not None:  # In memory already, and within what one receive brings.
+        if whole is not None:  # In memory already, and no larger than one receive.
             return whole
         body = bytearray()
         prompt_s = min(PROMPT_S, self.timeout_s)
@@ -172,14 +171,14 @@ class BodyReader:
         return Refused(BODY_TOO_LARGE, f"the body is larger than {self.bytes_max} bytes")
 
     async def _collect(self, request: Request, body: bytearray) -> bool:
-        """Add the rest of the body, or as much of it as shows that it is too large; False where
-        there is no room for it. What was added stays where this is cancelled. Raises nothing: out
-        of a nursery it would come in a group.
+        """Add the rest of the body, or as much of it as shows that it is too large. Returns False
+        if there is no room for it. If this is cancelled, what was added stays. Raises nothing: an
+        exception out of a nursery would come in a group.
         """
         while len(body) <= self.bytes_max:
             message = await request.receive()
             if message["type"] == "http.disconnect":
-                body.clear()  # Nobody is there to be answered.
+                body.clear()  # Nobody is left to be answered.
                 return True
             piece = message.get("body", b"")
             if not self.budget.take(request, len(body), len(piece)):
@@ -196,14 +195,14 @@ class BodyReader:
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """Those of messages, and those of all other requests; they share the memory that is allowed."""
+    """The readers for bodies with messages and for all others; they share one memory budget."""
 
     of_messages: BodyReader
     of_others: BodyReader
 
     @classmethod
     def of(cls, options: RestOptions, stopping: trio.Event) -> Bodies:
-        """As the listener's options say."""
+        """The readers for a listener's options."""
         large = BodyReader(options.produce_bytes_max, options.request_timeout_s, stopping)
         return cls(large, replace(large, bytes_max=options.request_bytes_max))
 
@@ -216,7 +215,7 @@ def topic_name(request: Request) -> TopicName:
 
 @lru_cache(NAMES_MAX)
 def _named_topic(*parts: str) -> TopicName:
-    """Tenant, namespace and topic as they stand in a path. Raises Refused."""
+    """The topic of tenant, namespace and topic as written in a path. Raises Refused."""
     try:
         name = TopicName(*(unquote_to_bytes(part).decode() for part in parts))
         check_topic_name(name)
@@ -248,7 +247,7 @@ def group_name(request: Request) -> bytes:
 
 
 def decoded_group(request: Request, name: bytes) -> bytes:
-    """A group's name as the query's `encoding` says it is written. Raises Refused."""
+    """Decode a group's name as the query's `encoding` says. Raises Refused."""
     encoding = request.query_params.get("encoding", "utf8")
     if encoding == "utf8":
         return name
@@ -261,7 +260,7 @@ def decoded_group(request: Request, name: bytes) -> bytes:
 
 
 def group_text(name: bytes) -> tuple[str, Encoding]:
-    """A group's name for JSON, and its encoding: base64 where it is not UTF-8."""
+    """A group's name for JSON, and its encoding: base64 if it is not UTF-8."""
     try:
         return name.decode(), "utf8"
     except UnicodeDecodeError:
@@ -269,12 +268,12 @@ def group_text(name: bytes) -> tuple[str, Encoding]:
 
 
 def path_bytes(request: Request, part: str) -> bytes:
-    """One piece of the path, percent-decoded once."""
+    """One part of the path, percent-decoded once."""
     return unquote_to_bytes(request.path_params[part])
 
 
 def page_limit(request: Request) -> int:
-    """How many lines of a list are asked for at once. Raises Refused."""
+    """How many entries of a list are asked for at once. Raises Refused."""
     text = request.query_params.get("limit", str(PAGE_DEFAULT))
     if not text.isdecimal() or not 1 <= int(text) <= PAGE_MAX:
         raise Refused(BAD_QUERY, f"limit is a number from 1 to {PAGE_MAX}, not {text!r}")

@@ -1,9 +1,9 @@
-"""One HTTP connection: reads, sends and keeps time around Hypercorn's protocols, and serves the
+"""One HTTP connection: reads, sends and keeps deadlines for Hypercorn's protocols, and serves the
 ordinary requests of HTTP/1.1 by itself. Knows no route and no listener.
 
 Hypercorn's own `TCPServer` starts a task for each pause between two requests, holds an ended
-connection until that task's time is up, and leaves circles of objects behind, which only a search
-for garbage frees.
+connection until that task's time is up, and leaves reference cycles behind, which only the garbage
+collector frees.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from protocols.rest.hypercorn_protocols import Parts
 
 RECEIVE_BYTES = 1 << 16
-# The rest of a body that was answered before it had come: more than the largest body that is taken
-# unless an operator says otherwise.
+# How much of a body is read after its request was answered: more than the largest body that is
+# accepted by default.
 UNREAD_BYTES_MAX = 16 * 1024 * 1024
 UNREAD_S = 2.0
 ENDED = (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError)
-DATES = Dates()  # The time is that of all connections.
+DATES = Dates()  # Shared by all connections.
 
 
 class HttpConnection:
@@ -51,7 +51,7 @@ class HttpConnection:
         stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream,
         give_way: Callable[[], Awaitable[None]],
     ) -> None:
-        """`give_way` lets those be served whose requests cost less than ours."""
+        """`give_way` first serves clients whose requests cost less than ours."""
         self._app = app
         self._config = config
         self._context = context
@@ -69,7 +69,7 @@ class HttpConnection:
         self.server = parse_socket_addr(self.socket.family, self.socket.getsockname())
 
     async def run(self) -> None:
-        """Serve it to its end, and close it. Raises what a bug raises."""
+        """Serve the connection to its end, and close it. Raises what a bug raises."""
         try:
             requests = Applications()
             async with requests:
@@ -78,11 +78,11 @@ class HttpConnection:
                 await self._protocol.initiate()
                 await self._read()
         finally:
-            self._protocol = self._parts = None  # They lead back here: circles.
+            self._protocol = self._parts = None  # Breaks reference cycles.
             await self._close()
 
     def stop(self) -> None:
-        """The listener stops: no pause lasts any longer."""
+        """End the connection if it is idle: the listener stops."""
         if self._idle_until < math.inf:
             self._be_idle()
 
@@ -112,8 +112,8 @@ class HttpConnection:
         await self._handle(Closed())
 
     async def _take(self, received: bytes | None) -> bytes | None:
-        """Deal with what has come. What there is behind it, b"" for nothing yet; None where the
-        connection ends.
+        """Handle what has come. Returns what comes after it, b"" if nothing has come yet; None if
+        the connection ends.
         """
         if received is None:
             return None
@@ -121,7 +121,7 @@ class HttpConnection:
         head = read_head(received) if self._is_between else None
         if head is not None:
             request = DirectRequest(head, received[head.size :], self, DATES)
-            del received  # A request may wait for long.
+            del received  # A request may wait for a long time.
             return await self._serve(request)
         try:
             await self._handle(RawData(received))
@@ -134,8 +134,8 @@ class HttpConnection:
         return isinstance(self._protocol, Http1) and self._protocol.is_between
 
     async def _next(self) -> bytes | None:
-        """What comes next, b"" once the client has closed its side; None where the pause was too
-        long or the connection has ended.
+        """What comes next, b"" once the client has closed its side; None if the pause was too long
+        or the connection has ended.
         """
         with trio.CancelScope(deadline=self._idle_until) as self._receiving:
             try:
@@ -151,7 +151,7 @@ class HttpConnection:
         while not self.is_encrypted:
             if self.socket.fileno() < 0:
                 raise trio.ClosedResourceError
-            await trio.lowlevel.wait_readable(self.socket)  # It is seldom here already.
+            await trio.lowlevel.wait_readable(self.socket)  # Data is seldom here already.
             try:
                 return os.read(self.socket.fileno(), RECEIVE_BYTES)
             except BlockingIOError:
@@ -161,7 +161,7 @@ class HttpConnection:
         return bytes(await self._stream.receive_some(RECEIVE_BYTES))
 
     async def _serve(self, request: DirectRequest) -> bytes | None:
-        """Serve an ordinary request; as `_take`."""
+        """Serve an ordinary request; returns as `_take` does."""
         self._idle_until = math.inf
         if not await request.serve(self._app):
             return None
@@ -171,12 +171,12 @@ class HttpConnection:
             return None
         self._be_idle()
         if request.ahead:
-            await trio.lowlevel.checkpoint()  # Many requests may have come at once.
+            await trio.lowlevel.checkpoint()  # Many requests may have come together.
         return request.ahead
 
     async def _passed_over(self, request: DirectRequest) -> bool:
-        """Whether the rest of a body that nobody wants is here: who sends it looks for no answer
-        before.
+        """Read and drop the rest of an unwanted body: the client does not read an answer before it
+        has sent all. Returns whether the body is complete.
         """
         if request.unread > UNREAD_BYTES_MAX:
             return False
@@ -189,7 +189,7 @@ class HttpConnection:
         return not request.unread
 
     async def receive(self) -> bytes:
-        """What comes while a request is served; b"" where nothing will."""
+        """What comes while a request is served; b"" if nothing more will."""
         try:
             return await self._received()
         except ENDED:
@@ -208,8 +208,8 @@ class HttpConnection:
             await self._protocol.handle(RawData(data))
 
     async def send(self, event: Event) -> None:
-        """What the protocol wants done. Sends are whole: cancellation waits for their end, which
-        the kernel brings about where the peer takes nothing.
+        """Do what the protocol asks for. A send is never cut: cancellation waits for its end, which
+        the kernel forces if the peer takes nothing.
         """
         if isinstance(event, RawData):
             try:
@@ -232,7 +232,7 @@ class HttpConnection:
                 await self._give_way()
 
     def _sent_at_once(self, data: bytes) -> bytes:
-        """Send what the socket takes now; the rest. Raises trio.BrokenResourceError."""
+        """Send what the socket takes now; returns the rest. Raises trio.BrokenResourceError."""
         if isinstance(self._stream, trio.SSLStream) or self._sending.locked():
             return data
         try:
@@ -243,7 +243,7 @@ class HttpConnection:
             raise trio.BrokenResourceError(str(error)) from error
 
     def _be_idle(self) -> None:
-        """No request runs: the whole head of the next one has to come before this time is up."""
+        """Set the deadline for the whole head of the next request: no request runs now."""
         is_over = self._context.terminated.is_set()
         pause_s = -math.inf if is_over else self._config.keep_alive_timeout
         self._keep_until(trio.current_time() + pause_s)
@@ -264,4 +264,4 @@ async def _if_open(step: Callable[[], Awaitable[None]]) -> None:
     try:
         await step()
     except ENDED as error:
-        forget_frames([error])  # In Python 3.13 they are a circle, in which the connection is too.
+        forget_frames([error])  # In Python 3.13 they form a cycle that holds the connection.

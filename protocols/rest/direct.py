@@ -1,8 +1,8 @@
 """One ordinary request of HTTP/1.1, served by the task that reads its connection.
 
 Hypercorn gives each request a task, a queue for what comes and a turn of the loop for each of them:
-that costs more than a small request itself. Here nothing is read while a request runs, but what the
-application asks for: the rest of its body, and whether its client has left.
+that costs more than a small request itself. Here nothing is read while a request runs, except what
+the application asks for: the rest of its body, and whether its client has left.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEFT: dict[str, Any] = {"type": "http.disconnect"}
 
 
 class Stream(Protocol):
-    """What a request asks of its connection."""
+    """What a request needs of its connection."""
 
     is_encrypted: bool
     client: tuple[str, int] | None
@@ -38,17 +38,17 @@ class Stream(Protocol):
     socket: trio.socket.SocketType
 
     async def receive(self) -> bytes:
-        """What comes next; b"" where nothing will."""
+        """What comes next; b"" if nothing more will."""
 
     async def send(self, event: Event) -> None:
-        """Send bytes. Where the client is gone nothing happens."""
+        """Send bytes; do nothing if the client is gone."""
 
 
 class DirectRequest:
-    """Serves one request; `ahead` is what came behind it."""
+    """Serves one request; `ahead` is what came after it."""
 
     def __init__(self, head: Head, received: bytes, stream: Stream, dates: Dates) -> None:
-        """`received` is what came behind the head."""
+        """`received` is what came after the head."""
         self.ahead = received[head.body_bytes :]
         self._head = head
         self._body: bytes | None = received[: head.body_bytes]  # None once it was given
@@ -59,7 +59,9 @@ class DirectRequest:
         self._is_silent = True  # nothing has been sent
 
     async def serve(self, app: ASGIWrapper) -> bool:
-        """Answer it; whether that is done and its client still there. Raises what a bug raises."""
+        """Answer it; returns whether that is done and the client still there. Raises what a bug
+        raises.
+        """
         spawn, call_soon = trio.to_thread.run_sync, trio.from_thread.run
         receive = cast("Callable[[], Any]", self._receive)
         await app(cast("Any", self._scope()), receive, self._send, spawn, call_soon)
@@ -68,7 +70,7 @@ class DirectRequest:
 
     @property
     def closes(self) -> bool:
-        """Whether the connection ends behind it."""
+        """Whether the connection ends after it."""
         return self._answer.closes
 
     @property
@@ -77,7 +79,7 @@ class DirectRequest:
         return self._left
 
     def take(self, received: bytes) -> bytes:
-        """What of the bytes is the body's; what comes behind that is `ahead`."""
+        """The part of the bytes that belongs to the body; what follows it becomes `ahead`."""
         body, self.ahead = received[: self._left], received[self._left :]
         self._left -= len(body)
         return body
@@ -105,7 +107,7 @@ class DirectRequest:
         return scope
 
     async def _receive(self) -> ASGIReceiveEvent | dict[str, Any]:
-        """The next of the body, at last that the client has left."""
+        """The next piece of the body, and finally that the client has left."""
         if self._body is not None:
             body, self._body = self._body, None
             if body or not self._left:
@@ -119,8 +121,8 @@ class DirectRequest:
         return LEFT
 
     async def _leaves(self) -> None:
-        """Wait until the client has left. Of what it sends meanwhile, its next requests, little is
-        read.
+        """Wait until the client has left. Only a little of what it sends meanwhile, its next
+        requests, is read.
         """
         while not self._has_left:
             if self.ahead:

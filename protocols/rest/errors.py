@@ -1,7 +1,7 @@
-"""Broker errors, and refusals of the HTTP layer's own, as answers. Knows no route.
+"""The wire codes of broker errors and of the HTTP layer's own refusals. Knows no route.
 
-Numbers are those of PIP-64's error list where it has one (it took them from the Kafka REST proxy),
-our own in the same pattern elsewhere: the HTTP status and two digits. `code` is the stable name
+Numbers are those of PIP-64's error list where it has one (it took them from the Kafka REST proxy);
+the others are ours, in the same pattern: the HTTP status and two digits. `code` is the stable name
 that programs test.
 """
 
@@ -12,7 +12,7 @@ from broker import errors
 
 @dataclass(frozen=True, slots=True)
 class WireCode:
-    """How one kind of error is told: HTTP status, number and stable name."""
+    """How one kind of error is reported: HTTP status, number and stable name."""
 
     status: int
     number: int
@@ -115,5 +115,5 @@ WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {
 
 
 def wire_code(error: errors.BrokerError) -> WireCode:
-    """How this broker error is told."""
+    """The wire code of a broker error."""
     return WIRE_CODES[type(error)]

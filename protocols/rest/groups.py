@@ -1,4 +1,4 @@
-"""`/api/v1/groups`: what a Kafka group, a Pulsar subscription and an Iggy consumer of one name have
+"""`/api/v1/groups`: how far the Kafka group, Pulsar subscription and Iggy consumer of a name have
 read. Knows bodies and the broker, no connection and no file.
 """
 
@@ -43,8 +43,8 @@ class GroupsApi:
     async def list_groups(self, request: Request) -> Response:
         """A page of groups by topic and name: `?topic=`, `?group=`, `?after=` (a topic), `?limit=`.
 
-        A page ends with a whole topic, so it may hold more than was asked for. The client is shown
-        the groups that it may see.
+        A page ends with a whole topic, so it may hold more than was asked for. It shows the groups
+        that the client may see.
         """
         limit = page_limit(request)
         given = request.query_params.get("group")
@@ -98,14 +98,14 @@ async def summarize_groups(
     wanted: bytes | None = None,
     is_seen: Callable[[Resource], bool] = lambda _: True,
 ) -> list[messages.GroupSummary]:
-    """A line about each group of a topic that is seen, or about the one wanted if it is there."""
+    """Summarize each group of a topic that `is_seen` allows, or only `wanted` if it exists."""
     names = broker.subscriptions.names(topic) if wanted is None else [wanted]
     found: list[messages.GroupSummary] = []
     async for name in in_turns(names):
         subscription = broker.subscriptions.find(topic, name)
         if not is_seen(Resource.of_group(name, topic.name)):
             continue
-        if subscription is not None:  # Else it ended meanwhile.
+        if subscription is not None:  # Else it was deleted meanwhile.
             found.append(await _summary(subscription))
     return found
 

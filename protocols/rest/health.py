@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/metrics`. Knows what is asked about, not how it is counted."""
+"""`/healthz`, `/readyz` and `/metrics`. Knows what to report, not how it is counted."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from protocols.rest.options import RestOptions
 
-# Making and rendering a thousand samples takes 10 ms, and one partition or group has several: above
-# this in a thread, so that no listener waits for it.
+# Making and rendering a thousand samples takes 10 ms, and one partition or group has several. Above
+# this size it is done in a thread, so that no listener waits for it.
 INLINE_MAX = 300
 
 
@@ -33,7 +33,7 @@ SCRAPING = "protocols.rest.log_metrics"
 
 
 class HealthApi:
-    """Handlers for those who watch the broker."""
+    """Handlers for monitoring."""
 
     def __init__(self, broker: Broker, options: RestOptions) -> None:
         self._broker = broker
@@ -79,7 +79,7 @@ class HealthApi:
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """Families that are made already, as a Prometheus registry."""
+    """Metric families already made, in the form of a Prometheus registry."""
 
     made: Sequence[Metric]
 

@@ -1,5 +1,5 @@
-"""Hypercorn's HTTP/1.1 and HTTP/2 of one connection, mended where a client could be left waiting.
-Knows no socket but for a look at whether its peer is still there.
+"""Hypercorn's HTTP/1.1 and HTTP/2 of one connection, fixed where a client could be left waiting.
+Uses a socket only to see whether its peer is still there.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     SwitchTo2 = H2CProtocolRequiredError | H2ProtocolAssumedError
     Address = tuple[str, int] | None
     Send = Callable[[Event], Awaitable[None]]
-    # What a protocol is made of: then whether it is encrypted, the client's address and ours.
+    # What makes a protocol. The bool: whether it is encrypted; then the client's address, ours.
     Parts = tuple[
         AppWrapper, Config, WorkerContext, TaskGroup, ConnectionState, bool, Address, Address, Send
     ]
 
-# How long the request before may take once its client, which has sent the next one already, has
-# closed its side: nobody need be there to read a stream that never ends.
+# How long a running request may go on after its client has sent the next one and closed its side:
+# perhaps nobody is left to read an endless stream.
 HALF_CLOSED_S = 10.0
 # States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
@@ -55,8 +55,8 @@ HEAD = b"HEAD"
 
 
 class Applications(TaskGroup):
-    """The requests of one connection. What has come for one is handed over without a turn of the
-    loop for each piece: it would cost more than the piece.
+    """The requests of one connection. Pieces of a request are handed over without a turn of the
+    loop for each, which would cost more than the piece.
     """
 
     async def spawn_app(
@@ -66,7 +66,7 @@ class Applications(TaskGroup):
         scope: Scope,
         send: Callable[[ASGISendEvent | None], Awaitable[None]],
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
-        """Start the application for a request; what to call with each event of it."""
+        """Start the application for a request; returns what to call with each of its events."""
         given: trio.MemorySendChannel[ASGIReceiveEvent]
         taken: trio.MemoryReceiveChannel[ASGIReceiveEvent]
         given, taken = trio.open_memory_channel(config.max_app_queue_size)
@@ -94,11 +94,11 @@ class Applications(TaskGroup):
 
 
 class PeerLeft(Exception):
-    """The client has closed its side, and the request before the next one does not end."""
+    """The client has closed its side, and its running request does not end."""
 
 
 class Pause(EventWrapper):
-    """Until the request before has ended: HTTP/1.1 has one at a time, so nothing is read."""
+    """The wait for the running request to end: HTTP/1.1 serves one at a time, and reads no more."""
 
     def __init__(self, sock: trio.socket.SocketType) -> None:
         super().__init__()
@@ -134,13 +134,13 @@ class Prompt(RawData):
 
 
 class Http1(H11Protocol):
-    """HTTP/1.1, whose refusals of its own are JSON, too. A short answer leaves in one piece."""
+    """HTTP/1.1 whose own refusals are JSON, too. A short answer is sent in one piece."""
 
     _head = b""  # of an answer with a known length: its body follows at once
 
     @property
     def is_between(self) -> bool:
-        """Whether nothing of a request is here: the next one may go by another way."""
+        """Whether no part of a request has come: the next one may be served by `direct.py`."""
         connection = self.connection
         return (
             self.stream is None
@@ -150,9 +150,9 @@ class Http1(H11Protocol):
         )
 
     async def _create_stream(self, request: h11.Request) -> None:
-        """Begin an answer, unless the method is HEAD in other letters: methods are told apart by
-        case (RFC 9110 section 9.1), which h11 does and Hypercorn does not, so that one would
-        announce a body that the other never sends.
+        """Begin an answer, unless the method is HEAD in another case. Methods are case-sensitive
+        (RFC 9110 section 9.1), which h11 respects and Hypercorn does not: one would announce a body
+        that the other never sends.
         """
         if request.method != HEAD and request.method.upper() == HEAD:
             await self._send_error_response(BAD_REQUEST.status)
@@ -161,7 +161,7 @@ class Http1(H11Protocol):
         await super()._create_stream(request)
 
     async def _send_h11_event(self, event: H11SendableEvent) -> None:
-        """Send an answer's head together with the first of its body, and nothing that is empty."""
+        """Send an answer's head together with the first piece of its body; send no empty pieces."""
         try:
             data = self.connection.send(event)
         except h11.LocalProtocolError:
@@ -189,9 +189,9 @@ class Http1(H11Protocol):
         await super()._maybe_recycle()
 
     async def _send_error_response(self, status_code: int) -> None:
-        """A request that is none: its head is too long, or breaks the rules of HTTP.
+        """Refuse an invalid request: its head is too long, or breaks the rules of HTTP.
 
-        Called where that error is dealt with, whose frames hold it: a circle.
+        Called while that error is handled, whose frames hold it in a reference cycle.
         """
         error = sys.exception()
         if error is not None:
@@ -206,8 +206,8 @@ def _has_length(answer: h11.Response) -> bool:
 
 
 class Http2(H2Protocol):
-    """HTTP/2, which says that it ends (GOAWAY) after the end of its last answer: another task sends
-    that, and would find the connection closed.
+    """HTTP/2 that sends GOAWAY only after the end of its last answer: another task sends that end,
+    and would find the connection closed.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -215,7 +215,7 @@ class Http2(H2Protocol):
         self._sent: dict[int, trio.Event] = {}  # of streams whose answer is still to end
 
     async def stream_send(self, event: StreamEvent) -> None:
-        """An answer goes on, or is over."""
+        """Continue an answer, or end it."""
         number = event.stream_id
         if isinstance(event, StreamClosed) and number in self.stream_buffers and not self.closed:
             self._sent[number] = trio.Event()
@@ -229,7 +229,7 @@ class Http2(H2Protocol):
             self._sent[stream_id].set()
 
     async def handle(self, event: Event) -> None:
-        """Bytes, or the end of the connection."""
+        """Handle bytes, or the end of the connection."""
         await super().handle(event)
         if self.closed:
             for sent in self._sent.values():
@@ -237,7 +237,7 @@ class Http2(H2Protocol):
 
     @classmethod
     async def begun(cls, switch: SwitchTo2, parts: Parts) -> Http2:
-        """The protocol that a client changes to, by an upgrade or because it knew."""
+        """The protocol that a client changes to, by an upgrade or with prior knowledge."""
         protocol = cls(parts)
         await protocol.initiate(getattr(switch, "headers", None), getattr(switch, "settings", None))
         return protocol

@@ -1,6 +1,6 @@
 """Message ids as text: base64 of the MessageIdData that Pulsar's clients serialize.
 
-Knows no topic and no log; `broker/delivery/entries.py` says which offset an id means.
+Knows no topic and no log; `broker/delivery/entries.py` resolves an id to an offset.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _STANDARD = str.maketrans("-_ ", "+/+")  # A `+` of a query string arrives as a 
 
 
 class BadMessageId(ValueError):
-    """Text that is no message id."""
+    """Text that is not a message id."""
 
 
 @dataclass(slots=True, frozen=True)
 class MessageId:
-    """Where a record is, in Pulsar's numbers; -1 where it has no partition or batch index."""
+    """Where a record is, in Pulsar's numbers; -1 if it has no partition or batch index."""
 
     ledger: int
     entry: int
@@ -37,7 +37,7 @@ class MessageId:
 
 
 def write_id(message_id: MessageId, *, url_safe: bool = False) -> str:
-    """The id as clients are told it. Absent fields are left out, as Pulsar's clients do."""
+    """The id as text for clients. Absent fields are left out, as Pulsar's clients do."""
     data = MessageIdData(ledgerId=message_id.ledger, entryId=message_id.entry)
     if message_id.partition >= 0:
         data.partition = message_id.partition
@@ -48,7 +48,7 @@ def write_id(message_id: MessageId, *, url_safe: bool = False) -> str:
 
 
 def read_id(text: str) -> MessageId:
-    """An id as clients send it: either alphabet, padding or none, other fields passed over.
+    """Read an id as clients send it: either alphabet, with or without padding or other fields.
 
     Raises BadMessageId.
     """

@@ -1,6 +1,6 @@
 """Limits of the HTTP listener, with their reasons. `docs/limits.md` shows them to users.
 
-What an operator may want to move is an option of `adapter.py` instead.
+What an operator may want to change is an option of `options.py` instead.
 """
 
 KIB = 1024
@@ -13,38 +13,38 @@ RECORD_BYTES_MAX = 5 * MIB
 PROPERTIES_MAX = 1000  # Of one message; a property costs a hundred bytes in memory.
 # Messages checked or shown between two checkpoints: some ms of the loop.
 TURN_MESSAGES = 100
-# The same before clients of other protocols that are ready have theirs: a tenth of a millisecond.
+# The same between two turns for ready clients of other protocols: a tenth of a millisecond.
 PIECE_MESSAGES = 20
-# A larger body is read by a thread where its values are slow ones (Avro).
+# A larger body is read in a thread if its values are slow ones (Avro).
 INLINE_SLOW_BYTES = 4 * KIB
-# A larger one is always: what 64 KiB of JSON can hold takes some ms, 10 MiB of it a second.
+# A larger one is always read in a thread: 64 KiB of JSON take some ms, 10 MiB a second.
 INLINE_BODY_BYTES = 64 * KIB
-PROPERTIES_BYTES_INLINE = 64 * KIB  # Larger ones of a message are counted before they are objects.
+PROPERTIES_BYTES_INLINE = 64 * KIB  # A message's larger ones are counted before they are parsed.
 
-# All request bodies in memory at the same time; a body up to the small size is always taken.
+# All request bodies in memory at the same time; a body up to the small size is always accepted.
 BODIES_BYTES_ALL_MAX = 64 * MIB
 BODY_BYTES_SMALL = 64 * KIB
-# Bodies served at the same time, small ones aside: JSON becomes thirty times its size in objects,
-# and Python keeps half of what a burst took. Others wait for so long before they are refused.
+# Bodies served at the same time, except small ones: JSON becomes objects of thirty times its size,
+# and Python keeps half of the memory of a burst. Others wait this long before they are refused.
 SERVED_BYTES_MAX, SERVED_WAIT_S = 2 * MIB, 20.0
 SERVED_BYTES_SMALL = 16 * KIB
-# Reads and fetches that wait for records, apart from the requests that work.
+# Reads and fetches that wait for records, counted apart from the requests being worked on.
 WAITING_MAX = 5000
 TIMEOUT_MS_DEFAULT, TIMEOUT_MS_MAX = 3000, 60_000
 READ_MESSAGES_DEFAULT, READ_MESSAGES_MAX = 100, 10_000
 READ_BYTES_DEFAULT, READ_BYTES_MAX = MIB, 10 * MIB
-# What keys and values of an answer take in memory, at most: themselves, their text and its JSON.
+# How many times their size keys and values take in an answer: themselves, their text and its JSON.
 ANSWER_EXPANSION = 4
 # JSON made between two checkpoints, and sent at once: a millisecond.
 JSON_PIECE_BYTES = 256 * KIB
 
-# Stored batches of one answer of the raw log: few requests, and little of the output budget.
+# Bytes of stored batches in one answer of the raw log: few requests, little of the output budget.
 RAW_BYTES_DEFAULT, RAW_BYTES_MAX = MIB, 4 * MIB
 
 ACK_TIMEOUT_MS_DEFAULT = 60_000
 ACK_TIMEOUT_MS_MIN, ACK_TIMEOUT_MS_MAX = 1000, 86_400_000
 # Messages that a consumer over HTTP may hold; each costs some hundred bytes.
 CONSUMER_UNACKED_MAX = 10_000
-CONSUMER_PARTITIONS_MAX = 1000  # Each is a consumer of its own in delivery.
+CONSUMER_PARTITIONS_MAX = 1000  # In delivery each one is a separate consumer.
 NAME_CHARACTERS_MAX = 255  # Names of subscriptions and consumers.
-MESSAGE_IDS_MAX = 10_000  # Of one acknowledgement.
+MESSAGE_IDS_MAX = 10_000  # In one acknowledgement.

@@ -1,8 +1,8 @@
-"""Metrics that nobody counts, because the log and the cursors know them: offsets, sizes, backlogs,
-and how old what is not read is.
+"""Metrics that need no counters, because the log and the cursors know them: offsets, sizes,
+backlogs, and the age of unread records.
 
-Read when somebody scrapes, so they cannot drift: in the event loop, in turns; what is made of it
-may be made in any thread. Knows no HTTP.
+They are read at each scrape, so they cannot drift: in the event loop, in turns. The metric families
+can then be made in any thread. Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Scrape:
 
     @property
     def size(self) -> int:
-        """About how many samples it makes."""
+        """Roughly how many samples it makes."""
         partitions = sum(len(topic.partitions) for topic in self.topics)
         groups = sum(len(topic.groups) for topic in self.topics)
         return len(self.counted.numbers) + len(self.topics) + partitions + groups
 
     def families(self, sets: Collection[str]) -> list[Metric]:
-        """Every family of these sets of names."""
+        """Every metric family of these sets of names."""
         made = [*self.own, *self.counted.collect()]
         if "braidlog" in sets:
             made += _of_topics(self.topics)
@@ -89,7 +89,7 @@ class Scrape:
 
 
 async def scrape(broker: Broker, ages: Ages, rates: Rates) -> Scrape:
-    """What there is now; other tasks run meanwhile."""
+    """Gather the current figures; other tasks run meanwhile."""
     topics: list[TopicFacts] = []
     ages.begin()
     for topic in broker.topics.all():
@@ -164,7 +164,7 @@ async def _facts(broker: Broker, topic: Topic, ages: Ages) -> TopicFacts:
         )
     for name in broker.subscriptions.names(topic):
         subscription = broker.subscriptions.find(topic, name)
-        if subscription is not None:  # Else it ended meanwhile.
+        if subscription is not None:  # Else it was deleted meanwhile.
             facts.groups.append(await _group(broker, subscription, ages))
     return facts
 

@@ -1,4 +1,4 @@
-"""Who an HTTP client is: Basic (RFC 7617), Bearer (RFC 6750), else its certificate.
+"""Authenticates HTTP clients: by Basic (RFC 7617), Bearer (RFC 6750), else by their certificate.
 
 Knows no password and no key: the broker's authentication does.
 """
@@ -20,7 +20,7 @@ CERTIFICATE: Final = "braidlog.certificate"  # In a request's scope: what the TL
 
 
 async def identity_of(authentication: Authentication, request: Request) -> Identity | None:
-    """Whom a request acts for; None where nobody is asked.
+    """Whom a request acts for; None if no authentication is required.
 
     Raises NotAuthenticated, LimitExceeded.
     """
@@ -41,7 +41,7 @@ async def identity_of(authentication: Authentication, request: Request) -> Ident
 
 
 def origin(request: Request) -> str:
-    """The protocol and the client's host, as the audit log tells them."""
+    """The protocol and the client's host, as the audit log shows them."""
     return f"http {request.client.host if request.client is not None else ''}"
 
 

@@ -1,4 +1,4 @@
-"""Bodies of the JSON API, typed: what clients send and are told. `docs/api.md` is the page.
+"""Typed bodies of the JSON API: requests and answers. `docs/api.md` describes them.
 
 Knows no broker and no HTTP. Times are microseconds since 1970, sizes bytes.
 """
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class BadBody(ValueError):
-    """A body is not JSON or not of the form wanted; the text says where."""
+    """A body is not JSON, or not of the expected form; the text says where."""
 
 
 class CreateTopic(msgspec.Struct, forbid_unknown_fields=True):
@@ -27,7 +27,7 @@ class CreateTopic(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class AlterTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """PATCH of a topic: the new number of partitions, settings to change; null takes one back."""
+    """PATCH of a topic: the new number of partitions, settings to change; null resets one."""
 
     partitions: Partitions | None = None
     settings: dict[str, Setting | None] = {}
@@ -50,7 +50,7 @@ class PartitionInfo(msgspec.Struct):
     high_watermark: int
     log_end_offset: int
     size_bytes: int
-    compacted_offset: int  # Where the compacted view ends; 0: there is none.
+    compacted_offset: int  # Where the compacted view ends; 0 if there is none.
     segments: list[SegmentInfo]
 
 
@@ -65,7 +65,7 @@ class TopicSummary(msgspec.Struct):
 
 
 class GroupSummary(msgspec.Struct):
-    """One line of the list of groups. `group` is base64 where `encoding` says so."""
+    """One line of the list of groups. `group` is base64 if `encoding` says so."""
 
     topic: str
     group: str
@@ -75,7 +75,7 @@ class GroupSummary(msgspec.Struct):
 
 
 class TopicDetail(msgspec.Struct):
-    """Everything about one topic. `settings` are its own, `in_force` what its logs go by."""
+    """Everything about one topic. `settings` are its own, `in_force` those that apply to it."""
 
     name: str
     topic_id: int
@@ -91,8 +91,8 @@ class TopicDetail(msgspec.Struct):
 class GroupPosition(msgspec.Struct):
     """A group in one partition; `position` is the next offset wanted, null if never set.
 
-    `acknowledged` are closed ranges [first, last] above the position, the lowest ones first; when
-    there are more than are told, `acknowledged_ranges` is still their full number.
+    `acknowledged` are closed ranges [first, last] above the position, the lowest ones first; if not
+    all are listed, `acknowledged_ranges` is still their full number.
     """
 
     partition: int
@@ -105,8 +105,8 @@ class GroupPosition(msgspec.Struct):
 
 
 class GroupMember(msgspec.Struct):
-    """One reader under a group's name, in whichever protocol; `name` is what that protocol's tools
-    call it, `partitions` those that it is given now.
+    """One reader under a group's name, in any protocol; `name` is what that protocol's tools call
+    it, `partitions` those assigned to it now.
     """
 
     protocol: str
@@ -141,14 +141,14 @@ class GroupPage(msgspec.Struct):
 
 
 class Readiness(msgspec.Struct):
-    """Whether the broker should get work, and each reason looked at."""
+    """Whether the broker should get work, and the result of each check."""
 
     ready: bool
     checks: dict[str, bool]
 
 
 class ErrorBody(msgspec.Struct):
-    """What every refused request is told; `reason` is what Pulsar's admin clients show."""
+    """The answer to every refused request; `reason` is what Pulsar's admin clients show."""
 
     error_code: int
     code: str

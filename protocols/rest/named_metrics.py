@@ -1,5 +1,5 @@
-"""Metrics under the names that dashboards of the others look for: Apache Pulsar's and those of
-Kafka's exporter. What they say is read from the log and the cursors, at the time of the scrape.
+"""Metrics under the names that existing dashboards look for: Apache Pulsar's and those of Kafka's
+exporter. Their values are read from the log and the cursors at each scrape.
 
 Knows the facts of a topic, not how they are gathered (`log_metrics.py`).
 """
@@ -40,7 +40,7 @@ class GroupFacts:
     backlog: int
     consumers: int
     unacked: int
-    positions: list[tuple[int, int, int]]  # (partition, position, backlog) where it is set
+    positions: list[tuple[int, int, int]]  # (partition, position, backlog), those that are set
     messages_out: int = 0  # Of the consumers that are connected.
     messages_acked: int = 0  # By them.
     backlog_s: float | None = None  # Age of the oldest record not read; None: not known.
@@ -57,8 +57,8 @@ class TopicFacts:
 
 @dataclass(slots=True)
 class Traffic:
-    """What went in and out: totals and rates by family, then by the topic's full name (with the
-    group's behind it for `SUBSCRIPTION_OUT`); and what Pulsar's connections are counted as.
+    """What went in and out: totals and rates by family, then by the topic's full name (followed by
+    the group's for `SUBSCRIPTION_OUT`); and the counters of Pulsar's connections.
     """
 
     totals: Mapping[str, Mapping[str, int]]
@@ -66,16 +66,16 @@ class Traffic:
     connections: Mapping[str, int]
 
     def total(self, family: str, topic: str) -> int:
-        """Of one topic."""
+        """The total of one topic."""
         return self.totals[family].get(topic, 0)
 
     def rate(self, family: str, key: str) -> float:
-        """A second's, of one topic or group."""
+        """The rate per second of one topic or group."""
         return self.rates[family].get(key, 0.0)
 
 
 def pulsar_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metric]:
-    """Families of Apache's broker, those that are known here."""
+    """The metric families of Apache's broker that are known here."""
     by_topic = ("cluster", "namespace", "topic")
     gauges = {
         name: GaugeMetricFamily(f"pulsar_{name}", text, labels=by_topic)
@@ -110,7 +110,7 @@ def pulsar_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metri
 
 
 def _pulsar_gauges(topic: TopicFacts, traffic: Traffic) -> dict[str, float]:
-    """What `PULSAR_GAUGES` names, of one topic."""
+    """One topic's values of `PULSAR_GAUGES`."""
     full = topic.name.full
     stored = sum(one.size_bytes for one in topic.partitions)
     records = sum(one.end - one.start for one in topic.partitions)
@@ -148,7 +148,7 @@ def _pulsar_broker(sums: Mapping[str, float], topics: int, traffic: Traffic) -> 
     """The same of all topics together, and the connections."""
     made: list[Metric] = []
     for name, value in {"topics_count": topics, **sums}.items():
-        if name == ACK_RATE:  # Apache has no sum of it.
+        if name == ACK_RATE:  # Apache has no total for it.
             continue
         text = PULSAR_GAUGES.get(name, "Topics.")
         family = GaugeMetricFamily(f"pulsar_broker_{name}", text, labels=("cluster",))
@@ -201,8 +201,8 @@ PULSAR_GROUPS = {
 
 
 def kafka_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metric]:
-    """Families of danielqsj/kafka_exporter, and of the JMX exporter's usual rules, for the topics
-    that a Kafka client of the default listener can name.
+    """The metric families of danielqsj/kafka_exporter, and of the JMX exporter's usual rules, for
+    topics that a Kafka client of the default listener can name.
     """
     brokers = GaugeMetricFamily("kafka_brokers", "Brokers.")
     brokers.add_metric((), 1)

@@ -22,7 +22,7 @@ PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 JSON = "application/json"
 REFERENCE = "#/components/schemas/{name}"
 ERROR = {"$ref": REFERENCE.format(name=ErrorBody.__name__)}
-# No script of another host, and none of a page's own making but the one that belongs to it.
+# No scripts at all; styles only within the page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 Json = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Documentation:
         return Response(self._json, media_type=JSON)
 
     async def docs(self, _: Request) -> Response:
-        """The same for people."""
+        """The description of every path as an HTML page."""
         return HTMLResponse(self._page, headers={"Content-Security-Policy": POLICY})
 
 

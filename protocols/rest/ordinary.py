@@ -1,7 +1,7 @@
 """Ordinary requests of HTTP/1.1 (RFC 9112) and their answers, as bytes. Knows no socket.
 
-h11 takes any request that there is; most are of one plain form, which a few looks tell. Whatever is
-not surely that form is none here and left to h11, which also says what is wrong with it.
+h11 parses any request. Most have one plain form, which a few checks recognise. Whatever is not
+certainly of that form is left to h11, which also reports what is wrong with it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any, Final
 
-HEAD_BYTES_MAX = 8 * 1024  # What clients send is shorter; h11 has its own, larger limit.
+HEAD_BYTES_MAX = 8 * 1024  # Usual heads are shorter; h11 has its own, larger limit.
 # A body up to this size is sent with its head; copying a larger one would cost more than a send.
 TOGETHER_BYTES = 64 * 1024
 
-# The request line and header lines of visible ASCII, blanks and tabs; it ends before the empty one.
+# The request line and header lines of visible ASCII, spaces and tabs, up to the empty line.
 HEAD = re.compile(
     rb"(GET|HEAD|POST|PUT|PATCH|DELETE) (/[\x21-\x7e]*) HTTP/1\.1"
     rb"((?:\r\n[\t\x20-\x7e]+)*)"
@@ -27,7 +27,7 @@ BODY_SIZE = re.compile(rb"[0-9]{1,18}")
 # These change how the connection or the body goes on.
 NOT_ORDINARY = frozenset((b"transfer-encoding", b"upgrade", b"expect", b"http2-settings"))
 
-# In the scope of a request: its body, where all of it has come with the head.
+# In the scope of a request: its body, if all of it came with the head.
 WHOLE_BODY: Final = "braidlog.body"
 
 CLOSE = b"connection: close\r\n"
@@ -38,19 +38,19 @@ Message = Mapping[str, Any]  # Of ASGI.
 
 @dataclass(slots=True)
 class Head:
-    """The head of an ordinary request. `size` is its own, `body_bytes` that of the body behind."""
+    """The head of an ordinary request. `size` is its own, `body_bytes` that of the body after."""
 
     method: str
     path: bytes
     query: bytes
-    headers: Headers  # names in small letters
+    headers: Headers  # names in lower case
     size: int
     body_bytes: int
-    closes: bool = False  # The client wants the connection to end behind the answer.
+    closes: bool = False  # The client wants the connection to end after the answer.
 
 
 def read_head(received: bytes) -> Head | None:
-    """The head of the ordinary request that the bytes begin with; None where h11 has to look."""
+    """The head of the ordinary request that the bytes begin with; None if h11 has to parse it."""
     end = received.find(b"\r\n\r\n", 0, HEAD_BYTES_MAX)
     if end < 0:
         return None
@@ -104,7 +104,7 @@ class Answer:
     """The answer to one ordinary request: ASGI's messages in, bytes out."""
 
     def __init__(self, method: str, dates: Dates, *, closes: bool = False) -> None:
-        """`closes`: it is to say that the connection ends."""
+        """`closes`: the answer says that the connection ends."""
         self.is_begun = False
         self.is_whole = False  # All of it has been written.
         self.closes = closes
@@ -112,12 +112,12 @@ class Answer:
         self._dates = dates
         self._sends_body = True
         self._is_chunked = False
-        self._left = 0  # Of a body whose size was told.
-        self._head = b""  # It waits for the body, which follows at once.
+        self._left = 0  # Bytes still to come of a body whose size is in the head.
+        self._head = b""  # Kept until the body, which follows at once.
 
     def write(self, message: Message) -> list[bytes]:
-        """What to send for it, in pieces; none while a head waits for its body. Raises ValueError
-        for what HTTP does not allow.
+        """What to send for a message, in pieces; none while a head waits for its body. Raises
+        ValueError for what HTTP does not allow.
         """
         if message["type"] == "http.response.start":
             return self._begin(message["status"], message["headers"])

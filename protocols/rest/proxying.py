@@ -1,8 +1,9 @@
-"""Requests about topics of another broker go to its HTTP listener, once, and their answers back.
+"""Passes requests about topics of another broker on to its HTTP listener, once, and returns its
+answers.
 
-Over the brokers' own port, so that it matters not how clients reach that listener. Credentials go
-along in their headers: the owner asks who it is once more. While a topic is on its way from one
-broker to another its requests wait here, and go to whoever owns it then.
+They go over the brokers' own port, so it does not matter how clients reach that listener.
+Credentials are sent along in the headers: the owner authenticates the client again. While a topic
+moves from one broker to another, its requests wait here, and then go to the new owner.
 """
 
 from __future__ import annotations
@@ -32,30 +33,30 @@ if TYPE_CHECKING:
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-# In a request that has been passed on: it is not passed on again. In its answer: nothing was done,
-# as the broker that was asked does not own the topic any more.
+# In a request: it was passed on, and must not be passed on again. In an answer: nothing was done,
+# as that broker does not own the topic any more.
 HOP: Final = "braidlog-hop"
-# What is about one connection (RFC 9110, 7.6.1), and what this connection says itself.
+# Headers about one connection (RFC 9110, 7.6.1), and those that this connection sets itself.
 OWN_HEADERS: Final = frozenset(
     {
         *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"),
         *(b"transfer-encoding", HOP.encode()),
     }
 )
-# For a topic to have an owner: one that was killed is followed a lease (5 s) and what taking takes
-# later.
+# How long to wait for a topic's owner. If one was killed, the next one owns the topic after the
+# lease (5 s) and the time of the takeover.
 FIND_S: Final = 10.0
 LOOK_S: Final = 0.05
 RECEIVE_BYTES: Final = 64 * 1024
-# The owner is gone, or says what is no HTTP.
+# The owner is gone, or its answer is not HTTP.
 LOST: Final = (OSError, trio.BrokenResourceError, h11.ProtocolError)
 
 log = structlog.get_logger()
 
 
 class Body:
-    """A request's body as it comes. It is kept, so that another broker can be sent it too, unless
-    there is no memory for it.
+    """A request's body as it comes. It is kept as long as there is memory for it, so that it can
+    also be sent to another broker.
     """
 
     def __init__(self, request: Request, budget: BodyBudget) -> None:
@@ -67,7 +68,7 @@ class Body:
         self.has_ended = False
 
     def request(self) -> Request:
-        """The request, with its body from the first byte on. Only while it is kept."""
+        """The request, with its body from the first byte on. Only possible while it is kept."""
         place = 0
 
         async def receive() -> Message:
@@ -80,7 +81,9 @@ class Body:
         return Request(self._request.scope, receive)
 
     async def drain(self) -> None:
-        """Read what nobody wants: an answer before it would be lost with the connection."""
+        """Read the rest, though nobody wants it: an earlier answer would be lost with the
+        connection.
+        """
         with trio.move_on_after(FIND_S):
             while not self.has_ended:
                 await self._next()
@@ -107,7 +110,7 @@ class Proxy:
         self._budget = BodyBudget()
 
     def around(self, handler: Handler) -> Handler:
-        """The handler, where this broker owns what the path names; else the owner's."""
+        """Wrap a handler: it serves what this broker owns, and passes other requests on."""
 
         async def serve(request: Request) -> Response:
             if HOP in request.headers:
@@ -128,7 +131,7 @@ class Proxy:
         return serve
 
     async def _serve_once(self, request: Request, handler: Handler) -> Response:
-        """Raises OwnedElsewhere where nothing was done, as nobody owns it now."""
+        """Raises OwnedElsewhere if nobody owns it now; nothing was done then."""
         owner = self._owner(request)
         if owner is None:
             return await handler(request)
@@ -137,7 +140,7 @@ class Proxy:
         return await self._pass_on(request, owner)
 
     async def _serve_for_another(self, request: Request, handler: Handler) -> Response:
-        """Serve what another broker passes on: it took this one for the owner."""
+        """Serve what another broker passes on, as it takes this one for the owner."""
         body = Body(request, self._budget)
         try:
             owner = self._owner(request)
@@ -145,7 +148,7 @@ class Proxy:
                 raise elsewhere("that", owner)
             name = _topic_of(request)
             if name is not None and self._broker.topics.find(name) is None:
-                await self._broker.siblings.follow()  # Who passes it on may know more.
+                await self._broker.siblings.follow()  # The other broker may be ahead of us.
             return await handler(body.request())
         except OwnedElsewhere as error:
             await body.drain()
@@ -159,12 +162,12 @@ class Proxy:
         name = _topic_of(request)
         if name is not None:
             return placement.owner(name)
-        # Who may do what, and namespaces, are the catalogue's.
+        # Permissions and namespaces belong to the catalogue's owner.
         return None if request.method in READING else placement.catalogue_owner()
 
     async def _pass_on(self, request: Request, owner: Owner) -> Response:
-        """Raises OwnedElsewhere where that broker was not reached or is not the owner, or where
-        nothing can have been changed; Refused.
+        """Pass a request on. Raises OwnedElsewhere if that broker was not reached or is not the
+        owner, or if it was lost during a request that changes nothing; Refused.
         """
         name = next(one.name for one in self._broker.listeners.values() if one.protocol == "http")
         exchange = _Exchange(await self._broker.siblings.relay(owner.node_id, name))
@@ -178,14 +181,14 @@ class Proxy:
             if request.method in READING:
                 raise OwnedElsewhere(text, 0) from error
             raise Refused(OWNER_LOST, text) from error
-        except BaseException:  # The client is gone, too.
+        except BaseException:  # Also if the client is gone.
             await exchange.close()
             raise
         return _PassedOn(request, exchange, answer)
 
 
 def _topic_of(request: Request) -> TopicName | None:
-    """The topic that the path names, if it does. Raises Refused."""
+    """The topic that the path names, if it names one. Raises Refused."""
     parts = request.path_params
     if "role" not in parts and "name" in parts:
         return admin_name(request)[0]
@@ -193,7 +196,7 @@ def _topic_of(request: Request) -> TopicName | None:
 
 
 class _PassedOn(Response):
-    """The owner's answer, piece by piece as it comes, until the client leaves."""
+    """Returns the owner's answer piece by piece as it comes, until the client leaves."""
 
     def __init__(self, request: Request, exchange: _Exchange, answer: h11.Response) -> None:
         super().__init__(status_code=answer.status_code)
@@ -206,7 +209,7 @@ class _PassedOn(Response):
         self._exchange = exchange
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it. Where its owner is lost on the way it ends early, and so does the connection."""
+        """Send the answer. If the owner is lost it ends early, and so does the connection."""
 
         async def watch() -> None:
             await disconnected(self._request)
@@ -243,7 +246,7 @@ class _Exchange:
         self._http = h11.Connection(h11.CLIENT)
 
     async def ask(self, request: Request) -> h11.Response:
-        """Send it, and take the head of the answer. Raises OSError, h11.ProtocolError."""
+        """Send the request, and return the head of the answer. Raises one of LOST."""
         scope = request.scope
         target = bytes(scope["raw_path"])
         if query := bytes(scope["query_string"]):
@@ -273,7 +276,7 @@ class _Exchange:
         return bytes(event.data) if isinstance(event, h11.Data) else b""
 
     async def close(self) -> None:
-        """Let go of the connection, whatever is still to come."""
+        """Close the connection, whatever is still to come."""
         await trio.aclose_forcefully(self._stream)
 
     async def _send(self, event: h11.Request | h11.Data | h11.EndOfMessage) -> None:

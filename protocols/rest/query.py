@@ -1,4 +1,4 @@
-"""Query parameters, typed and under limits. Unknown ones are passed over. Knows no route."""
+"""Typed query parameters, under limits. Unknown ones are ignored. Knows no route."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TRUTHS = {"true": True, "1": True, "": True, "false": False, "0": False}
 def number(
     request: Request, names: Sequence[str], default: int | None, *, least: int, most: int | None
 ) -> int | None:
-    """The number of the first name that is given; above `most` it is cut. Raises Refused."""
+    """The number of the first name that is given, lowered to `most`. Raises Refused."""
     for name in names:
         text = request.query_params.get(name)
         if text is None:
@@ -41,7 +41,7 @@ def truth(request: Request, names: Sequence[str]) -> bool:
 
 
 def choice(request: Request, name: str, choices: Sequence[str]) -> str:
-    """One of some words, the first one unless it is given. Raises Refused."""
+    """The given choice, by default the first one. Raises Refused."""
     text = request.query_params.get(name, choices[0]).lower()
     if text not in choices:
         raise Refused(BAD_QUERY, f"{name} is one of {', '.join(choices)}, not {text[:40]!r}")

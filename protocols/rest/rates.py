@@ -1,4 +1,4 @@
-"""Rates of what is counted, from one scrape to a later one: nothing is sampled in between.
+"""Rates of counters, from one scrape to a later one: nothing is sampled in between.
 
 Knows totals by name and key, not what they count.
 """
@@ -12,22 +12,22 @@ from collections.abc import Mapping
 Totals = Mapping[str, Mapping[str, int]]  # By family, then by key.
 RatesPerSecond = dict[str, dict[str, float]]
 
-WINDOW_S = 60.0  # A rate is that of about the last minute, as Apache Pulsar's are.
-SPACING_S = 10.0  # Between totals that are kept, however often somebody scrapes.
+WINDOW_S = 60.0  # A rate covers about the last minute, as Apache Pulsar's do.
+SPACING_S = 10.0  # Between totals that are kept, however frequent the scrapes are.
 
 
 class Rates:
-    """What was counted at some earlier scrapes."""
+    """The totals of some earlier scrapes."""
 
     def __init__(self, now_s: float) -> None:
-        """Counting began now, at 0."""
+        """Start counting now, at 0."""
         self._kept: deque[tuple[float, Totals]] = deque([(now_s, {})])
         self._lock = threading.Lock()  # Two scrapes may be rendered at the same time.
 
     def rates(self, now_s: float, totals: Totals) -> RatesPerSecond:
-        """What a second brought of each, since about `WINDOW_S` ago or the first scrape after.
+        """The rate per second of each total, since about `WINDOW_S` ago or the first scrape after.
 
-        A total that became less (its counter is gone, or began anew) counts as 0.
+        The rate of a total that fell (its counter is gone, or was reset) is 0.
         """
         with self._lock:
             kept = self._kept

@@ -1,7 +1,7 @@
-"""`/api/v1/log`: stored batches as they are, for readers on other machines that decode by
-themselves (Spark's network fetcher), and the position that such a reader tells.
+"""`/api/v1/log`: stored batches as they are, for readers on other machines that decode them
+themselves (Spark's network fetcher), and the positions that such readers commit.
 
-Knows bodies and the broker's services; what a batch holds is not looked at.
+Knows bodies and the broker's services; it does not look into batches.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 class RawPartition(msgspec.Struct):
     """One partition of the list; offsets as everywhere, `size_bytes` of its stored batches.
 
-    All three are 0 without `is_here`: another broker has the records, and answers for a partition
-    that is asked for by its name.
+    Offsets and size are 0 without `is_here`: then another broker has the records, and answers
+    requests that name the partition.
     """
 
     topic: str
@@ -46,7 +46,7 @@ class RawPartition(msgspec.Struct):
 
 
 class RawPage(msgspec.Struct):
-    """A page of the list; `next` is the `after` of the next one."""
+    """A page of the list; `next` is the `after` of the next page."""
 
     partitions: list[RawPartition]
     next: str | None
@@ -95,7 +95,7 @@ class RawLogApi:
         return json_response(RawPage(found, None))
 
     async def state(self, request: Request) -> Response:
-        """How far one partition is; with `?time_us=` where records of that time begin."""
+        """The offsets of one partition; with `?time_us=` also where records of that time begin."""
         partition = self._partition(request)
         found = RawState(
             partition.partition_id,
@@ -109,8 +109,9 @@ class RawLogApi:
         return json_response(found)
 
     async def batches(self, request: Request) -> Response:
-        """Whole batches from the one that holds `?offset=`, about `?bytes_max=` of them, one at
-        least; none at the high watermark. Raises OffsetOutOfRange, CorruptBatch.
+        """Whole batches from the one that holds `?offset=` on, about `?bytes_max=` bytes of them.
+
+        At least one, but none at the high watermark. Raises OffsetOutOfRange, CorruptBatch.
         """
         partition = self._partition(request)
         offset = query.number(request, ("offset",), None, least=0, most=None)
@@ -140,7 +141,7 @@ class RawLogApi:
     async def set_positions(self, request: Request) -> Response:
         """Commit positions of one group, all or none; answered once they are on disk.
 
-        A group that is not there is made, as a Kafka client's first commit makes it.
+        A group that does not exist is created, as by a Kafka client's first commit.
         """
         given = await self._bodies.read(request, Positions)
         topic = self._broker.topics.get(topic_name(request))

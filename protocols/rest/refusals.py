@@ -1,5 +1,5 @@
-"""Refusals of the HTTP library's own, in the one form that this listener tells errors. Knows h11's
-events and no connection.
+"""The HTTP library's own refusals, in the form of this listener's errors. Knows h11's events and no
+connection.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEXTS: dict[WireCode, str] = {
 
 
 def raw_refusal(status: int) -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
-    """What a client is told whose bytes never became a request."""
+    """The answer to a client whose bytes never became a request."""
     wire = errors.HEAD_TOO_LARGE if status == HEAD_TOO_LARGE else errors.BAD_REQUEST
     if status == errors.NOT_IMPLEMENTED.status:
         wire = errors.NOT_IMPLEMENTED

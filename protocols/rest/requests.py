@@ -1,8 +1,8 @@
 """What every request goes through: a request id, its body under limits, errors as JSON, counting
 and a log line.
 
-Knows no route. Paths are matched as they were sent, still percent-encoded, so that a name may hold
-what a URL cannot: `%2F` in a group's name does not end it.
+Knows no route. Paths are matched as they were sent, still percent-encoded, so that a name may
+contain what a URL cannot: `%2F` in a group's name does not end it.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ log = structlog.get_logger()
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-REQUESTS_MAX = 256  # Handled at the same time; one more is told 429 instead of queueing unseen.
-# What is told with 401 (RFC 9110, section 11.6.1).
+REQUESTS_MAX = 256  # Handled at the same time; one more gets 429 instead of queueing unseen.
+# The header that goes with 401 (RFC 9110, section 11.6.1).
 CHALLENGE = 'Basic realm="braidlog", charset="UTF-8", Bearer'
-RETRY_AFTER_S = 1  # What is told with 429 and 503.
-REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # One that a client gives is taken if it is sane.
+RETRY_AFTER_S = 1  # The header that goes with 429 and 503.
+REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # A client's own id is used if it is sane.
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(slots=True)
 class Working:
-    """How many requests are worked on, and how many wait for records."""
+    """How many requests are being worked on, and how many wait for records."""
 
     waiting: Number
     count: int = 0
 
 
 class Exchange:
-    """One request and what became of it."""
+    """One request and its outcome."""
 
     def __init__(self, scope: Scope, send: Send, working: Working, broker: Broker) -> None:
         self.request_id = _given_id(scope) or os.urandom(16).hex()
@@ -65,11 +65,11 @@ class Exchange:
         self.principal: Principal = ANONYMOUS
         self.at = ""  # where its client is, for the audit log
         self.allowance: Allowance | None = None  # what limits the principal
-        # For an answer without end: raises what the request would be refused with now.
+        # For endless answers: raises the error that would refuse the request now.
         self.check_again: Callable[[], None] = _allowed
         self.status = 0
-        self.code = ""  # of the error told, if one was
-        self.is_frequent = False  # as requests with messages are: none is logged unless it failed
+        self.code = ""  # of the error in the answer, if there is one
+        self.is_frequent = False  # like requests with messages: not logged unless it failed
         self._send = send
         self._working = working
         self._stopping = broker.stopping
@@ -79,7 +79,7 @@ class Exchange:
         self.at_end: list[Callable[[], None]] = []  # Called once the answer was sent, or cannot be.
 
     async def send(self, message: Message) -> None:
-        """Pass an answer on, with the request's id in its headers."""
+        """Send an answer, with the request's id in its headers."""
         if message["type"] == "http.response.start":
             await self._give_way()
             self.status = message["status"]
@@ -93,7 +93,7 @@ class Exchange:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around a wait for records: it counts neither as work nor as time that work took."""
+        """Wrap a wait for records: it counts neither as work nor as time spent on work."""
         began = time.perf_counter()
         working = self._working
         working.count -= 1
@@ -106,19 +106,19 @@ class Exchange:
             self.waited_s += time.perf_counter() - began
 
     def forget(self) -> None:
-        """Drop what leads back here: circles, which would hold the whole connection."""
+        """Break reference cycles, which would hold the whole connection."""
         del self.scope["exchange"], self.check_again
 
     @property
     def api(self) -> str:
-        """The route that served it, by its template: few different values, whoever asks."""
+        """The template of the route that served it: few different values, whoever asks."""
         route = self.scope.get("route")
         method = self.scope["method"] if self.scope["method"] in METHODS else "other"
         return f"{method} {route.path}" if route is not None else "none"
 
 
 def _given_id(scope: Scope) -> str:
-    """The id that the client has given its request; "" for none, or a strange one."""
+    """The id that the client gave its request; "" for none, or one that is not sane."""
     for name, value in scope["headers"]:
         if name == b"x-request-id":
             given: str = value.decode("latin-1")
@@ -127,7 +127,7 @@ def _given_id(scope: Scope) -> str:
 
 
 def _allowed() -> None:
-    """Nobody asked for a right."""
+    """Do nothing: the request needed no right."""
 
 
 class Requests:
@@ -144,12 +144,12 @@ class Requests:
         return self._working.count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request. A bug in a handler is logged with the request's id; ends it only."""
+        """Serve one request. A handler's bug is logged with its id, and ends only this request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         exchange = Exchange(scope, send, self._working, self._broker)
-        work_for(exchange)  # One task may serve many: none works for the client before.
+        work_for(exchange)  # A task may serve many clients: it no longer works for the last one.
         self._working.count += 1
         try:
             try:
@@ -160,7 +160,7 @@ class Requests:
                 self._working.count -= 1
                 for act in exchange.at_end:
                     act()
-            # Those who wait here are not worked on: hundreds may have left at the same time.
+            # Requests that wait here do not count as work: hundreds may have ended together.
             await self._broker.poller.give_way()
         except Exception:  # A bug ends this request and nothing else.
             log.exception("request_failed", protocol="http", request_id=exchange.request_id)
@@ -190,8 +190,8 @@ class Requests:
 
 
 def _origin_form(target: str) -> str:
-    """The path of a request's target; that of an absolute one (RFC 9112, 3.2.2) without its host,
-    which any client may send and proxies do.
+    """The path of a request's target. An absolute target (RFC 9112, 3.2.2), which any client may
+    send and proxies do, loses its host.
     """
     if target.startswith("/"):
         return target
@@ -206,7 +206,7 @@ def json_response(body: msgspec.Struct, status: int = 200) -> Response:
 
 
 def refuse(exchange: Exchange, wire: errors.WireCode, message: str) -> Response:
-    """The one form in which every error is told."""
+    """The answer for an error; every error has this form."""
     exchange.code = wire.code
     body = ErrorBody(wire.number, wire.code, message, message)
     headers = {}
@@ -222,24 +222,24 @@ def _too_busy(exchange: Exchange) -> ASGIApp:
 
 
 async def on_refused(request: Request, error: Exception) -> Response:
-    """A refusal of this listener's own."""
+    """Answer with a refusal of this listener's own."""
     assert isinstance(error, errors.Refused)
     return refuse(request.scope["exchange"], error.wire, error.message)
 
 
 async def on_broker_error(request: Request, error: Exception) -> Response:
-    """An error of the broker, by the table."""
+    """Answer with an error of the broker, by the table."""
     assert isinstance(error, BrokerError)
     return refuse(request.scope["exchange"], errors.wire_code(error), str(error))
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """What Starlette's routing refuses: an unknown path, or a method that it does not have."""
+    """Answer what Starlette's routing refuses: an unknown path, or a method it does not have."""
     assert isinstance(error, HTTPException)
     exchange: Exchange = request.scope["exchange"]
     if error.status_code == errors.METHOD_NOT_ALLOWED.status:
         allowed = (error.headers or {}).get("Allow", "")
-        if request.method == "OPTIONS":  # What may be done here is what was asked.
+        if request.method == "OPTIONS":  # It asks for the allowed methods.
             return Response(status_code=204, headers={"Allow": f"{allowed}, OPTIONS"})
         message = f"{request.method} is not possible here, only {allowed}"
         response = refuse(exchange, errors.METHOD_NOT_ALLOWED, message)
@@ -251,21 +251,21 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def on_bug(request: Request, _: Exception) -> Response:
-    """Our own fault: told with the id under which the log has it."""
+    """Answer with an internal error, and the id under which it is in the log."""
     exchange: Exchange = request.scope["exchange"]
     message = f"internal error, in the broker's log as request {exchange.request_id}"
     return refuse(exchange, errors.INTERNAL, message)
 
 
 class _Unsent(Response):
-    """An answer that nobody would get."""
+    """An answer that is not sent: nobody would get it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send nothing."""
 
 
 async def on_left(request: Request, error: Exception) -> Response:
-    """The client left while its request waited: nobody is there to be answered."""
+    """Answer nothing: the client left while its request waited."""
     exchange: Exchange = request.scope["exchange"]
     log.debug("client_left", protocol="http", request_id=exchange.request_id)
     forget_frames([error])

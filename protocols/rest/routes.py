@@ -1,6 +1,7 @@
-"""What stands between a route and its handler: the method's own handler, and the right to call it.
+"""The layer between a route and its handlers: picks the method's handler, and checks the right to
+call it.
 
-Knows no topic but by the names in the path.
+Knows topics only by the names in the path.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How one method of a path is served, what its client must be allowed to do, and what the
-    description of the API says of it.
+    """How one method of a path is served, what its client must be allowed to do, and how the
+    description of the API shows it.
     """
 
     handler: Handler
@@ -60,9 +61,9 @@ class Served:
     statuses: Sequence[int] = (200,)
     other_formats: Sequence[str] = ()
     needs_body: bool = True
-    lists: bool = False  # It shows what its client may see: whoever has logged in may ask.
-    within: bool = False  # The same of a tenant or namespace: whoever may see something in it.
-    frequent: bool = False  # As messages are: a request that went well is not logged.
+    lists: bool = False  # It shows only what its client may see: any client that logged in may ask.
+    within: bool = False  # The same within a tenant or namespace, if the client may see some of it.
+    frequent: bool = False  # Like requests with messages: a successful one is not logged.
 
 
 Described = tuple[str, Mapping[str, Served]]
@@ -70,8 +71,8 @@ Described = tuple[str, Mapping[str, Served]]
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """A handler as an application: around a function Starlette would put layers of its own, which
-    the router has already (`routing.py`).
+    """A handler as an application: Starlette would wrap a function in layers of its own, whose work
+    `routing.py` does already.
     """
 
     serve: Handler
@@ -85,12 +86,12 @@ class Routes:
     """Makes the routes of one broker's listener."""
 
     def __init__(self, broker: Broker) -> None:
-        self.described: list[Described] = []  # What was made so far.
+        self.described: list[Described] = []  # The routes made so far.
         self._broker = broker
         self._proxy = None if broker.siblings.is_alone else Proxy(broker)
 
     def route(self, path: str, **methods: Served) -> Route:
-        """One path with all its methods, so that a wrong one is told which there are."""
+        """One path with all its methods, so that a refused method can list them."""
 
         self.described.append((path, methods))
         proxy = self._proxy
@@ -111,7 +112,7 @@ class Routes:
         return Route(path, _Endpoint(serve), methods=list(methods))
 
     async def _admit(self, request: Request, served: Served) -> None:
-        """Find out who asks, and check that they may. Raises NotAuthenticated, NotAuthorized,
+        """Authenticate the client, and check its rights. Raises NotAuthenticated, NotAuthorized,
         LimitExceeded.
         """
         broker, exchange = self._broker, request.scope["exchange"]
@@ -141,7 +142,7 @@ class Routes:
 
 
 def _allowance(broker: Broker, principal: Principal, request: Request) -> Allowance | None:
-    """What limits the principal, this request counted. Raises LimitExceeded."""
+    """The principal's allowance, with this request counted. Raises LimitExceeded."""
     allowance = broker.quotas.of(principal)
     if allowance is None:
         return None
@@ -154,7 +155,7 @@ def _allowance(broker: Broker, principal: Principal, request: Request) -> Allowa
 
 
 def seen_by(broker: Broker, request: Request) -> Callable[[Resource], bool]:
-    """Whether a list shows its client something."""
+    """A function that says whether a list may show its client a resource."""
     principal, allows = request.scope["exchange"].principal, broker.access.allows
     if allows(principal, Action.DESCRIBE, CLUSTER):
         return lambda _: True
@@ -164,7 +165,7 @@ def seen_by(broker: Broker, request: Request) -> Callable[[Resource], bool]:
 async def topics_seen(
     broker: Broker, request: Request, namespace: tuple[str, str], topics: Sequence[TopicT]
 ) -> Sequence[TopicT]:
-    """Those of a namespace's topics that the client may see."""
+    """The topics of a namespace that the client may see."""
     principal, resource_of = request.scope["exchange"].principal, attrgetter("resource")
     return await seen(broker.access, principal, namespace, topics, resource_of)
 
@@ -176,8 +177,8 @@ def groups_seen(broker: Broker, request: Request, topic: Topic) -> list[bytes]:
 
 
 async def made_by_itself(broker: Broker, request: Request, name: TopicName) -> Topic:
-    """A topic that is made because a client uses it. Raises NotAuthorized, and what
-    `Topics.auto_create` raises.
+    """Create a topic because a client uses it. Raises NotAuthorized, and what `Topics.auto_create`
+    raises.
     """
     exchange = request.scope["exchange"]
     resource = Resource.of_topic(name)
@@ -188,7 +189,7 @@ async def made_by_itself(broker: Broker, request: Request, name: TopicName) -> T
 def named_in(request: Request) -> Resource:
     """What the path names: a group of a topic, a topic, a namespace, a tenant, or the cluster.
 
-    Raises Refused for a name that cannot be.
+    Raises Refused for an impossible name.
     """
     parts = request.path_params
     name = admin_name(request)[0] if "name" in parts else None

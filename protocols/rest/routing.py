@@ -1,4 +1,4 @@
-"""From a path to its route, and from an error to its answer. Knows no path and no error by name.
+"""Finds the route of a path, and the answer to an error. Knows no path and no error by name.
 
 Starlette's application tries one regular expression after another, and turns errors into answers in
 two layers and once more around each route: as much work as a small request.
@@ -23,13 +23,13 @@ REST = ":path}"  # A parameter of a route that takes slashes too.
 
 
 class Answering:
-    """An application of Starlette's routes, whose errors `handlers` turn into answers. One that is
-    found by `Exception` alone is a bug: it is raised, too.
+    """An application of Starlette's routes; `handlers` turn their errors into answers. An error
+    that only the handler for `Exception` matches is a bug: it is raised, too.
     """
 
     def __init__(self, routes: Sequence[Route], handlers: ErrorHandlers) -> None:
         self._handlers = handlers
-        # A redirect could not say which error it stands for.
+        # Without redirects for slashes: such an answer has no error code.
         self._nothing = Router(redirect_slashes=False)
         self._routers = {
             shape: Router(some, redirect_slashes=False) for shape, some in _by_shape(routes).items()
@@ -51,10 +51,10 @@ class Answering:
             await response(scope, receive, send)
             if handler is self._handlers[Exception]:
                 raise
-            error.__traceback__ = None  # Its frames hold it: a circle.
+            error.__traceback__ = None  # Breaks a reference cycle: its frames hold it.
 
     def _router(self, path: str) -> Router:
-        """The routes that a path may be of, in their order."""
+        """The routes that may match a path, in their order."""
         word = path[1:].partition("/")[0]
         found = self._routers.get((word, path.count("/")))
         return found or self._routers.get((word, None), self._nothing)

@@ -1,7 +1,7 @@
 """HTTP connections inside the broker's own trio run: accepts them, counts them with those of the
 other listeners, and lets Hypercorn speak HTTP/1.1 and HTTP/2 on each. Knows no route.
 
-Hypercorn's own accept loop is not used: it knows no limit, and one connection's fault ends it.
+Hypercorn's own accept loop is not used: it has no limit, and an error of one connection ends it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ log = structlog.get_logger()
 PROTOCOL = "http"
 HEAD_BYTES_MAX = 32 * 1024  # Request line and headers; browsers behind proxies need 8 to 16 KiB.
 KEEP_ALIVE_S = 15.0  # An idle connection; also the whole time for a request's head to arrive.
-STOP_S = 3.0  # Requests that still run at a stop take milliseconds; what waits ends at once.
-# Sent bytes that the client does not take. Hypercorn shields its sends from cancellation, so the
-# kernel has to end them (tcp(7); it counts closed windows too), or one client could hold a stop.
+STOP_S = 3.0  # Requests that still run at a stop take milliseconds; waiting ones end at once.
+# How long sent bytes may stay unacknowledged. Sends are shielded from cancellation, so the kernel
+# has to end them (tcp(7); it counts closed windows too), or one client could delay a stop.
 SEND_STALL_MS = 10_000
 # Requests of one HTTP/2 connection at the same time; each may hold a body.
 STREAMS_MAX = 100
@@ -95,13 +95,13 @@ class Server:
         self._open: set[HttpConnection] = set()
 
     async def stop(self) -> None:
-        """Idle connections end, and no connection takes another request."""
+        """End idle connections, and let no connection take another request."""
         await self._context.terminated.set()
         for connection in self._open:
             connection.stop()
 
     async def accept(self, listening: socket.socket, connections: trio.Nursery) -> None:
-        """Take connections until cancelled."""
+        """Accept connections until cancelled."""
 
         def start(sock: socket.socket) -> None:
             connections.start_soon(self._serve_connection, sock)
@@ -111,7 +111,7 @@ class Server:
     async def _stream(
         self, sock: socket.socket
     ) -> trio.SSLStream[trio.SocketStream] | trio.SocketStream:
-        """What Hypercorn reads and writes: encrypted, the handshake done, where that is set.
+        """The stream to read and write; with TLS it is encrypted, and the handshake is done.
 
         Raises OSError, trio.BrokenResourceError.
         """
@@ -134,7 +134,7 @@ class Server:
     async def serve_stream(
         self, stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream
     ) -> None:
-        """Serve what comes in by a stream, to its end. Raises what a bug raises."""
+        """Serve a stream to its end. Raises what a bug raises."""
         app = _certified(self._app, stream)
         give_way = self._broker.poller.give_way
         connection = HttpConnection(app, self._config, self._context, stream, give_way)
@@ -145,14 +145,14 @@ class Server:
             self._open.discard(connection)
 
     async def _serve_connection(self, sock: socket.socket) -> None:
-        """A bug ends its connection with a traceback, and nothing else."""
+        """Serve a connection. A bug ends only this connection, with a traceback in the log."""
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SEND_STALL_MS)
             stream = await self._stream(sock)
             await self.serve_stream(stream)
-        except (OSError, trio.BrokenResourceError):  # It was closed before we came to it.
+        except (OSError, trio.BrokenResourceError):  # It was closed before it was served.
             pass
         except Exception:  # A bug ends this connection and nothing else.
             log.exception("http_connection_failed", protocol=PROTOCOL)
@@ -164,7 +164,7 @@ class Server:
 def _certified(
     app: ASGIWrapper, stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream
 ) -> ASGIWrapper:
-    """The application as a client with a certificate sees it: its requests have that too."""
+    """The application for one connection: its requests carry the client's certificate, if any."""
     certificate = stream.getpeercert() if isinstance(stream, trio.SSLStream) else None
     if not certificate:
         return app

@@ -33,8 +33,9 @@ class TopicsApi:
         self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
-        """A page of topics by name, all or one namespace's: `?namespace=`, `?after=`, `?limit=`; of
-        those that the client may see.
+        """A page of topics by name, all or one namespace's: `?namespace=`, `?after=`, `?limit=`.
+
+        It shows the topics that the client may see.
         """
         limit = page_limit(request)
         after = request.query_params.get("after", "")
@@ -60,7 +61,7 @@ class TopicsApi:
         return json_response(await self._detail(request, topic))
 
     async def create(self, request: Request) -> Response:
-        """Make a topic; answered once it is on disk."""
+        """Create a topic; answered once it is on disk."""
         name = topic_name(request)
         wanted = await self._bodies.read(request, messages.CreateTopic)
         given = read_settings(wanted.settings)
@@ -71,7 +72,7 @@ class TopicsApi:
         return json_response(await self._detail(request, topic), 201)
 
     async def alter(self, request: Request) -> Response:
-        """Change settings, or grow; answered once it is on disk."""
+        """Change a topic's settings or add partitions; answered once that is on disk."""
         name = topic_name(request)
         wanted = await self._bodies.read(request, messages.AlterTopic)
         changes = read_settings(wanted.settings)

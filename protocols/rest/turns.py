@@ -1,4 +1,4 @@
-"""Walking over many partitions without holding up the other listeners. Knows no route."""
+"""Iterates over many partitions without holding up the other listeners. Knows no route."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
 
 TURN = 200  # Partitions between two checkpoints: a millisecond of the loop, or a few.
-SORTED_TOGETHER = 2000  # Topics whose names are put in order in one turn: two milliseconds.
+SORTED_TOGETHER = 2000  # Topics sorted by name in one turn: two milliseconds.
 T = TypeVar("T")
 
 
 async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
-    """The same items, with a turn for everybody else after some."""
+    """Yield the same items; other tasks get a turn after every TURN of them."""
     for number, item in enumerate(items, 1):
         yield item
         if number % TURN == 0:
@@ -29,7 +29,7 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 async def between_messages(number: int, poller: Poller) -> None:
-    """Others' turn where it is due, after so many messages of a request."""
+    """Give others their turn if it is due after `number` messages of a request."""
     if number % TURN_MESSAGES == 0:
         await trio.lowlevel.checkpoint()
     elif number % PIECE_MESSAGES == 0:
@@ -39,8 +39,8 @@ async def between_messages(number: int, poller: Poller) -> None:
 async def first_topics(
     topics: Iterable[Topic], wanted: Callable[[Topic], bool], count: int
 ) -> list[Topic]:
-    """The first so many of those that are wanted, by name. Ordering 50,000 of them at once would
-    hold the loop for a tenth of a second.
+    """The first `count` topics by name that are `wanted`. Sorting 50,000 of them at once would hold
+    the loop for a tenth of a second.
     """
     every = tuple(topics)
     best: list[tuple[str, Topic]] = []

@@ -1,6 +1,6 @@
 """`/api/v1/users` and `/api/v1/permissions`: users, their access tokens, and who may do what.
 
-Knows bodies and the broker, no connection. No answer holds a secret but that which makes a token.
+Knows bodies and the broker, no connection. Only the answer that creates a token holds a secret.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class CreateUser(msgspec.Struct, forbid_unknown_fields=True):
-    """PUT of a user. Without a password they come in by tokens or certificates."""
+    """PUT of a user. Without a password they log in by tokens or certificates."""
 
     password: str | None = None
     roles: list[str] = []
 
 
 class AlterUser(msgspec.Struct, forbid_unknown_fields=True):
-    """PATCH of a user: what is to change."""
+    """PATCH of a user: the fields to change."""
 
     password: str | None = None
     roles: list[str] | None = None
@@ -40,7 +40,7 @@ class AlterUser(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CreateToken(msgspec.Struct, forbid_unknown_fields=True):
-    """PUT of an access token; without `expires_us` it is good for ever."""
+    """PUT of an access token; without `expires_us` it never expires."""
 
     expires_us: int | None = None
 
@@ -54,7 +54,7 @@ class TokenInfo(msgspec.Struct):
 
 
 class NewToken(TokenInfo):
-    """An access token that has just been made: the only time that its text is told."""
+    """An access token that was just created: the only answer with its text."""
 
     token: str = ""
 
@@ -113,7 +113,7 @@ class UsersApi:
         return json_response(_info(self._user(request)))
 
     async def create(self, request: Request) -> Response:
-        """Make a user; answered once it is on disk."""
+        """Create a user; answered once it is on disk."""
         wanted = await self._bodies.read(request, CreateUser)
         user, ticket = await self._broker.users.create(
             _name(request, "user"), wanted.password, roles=wanted.roles
@@ -123,7 +123,7 @@ class UsersApi:
         return json_response(_info(user), 201)
 
     async def alter(self, request: Request) -> Response:
-        """Change a user's password, roles, or whether they may come in."""
+        """Change a user's password, roles, or whether they may log in."""
         wanted = await self._bodies.read(request, AlterUser)
         user, users = self._user(request), self._broker.users
         if wanted.password is not None:
@@ -142,19 +142,19 @@ class UsersApi:
         return Response(status_code=204)
 
     async def create_token(self, request: Request) -> Response:
-        """Make an access token and tell its text, this once."""
+        """Create an access token; its text is in this answer only."""
         wanted = await self._bodies.read(request, CreateToken)
         name = _name(request, "token")
         users = self._broker.users
         text, ticket = await users.create_token(self._user(request), name, wanted.expires_us)
         self._audit(request, "token_created", f"{self._user(request).name} {name}")
-        # Before the wait: another client may take it back meanwhile.
+        # Before the wait: another client may revoke it meanwhile.
         kept = next(one for one in self._user(request).tokens if one.name == name)
         await self._broker.durability.reached(ticket)
         return json_response(NewToken(kept.name, kept.created_us, kept.expires_us, text), 201)
 
     async def delete_token(self, request: Request) -> Response:
-        """Take an access token back."""
+        """Revoke an access token."""
         user, name = self._user(request), _name(request, "token")
         ticket = await self._broker.users.delete_token(user, name)
         self._audit(request, "token_revoked", f"{user.name} {name}")
@@ -168,7 +168,7 @@ class UsersApi:
         return json_response(PermissionList(told))
 
     async def grant(self, request: Request) -> Response:
-        """Give a permission; one that is there already stays."""
+        """Grant a permission; one that exists already stays."""
         wanted = await self._bodies.read(request, Permission)
         grant = Grant(wanted.subject, wanted.action, wanted.resource)
         ticket = await self._broker.permissions.grant(grant)
@@ -177,7 +177,7 @@ class UsersApi:
         return json_response(wanted, 201)
 
     async def revoke(self, request: Request) -> Response:
-        """Take back the permission that `?subject=`, `?action=` and `?resource=` name."""
+        """Revoke the permission that `?subject=`, `?action=` and `?resource=` name."""
         query = request.query_params
         grant = Grant(query.get("subject", ""), query.get("action", ""), query.get("resource", ""))
         ticket = await self._broker.permissions.revoke(grant)
@@ -186,7 +186,7 @@ class UsersApi:
         return Response(status_code=204)
 
     async def test(self, request: Request) -> Response:
-        """Whether `?user=` may do `?action=` to `?resource=`, by the permissions as they are."""
+        """Whether `?user=` may do `?action=` to `?resource=`, by the current permissions."""
         query = request.query_params
         action, resource = query.get("action", ""), query.get("resource", "")
         if action not in ACTION_WORDS[1:]:
@@ -206,7 +206,7 @@ class UsersApi:
 
 
 def _name(request: Request, part: str) -> str:
-    """A name in the path. Raises InvalidRequest for one that is no text."""
+    """A name in the path. Raises InvalidRequest for one that is not text."""
     try:
         return path_bytes(request, part).decode()
     except UnicodeDecodeError as error:

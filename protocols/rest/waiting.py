@@ -1,7 +1,7 @@
 """A request that waits: for records, until its client leaves, the broker stops, or time is up.
 
-Knows no route. A disconnected client is told to the application by a message alone (ASGI's
-`http.disconnect`), so somebody has to look for it.
+Knows no route. ASGI reports a disconnected client only by a message (`http.disconnect`), so
+somebody has to look for it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class Waiting:
         *,
         is_stream: bool = False,
     ) -> bool:
-        """Run `act` until it returns: True. False where time was up or the broker stops first.
+        """Run `act`; True once it returns, False if the time is up or the broker stops first.
 
-        It is cancelled then. Meanwhile the request does not count among those that work. Raises
-        Refused where too many wait already, ClientDisconnect (a stream looks for that itself), and
-        what `act` raises of the broker.
+        It is cancelled then. Meanwhile the request does not count as being worked on. Raises
+        Refused if too many wait already, ClientDisconnect (a stream looks for that itself), and
+        the BrokerError of `act`.
         """
         if self.count >= WAITING_MAX:
             raise Refused(TOO_BUSY, f"{WAITING_MAX} requests are waiting already")

@@ -16,7 +16,7 @@ def told(body: object) -> Response:
 
 
 def done() -> Response:
-    """Nothing but that it worked."""
+    """An empty answer: it worked."""
     return Response(status_code=204)
 
 
@@ -26,7 +26,7 @@ def text(body: str) -> Response:
 
 
 async def read_any(bodies: BodyReader, request: Request) -> object:
-    """The JSON value of a body; None where there is none. Raises Refused."""
+    """The JSON value of a body; None if it is empty. Raises Refused."""
     body = await bodies.read_json(request)
     if not body.strip():
         return None

@@ -1,6 +1,6 @@
 """The cluster as Pulsar's admin API sees it: brokers, tenants, namespaces, and where topics are.
 
-There is one cluster. A tenant is there if it was made, or has a namespace.
+There is one cluster. A tenant exists if it was created, or has a namespace.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ClusterApi:
         return told([CLUSTER])
 
     async def cluster(self, request: Request) -> Response:
-        """Where the cluster is."""
+        """The addresses of the cluster."""
         self._check_cluster(request)
         urls = {"serviceUrl": self._http_url(request), "brokerServiceUrl": self._url(request)}
         return told(urls)
@@ -77,7 +77,7 @@ class ClusterApi:
         return told([self._http_url(request).partition("://")[2], *others])
 
     async def health(self, _: Request) -> Response:
-        """`ok` where records can be stored."""
+        """`ok` if records can be stored."""
         if self._broker.stopping.is_set():
             raise ShuttingDown("the broker is stopping")
         if not await self._broker.has_room():
@@ -89,8 +89,9 @@ class ClusterApi:
         return text(self._broker.version)
 
     async def configuration(self, _: Request) -> Response:
-        """What `pulsar-admin` asks before it lists clusters: the cluster's name; and switches that
-        programs look at, as text.
+        """The cluster's name, and settings that programs look at, as text.
+
+        `pulsar-admin` asks for the name before it lists clusters.
         """
         defaults = self._broker.topics.defaults
         return told(
@@ -103,7 +104,7 @@ class ClusterApi:
         )
 
     async def lookup(self, request: Request) -> Response:
-        """Where Pulsar's clients find a topic, which need not be there yet: here."""
+        """Where Pulsar's clients find a topic, which need not exist yet."""
         name, _ = name_of(request)
         self._broker.namespaces.get(name.tenant, name.namespace)
         self._broker.placement.check(name)
@@ -122,7 +123,7 @@ class ClusterApi:
             raise Refused(NO_SUCH_PATH, f"there is one cluster, {CLUSTER}")
 
     def _url(self, request: Request) -> str:
-        """Where Pulsar's binary protocol is served, as this client would reach it."""
+        """The address of the listener for Pulsar's binary protocol, as this client reaches it."""
         for listener in self._broker.listeners.values():
             if listener.protocol == "pulsar":
                 host = (request.scope.get("server") or ("127.0.0.1", 0))[0]
@@ -153,21 +154,19 @@ class ClusterApi:
         return told({"adminRoles": roles, "allowedClusters": [CLUSTER]})
 
     async def create_tenant(self, request: Request) -> Response:
-        """Make a tenant."""
+        """Create a tenant."""
         tenant = self._tenant(request)
         roles = await self._admin_roles(request)
         return await self._made(self._broker.namespaces.create_tenant(tenant, roles))
 
     async def alter_tenant(self, request: Request) -> Response:
-        """Say which roles administer a tenant: shown, and nothing else (permissions say who may
-        do what).
-        """
+        """Set the admin roles of a tenant. They are only shown: permissions say who may do what."""
         roles = await self._admin_roles(request)
         tenant = self._tenant(request)
         return await self._made(self._broker.namespaces.alter_tenant(tenant, roles))
 
     async def _made(self, change: Awaitable[int]) -> Response:
-        """The answer once a change of a tenant is on disk, or the refusal in Apache's words."""
+        """Answer once a change of a tenant is on disk, or refuse it in Apache's words."""
         try:
             ticket = await change
         except InvalidRequest as error:
@@ -189,7 +188,7 @@ class ClusterApi:
         return [*roles]
 
     async def delete_tenant(self, request: Request) -> Response:
-        """Forget a tenant that has no namespace."""
+        """Delete a tenant that has no namespace."""
         tenant = self._tenant(request)
         return await self._made(self._broker.namespaces.delete_tenant(tenant))
 
@@ -213,12 +212,12 @@ class ClusterApi:
         return told(sorted(f"{tenant}/{meta.namespace}" for meta in seen))
 
     async def namespace(self, request: Request) -> Response:
-        """A namespace's policies: the broker's own for all."""
+        """A namespace's policies, which are the same for all namespaces."""
         self._broker.namespaces.get(*namespace_of(request))
         return told(POLICIES)
 
     async def put_namespace(self, request: Request) -> Response:
-        """Make a namespace."""
+        """Create a namespace."""
         tenant, namespace = namespace_of(request)
         await read_any(self._bodies, request)
         ticket = await self._broker.namespaces.create(tenant, namespace)
@@ -241,7 +240,7 @@ class ClusterApi:
         return done()
 
     async def unload(self, request: Request) -> Response:
-        """There is no other broker that its topics are to go to, and nothing to be unloaded."""
+        """Answer that a namespace is unloaded; there is nothing to do."""
         self._broker.namespaces.get(*namespace_of(request))
         return done()
 

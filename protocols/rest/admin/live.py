@@ -1,7 +1,7 @@
-"""Non-persistent topics by Pulsar's admin API: list, make, grow, delete, figures.
+"""Non-persistent topics in Pulsar's admin API: list, create, grow, delete, figures.
 
 What a topic that keeps nothing cannot do (positions, single messages, policies) is refused as
-`not_supported`, with the status that Apache Pulsar has for it.
+`not_on_non_persistent`, with the status that Apache Pulsar has for it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class AdminLive:
         self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
-        """Those of a namespace that are in use and the client may see, partitions one by one, of
-        all brokers.
+        """The non-persistent topics of a namespace in use that the client may see, of all brokers.
+
+        Partitions are listed one by one.
         """
         place = namespace_of(request)
         self._broker.namespaces.get(*place)
@@ -58,24 +59,24 @@ class AdminLive:
         return told(sorted({*theirs, *(topic.full for topic in found)}))
 
     async def list_partitioned(self, request: Request) -> Response:
-        """Those of a namespace that have partitions and the client may see."""
+        """The partitioned non-persistent topics of a namespace that the client may see."""
         is_seen = seen_by(self._broker, request)
         names = self._live.list_partitioned(*namespace_of(request))
         found = [name for name in names if is_seen(Resource.of_topic(name))]
         return told([f"non-persistent://{name.full}" for name in found])
 
     async def create(self, request: Request) -> Response:
-        """Make one without partitions."""
+        """Create a non-persistent topic without partitions."""
         name, index = name_of(request)
         await read_any(self._bodies, request)
         if index is None:
             self._live.create(name)
-        else:  # A partition is there, or cannot be made by itself.
+        else:  # A partition exists, or cannot be created by itself.
             self._live.get(name, index, make=False)
         return done()
 
     async def delete(self, request: Request) -> Response:
-        """Delete one without partitions."""
+        """Delete a non-persistent topic without partitions."""
         name, index = name_of(request)
         if self._live.partitions(name):
             what = "a partition" if index is not None else "a partitioned topic"
@@ -83,7 +84,10 @@ class AdminLive:
         return await self._delete(request, name)
 
     async def partitions(self, request: Request) -> Response:
-        """How many partitions one has; 0 for one without, or that is still to be made."""
+        """The number of a non-persistent topic's partitions; 0 for a topic without partitions.
+
+        With `checkAllowAutoCreation` it is 0 also for a topic that does not exist.
+        """
         name, index = name_of(request)
         self._broker.namespaces.get(name.tenant, name.namespace)
         wants_missing = query.truth(request, ("checkAllowAutoCreation",))
@@ -93,7 +97,7 @@ class AdminLive:
         return told({"partitions": count, "deleted": False})
 
     async def set_partitions(self, request: Request) -> Response:
-        """Make one with partitions, or give it more; the body is their number."""
+        """Create a partitioned non-persistent topic or add partitions; the body is their number."""
         name, index = name_of(request)
         count = await partition_count(self._bodies, request)
         if index is not None:
@@ -109,7 +113,7 @@ class AdminLive:
         return done()
 
     async def delete_partitioned(self, request: Request) -> Response:
-        """Delete one with its partitions."""
+        """Delete a non-persistent topic with its partitions."""
         name, _ = name_of(request)
         if not self._live.partitions(name):
             raise TopicNotFound(f"Partitioned Topic not found: {name}")
@@ -127,18 +131,18 @@ class AdminLive:
         return done()
 
     def _all(self, name: TopicName) -> list[LiveTopic]:
-        """The topic, or its partitions, as far as they are in use."""
+        """The topic or its partitions, those in use."""
         count = self._live.partitions(name)
         places = range(count) if count else [None]
         found = (self._live.find(name, index) for index in places)
         return [topic for topic in found if topic is not None]
 
     async def stats(self, request: Request) -> Response:
-        """Figures of one, or of one partition."""
+        """Figures of a non-persistent topic, or of one partition."""
         return told(_stats([self._one(request)], seen_by(self._broker, request)))
 
     async def partitioned_stats(self, request: Request) -> Response:
-        """Figures of all partitions together, and of each where that is wanted."""
+        """Figures of a non-persistent topic: all partitions together, and each one if asked for."""
         name, _ = name_of(request)
         if not self._live.partitions(name):
             raise TopicNotFound(f"Partitioned Topic not found: {name}")
@@ -151,7 +155,7 @@ class AdminLive:
         return told(answer)
 
     async def internal_stats(self, request: Request) -> Response:
-        """What Apache tells of one: nothing is stored."""
+        """Apache's internal figures of a non-persistent topic: nothing is stored."""
         topic = self._one(request)
         nothing = ("numberOfEntries", "totalSize", "currentLedgerEntries", "currentLedgerSize")
         answer: Json = dict.fromkeys(nothing, 0)
@@ -160,7 +164,7 @@ class AdminLive:
         return told(answer)
 
     async def subscriptions(self, request: Request) -> Response:
-        """The names of its subscriptions that the client may see."""
+        """The names of a non-persistent topic's subscriptions that the client may see."""
         return told(self._groups_seen(request))
 
     def _groups_seen(self, request: Request) -> list[str]:
@@ -172,7 +176,7 @@ class AdminLive:
         ]
 
     async def delete_subscription(self, request: Request) -> Response:
-        """End a subscription; with `force` also while consumers are connected."""
+        """Delete a subscription; with `force` even while consumers are connected."""
         topic = self._one(request)
         name = text_of(request, "subscription").encode()
         subscription = topic.subscriptions.get(name)
@@ -185,7 +189,7 @@ class AdminLive:
         return done()
 
     def _one(self, request: Request) -> LiveTopic:
-        """The topic of the path, which is in use. Raises TopicNotFound."""
+        """The topic of the path, if it is in use. Raises TopicNotFound."""
         name, index = name_of(request)
         topic = self._live.find(name, index)
         if topic is None:
@@ -193,12 +197,12 @@ class AdminLive:
         return topic
 
     async def unload(self, request: Request) -> Response:
-        """Nothing is to be unloaded."""
+        """Answer that a non-persistent topic is unloaded; there is nothing to do."""
         self._one(request)
         return done()
 
     async def not_here(self, request: Request) -> Response:
-        """What a topic that keeps nothing cannot do."""
+        """Refuse what a topic that keeps nothing cannot do."""
         path = request.scope["path"]
         raise Refused(
             NOT_ON_NON_PERSISTENT, f"{request.method} {path}: a non-persistent topic keeps nothing"

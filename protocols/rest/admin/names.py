@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def text_of(request: Request, part: str) -> str:
-    """One piece of the path. Raises Refused."""
+    """One part of the path as text. Raises Refused."""
     try:
         return path_bytes(request, part).decode()
     except UnicodeDecodeError:
@@ -43,7 +43,7 @@ def namespace_of(request: Request) -> tuple[str, str]:
 
 
 def name_of(request: Request) -> tuple[TopicName, int | None]:
-    """The topic of the path, and the partition's number where the name has one. Raises Refused."""
+    """The topic of the path, and the partition's number if the name has one. Raises Refused."""
     name = TopicName(*(text_of(request, part) for part in ("tenant", "namespace", "name")))
     try:
         check_topic_name(name)

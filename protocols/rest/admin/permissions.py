@@ -1,8 +1,8 @@
 """Permissions as Pulsar's admin API has them: what a role may do in a namespace or with a topic.
 
-A role of Pulsar is a user here. They are rows of the one table of permissions, which every protocol
-asks and `braidlog permissions` shows: produce is `produce` (and in a namespace `create`, since a
-Pulsar producer makes its topic), consume is `consume`. What is not enforced here (functions,
+A role of Pulsar is a user here. Its permissions are rows of the one table that every protocol
+checks and `braidlog permissions` shows: produce is `produce` (and in a namespace also `create`, as
+a Pulsar producer creates its topic), consume is `consume`. What is not enforced here (functions,
 sources, sinks, packages) is refused.
 """
 
@@ -49,27 +49,27 @@ class AdminPermissions:
         return told(self._actions(self._namespace(request)))
 
     async def grant_in_namespace(self, request: Request) -> Response:
-        """Give a role these actions in a namespace, in place of those that it had."""
+        """Give a role these actions in a namespace, in place of those it had."""
         return await self._grant(request, self._namespace(request), NAMESPACE_ACTIONS)
 
     async def revoke_in_namespace(self, request: Request) -> Response:
-        """Take all that a role may do in a namespace."""
+        """Take back all that a role may do in a namespace."""
         await self._revoke(request, self._namespace(request), NAMESPACE_ACTIONS)
         return done()
 
     async def of_topic(self, request: Request) -> Response:
-        """What each role may do with a topic, by its namespace or by itself."""
+        """What each role may do with a topic, by grants on its namespace or on itself."""
         found = self._actions(self._namespace(request))
         for role, actions in self._actions(_topic(request)).items():
             found[role] = sorted({*found.get(role, ()), *actions})
         return told(found)
 
     async def grant_on_topic(self, request: Request) -> Response:
-        """Give a role these actions on a topic, in place of those that it had."""
+        """Give a role these actions on a topic, in place of those it had."""
         return await self._grant(request, _topic(request), TOPIC_ACTIONS)
 
     async def revoke_on_topic(self, request: Request) -> Response:
-        """Take what a role may do with a topic by itself. Raises Refused where that is nothing."""
+        """Take back what a role was granted on a topic. Raises Refused if that is nothing."""
         if not await self._revoke(request, _topic(request), TOPIC_ACTIONS):
             raise Refused(PERMISSIONS_NOT_SET, "Permissions are not set at the topic level")
         return done()
@@ -80,7 +80,7 @@ class AdminPermissions:
         return _plain(f"{tenant}/{namespace}")
 
     def _actions(self, resource: str) -> dict[str, Sequence[str]]:
-        """Pulsar's actions of each role on what was granted in just these words."""
+        """Pulsar's actions of each role, from grants on exactly this resource."""
         found: dict[str, set[str]] = {}
         for grant in self._broker.permissions.list():
             if grant.resource == resource and grant.action in (*TOPIC_ACTIONS, "admin"):
@@ -108,7 +108,7 @@ class AdminPermissions:
     async def _revoke(
         self, request: Request, resource: str, meanings: Mapping[str, tuple[str, ...]]
     ) -> bool:
-        """Whether there was anything to take."""
+        """Revoke the grants; returns whether there were any."""
         role = text_of(request, "role")
         words = {word for ours in meanings.values() for word in ours}
         ticket = None
@@ -131,7 +131,7 @@ def _topic(request: Request) -> str:
 
 
 def _plain(resource: str) -> str:
-    """The resource as a pattern that means just it. Raises Refused where none can."""
+    """The resource, if as a pattern it matches only itself. Raises Refused."""
     try:
         pattern = parse_pattern(resource)
         is_plain = "@" not in resource and pattern.resource() is not None

@@ -1,7 +1,7 @@
 """Policies of namespaces and topics as Pulsar's admin API has them, on the one set of settings.
 
-A namespace's setting holds for its topics that have none of their own. What is not enforced here
-has no path here. Knows what Pulsar calls a setting, and nothing of how it is kept.
+A namespace's setting applies to its topics that have none of their own. What is not enforced has
+no path here. Knows what Pulsar calls a setting, but not how it is kept.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 MINUTE_MS: Final = 60_000
 MIB: Final = 1 << 20
 INFINITE: Final = -1  # In a retention policy.
-LIMIT_MAX: Final = 1 << 40  # Minutes, or MiB: far above what anybody means.
+LIMIT_MAX: Final = 1 << 40  # Minutes, or MiB: far above what anybody needs.
 RETENTION: Final = (
     "retention_ms",
     "retention_bytes",
     "keep_unacknowledged",
     "delete_acknowledged",
 )
-# Pulsar's kinds of quota, and the settings of limit and policy that each is.
+# Pulsar's kinds of quota, with the settings for the limit and the policy of each.
 QUOTA_KINDS: Final = {
     "destination_storage": ("backlog_bytes", "backlog_bytes_policy"),
     "message_age": ("backlog_age_s", "backlog_age_policy"),
@@ -55,166 +55,166 @@ class AdminPolicies:
     # Deduplication.
 
     async def namespace_deduplication(self, request: Request) -> Response:
-        """Whether a namespace's topics store nothing twice; null where it does not say."""
+        """Whether a namespace's topics have deduplication; null if it is not set."""
         return told(self._of_namespace(request).get("deduplication"))
 
     async def set_namespace_deduplication(self, request: Request) -> Response:
-        """Say so: the body is true or false."""
+        """Set a namespace's deduplication: the body is true or false."""
         return await self._alter_namespace(request, {"deduplication": await self._switch(request)})
 
     async def end_namespace_deduplication(self, request: Request) -> Response:
-        """Leave it to the broker's configuration."""
+        """Leave a namespace's deduplication to the broker's configuration."""
         return await self._alter_namespace(request, {"deduplication": None})
 
     async def topic_deduplication(self, request: Request) -> Response:
-        """The same of a topic."""
+        """Whether a topic has deduplication; null if it is not set."""
         return told(self._of_topic(request).get("deduplication"))
 
     async def set_topic_deduplication(self, request: Request) -> Response:
-        """The same of a topic."""
+        """Set a topic's deduplication: the body is true or false."""
         return await self._alter_topic(request, {"deduplication": await self._switch(request)})
 
     async def end_topic_deduplication(self, request: Request) -> Response:
-        """The same of a topic."""
+        """Leave a topic's deduplication to its namespace."""
         return await self._alter_topic(request, {"deduplication": None})
 
-    # Compatibility of schemas.
+    # Schema compatibility.
 
     async def namespace_strategy(self, request: Request) -> Response:
-        """Which schemas may follow each other in a namespace."""
+        """A namespace's strategy for schema compatibility."""
         return told(_strategy_shown(self._of_namespace(request)))
 
     async def set_namespace_strategy(self, request: Request) -> Response:
-        """Say so: the body is the name of a strategy."""
+        """Set a namespace's strategy for schema compatibility: the body is its name."""
         return await self._alter_namespace(request, await self._strategy(request))
 
     async def topic_strategy(self, request: Request) -> Response:
-        """The same of a topic."""
+        """A topic's strategy for schema compatibility."""
         return told(_strategy_shown(self._of_topic(request)))
 
     async def set_topic_strategy(self, request: Request) -> Response:
-        """The same of a topic."""
+        """Set a topic's strategy for schema compatibility: the body is its name."""
         return await self._alter_topic(request, await self._strategy(request))
 
     async def end_topic_strategy(self, request: Request) -> Response:
-        """Leave it to the namespace."""
+        """Leave a topic's schema compatibility to its namespace."""
         return await self._alter_topic(request, {"schema_compatibility": None})
 
     # Retention.
 
     async def namespace_retention(self, request: Request) -> Response:
-        """How long and how much acknowledged messages of a namespace are kept."""
+        """For how long, and how many bytes of, a namespace's acknowledged messages are kept."""
         return told(_retention_shown(self._of_namespace(request)))
 
     async def set_namespace_retention(self, request: Request) -> Response:
-        """Say so."""
+        """Set a namespace's retention."""
         return await self._alter_namespace(request, await self._retention(request))
 
     async def end_namespace_retention(self, request: Request) -> Response:
-        """Leave it to the broker's configuration."""
+        """Leave a namespace's retention to the broker's configuration."""
         return await self._alter_namespace(request, dict.fromkeys(RETENTION))
 
     async def topic_retention(self, request: Request) -> Response:
-        """The same of a topic."""
+        """For how long, and how many bytes of, a topic's acknowledged messages are kept."""
         return told(_retention_shown(self._of_topic(request)))
 
     async def set_topic_retention(self, request: Request) -> Response:
-        """The same of a topic."""
+        """Set a topic's retention."""
         return await self._alter_topic(request, await self._retention(request))
 
     async def end_topic_retention(self, request: Request) -> Response:
-        """The same of a topic."""
+        """Leave a topic's retention to its namespace."""
         return await self._alter_topic(request, dict.fromkeys(RETENTION))
 
     # Message TTL, in seconds.
 
     async def namespace_ttl(self, request: Request) -> Response:
-        """After how long messages count as acknowledged; nothing where a namespace does not say."""
+        """A namespace's TTL, after which messages count as acknowledged; empty if it is not set."""
         return _told_or_nothing(self._of_namespace(request).get("message_ttl_s"))
 
     async def set_namespace_ttl(self, request: Request) -> Response:
-        """Say so: the body is the number, 0 for never."""
+        """Set a namespace's message TTL: the body is the number of seconds, 0 for never."""
         body = await read_any(self._bodies, request)
         return await self._alter_namespace(request, {"message_ttl_s": _ttl(body)})
 
     async def end_namespace_ttl(self, request: Request) -> Response:
-        """Say nothing."""
+        """Remove a namespace's message TTL."""
         return await self._alter_namespace(request, {"message_ttl_s": None})
 
     async def topic_ttl(self, request: Request) -> Response:
-        """The same of a topic; with `applied`, what is in force."""
+        """A topic's message TTL; with `applied`, the one in force."""
         return _told_or_nothing(self._of_topic(request).get("message_ttl_s"))
 
     async def set_topic_ttl(self, request: Request) -> Response:
-        """The same of a topic; the number is in the query."""
+        """Set a topic's message TTL; the number of seconds is in the query."""
         await read_any(self._bodies, request)
         given = query.number(request, ("messageTTL",), None, least=0, most=None)
         return await self._alter_topic(request, {"message_ttl_s": _ttl(given)})
 
     async def end_topic_ttl(self, request: Request) -> Response:
-        """Leave it to the namespace."""
+        """Leave a topic's message TTL to its namespace."""
         return await self._alter_topic(request, {"message_ttl_s": None})
 
     # Backlog quotas.
 
     async def namespace_quotas(self, request: Request) -> Response:
-        """What happens when a subscription is too far behind, by bytes and by age."""
+        """A namespace's backlog quotas: limits by bytes and by age, and what happens past them."""
         return told(_quotas_shown(self._of_namespace(request)))
 
     async def set_namespace_quota(self, request: Request) -> Response:
-        """Say so for bytes (`destination_storage`) or age (`message_age`)."""
+        """Set a namespace's backlog quota: bytes (`destination_storage`) or age (`message_age`)."""
         return await self._alter_namespace(request, await self._quota(request))
 
     async def end_namespace_quota(self, request: Request) -> Response:
-        """Say nothing."""
+        """Remove a namespace's backlog quota of one kind."""
         return await self._alter_namespace(request, dict.fromkeys(_quota_settings(request)))
 
     async def topic_quotas(self, request: Request) -> Response:
-        """The same of a topic; with `applied`, what is in force."""
+        """A topic's backlog quotas; with `applied`, those in force."""
         return told(_quotas_shown(self._of_topic(request)))
 
     async def set_topic_quota(self, request: Request) -> Response:
-        """The same of a topic."""
+        """Set a topic's backlog quota of one kind."""
         return await self._alter_topic(request, await self._quota(request))
 
     async def end_topic_quota(self, request: Request) -> Response:
-        """Leave it to the namespace."""
+        """Leave a topic's backlog quota of one kind to its namespace."""
         return await self._alter_topic(request, dict.fromkeys(_quota_settings(request)))
 
     # Compaction.
 
     async def namespace_threshold(self, request: Request) -> Response:
-        """After how many new bytes a namespace's topics are compacted; null: not said."""
+        """After how many new bytes a namespace's topics are compacted; null if it is not set."""
         return told(_threshold_shown(self._of_namespace(request)))
 
     async def set_namespace_threshold(self, request: Request) -> Response:
-        """Say so: the body is a number of bytes, 0 for never."""
+        """Set a namespace's compaction threshold: the body is a number of bytes, 0 for never."""
         return await self._alter_namespace(request, await self._threshold(request))
 
     async def end_namespace_threshold(self, request: Request) -> Response:
-        """Never, but on request."""
+        """Remove a namespace's compaction threshold: topics are compacted only on request."""
         return await self._alter_namespace(request, {"compaction_threshold_bytes": None})
 
     async def topic_threshold(self, request: Request) -> Response:
-        """The same of a topic."""
+        """After how many new bytes a topic is compacted; null if it is not set."""
         return told(_threshold_shown(self._of_topic(request)))
 
     async def set_topic_threshold(self, request: Request) -> Response:
-        """The same of a topic."""
+        """Set a topic's compaction threshold: the body is a number of bytes, 0 for never."""
         return await self._alter_topic(request, await self._threshold(request))
 
     async def end_topic_threshold(self, request: Request) -> Response:
-        """Leave it to the namespace."""
+        """Leave a topic's compaction threshold to its namespace."""
         return await self._alter_topic(request, {"compaction_threshold_bytes": None})
 
     async def compact(self, request: Request) -> Response:
-        """Make the compacted views of a topic; answered as soon as that is queued."""
+        """Compact a topic; answered as soon as that is queued."""
         name, index = name_of(request)
         self._broker.compactor.ask(self._broker.topics.get(name), index)
         return done()
 
     async def compaction_status(self, request: Request) -> Response:
-        """What became of it since the broker started."""
+        """The state of a topic's compaction since the broker started."""
         name, index = name_of(request)
         status = self._broker.compactor.status(self._broker.topics.get(name), index)
         return told({"status": status.state.value, "lastError": status.last_error})
@@ -222,7 +222,7 @@ class AdminPolicies:
     # Terminating.
 
     async def terminate(self, request: Request) -> Response:
-        """End a topic without partitions; answers with its last message's id."""
+        """Terminate a topic without partitions; answers with its last message's id."""
         name, index = name_of(request)
         topic = self._broker.topics.get(name)
         if topic.partitioned or index is not None:
@@ -232,7 +232,7 @@ class AdminPolicies:
         return told(await _last_id(topic.partitions[0], -1))
 
     async def terminate_partitions(self, request: Request) -> Response:
-        """End a partitioned topic; answers with each partition's last message's id."""
+        """Terminate a partitioned topic; answers with each partition's last message's id."""
         name, _ = name_of(request)
         topic = self._broker.topics.get(name)
         if not topic.partitioned:
@@ -319,7 +319,7 @@ class AdminPolicies:
 
 
 def _told_or_nothing(value: object) -> Response:
-    """Apache's answer for what is not set is empty."""
+    """The value as JSON; an empty answer if it is not set, as in Apache."""
     return Response(status_code=200) if value is None else told(value)
 
 
@@ -330,7 +330,7 @@ def _ttl(given: object) -> int:
 
 
 def _quota_settings(request: Request) -> tuple[str, str]:
-    """The settings of limit and policy of the kind that the query names. Raises Refused."""
+    """The settings for limit and policy of the kind that the query names. Raises Refused."""
     kind = query.choice(request, "backlogQuotaType", tuple(QUOTA_KINDS))
     return QUOTA_KINDS[kind]
 

@@ -1,4 +1,4 @@
-"""Schemas by Pulsar's admin API. The registry is the one of Pulsar's and HTTP's producers."""
+"""Schemas in Pulsar's admin API. The registry is that of Pulsar's and HTTP's producers."""
 
 from __future__ import annotations
 
@@ -90,8 +90,10 @@ class AdminSchemas:
         return told({"compatibility": fits, "schemaCompatibilityStrategy": strategy})
 
     async def delete(self, request: Request) -> Response:
-        """Go on without a schema; the answer has the version that says so (here a number, as
-        Java's admin client reads it). Earlier versions stay for the records that name them.
+        """Delete a topic's schema; the answer has the version that records the deletion.
+
+        It is a number here, as Java's admin client reads it. Earlier versions stay for the records
+        that name them.
         """
         topic = self._topic(request)
         if latest_version(topic.meta.schemas) is None:
@@ -104,7 +106,7 @@ class AdminSchemas:
         return told({"version": version})
 
     def _topic(self, request: Request) -> Topic:
-        """The topic, if it is there: without one there is no schema. Raises Refused."""
+        """The topic, if it exists and has schemas. Raises Refused."""
         name, _ = name_of(request)
         topic = self._broker.topics.find(name)
         if topic is None or not topic.meta.schemas:

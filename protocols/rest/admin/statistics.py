@@ -1,7 +1,7 @@
-"""What Pulsar's admin API tells of topics: `stats`, `partitioned-stats`, `internalStats`.
+"""Figures of topics in Pulsar's admin API: `stats`, `partitioned-stats`, `internalStats`.
 
-Fields that tools read are there; what is not known here is 0. Rates are not kept: 0, too. Knows
-topics and subscriptions, no request.
+Fields that tools read are present; what is not known here is 0, and so are all rates. Knows topics
+and subscriptions, no request.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ NO_ENTRY = -1
 async def topic_stats(
     broker: Broker, topic: Topic, partitions: Sequence[Partition], names: Sequence[bytes]
 ) -> Json:
-    """Figures of a topic, or of one partition of it, and of the subscriptions that are named."""
+    """Figures of a topic or one of its partitions, and of the subscriptions in `names`."""
     stored = sum(partition.size_bytes for partition in partitions)
     subscriptions: Json = {}
     for name in names:
         subscription = broker.subscriptions.find(topic, name)
-        if subscription is not None:  # Else it ended meanwhile.
+        if subscription is not None:  # Else it was deleted meanwhile.
             told = name.decode(errors="backslashreplace")
             subscriptions[told] = await _subscription(broker, subscription, partitions)
     total, full = broker.metrics.topic_total, topic.name.full
@@ -60,7 +60,7 @@ async def topic_stats(
 async def partitioned_stats(
     broker: Broker, topic: Topic, names: Sequence[bytes], *, per_partition: bool
 ) -> Json:
-    """Figures of all partitions together, and of each where that is wanted."""
+    """Figures of all partitions together, and of each if `per_partition`."""
     told = await topic_stats(broker, topic, tuple(topic.partitions), names)
     told["metadata"] = {"partitions": len(topic.partitions) if topic.partitioned else 0}
     told["partitions"] = {}
@@ -143,7 +143,7 @@ async def _subscription(
 def _other_members(
     broker: Broker, subscription: Subscription, partitions: Sequence[Partition]
 ) -> Iterator[tuple[tuple[str, str], Json]]:
-    """Members of Kafka's and Iggy's groups of that name, as consumers that were given nothing."""
+    """Members of Kafka's and Iggy's groups of that name, as consumers that got no messages."""
     topic = subscription.topic
     asked = {partition.index for partition in partitions}
     for one in broker.members.of(topic, subscription.name):
@@ -159,7 +159,7 @@ def _text(name: bytes) -> str:
 
 
 def consumer_stats(name: str) -> Json:
-    """Figures of a consumer that was given nothing yet."""
+    """Figures of a consumer that got no messages yet."""
     return {
         "consumerName": name,
         "msgRateOut": 0.0,
@@ -178,7 +178,7 @@ def consumer_stats(name: str) -> Json:
 async def internal_stats(
     broker: Broker, topic: Topic, partition: Partition, names: Sequence[bytes]
 ) -> Json:
-    """One partition's ledger, and the cursors that are named, by Pulsar's ids."""
+    """One partition's ledger, and the cursors in `names`, by Pulsar's ids."""
     last = await entries.last_entry(partition)
     ledger = partition.partition_id
     count = partition.next_offset - partition.log_start_offset

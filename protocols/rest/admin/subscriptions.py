@@ -1,4 +1,4 @@
-"""Subscriptions by Pulsar's admin API: make, end, move, look at what comes next."""
+"""Subscriptions in Pulsar's admin API: create, delete, move, peek at the next messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class AdminSubscriptions:
         return told([name.decode(errors="backslashreplace") for name in names])
 
     async def create(self, request: Request) -> Response:
-        """Make a subscription, at the end or where the body says; and its topic, if clients may."""
+        """Create a subscription, at the end or where the body says; and its topic if allowed."""
         body = await read_any(self._bodies, request)
         place, index = name_of(request)
         if self._broker.topics.find(place) is None and index is None:
@@ -75,7 +75,7 @@ class AdminSubscriptions:
         return done()
 
     async def delete(self, request: Request) -> Response:
-        """End a subscription; with `force` also while consumers are connected."""
+        """Delete a subscription; with `force` even while consumers are connected."""
         topic, subscription, partitions = self._named(request)
         dispatchers = [
             self._broker.dispatchers.find(partition, subscription.name) for partition in partitions
@@ -91,7 +91,7 @@ class AdminSubscriptions:
         return done()
 
     async def reset_to_time(self, request: Request) -> Response:
-        """Go on at the first message published at or after a time, in milliseconds."""
+        """Move a subscription to the first message published at or after a time (milliseconds)."""
         time_ms = path_number(request, "time", TIME_MS_MAX)
         _, subscription, partitions = self._named(request)
         return await self._move(
@@ -101,13 +101,13 @@ class AdminSubscriptions:
         )
 
     async def reset_to_id(self, request: Request) -> Response:
-        """Go on at a message, or behind it where the body says that it is excluded."""
+        """Move a subscription to a message, or after it if the body says that it is excluded."""
         body = await read_any(self._bodies, request)
         _, subscription, partitions = self._named(request)
         return await self._move(subscription, partitions, lambda partition: _start(partition, body))
 
     async def skip(self, request: Request) -> Response:
-        """Acknowledge the next so many messages."""
+        """Acknowledge the next messages, as many as the path says."""
         count = path_number(request, "number", 2**63 - 1)
         _, subscription, _ = self._named(request)
         partition = self._topics.one_partition(request)
@@ -118,7 +118,7 @@ class AdminSubscriptions:
         return done()
 
     async def skip_all(self, request: Request) -> Response:
-        """Acknowledge everything that is there."""
+        """Acknowledge all messages."""
         _, subscription, partitions = self._named(request)
         ticket = 0
         for partition in partitions:
@@ -129,7 +129,7 @@ class AdminSubscriptions:
         return done()
 
     async def expire(self, request: Request) -> Response:
-        """Acknowledge what was published before so many seconds."""
+        """Acknowledge messages published longer ago than a number of seconds."""
         seconds = path_number(request, "seconds", EXPIRE_S_MAX)
         _, subscription, partitions = self._named(request)
         moved = 0
@@ -140,7 +140,7 @@ class AdminSubscriptions:
         return done()
 
     async def peek(self, request: Request) -> Response:
-        """The n-th message, from 1, that is not acknowledged."""
+        """The n-th message that is not acknowledged, counted from 1."""
         number = path_number(request, "number", 2**63 - 1)
         if number < 1:
             raise Refused(MESSAGE_NOT_FOUND, "messages are counted from 1")
@@ -170,7 +170,7 @@ class AdminSubscriptions:
 
 
 async def _start(partition: Partition, body: object) -> int:
-    """The offset that a message id of the admin API, or a word, means; none: the end."""
+    """The offset that a message id of the admin API, or a word, stands for; the end for None."""
     if body in (None, "latest"):
         return partition.high_watermark
     if body == "earliest":
@@ -196,7 +196,7 @@ def _number(value: object) -> int:
 
 
 def _behind(subscription: Subscription, partition: Partition, count: int) -> int:
-    """The offset behind the next so many messages that are not acknowledged."""
+    """The offset after the next `count` messages that are not acknowledged."""
     place = max(subscription.position(partition.index) or 0, partition.log_start_offset)
     for start, end in subscription.acked(partition.index):
         if start - place >= count:

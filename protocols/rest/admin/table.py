@@ -1,6 +1,6 @@
 """The paths of Pulsar's admin API and of its HTTP lookup: tier 1 of what clients and tools call.
 
-What is known to Apache Pulsar and not served here is refused with `not_supported`.
+Any other path that Apache Pulsar may have is refused with `not_supported`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ READ, END, RULE = Action.CONSUME, Action.DELETE, Action.ADMINISTER
 
 @dataclass(slots=True, frozen=True)
 class Handlers:
-    """What serves the paths."""
+    """The objects whose methods serve the paths."""
 
     cluster: ClusterApi
     topics: AdminTopics
@@ -81,7 +81,7 @@ def admin_routes(
 
 
 async def _not_served(request: Request) -> Response:
-    """What Apache Pulsar's admin API may have, and this broker has not."""
+    """Refuse what Apache Pulsar's admin API may have and this broker does not."""
     raise Refused(NOT_SUPPORTED, f"{request.method} {request.scope['path']} is not served here")
 
 

@@ -1,4 +1,4 @@
-"""Topics by Pulsar's admin API: list, make, grow, delete, figures, single messages."""
+"""Topics in Pulsar's admin API: list, create, grow, delete, figures, single messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from protocols.rest.bodies import BodyReader
 
 PARTITIONS_MAX = 10_000
-PARTITIONS_PER_TURN = 20  # Of a topic that is emptied: each may write a slot and begin a segment.
+PARTITIONS_PER_TURN = 20  # For truncation: each partition may write a slot and begin a segment.
 SUBSCRIPTIONS_PER_TURN = 200
 TIME_MS_MAX = (2**63 - 1) // 1000
 NO_ENTRY = -1
@@ -64,18 +64,18 @@ class AdminTopics:
         return await topics_seen(self._broker, request, place, self._broker.topics.list(*place))
 
     async def create(self, request: Request) -> Response:
-        """Make a topic without partitions."""
+        """Create a topic without partitions."""
         name, index = name_of(request)
         await read_any(self._bodies, request)
         if index is not None:
-            topic_of(self._broker, request)  # A partition is there, or cannot be made by itself.
+            topic_of(self._broker, request)  # A partition exists, or cannot be created by itself.
             return done()
         topic = await self._broker.topics.create(name, 1, partitioned=False)
         await self._broker.durability.reached(topic.ticket)
         return done()
 
     async def create_partitioned(self, request: Request) -> Response:
-        """Make a partitioned topic; the body is the number of partitions."""
+        """Create a partitioned topic; the body is the number of partitions."""
         name, index = name_of(request)
         count = await partition_count(self._bodies, request)
         if index is not None:
@@ -85,7 +85,7 @@ class AdminTopics:
         return done()
 
     async def grow(self, request: Request) -> Response:
-        """Give a partitioned topic more partitions; the body is their new number."""
+        """Add partitions to a partitioned topic; the body is their new number."""
         name, _ = name_of(request)
         count = await partition_count(self._bodies, request)
         topic = self._broker.topics.get(name)
@@ -99,8 +99,9 @@ class AdminTopics:
         return done()
 
     async def partitions(self, request: Request) -> Response:
-        """How many partitions a topic has, 0 for one without; also of one that is still to be made,
-        where the client wants to know that.
+        """The number of a topic's partitions; 0 for a topic without partitions.
+
+        With `checkAllowAutoCreation` it is 0 also for a topic that does not exist.
         """
         name, index = name_of(request)
         topic = self._broker.topics.find(name)
@@ -169,13 +170,14 @@ class AdminTopics:
         return told(await statistics.internal_stats(self._broker, topic, partition, names))
 
     async def unload(self, request: Request) -> Response:
-        """There is no other broker to go to, and nothing to be unloaded."""
+        """Answer that a topic is unloaded; there is nothing to do."""
         topic_of(self._broker, request)
         return done()
 
     async def truncate(self, request: Request) -> Response:
-        """Delete every message that is there: each subscription has them acknowledged, and goes on
-        with what comes. Over a shared store messages go in whole segments.
+        """Delete all messages of a topic, which also acknowledges them in every subscription.
+
+        In a shared store messages are deleted in whole segments.
         """
         topic, partitions = topic_of(self._broker, request)
         async for partition in in_turns(partitions, PARTITIONS_PER_TURN):
@@ -191,7 +193,7 @@ class AdminTopics:
         return done()
 
     async def last_message_id(self, request: Request) -> Response:
-        """The id of the last message; entry -1 where there is none."""
+        """The id of the last message; entry -1 if there is none."""
         partition = self.one_partition(request)
         span = await entries.last_entry(partition)
         return told(_id(partition, NO_ENTRY if span is None else span.offset, -1))
@@ -206,7 +208,7 @@ class AdminTopics:
         return told(_id(partition, offset, -1))
 
     async def message(self, request: Request) -> Response:
-        """The message of a ledger and entry."""
+        """The message at a ledger and entry."""
         partition = self.one_partition(request)
         ledger = path_number(request, "ledger", 2**63 - 1)
         entry = path_number(request, "entry", 2**63 - 1)
@@ -223,7 +225,8 @@ class AdminTopics:
             raise Refused(MESSAGE_NOT_FOUND, "Message not found")
         placed = read.records[0]
         response = Response(placed.record.value or b"", media_type="application/octet-stream")
-        # With the case that Apache writes: Java's admin client looks for `X-Pulsar-PROPERTY` so.
+        # Capitalised as Apache writes them: Java's admin client looks for exactly
+        # `X-Pulsar-PROPERTY`.
         response.raw_headers += [
             (name.encode(), text.encode()) for name, text in _headers(partition, placed).items()
         ]
@@ -299,14 +302,14 @@ def _headers(partition: Partition, placed: PlacedRecord) -> dict[str, str]:
 
 
 def _time(time_us: int) -> str:
-    """As Apache writes it, and Java's admin client reads it; the year 9999 for what is later."""
+    """A time as Apache writes it and Java's admin client reads it; clamped to the year 9999."""
     time_us = min(max(time_us, 0), LAST_US)
     at = datetime.fromtimestamp(time_us // 1_000_000, UTC)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{time_us // 1000 % 1000:03}Z"
 
 
 def _ascii(value: str | dict[str, str]) -> str:
-    """For a header, which is printable ASCII: texts with escapes if need be, maps as JSON."""
+    """A value as printable ASCII, for a header: texts with escapes if needed, maps as JSON."""
     if not isinstance(value, str):
         return json.dumps(value)
     is_plain = value.isascii() and value.isprintable()

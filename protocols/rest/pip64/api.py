@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 BodyT = TypeVar("BodyT")
 
-# The code for a field of the wrong type, by where it stands.
+# The code for a field of the wrong type, by the field's place.
 FIELD_CODES: dict[str, WireCode] = {
     "messages": BAD_MESSAGES,
     "messageIds": BAD_MESSAGES,
@@ -86,11 +86,11 @@ class MessagesApi:
         self._auto_create = auto_create
 
     async def produce(self, request: Request) -> Response:
-        """POST of messages to a topic."""
+        """Store messages in a topic."""
         return await self._produce(request, shipped_dialect=False)
 
     async def produce_shipped(self, request: Request) -> Response:
-        """The same in the dialect that Apache Pulsar shipped."""
+        """Store messages in a topic, in the dialect that Apache Pulsar shipped."""
         return await self._produce(request, shipped_dialect=True)
 
     async def _produce(self, request: Request, *, shipped_dialect: bool) -> Response:
@@ -119,7 +119,7 @@ class MessagesApi:
         return json_response(ProduceAnswer(version, told))
 
     async def read(self, request: Request) -> Response:
-        """GET of a partition's messages."""
+        """Read messages of a partition."""
         kind = streams.accepted(request)
         topic = topic_of(self._broker, request)
         if topic.meta.schemas:
@@ -142,7 +142,7 @@ class MessagesApi:
         return await streams.whole(answer)
 
     async def other_domain(self, request: Request) -> Response:
-        """Topics of a domain that is not served."""
+        """Refuse topics of a domain that is not served."""
         raise Refused(TOPIC_NOT_FOUND, "non-persistent topics are not served")
 
     async def _topic(self, request: Request) -> Topic:
@@ -155,7 +155,7 @@ class MessagesApi:
 
 
 def read_body(body: bytes, into: type[BodyT]) -> BodyT:
-    """A typed body. Raises Refused, by the field that is wrong."""
+    """A typed body. Raises Refused, with the code of the field that is wrong."""
     try:
         return msgspec.json.decode(body, type=into)
     except msgspec.ValidationError as error:
@@ -170,7 +170,10 @@ def read_body(body: bytes, into: type[BodyT]) -> BodyT:
 
 
 def read_large(body: bytes) -> ProduceRequest:
-    """A request of any size up to the limit, for a thread: message by message. Raises Refused."""
+    """Parse a request of any size up to the limit, one message at a time; to run in a thread.
+
+    Raises Refused.
+    """
     envelope = read_body(body, ProduceEnvelope)
     text = bytes(envelope.messages).strip()
     wanted = ProduceRequest(

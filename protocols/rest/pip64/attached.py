@@ -1,7 +1,8 @@
-"""A consumer over HTTP in the one delivery: one `HttpConsumer` for each partition of its topic.
+"""Attaches consumers over HTTP to delivery: one `HttpConsumer` for each partition of a topic.
 
-The only place of this listener that attaches to dispatchers. It takes entries while a fetch is
-open, notes where they are, and keeps no bytes: a fetch reads the records itself. Knows no request.
+The only place of this listener that attaches to dispatchers. A consumer takes entries while a fetch
+is open, notes where they are, and keeps no bytes: a fetch reads the records itself. Knows no
+request.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Taken:
     ack_set: tuple[int, ...]
     redelivery_count: int
     size: int
-    skip: int = 0  # Messages of it that an earlier fetch has given out.
+    skip: int = 0  # How many of its messages an earlier fetch has given out.
 
     @property
     def end(self) -> int:
@@ -43,11 +44,11 @@ class Taken:
         return self.offset + self.record_count
 
     def has(self, offset: int) -> bool:
-        """Whether the message at that offset is one of it."""
+        """Whether the message at that offset belongs to it."""
         return self.offset <= offset < self.end
 
     def wants(self, offset: int) -> bool:
-        """Whether the message at that offset, one of it, is not acknowledged."""
+        """Whether its message at that offset is not acknowledged."""
         place = offset - self.offset
         word = place // 64
         return word >= len(self.ack_set) or bool(self.ack_set[word] >> (place % 64) & 1)
@@ -63,16 +64,16 @@ class Owner(Protocol):
         """Whether a fetch is open that has room."""
 
     def take(self, consumer: HttpConsumer, taken: Taken, wanted: int) -> None:
-        """An entry came, with so many wanted messages."""
+        """Take an entry that came, with `wanted` unacknowledged messages."""
 
     def touch(self) -> None:
-        """It is in use."""
+        """Note that it is in use."""
 
     def is_live(self) -> bool:
         """Whether it was in use lately."""
 
     def dropped(self, consumer: HttpConsumer) -> None:
-        """A seek or a deletion has taken the consumer off its partition."""
+        """Note that a seek or a deletion has detached the consumer from its partition."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -83,7 +84,7 @@ class HttpConsumer(Consumer):
 
     owner: Owner
     partition: Partition
-    dispatcher: Dispatcher | None = None  # That it is attached to, or was before it was closed.
+    dispatcher: Dispatcher | None = None  # It is attached to this, or was before it was closed.
     sent: dict[int, float] = field(default_factory=dict)
     """When entries that were given out come back unless they are acknowledged, oldest first."""
 
@@ -105,31 +106,31 @@ class HttpConsumer(Consumer):
             self.owner.take(self, taken, entry.wanted)
 
     def takes_more(self) -> bool:
-        """Only while a fetch is open."""
+        """Whether it takes more: only while a fetch with room is open."""
         return self.owner.wants_more
 
     def disconnect(self) -> None:
-        """A seek or a deletion: the next fetch attaches again, if there is a subscription then."""
+        """Detach after a seek or deletion; a fetch attaches again if a subscription exists."""
         self.sent.clear()
         self.owner.dropped(self)
 
     async def is_alive(self) -> bool:
-        """Whether somebody was here lately: there is no connection that could tell."""
+        """Whether it was used lately: there is no connection that could tell."""
         return self.owner.is_live()
 
     def holds(self, entry: int) -> bool:
-        """Whether the entry was given out here and is not acknowledged, as far as is known."""
+        """Whether the entry was given out here and, as far as is known, is not acknowledged."""
         return entry in self.pending or entry in self.sent
 
     def forget(self, entry: int) -> None:
-        """The entry was acknowledged."""
+        """Forget an entry that was acknowledged."""
         self.sent.pop(entry, None)
 
     async def pass_over(self, skipped: Sequence[int]) -> None:
-        """Acknowledge what it holds at these offsets and the topic's settings let it not have:
+        """Acknowledge what it holds at these offsets but may not have by the topic's settings:
         nobody else ever will.
 
-        Earlier pieces of a chunked message go with its last one.
+        Earlier pieces of a chunked message are acknowledged with its last one.
         """
         ledger = self.partition.partition_id
         done: list[int] = []
@@ -148,7 +149,7 @@ class HttpConsumer(Consumer):
         return self.is_attached and self._is_wanted(offset)
 
     def open(self, permits: int) -> None:
-        """Take up to so many messages."""
+        """Take up to `permits` messages."""
         if self.dispatcher is not None and self.is_attached:
             self.permits = 0
             self.dispatcher.flow(self, permits)
@@ -158,7 +159,7 @@ class HttpConsumer(Consumer):
         self.permits = 0
 
     def put_back(self, offsets: Sequence[int]) -> None:
-        """Entries come back now, and count as delivered once more."""
+        """Return entries for redelivery now; they count as delivered once more."""
         for offset in offsets:
             self.sent.pop(offset, None)
         if self.dispatcher is not None and self.is_attached:
@@ -170,7 +171,7 @@ class HttpConsumer(Consumer):
     def _is_wanted(self, offset: int) -> bool:
         if offset in self.pending:
             return True
-        # Exclusive and Failover remember less: there the position alone tells.
+        # Exclusive and Failover remember less: there only the position tells.
         dispatcher = self.dispatcher
         is_ordered = dispatcher is not None and dispatcher.kind in (
             SubscriptionKind.EXCLUSIVE,
@@ -190,7 +191,7 @@ async def attach(
 ) -> None:
     """Join the subscription's delivery of the consumer's partition, once its cursor is on disk.
 
-    Raises SubscriptionBusy where it is delivered in another way, or has its one consumer.
+    Raises SubscriptionBusy if it is of another kind, or already has its one consumer.
     """
     dispatchers, partition, name = broker.dispatchers, consumer.partition, subscription.name
     while True:
@@ -207,19 +208,19 @@ async def attach(
         await broker.durability.reached(max(ticket, subscription.topic.ticket))
         found = dispatchers.find(partition, name)
         if found is not None and (found.consumers or found.resetting is not None):
-            continue  # Another one was quicker.
+            continue  # Another consumer was quicker.
         dispatcher = dispatchers.make(
             partition, name, kind, SubscriptionCursor(subscription, partition.index)
         )
         break
-    # Atomic from the last look at the dispatcher on.
+    # Atomic: no await since the last look at the dispatcher.
     dispatchers.attach(dispatcher, consumer)
     consumer.dispatcher = dispatcher
 
 
 def detach(broker: Broker, consumer: HttpConsumer) -> None:
-    """Leave the delivery of its partition; what it holds comes back, delivered once more. One that
-    was closed by a deletion has still to say that nobody waits for that delivery.
+    """Leave the delivery of its partition; what it holds is redelivered. A consumer that a deletion
+    has closed must still release its dispatcher.
     """
     dispatcher = consumer.dispatcher
     if dispatcher is None:

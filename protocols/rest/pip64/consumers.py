@@ -1,5 +1,5 @@
-"""PIP-64's consumers: create, fetch from, delete. They outlive the connection that made them, and
-end when nobody asks for a while. Knows requests; what a consumer is stands in `subscriber.py`.
+"""PIP-64's consumers: create, fetch from, delete. They outlive the connection that created them,
+and end when they are not used for a while. Knows requests; `subscriber.py` has the consumers.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 
 CONSUMER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 KINDS = {kind.value.lower(): kind for kind in SubscriptionKind}
-SWEEP_S = 1.0  # How often consumers are looked at whose time may be over.
-# How long records that are there may take to come: delivery reads ahead, from a cold disk perhaps.
+SWEEP_S = 1.0  # How often idle consumers and overdue messages are looked for.
+# How long existing records may take to come: delivery reads ahead, perhaps from a cold disk.
 READY_S = 0.1
-SWEEP_TURN = 200  # Consumers between two checkpoints.
+SWEEP_TURN = 200  # Consumers checked between two checkpoints.
 
 
 class Consumers:
@@ -72,7 +72,7 @@ class Consumers:
         return len(self._by_id)
 
     def find(self, identity: str) -> Subscriber | None:
-        """The consumer of that id, if it is there."""
+        """The consumer of that id, if there is one."""
         return self._by_id.get(identity)
 
     def of(self, subscription: Subscription) -> list[Subscriber]:
@@ -80,26 +80,26 @@ class Consumers:
         return [one for one in self._by_id.values() if one.subscription is subscription]
 
     def add(self, subscriber: Subscriber) -> None:
-        """Know a consumer by its id from now on. Raises LimitExceeded."""
+        """Register a consumer by its id. Raises LimitExceeded."""
         if len(self._by_id) >= self._max:
             raise LimitExceeded(f"there are {self._max} consumers over HTTP already")
         subscriber.idle_s = self._idle_s
         self._by_id[subscriber.id] = subscriber
 
     def end(self, subscriber: Subscriber) -> None:
-        """Forget a consumer; what it holds comes back to its subscription."""
+        """End a consumer; what it holds goes back to its subscription."""
         if self._by_id.get(subscriber.id) is subscriber:
             del self._by_id[subscriber.id]
             subscriber.leave()
 
     async def keep_time(self) -> None:
-        """End idle consumers and let overdue messages come again, until cancelled."""
+        """End idle consumers and redeliver overdue messages, until cancelled."""
         while True:
             await trio.sleep(SWEEP_S)
             await self.sweep(trio.current_time())
 
     async def sweep(self, now: float) -> None:
-        """What `keep_time` does once."""
+        """Do once what `keep_time` repeats."""
         for number, subscriber in enumerate(list(self._by_id.values()), 1):
             if number % SWEEP_TURN == 0:
                 await trio.lowlevel.checkpoint()
@@ -129,7 +129,7 @@ class ConsumersApi:
         self._consumers = consumers
 
     async def create(self, request: Request) -> Response:
-        """POST of a consumer: 201, or 200 for one that is there."""
+        """Create a consumer: 201, or 200 for one that exists."""
         given = read_body(await self._bodies.read_json(request), CreateConsumer)
         await load_parser()  # What it reads may have a schema.
         topic = topic_of(self._broker, request)
@@ -145,10 +145,10 @@ class ConsumersApi:
             return self._attach_again(request, there, topic, name)
         subscription = known or self._broker.subscriptions.open(topic, name)
         subscriber = self._new(given, subscription, wanted)
-        self._consumers.add(subscriber)  # Atomic since its id and name were looked for.
+        self._consumers.add(subscriber)  # Atomic: no await since its id and name were looked up.
         try:
             await subscriber.join()
-        except BaseException:  # Cancelled too: a consumer that nobody was told of must not stay.
+        except BaseException:  # Also Cancelled: no client knows of this consumer, so it must go.
             self._consumers.end(subscriber)
             raise
         return json_response(self._told(request, subscriber), 201)
@@ -211,12 +211,12 @@ class ConsumersApi:
         )
 
     async def delete(self, request: Request) -> Response:
-        """DELETE of a consumer: its messages come back, an open fetch is answered at once."""
+        """Delete a consumer: its messages are redelivered, an open fetch is answered at once."""
         self._consumers.end(self._subscriber(request))
         return Response(status_code=204)
 
     async def fetch(self, request: Request) -> Response:
-        """GET of a consumer's messages."""
+        """Fetch messages of a consumer."""
         kind = streams.accepted(request)
         subscriber = self._subscriber(request)
         wanted = read_limits(request)
@@ -263,8 +263,8 @@ class ConsumersApi:
         *,
         is_stream: bool,
     ) -> tuple[Sequence[Given], Room | None]:
-        """Messages for one answer, waited for as long as is allowed, and the room that they hold
-        until they are sent; none where none came: whoever waits holds nothing.
+        """Wait for messages for one answer, for as long as allowed. Returns them with the room that
+        they hold until they are sent, None if none came: no room is held while waiting.
 
         Raises Refused, BrokerError, ClientDisconnect.
         """
@@ -277,7 +277,7 @@ class ConsumersApi:
         try:
             while not fetch.ended.is_set():
                 left = deadline - trio.current_time()
-                if subscriber.more_is_there():  # With a timeout of 0, too: it takes a moment.
+                if subscriber.more_is_there():  # Even with a timeout of 0: delivery takes a moment.
                     left = max(left, READY_S)
                 if not fetch.came.is_set() and not await self._waiting.wait(
                     request, max(left, 0.0), fetch.came.wait, is_stream=is_stream
@@ -290,7 +290,7 @@ class ConsumersApi:
                 if given:
                     self._count(subscriber, given)
                     return given, room
-                # A seek, pieces of a message that is not whole yet, what is skipped: go on waiting.
+                # A seek, pieces of an incomplete message, or skipped records: go on waiting.
                 await subscriber.go_on(fetch, wanted.messages, wanted.bytes)
             return (), None
         finally:
@@ -330,7 +330,7 @@ class ConsumersApi:
 
 
 class _Follower:
-    """Fetches again and again, for a stream of events."""
+    """Fetches repeatedly, for a stream of events."""
 
     def __init__(
         self, api: ConsumersApi, request: Request, subscriber: Subscriber, shower: Shower
@@ -342,7 +342,7 @@ class _Follower:
 
     @asynccontextmanager
     async def next_messages(self, seconds: float) -> AsyncIterator[Sequence[ShownMessage]]:
-        """What comes next, waited for at most so long. Raises Refused once the consumer ended."""
+        """The next messages, after at most `seconds`. Raises Refused if the consumer has ended."""
         api, subscriber = self._api, self._subscriber
         if api._consumers.find(subscriber.id) is not subscriber:
             raise Refused(CONSUMER_NOT_FOUND, f"consumer {subscriber.id} has ended")

@@ -1,7 +1,7 @@
-"""PIP-64's cursor: where a subscription stands, acknowledging, handing back, seeking.
+"""PIP-64's cursor: a subscription's position, acknowledging, negative acknowledging, seeking.
 
-Knows the one position that all protocols share, and the delivery that may hold records of it; no
-consumer is needed. What a change means to the others is in `docs/positions.md`.
+Knows the one position that all protocols share, and the dispatchers that may hold records of it; no
+consumer is needed. `docs/positions.md` says what a change means to other protocols.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class CursorApi:
         self._bodies = bodies
 
     async def show(self, request: Request) -> Response:
-        """GET of a cursor."""
+        """The cursor of a subscription."""
         topic = topic_of(self._broker, request)
         subscription = self._broker.subscriptions.get(topic, subscription_name(request))
         return json_response(messages.CursorAnswer(await self.cursor(subscription)))
 
     async def update(self, request: Request) -> Response:
-        """POST of a change; answered with the cursor once it is on disk."""
+        """Change a cursor; answered with the cursor once the change is on disk."""
         wanted = read_body(await self._bodies.read_json(request), UpdateCursor)
         topic = topic_of(self._broker, request)
         subscription = self._broker.subscriptions.get(topic, subscription_name(request))
@@ -97,9 +97,9 @@ class CursorApi:
         return ticket
 
     async def _span(self, named: Named) -> tuple[Partition, Span | None, Span | None]:
-        """The entry that is named, and the part of it; None if it is gone already.
+        """The entry that is named, and the part of it that is meant; None if it is gone already.
 
-        Raises Refused for what names no message.
+        Raises Refused if there is no such message.
         """
         partition, wanted = named.partition, named.id
         if wanted.entry < partition.log_start_offset:
@@ -130,7 +130,7 @@ class CursorApi:
             return max(ticket, subscription.ack(partition.index, ranges, lazy=False))
         for one in ids:
             _touch(dispatcher, one.entry, is_done=not one.ack_set)
-        holder = dispatcher.consumers[0]  # Whoever holds an entry is found by the dispatcher.
+        holder = dispatcher.consumers[0]  # The dispatcher finds the consumer that holds an entry.
         ticket = max(ticket, await dispatcher.acknowledge(holder, ids, lazy=False))
         dispatcher.wake()  # A consumer that was at its limit may go on.
         return ticket
@@ -206,7 +206,7 @@ class CursorApi:
         partition: Partition,
         resolve: Callable[[], Awaitable[int]],
     ) -> int:
-        """Go on elsewhere in one partition, and close its consumers; the ticket to wait for."""
+        """Move the position in one partition, and close its consumers; the ticket to wait for."""
         dispatcher = self._dispatcher(subscription, partition)
         if dispatcher is None or dispatcher.resetting is not None:
             return subscription.seek(partition.index, await resolve())
@@ -231,7 +231,7 @@ class CursorApi:
     # The cursor object.
 
     async def cursor(self, subscription: Subscription) -> messages.Cursor:
-        """Where a subscription stands, partition by partition."""
+        """A subscription's position, partition by partition."""
         topic = subscription.topic
         consumers: dict[str, messages.CursorConsumer] = {}
         kind: SubscriptionKind | None = None
@@ -304,7 +304,7 @@ async def _end_of(partition: Partition, place: str) -> int:
 
 
 async def _place_of(named: Named) -> int:
-    """The offset of a message: the next one where it is gone, the end beyond the log."""
+    """The offset of a message; of the next one if it is gone, the end if it is beyond the log."""
     place = EntryId(named.id.ledger, named.id.entry)
     position = await entries.resolve_seek(named.partition, place)
     if named.id.batch_index > 0 and position == named.id.entry:
@@ -314,7 +314,7 @@ async def _place_of(named: Named) -> int:
 
 
 def _touch(dispatcher: Dispatcher, entry: int, *, is_done: bool = False) -> None:
-    """A consumer over HTTP whose message is named is in use."""
+    """Note that the consumer over HTTP that holds the named entry is in use."""
     for consumer in dispatcher.consumers:
         if isinstance(consumer, HttpConsumer) and consumer.holds(entry):
             consumer.owner.touch()
@@ -327,7 +327,7 @@ def _told(named: Named) -> str:
 
 
 def _add_consumers(consumers: dict[str, messages.CursorConsumer], dispatcher: Dispatcher) -> None:
-    """The consumers of one partition, each counted with its other partitions."""
+    """Add the consumers of one partition; a consumer of several partitions is listed once."""
     for consumer in dispatcher.consumers:
         identity = consumer.owner.id if isinstance(consumer, HttpConsumer) else None
         key = f"{consumer.protocol} {consumer.identity}"

@@ -1,7 +1,7 @@
-"""Bodies of PIP-64's endpoints, typed. Knows no broker and no HTTP.
+"""Typed bodies of PIP-64's endpoints. Knows no broker and no HTTP.
 
-Requests take both spellings of a field (`eventTime`, `event_time`) and pass over unknown ones.
-Answers have the spelling of `docs/api.md` alone. Times are milliseconds since 1970.
+Requests accept both spellings of a field (`eventTime`, `event_time`) and ignore unknown fields.
+Answers have only the spelling of `docs/api.md`. Times are milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 ABSENT = msgspec.Raw(b"null")
-Number = int | str  # A decimal text is taken too: JavaScript loses digits of large numbers.
+Number = int | str  # Decimal text is accepted too: JavaScript loses digits of large numbers.
 T = TypeVar("T")
 
 
 def _absent() -> msgspec.Raw:
-    """A factory, since the description of the API cannot tell JSON that is kept as it came."""
+    """A factory, as the description of the API cannot express a default of raw JSON."""
     return ABSENT
 
 
-# Kept as they came: a small body may hold more members than are taken, each an object in memory.
+# Kept as raw JSON: a small body may hold more members than allowed, each an object in memory.
 Properties = Annotated[
     msgspec.Raw,
     msgspec.Meta(extra_json_schema={"type": "object", "additionalProperties": {"type": "string"}}),
@@ -34,7 +34,7 @@ class ProducedMessage(msgspec.Struct):
     """One message to be stored."""
 
     value: msgspec.Raw = msgspec.field(default_factory=_absent)
-    payload: str | None = None  # Of Pulsar's own dialect, in the place of `value`.
+    payload: str | None = None  # In Pulsar's own dialect, instead of `value`.
     key: msgspec.Raw = msgspec.field(default_factory=_absent)
     encoding: str | None = None
     key_encoding: str | None = None
@@ -68,7 +68,7 @@ class SchemaSettings(msgspec.Struct):
 
 
 class ProduceSettings(SchemaSettings):
-    """What a POST of messages says of all of them."""
+    """The fields of a POST of messages that apply to all of them."""
 
     producer_name: str | None = None
     producerName: str | None = None
@@ -81,13 +81,13 @@ class ProduceRequest(ProduceSettings):
 
 
 class ProduceEnvelope(ProduceSettings):
-    """The same with its messages still as text, of which a large body may hold millions."""
+    """The same with its messages still as text: a large body may hold millions of them."""
 
     messages: msgspec.Raw = msgspec.field(default_factory=_absent)
 
 
 class ProducedId(msgspec.Struct):
-    """What became of one message; `error_code` 1: do not try again, 2: try again."""
+    """The result for one message; `error_code` 1: do not retry, 2: retry."""
 
     partition: int | None
     messageId: str | None
@@ -103,11 +103,11 @@ class ProduceAnswer(msgspec.Struct):
 
 
 class ShippedResult(msgspec.Struct, omit_defaults=True):
-    """What became of one message, as Apache Pulsar says it."""
+    """The result for one message in Apache Pulsar's form."""
 
     messageId: str | None = None
     errorMsg: str | None = None
-    errorCode: int = msgspec.field(default=-1)  # Never -1: always told.
+    errorCode: int = msgspec.field(default=-1)  # Never -1, so it is never omitted.
     schemaVersion: int = msgspec.field(default=-(2**31))
 
 
@@ -119,16 +119,16 @@ class ShippedAnswer(msgspec.Struct):
 
 
 class ShownHeader(msgspec.Struct, omit_defaults=True):
-    """One header where the map of properties cannot tell it: a repeated name, bytes, or a kind."""
+    """One header, for those that a map of properties cannot hold: repeated names, bytes, kinds."""
 
     name: str
     value: str
-    encoding: str | None = None  # base64: of the value; the name then is, too, where it must be.
+    encoding: str | None = None  # The value's, if base64; `name_encoding` is the name's.
     name_encoding: str | None = None
 
 
 class ShownMessage(msgspec.Struct, omit_defaults=True):
-    """One message as readers are given it. What a record does not have is left out."""
+    """One message in an answer. Fields that a record does not have are left out."""
 
     messageId: str
     partition: int
@@ -160,7 +160,7 @@ class ShownSchema(msgspec.Struct):
 
 
 class ReadAnswer(msgspec.Struct):
-    """Answer to a read of a partition; `next_offset` is where the next one goes on."""
+    """Answer to a read of a partition; `next_offset` is where the next read begins."""
 
     messages: list[ShownMessage]
     next_offset: int
@@ -184,7 +184,7 @@ class CreateConsumer(SchemaSettings):
 
 
 class ConsumerAnswer(msgspec.Struct):
-    """A consumer that was made, or found again."""
+    """A consumer that was created, or found again."""
 
     id: str
     name: str
@@ -220,7 +220,7 @@ class CursorConsumer(msgspec.Struct):
 
 
 class CursorPartition(msgspec.Struct):
-    """Where a subscription stands in one partition; ranges are closed."""
+    """A subscription's position in one partition; ranges are closed."""
 
     partition: int
     mark_delete: str | None
@@ -231,7 +231,7 @@ class CursorPartition(msgspec.Struct):
 
 
 class Cursor(msgspec.Struct):
-    """Where a subscription stands."""
+    """A subscription's positions."""
 
     subscription: str
     type: str | None
@@ -243,7 +243,7 @@ class Cursor(msgspec.Struct):
 
 
 class CursorAnswer(msgspec.Struct):
-    """Answer to a look at a cursor, and to a change of it."""
+    """Answer to a GET of a cursor, and to a change of it."""
 
     cursor: Cursor
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
 
-# Pulsar's rule for names, and the tilde of URLs; what else a Kafka group may be called is reached
-# where it is there already.
+# Pulsar's rule for names, plus the tilde of URLs. An existing subscription, such as a Kafka group,
+# can be reached under any name.
 NEW_NAME = re.compile(rf"[A-Za-z0-9_\-.=:~]{{1,{NAME_CHARACTERS_MAX}}}")
-RESERVED_TENANTS = ("persistent", "non-persistent")  # Domains of paths, so that none is ambiguous.
+RESERVED_TENANTS = ("persistent", "non-persistent")  # Domains in paths, which would be ambiguous.
 PARTITION = re.compile(r"[0-9]{1,9}")
 
 
@@ -40,12 +40,12 @@ def partition_of(topic: Topic, request: Request) -> Partition:
 
 
 def subscription_name(request: Request, *, is_new: bool = False) -> bytes:
-    """The subscription of the path; one to be made keeps to the rule of names. Raises Refused."""
+    """The subscription of the path; a new one must follow the rule for names. Raises Refused."""
     return _name(path_bytes(request, "subscription"), "subscription", is_new)
 
 
 def checked_name(text: str, what: str) -> str:
-    """A name that a body gives. Raises Refused."""
+    """A name out of a body, checked. Raises Refused."""
     _name(text.encode(), what, is_new=True)
     return text
 

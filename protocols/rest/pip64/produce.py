@@ -1,7 +1,7 @@
-"""PIP-64's produce: a whole request is checked, then appended, one batch a partition.
+"""PIP-64's produce: a whole request is checked, then appended, one batch per partition.
 
 Knows records and partitions, no HTTP. A fault of the request raises Refused before anything is
-written; what an append raises is told message by message.
+written; an error of an append is reported for each message.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ MAY_BE_TRIED_AGAIN = (StorageFull, StorageFailed, ShuttingDown, LimitExceeded, O
 
 @dataclass(slots=True)
 class Placed:
-    """What became of one message: where it is, or why it is nowhere."""
+    """The result for one message: where it is, or why it was not stored."""
 
     partition: int
     ledger: int = -1
@@ -94,7 +94,7 @@ class _Share:
     """The part of a request that goes to one partition."""
 
     records: list[Record] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)  # Places of the messages in the request.
+    numbers: list[int] = field(default_factory=list)  # Indexes of the messages in the request.
 
 
 class Producing:
@@ -113,7 +113,7 @@ class Producing:
         only_partition: int | None = None,
         body_bytes: int,
     ) -> tuple[int | None, list[Placed]]:
-        """Append every message; return the schema version, and what became of each, once that is
+        """Append every message; return the schema version and each message's result once they are
         on disk. `body_bytes` is the request's size. Raises Refused, BrokerError.
         """
         messages = request.messages or []
@@ -148,7 +148,7 @@ class Producing:
         records: Sequence[Record],
         writer: _RecordWriter,
     ) -> dict[int, _Share]:
-        """The records by partition: the one that is named, the key's, or the next in turn."""
+        """The records by partition: the one named, the one of the key, or the next in turn."""
         count = len(topic.partitions)
         shares: dict[int, _Share] = {}
         for number, (message, record) in enumerate(zip(messages, records, strict=True)):
@@ -164,7 +164,7 @@ class Producing:
 
     def _next_turn(self, topic: Topic, count: int) -> int:
         if len(self._turns) > 2 * len(self._broker.topics) + TURN_MESSAGES:
-            self._turns.clear()  # Most are of topics that are gone.
+            self._turns.clear()  # Most belong to topics that are gone.
         index = self._turns.get(topic.meta.topic_id, 0) % count
         self._turns[topic.meta.topic_id] = index + 1
         return index
@@ -172,7 +172,7 @@ class Producing:
     async def _append(
         self, topic: Topic, shares: dict[int, _Share], count: int, ticket: int
     ) -> tuple[list[Placed], int]:
-        """Raises OwnedElsewhere where the topic moves and nothing was stored."""
+        """Raises OwnedElsewhere if the topic moves and nothing was stored."""
         placed = [Placed(-1)] * count
         moved: list[OwnedElsewhere] = []
         for index, share in shares.items():
@@ -200,7 +200,7 @@ class Producing:
         for start in range(0, len(share.records), PIECE_MESSAGES):
             if start:
                 await between_messages(start, broker.poller)
-            # Offsets count from the batch's base offset in this format: 0, 1, 2.
+            # In this format offsets count from the batch's base offset: 0, 1, 2.
             body.append(PLAIN.encode(share.records[start : start + PIECE_MESSAGES], 0))
         if broker.stopping.is_set():
             raise ShuttingDown("the broker is stopping")
@@ -237,10 +237,10 @@ class _RecordWriter:
         self._producer = (name or DEFAULT_PRODUCER).encode()
         self._only_partition = only_partition
         self._offset = 0
-        self.routing_keys: dict[int, bytes] = {}  # Where the key is inside the value (INLINE).
+        self.routing_keys: dict[int, bytes] = {}  # For keys that are inside the value (INLINE).
 
     def write_all(self, messages: Sequence[ProducedMessage]) -> list[Record]:
-        """Every record, with offsets of no meaning yet."""
+        """Every record; offsets have no meaning yet."""
         return [self.write(number, message) for number, message in enumerate(messages)]
 
     def write(self, number: int, message: ProducedMessage) -> Record:
@@ -283,7 +283,7 @@ class _RecordWriter:
         return record
 
     def _deliver_at_us(self, message: ProducedMessage) -> int | None:
-        """When the message may be delivered; 0 is at once, as it is to Pulsar's clients."""
+        """When the message may be delivered; None: at once, which 0 means to Pulsar's clients."""
         at = _number(message.deliverAt, message.deliver_at, TIME_MS_MAX, "deliverAt")
         most = TIME_MS_MAX - self._now_us // 1000
         after = _number(message.deliverAfterMs, message.deliver_after_ms, most, "deliverAfterMs")
@@ -294,7 +294,7 @@ class _RecordWriter:
         return at * 1000 if at else None
 
     def named_partition(self, message: ProducedMessage) -> int | None:
-        """The partition that the request names. Raises BadValue where it names two."""
+        """The partition that the request names. Raises BadValue if it names two."""
         if self._only_partition is None:
             return message.partition
         if message.partition not in (None, self._only_partition):
@@ -324,7 +324,7 @@ class _RecordWriter:
         return key, value
 
     def _encoded(self, text: bytes | None, encoding: str | None, *, is_key: bool) -> bytes | None:
-        """Bytes that are given as base64, as readers are given those that are no text."""
+        """Bytes that may be given as base64, as readers get those that are not text."""
         if text is None:
             return None
         part = self._codec.key if is_key else self._codec.value
@@ -365,7 +365,7 @@ def _properties(message: ProducedMessage) -> dict[str, str]:
 
 
 def schema_fields(request: SchemaSettings) -> SchemaFields:
-    """What a request says of its schema."""
+    """What a request says about its schema."""
     return SchemaFields(
         either(request.schema_type, request.schemaType),
         either(request.schema_version, request.schemaVersion),
@@ -381,7 +381,7 @@ def _payload_text(payload: str, codec: RecordCodec) -> bytes:
     try:
         msgspec.json.decode(payload.encode(), type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
-        return msgspec.json.encode(payload)  # A date, or a number's name: text is what it is.
+        return msgspec.json.encode(payload)  # Not JSON, such as a date: it is text.
     return payload.encode()
 
 

@@ -1,6 +1,6 @@
 """PIP-64's read of a partition: no subscription, nothing acknowledged.
 
-Knows the log through the broker's services, and requests; `streams.py` makes it endless.
+Knows the log through the broker's services, and requests; `streams.py` makes endless reads of it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ReadLimits:
 
 
 def read_limits(request: Request) -> ReadLimits:
-    """The limits of a read or fetch; those above ours are cut. Raises Refused."""
+    """The limits of a read or fetch; values above ours are lowered. Raises Refused."""
     timeout_ms = query.number(
         request,
         ("timeout",),
@@ -158,24 +158,24 @@ async def after(wanted: MessageId, partition: Partition) -> int:
 
 
 async def room_for(output: OutputBudget, wanted: int) -> Room:
-    """Room for an answer with up to so many bytes of keys and values."""
+    """Reserve room for an answer with up to `wanted` bytes of keys and values."""
     return Room(await output.reserve(limits.ANSWER_EXPANSION * wanted))
 
 
 class Room:
-    """What an answer may hold until it is sent."""
+    """The memory that an answer may hold until it is sent."""
 
     def __init__(self, held: Reservation) -> None:
         self.bytes = held.size // limits.ANSWER_EXPANSION  # of keys and values
         self._held = held
 
     def until_sent(self, request: Request) -> None:
-        """Give it back when the request has ended."""
+        """Give the room back when the request has ended."""
         exchange: Exchange = request.scope["exchange"]
         exchange.at_end.append(self.give_back)
 
     def give_back(self) -> None:
-        """Nothing is held any more."""
+        """Give the room back."""
         self._held.keep(0)
 
 
@@ -210,14 +210,14 @@ class PartitionReader:
         return whole, [schemas[version] for version in sorted(schemas)]
 
     async def wait(self, offset: int, seconds: float, *, is_stream: bool = False) -> None:
-        """Wait for a record at `offset` or behind it. Raises Refused, ClientDisconnect."""
+        """Wait for a record at `offset` or after it. Raises Refused, ClientDisconnect."""
         partition = self._partition
         if offset >= partition.high_watermark and not partition.removed:
             wait = partial(partition.wait_for, offset)
             await self._waiting.wait(self._request, seconds, wait, is_stream=is_stream)
 
     async def read(self, offset: int, bytes_max: int, records_max: int) -> RecordsRead:
-        """Records from `offset` on, as many as there are now; what retention took is passed over.
+        """Records from `offset` on, as many as there are now; what retention removed is skipped.
 
         Raises UnreadableRecord, DamagedLog, TopicNotFound.
         """
@@ -251,7 +251,7 @@ class Follower:
 
     @asynccontextmanager
     async def next_messages(self, seconds: float) -> AsyncIterator[Sequence[ShownMessage]]:
-        """What comes next, waited for at most so long."""
+        """The next messages, after at most `seconds`."""
         await self._reader.wait(self._offset, seconds, is_stream=True)
         room = await room_for(self._output, limits.READ_BYTES_DEFAULT)
         try:
@@ -265,7 +265,7 @@ class Follower:
 async def _last_id(
     partition: Partition, records: Sequence[PlacedRecord], next_offset: int
 ) -> str | None:
-    """The id after which the next read goes on; None at the beginning of the log."""
+    """The id after which the next read begins; None at the beginning of the log."""
     if records:
         return message_id(partition, records[-1].entry, records[-1].batch_index)
     span = await entries.entry_at_or_before(partition, next_offset - 1)

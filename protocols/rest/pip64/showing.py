@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from broker.topics.topic import Topic
     from protocols.rest.schemas.resolving import SchemaRegistry
 
-VERSION = struct.Struct(">q")  # Of a record's schema, as Pulsar's clients and this listener write.
-US = 1000  # Microseconds of a millisecond.
-# What text has none of, but for blanks and ends of lines; a few are let pass as they are.
+VERSION = struct.Struct(">q")  # A record's schema version, as Pulsar's clients and we write it.
+US = 1000  # Microseconds in a millisecond.
+# Characters that text does not have (blanks and line ends aside); a few of them are accepted.
 CONTROLS = bytes(sorted({*range(32), 127} - set(b"\t\n\r")))
 CONTROLS_MIN = 16
 
@@ -40,14 +40,14 @@ class ShowOptions:
 
     encoding: str = "auto"  # Of what has no schema: auto, utf8 or base64.
     int64_as_string: bool = False
-    reader: RecordCodec | None = None  # In the place of what the records' own schemas say.
+    reader: RecordCodec | None = None  # Used instead of the records' own schemas.
 
 
 class Shower:
     """Makes messages of one topic's records."""
 
     def __init__(self, registry: SchemaRegistry, topic: Topic, options: ShowOptions) -> None:
-        self.schemas: dict[int, ShownSchema] = {}  # Of the messages made so far, by version.
+        self.schemas: dict[int, ShownSchema] = {}  # Used by the messages so far, by version.
         self._registry = registry
         self._topic = topic
         self._options = options
@@ -55,7 +55,7 @@ class Shower:
     async def show(
         self, partition: Partition, placed: Sequence[PlacedRecord], *, with_offset: bool
     ) -> list[ShownMessage]:
-        """One message a record, in order."""
+        """One message for each record, in order."""
         if self._is_slow(placed):
             return await run_in_thread(self._show_all, partition, placed, with_offset)
         shown: list[ShownMessage] = []
@@ -105,7 +105,7 @@ class Shower:
         return shown
 
     def _codec(self, record: Record) -> tuple[RecordCodec | None, int | None]:
-        """How the record is read, and its own schema's version. Raises BadValue."""
+        """The codec to read a record with, and its own schema version. Raises BadValue."""
         version = None
         if record.schema_version is not None and len(record.schema_version) == VERSION.size:
             version = VERSION.unpack(record.schema_version)[0]
@@ -164,12 +164,12 @@ class Shower:
         shown.key, shown.key_encoding = text, None if encoding == "utf8" else encoding
 
     def _json(self, value: Json, data: bytes) -> Json:
-        """A 64-bit number as text where that is wanted: JavaScript would lose its last digits."""
+        """A 64-bit number as text if that is wanted: JavaScript would lose its last digits."""
         is_long = type(value) is int and len(data) == 8
         return str(value) if is_long and self._options.int64_as_string else value
 
     def _show_headers(self, shown: ShownMessage, headers: Sequence[Header]) -> None:
-        """Properties as a map of texts; where that cannot tell all, every header in order, too."""
+        """Show properties as a map of texts; if that cannot hold all, every header in order too."""
         properties: dict[str, str] = {}
         is_whole = True
         for header in headers:
@@ -209,7 +209,7 @@ def _header(header: Header) -> ShownHeader:
 
 
 def _text_or_none(data: bytes | None) -> str | None:
-    """Text of a field that is text in all but odd cases; those are left out."""
+    """The text of a field that is nearly always text; None if it is not."""
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError:
@@ -217,7 +217,7 @@ def _text_or_none(data: bytes | None) -> str | None:
 
 
 def _as_text(data: bytes, encoding: str) -> tuple[str, str]:
-    """Bytes for JSON, and how: `utf8`, or `base64` where that is wanted or they are no text."""
+    """Bytes for JSON, and their encoding: `utf8`, or `base64` if wanted or if they are not text."""
     if encoding != "base64" and not is_binary(data):
         try:
             return data.decode(), "utf8"
@@ -227,7 +227,7 @@ def _as_text(data: bytes, encoding: str) -> tuple[str, str]:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether so much of it is control characters, six bytes of JSON each, that it is no text."""
+    """Whether it has too many control characters to be text; each takes six bytes of JSON."""
     return len(data) - len(data.translate(None, CONTROLS)) > CONTROLS_MIN + len(data) // 10
 
 

@@ -1,4 +1,4 @@
-"""The formats of a read or fetch: one JSON object, a message a line, or server-sent events.
+"""The formats of a read or fetch: one JSON object, one message per line, or server-sent events.
 
 Knows how messages are framed, not where they come from.
 """
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 JSON, LINES, EVENTS = "application/json", "application/x-ndjson", "text/event-stream"
 ANY = {"*/*": JSON, "application/*": JSON, "text/*": EVENTS, JSON: JSON, LINES: LINES}
 ANY[EVENTS] = EVENTS
-# Proxies and browsers take a silent stream for a dead one after some ten seconds and more.
+# Some ten seconds of silence, or more, make proxies and browsers think that a stream is dead.
 HEARTBEAT_S = 10.0
 _STANDARD_TO_URL = str.maketrans("+/", "-_")
 
-# Waits for messages at most so many seconds; none: nothing came. They are being sent until it ends.
+# Waits for messages for at most so many seconds, and yields what came. Its room is held until exit.
 NextMessages = Callable[[float], AbstractAsyncContextManager[Sequence[ShownMessage]]]
 
 
 def accepted(request: Request) -> str:
-    """The first format of `Accept` that there is. Raises Refused."""
+    """The first format of `Accept` that is served. Raises Refused."""
     accept = request.headers.get("accept", "*/*")
     for wanted in accept.split(","):
         kind, _, parameters = wanted.partition(";")
@@ -47,7 +47,7 @@ def accepted(request: Request) -> str:
 
 
 async def lines(messages: Sequence[ShownMessage], headers: dict[str, str]) -> Response:
-    """A message a line."""
+    """An answer with one message per line."""
     pieces = await _encoded(messages, b"\n")
     if pieces:
         pieces.append(b"\n")
@@ -55,14 +55,14 @@ async def lines(messages: Sequence[ShownMessage], headers: dict[str, str]) -> Re
 
 
 async def whole(answer: ReadAnswer | FetchAnswer) -> Response:
-    """One object."""
+    """An answer of one JSON object."""
     messages, answer.messages = answer.messages, []
     head, empty, tail = msgspec.json.encode(answer).partition(b'"messages":[')
     return Pieces([head + empty, *await _encoded(messages, b","), tail], JSON)
 
 
 async def _encoded(messages: Sequence[ShownMessage], between: bytes) -> list[bytes]:
-    """The JSON of messages, in pieces of a size that can be made and sent in one turn."""
+    """The JSON of messages, in pieces that can each be made and sent in one turn."""
     pieces: list[bytes] = []
     gathered: list[bytes] = []
     size = 0
@@ -89,7 +89,7 @@ class Pieces(Response):
         self._pieces = pieces[::-1]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the answer."""
         head = {"type": "http.response.start", "status": self.status_code}
         await send({**head, "headers": self.raw_headers})
         pieces, body = self._pieces, b""
@@ -114,7 +114,7 @@ class EventStream(Response):
         self._next_messages = next_messages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events; a client that leaves ends it within whatever runs."""
+        """Send events; if the client leaves, whatever runs is cancelled."""
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         left = False

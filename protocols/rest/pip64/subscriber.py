@@ -1,7 +1,7 @@
-"""A consumer as clients over HTTP know it: an id that outlives connections, a fetch at a time.
+"""A consumer as clients over HTTP know it: an id that outlives connections, one fetch at a time.
 
 It is a consumer of every partition of its topic (`attached.py`), and takes entries only while a
-fetch is open. What a fetch took and could not give out waits for the next one. Knows no HTTP.
+fetch is open. Entries that a fetch took and could not give out wait for the next. Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from protocols.rest.schemas.values import RecordCodec
 
-# After a first entry: how long nothing more has to come for a fetch to be answered, where more is
-# known to be there. Delivery reads ahead in less; what is cold may wait for the next fetch.
+# After the first entry a fetch that knows of more records waits this long for each next one before
+# it is answered. Delivery reads ahead in less time; cold records may wait for the next fetch.
 LINGER_S = 0.005
-RUN_ENTRIES_MAX = 1000  # Read together.
+RUN_ENTRIES_MAX = 1000  # Entries read together.
 
 
 @dataclass(slots=True)
 class Wanted:
-    """Where a consumer starts, and how it is treated."""
+    """The options of a consumer: where it starts, and how it is served."""
 
     kind: SubscriptionKind
     is_earliest: bool
@@ -54,7 +54,7 @@ class Given:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """An entry that was taken and is still to be given out, or the rest of it."""
+    """An entry, or the rest of one, that was taken and is not given out yet."""
 
     consumer: HttpConsumer
     taken: Taken
@@ -62,11 +62,11 @@ class Held:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether nobody has acknowledged it meanwhile."""
+        """Whether it is still not acknowledged."""
         return self.consumer.still_wants(self.taken.offset)
 
     def follows(self, other: Held) -> bool:
-        """Whether it lies right behind the other one."""
+        """Whether it comes right after the other one."""
         return self.consumer is other.consumer and self.taken.offset == other.taken.end
 
 
@@ -76,7 +76,7 @@ class Fetch:
 
     messages_left: int
     bytes_left: int
-    came: trio.Event = field(default_factory=trio.Event)  # Since it was last looked at.
+    came: trio.Event = field(default_factory=trio.Event)  # Something came since the last look.
     ended: trio.Event = field(default_factory=trio.Event)  # By a newer one, or by a deletion.
 
     @property
@@ -98,7 +98,7 @@ class Subscriber:
         self.last_used = trio.current_time()
         self.idle_s = 0.0
         self.fetch: Fetch | None = None
-        self._is_open = False  # It was attached to everything once.
+        self._is_open = False  # It has been attached to every partition once.
         self._broker = broker
         self._parts: dict[int, HttpConsumer] = {}
         self._held: deque[Held] = deque()
@@ -106,7 +106,7 @@ class Subscriber:
         self._joining = trio.Lock()
         self._has_left = False
 
-    # What `attached.py` asks.
+    # What `attached.py` needs.
 
     @property
     def wants_more(self) -> bool:
@@ -114,7 +114,7 @@ class Subscriber:
         return self.fetch is not None and self.fetch.has_room
 
     def take(self, consumer: HttpConsumer, taken: Taken, wanted: int) -> None:
-        """An entry came, with so many wanted messages."""
+        """Take an entry that came, with `wanted` unacknowledged messages."""
         self._held.append(Held(consumer, taken, trio.current_time()))
         fetch = self.fetch
         if fetch is not None:
@@ -123,7 +123,7 @@ class Subscriber:
             fetch.came.set()
 
     def touch(self) -> None:
-        """It is in use."""
+        """Note that it is in use."""
         self.last_used = trio.current_time()
 
     def is_live(self) -> bool:
@@ -131,7 +131,7 @@ class Subscriber:
         return self.fetch is not None or trio.current_time() - self.last_used < self.idle_s
 
     def dropped(self, consumer: HttpConsumer) -> None:
-        """A seek or a deletion has taken the consumer off its partition: what it held is void."""
+        """Drop what a consumer held: a seek or a deletion has detached it from its partition."""
         self._held = deque(one for one in self._held if one.consumer is not consumer)
         if self.fetch is not None:
             self.fetch.came.set()  # The fetch attaches again.
@@ -175,18 +175,18 @@ class Subscriber:
         return partition.high_watermark
 
     def leave(self) -> None:
-        """Detach from everything: all that it holds comes back to the subscription."""
+        """Detach from everything: all that it holds goes back to the subscription."""
         self._has_left = True
         self.end_fetch()
         self._held.clear()
         for part in self._parts.values():
             detach(self._broker, part)
-        self._parts.clear()  # They lead back here: a circle.
+        self._parts.clear()  # Breaks a reference cycle.
 
     # Fetching.
 
     def end_fetch(self) -> None:
-        """Let an open fetch be answered at once."""
+        """Make an open fetch be answered at once."""
         if self.fetch is not None:
             self.fetch.ended.set()
             self.fetch.came.set()
@@ -195,7 +195,7 @@ class Subscriber:
                 part.close()
 
     async def begin(self, messages: int, size: int) -> Fetch:
-        """Open a fetch; one that is open is answered at once. Raises what `join` raises."""
+        """Open a fetch; an open one is answered at once. Raises LimitExceeded, and as `join`."""
         self.touch()
         self.end_fetch()
         room = self._room()
@@ -205,7 +205,7 @@ class Subscriber:
         fetch = self.fetch = Fetch(min(messages, room), size)
         try:
             await self.join()
-        except BaseException:  # Cancelled too: no fetch stays open.
+        except BaseException:  # Also Cancelled: no fetch may stay open.
             self.finish(fetch)
             raise
         if self._held:
@@ -218,7 +218,7 @@ class Subscriber:
         return CONSUMER_UNACKED_MAX - sum(part.unacked for part in self._parts.values())
 
     async def go_on(self, fetch: Fetch, messages: int, size: int) -> None:
-        """What came cannot be given out: take as much once more. Raises what `join` raises."""
+        """Take entries again, as what came could not be given out. Raises what `join` raises."""
         fetch.came = trio.Event()
         await self.join()
         if not self._held:
@@ -227,12 +227,12 @@ class Subscriber:
         self.open_parts(fetch)
 
     def open_parts(self, fetch: Fetch) -> None:
-        """Let entries come for a fetch."""
+        """Ask every partition for entries for a fetch."""
         for part in self._parts.values():
             part.open(fetch.messages_left)
 
     def finish(self, fetch: Fetch) -> None:
-        """Nothing more is to come for that fetch."""
+        """End a fetch: nothing more is taken for it."""
         self.touch()
         if self.fetch is fetch:
             self.end_fetch()
@@ -256,10 +256,11 @@ class Subscriber:
         return False
 
     async def give_out(self, messages: int, size: int) -> list[Given]:
-        """Messages of what was taken, at most so many and so large together, one at least.
+        """Give out messages of the entries taken: at most `messages` and about `size` bytes, but at
+        least one if there is any.
 
-        Raises UnreadableRecord where the first one cannot be read: it stays the next one until
-        it is acknowledged. Raises DamagedLog, TopicNotFound.
+        Raises UnreadableRecord if the first one cannot be read: it stays the next one until it is
+        acknowledged. Raises DamagedLog, TopicNotFound.
         """
         given: list[Given] = []
         async with self._giving:  # A newer fetch waits until the older one has its answer.
@@ -278,7 +279,7 @@ class Subscriber:
         return given
 
     def _next_run(self) -> list[Held]:
-        """The first entries held that lie behind one another in one partition."""
+        """The first entries held that follow one another in one partition."""
         while self._held and not self._held[0].is_wanted:
             self._held.popleft()
         run: list[Held] = []
@@ -289,7 +290,7 @@ class Subscriber:
         return run
 
     async def _read_run(self, run: Sequence[Held], messages: int, size: int) -> list[Given]:
-        """Messages of a run, whose entries go as far as they are given out."""
+        """The messages of a run; its entries are dropped as far as they are given out."""
         consumer, first = run[0].consumer, run[0].taken
         reached = run[-1].taken.end
         placed: list[PlacedRecord] = []
@@ -301,10 +302,10 @@ class Subscriber:
                 records_max=min(messages, reached - first.offset - first.skip),
             )
         except OffsetOutOfRange:
-            pass  # Retention took it: nothing is left to be given out.
+            pass  # Retention removed it: nothing is left to give out.
         else:
             placed = read.records
-            # A read goes on behind what was skipped, over entries that others hold.
+            # A read goes on past what it skips, and may come to entries that others hold.
             passed = [start for start, _ in read.skipped if any(h.taken.has(start) for h in run)]
             if passed:
                 await consumer.pass_over(passed)
@@ -326,13 +327,13 @@ class Subscriber:
         return given
 
     def _go_on(self, held: Held, reached: int) -> bool:
-        """Note how far an entry was given out; whether that was all of it."""
+        """Note how far an entry was given out; returns whether that was all of it."""
         taken = held.taken
         if reached <= taken.offset:
             return False
         if self.wanted.ack_timeout_s:
             deadline = trio.current_time() + self.wanted.ack_timeout_s
-            held.consumer.sent.pop(taken.offset, None)  # The order is that of the deadlines.
+            held.consumer.sent.pop(taken.offset, None)  # Keeps `sent` in the order of deadlines.
             held.consumer.sent[taken.offset] = deadline
         if reached < taken.end:
             taken.skip = reached - taken.offset
@@ -343,7 +344,7 @@ class Subscriber:
     # Keeping time.
 
     def put_back_overdue(self, now: float) -> None:
-        """Let messages come again that were given out, or held back, for too long."""
+        """Redeliver messages that were given out, or held here, too long ago."""
         timeout = self.wanted.ack_timeout_s
         if not timeout:
             return

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 TOPIC = "{tenant}/{namespace}/{topic}"
 BASE, DOMAIN_BASE = f"/topics/{TOPIC}", f"/topics/persistent/{TOPIC}"
-# PIP-64 writes the singular; the plural is what its own texts and scripts say as often. It also
-# writes `consumer` where messages are fetched, and `consumers` where one is deleted.
+# PIP-64 specifies the singular, but its own texts and scripts use the plural as often. It also has
+# `consumer` where messages are fetched, and `consumers` where one is deleted.
 SUBSCRIPTIONS = ("subscription", "subscriptions")
 CONSUMERS = ("consumer", "consumers")
 NUMBER, TEXT = {"type": "integer", "minimum": 0}, {"type": "string"}
@@ -52,7 +52,7 @@ FORMATS = (streams.LINES, streams.EVENTS)
 
 @dataclass(slots=True, frozen=True)
 class Handlers:
-    """What serves the endpoints."""
+    """The objects whose methods serve the endpoints."""
 
     api: MessagesApi
     consumers: ConsumersApi
@@ -83,7 +83,7 @@ def pip64_routes(
     )
     other = dict.fromkeys(METHODS, Served(api.other_domain, Action.DESCRIBE))
     return [
-        # With a domain first: none of these is a path of a tenant, since a tenant is not called so.
+        # Paths with a domain first: they cannot be a tenant's, as no tenant may have such a name.
         *_under(DOMAIN_BASE, routes, handlers, shipped),
         routes.route("/topics/non-persistent/{rest:path}", **other),
         *_under(BASE, routes, handlers, produce),

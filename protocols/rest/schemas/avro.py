@@ -1,8 +1,8 @@
 """AVRO values: Avro's JSON encoding to and from Avro binary, both by fastavro, under limits.
 
-fastavro's fast reader and writer are C: they run to their end whatever that takes, and a schema
-that refers to itself lets data decide how deep they go. So small values of schemas that cannot do
-harm take them, all others the same code in Python, which a worker thread can run.
+fastavro's fast reader and writer are in C: they run to their end however long that takes, and a
+schema that refers to itself lets data decide how deep they go. So they are used only for small
+values of harmless schemas. All others use the same code in Python, in a worker thread.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fastavro import _read_py, _write_py
 from protocols.rest.schemas.avro_trees import Tree, without_logical_types
 from protocols.rest.schemas.primitives import BadValue
 
-# A larger value is read and written by Python in a thread: C would hold up the loop for 10 ms or
-# more, since every byte may be a number.
+# A larger value is read and written by Python code in a thread: C would hold up the loop for 10 ms
+# or more, since every byte may be a number.
 FAST_BYTES_MAX = 32 * 1024
-DEFINITION_BYTES_MAX = 256 * 1024  # Parsed definitions are kept; theirs have a few KiB.
+DEFINITION_BYTES_MAX = 256 * 1024  # Parsed definitions are kept; usual ones have a few KiB.
 
 PRIMITIVE_BYTES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8}
 PRIMITIVE_BYTES |= {"bytes": 1, "string": 1}
@@ -38,7 +38,7 @@ class _Write(Protocol):
 
 
 class AvroCodec:
-    """Values of one Avro definition. Raises BadValue for a definition that is none."""
+    """Reads and writes values of one Avro definition. Raises BadValue if it is not one."""
 
     def __init__(self, definition: bytes) -> None:
         if len(definition) > DEFINITION_BYTES_MAX:
@@ -57,7 +57,7 @@ class AvroCodec:
 
     def write(self, text: bytes) -> bytes:
         """Avro binary of a value in Avro's JSON encoding. Raises BadValue."""
-        # A line is a value to fastavro; a line feed inside a JSON text is only ever a blank.
+        # To fastavro each line is a value; in JSON a line feed can only be white space.
         line = text.replace(b"\n", b" ").replace(b"\r", b" ").decode()
         out = io.BytesIO()
         try:
@@ -67,7 +67,7 @@ class AvroCodec:
                 value = next(iter(fastavro.json_reader(io.StringIO(line), self._schema)))
             fastavro.validate(value, self._schema, raise_errors=True)
             self._writer(len(text))(out, self._schema, value)
-        except Exception as error:  # Odd ones too: AttributeError for an untagged union.
+        except Exception as error:  # Unexpected ones too: AttributeError for an untagged union.
             raise BadValue(f"does not fit the Avro schema: {_reason(error)}") from None
         return out.getvalue()
 
@@ -110,13 +110,13 @@ def _reason(error: Exception) -> str:
 
 
 class _Shape:
-    """What a definition allows its data to do. Raises whatever a malformed definition leads to."""
+    """What a definition allows its data to do. A malformed one may raise any exception."""
 
     def __init__(self, definition: Definition) -> None:
         self.is_recursive = False
-        self.has_free_items = False  # Items of no bytes: a count of 2^60 costs nine bytes.
-        self._bytes_min: dict[str, int] = {}  # By full name, of named types read to their end.
-        self._open: set[str] = set()  # Named types that are being read.
+        self.has_free_items = False  # Items of no bytes: a count of 2^60 of them costs nine bytes.
+        self._bytes_min: dict[str, int] = {}  # By full name, for named types that were read.
+        self._open: set[str] = set()  # Named types that are being read now.
         self._measure(definition, "")
 
     def _measure(self, node: Definition, namespace: str) -> int:
@@ -139,7 +139,7 @@ class _Shape:
         full = full if full in self._open or full in self._bytes_min else name
         if full in self._open:
             self.is_recursive = True
-            return 1  # A value that held itself without a union between would never end.
+            return 1  # A union must come in between: else the value would never end.
         return self._bytes_min[full]
 
     def _items(self, node: Mapping[str, Definition], namespace: str) -> int:
@@ -148,7 +148,7 @@ class _Shape:
         return 1
 
     def _values(self, node: Mapping[str, Definition], namespace: str) -> int:
-        self._measure(node["values"], namespace)  # Each has a key, of one byte or more.
+        self._measure(node["values"], namespace)  # Each value has a key of one byte or more.
         return 1
 
     def _fixed(self, node: Mapping[str, Definition], namespace: str) -> int:

@@ -1,8 +1,9 @@
-"""Avro's JSON encoding for definitions that name themselves, whose values are trees: fastavro's own
-reader and writer of JSON know such a name only once inside itself.
+"""Avro's JSON encoding for recursive definitions, whose values are trees: fastavro's own reader and
+writer of JSON follow such a name only one level deep.
 
 Turns JSON into what fastavro writes, and what it reads into JSON (Avro specification, "JSON
-Encoding"). Logical types are their underlying ones. How deep a value goes is Python's limit.
+Encoding"). Logical types are treated as their underlying types. Python's recursion limit bounds how
+deep a value may be.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-Definition = Any  # As fastavro's parse_schema gives it: names are full ones.
+Definition = Any  # As fastavro's parse_schema returns it: with full names.
 Value = Any  # JSON, or what fastavro takes for it.
 
-# What JSON gives for a value of each kind; fastavro checks the rest.
+# The JSON types of each kind of value; fastavro checks the rest.
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "null": (type(None),),
     "boolean": (bool,),
@@ -24,11 +25,11 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("map", "record", "error"), (dict,)),
 }
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
-ONE_BYTE_TEXT = "latin-1"  # Bytes are texts of U+0000 to U+00FF.
+ONE_BYTE_TEXT = "latin-1"  # Bytes are written as text of U+0000 to U+00FF.
 
 
 def without_logical_types(node: Definition) -> Definition:
-    """The same definition, whose values are numbers and bytes."""
+    """The same definition without logical types: values stay numbers and bytes."""
     if isinstance(node, list):
         return [without_logical_types(one) for one in node]
     if not isinstance(node, dict):
@@ -43,7 +44,9 @@ def without_logical_types(node: Definition) -> Definition:
 
 
 class Tree:
-    """Values of one parsed definition. Raises ValueError, KeyError or TypeError for others."""
+    """Converts values of one parsed definition. Raises ValueError, KeyError or TypeError for any
+    other value.
+    """
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
@@ -63,15 +66,15 @@ class Tree:
                 self._collect(node.get(name))
 
     def datum(self, value: Value) -> Value:
-        """What fastavro writes, of a value in Avro's JSON encoding."""
+        """Convert a value in Avro's JSON encoding to what fastavro writes."""
         return self._datum(self._definition, value)
 
     def shown(self, datum: Value) -> Value:
-        """Avro's JSON encoding of what fastavro has read with `return_named_type`."""
+        """Convert what fastavro has read with `return_named_type` to Avro's JSON encoding."""
         return self._shown(self._definition, datum)
 
     def _resolved(self, node: Definition) -> tuple[str, Definition]:
-        """The kind of a definition, and where its parts are."""
+        """The kind of a definition, and the node that has its parts."""
         if isinstance(node, list):
             return "union", node
         if isinstance(node, str):
@@ -122,7 +125,7 @@ class Tree:
             return self._datum(field["type"], value[field["name"]])
         node, default = field["type"], field["default"]
         while (resolved := self._resolved(node))[0] == "union":
-            node = resolved[1][0]  # A default is one of the first branch, without its name.
+            node = resolved[1][0]  # A default belongs to the first branch, without its name.
         return self._datum(node, default)
 
     def _shown(self, node: Definition, datum: Value) -> Value:
@@ -150,7 +153,7 @@ class Tree:
 
 
 def _labels_of(datum: Value) -> tuple[str, ...]:
-    """The branches without a name of their own that such a value can be of."""
+    """The unnamed types that such a value can have."""
     if isinstance(datum, bool):
         return ("boolean",)
     if isinstance(datum, int):

@@ -22,7 +22,7 @@ from protocols.rest.schemas.values import (
     value_codec,
 )
 
-DEFINITION_BYTES_MAX = 256 * 1024  # Of one schema; a journal record holds it whole.
+DEFINITION_BYTES_MAX = 256 * 1024  # Of one schema; one journal record holds all of it.
 
 
 class SchemaInfo(msgspec.Struct):
@@ -44,7 +44,7 @@ class _Given(msgspec.Struct):
 
 
 def known_type(name: str) -> str:
-    """The type's name in upper case. Raises BadValue for one that there is not."""
+    """The type's name in upper case. Raises BadValue if there is no such type."""
     upper = name.upper()
     if upper not in types.NUMBERS:
         raise BadValue(f"there is no schema type {name[:40]!r}")
@@ -97,7 +97,7 @@ def _definition(raw: bytes) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        return text.encode()  # `int` is an Avro definition too, when somebody leaves out quotes.
+        return text.encode()  # Such as `int`: an Avro definition without its quotes.
 
 
 def _checked(info: SchemaInfo) -> SchemaInfo:

@@ -1,13 +1,13 @@
-"""JSON as text: how deep it goes, and the same without blanks. Knows no schema.
+"""JSON as text: its depth, its elements, and the same without blanks. Knows no schema.
 
 A value that came as JSON is kept as the client wrote it: large numbers and `1.10` included.
 """
 
 import re
 
-DEPTH_MAX = 100  # Of arrays and objects in each other.
+DEPTH_MAX = 100  # Levels of nested arrays and objects.
 
-# Possessive: a string of megabytes is one step, and nothing is kept to go back to.
+# Possessive quantifiers: a string of megabytes is one step, without memory for backtracking.
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TOKEN = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
 _STRUCTURE = re.compile(_STRING + rb"|[\[\]{},]", re.DOTALL)
@@ -31,14 +31,14 @@ def is_deep(text: bytes) -> bool:
 
 
 class TooMany(ValueError):
-    """An array or object has more elements than are taken."""
+    """An array or object has more elements than are accepted."""
 
 
 def elements(text: bytes, most: int) -> list[bytes]:
     """The elements of a valid JSON array, or the members of an object, as they are written.
 
-    Python's steps are small ones: a thread that takes them leaves others their turns, which one
-    that parses megabytes in C does not. Raises TooMany.
+    This runs in small steps of Python code: in a thread it leaves other threads their turns, which
+    parsing megabytes in C does not. Raises TooMany.
     """
     found: list[bytes] = []
     depth = start = 0

@@ -133,7 +133,7 @@ def _floating(layout: struct.Struct) -> Primitive:
 
 
 def _shortest(number: float, packed: bytes) -> float:
-    """The 64-bit number with the fewest digits that packs to the same 32 bits."""
+    """The 64-bit float with the fewest digits that packs to the same 32 bits."""
     for digits in range(6, 9):
         shorter = float(f"{number:.{digits}g}")
         try:

@@ -1,4 +1,4 @@
-"""Which schema a request means (rest.md 4.2), on the registry that Pulsar's clients use.
+"""Which schema a request means (rest.md 4.2), in the registry that Pulsar's clients use.
 
 Knows topics and their schemas, no record and no route.
 """
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.topics.topic import Topic
 
-CODECS_MAX = 200  # Parsed schemas that are kept; an Avro definition of some KiB takes some 100 KiB.
+CODECS_MAX = 200  # Parsed schemas to keep; an Avro definition of some KiB takes some 100 KiB.
 NO_SCHEMA = RecordCodec(types.NONE, TEXT, TEXT)
 
 
 @dataclass(slots=True, frozen=True)
 class SchemaFields:
-    """What a request says of its schema, in either spelling."""
+    """What a request says about its schema, from either spelling."""
 
     type: str | None = None
     version: int | None = None
@@ -53,7 +53,7 @@ class SchemaFields:
 
 @dataclass(slots=True, frozen=True)
 class Chosen:
-    """A schema for a request: `version` is None for none, or for one still to be registered."""
+    """The schema for a request; `version` is None for no schema, or one not registered yet."""
 
     codec: RecordCodec
     version: int | None = None
@@ -68,7 +68,7 @@ class SchemaRegistry:
         self._codecs: OrderedDict[tuple[int, int], RecordCodec | BadValue] = OrderedDict()
 
     def codec(self, topic: Topic, version: int) -> RecordCodec:
-        """How records of that version are read. Raises BadValue where they cannot be."""
+        """The codec for records of that version. Raises BadValue if they cannot be read."""
         key = (topic.meta.topic_id, version)
         found = self._codecs.get(key)
         if found is None:
@@ -91,7 +91,7 @@ class SchemaRegistry:
             return error
 
     def choose(self, topic: Topic, fields: SchemaFields) -> Chosen:
-        """The schema of a request. Nothing is registered yet. Raises Refused."""
+        """Choose the schema of a request, without registering it. Raises Refused."""
         if fields.version is not None and fields.version >= 0:
             return self._of_version(topic, fields.version)
         try:
@@ -116,7 +116,7 @@ class SchemaRegistry:
     async def register(self, topic: Topic, chosen: Chosen) -> tuple[int | None, int]:
         """The version that records of this schema carry, and the ticket after which it is on disk.
 
-        Raises Refused where another client's schema came first, StorageFull, StorageFailed.
+        Raises Refused if another client's schema came first, StorageFull, StorageFailed.
         """
         if chosen.new is None:
             return chosen.version, 0

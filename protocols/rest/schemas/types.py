@@ -36,7 +36,7 @@ NUMBERS: dict[str, int] = {
 }
 NAMES: dict[int, str] = {number: name for name, number in NUMBERS.items()} | {0: BYTES}
 
-# Types that say nothing of the data, and those with a definition.
+# Types that say nothing about the data, and types with a definition.
 WITHOUT_SCHEMA = frozenset((NONE, BYTES))
 WITH_DEFINITION = frozenset((JSON, AVRO, "PROTOBUF", "PROTOBUF_NATIVE"))
 PRIMITIVE = frozenset(NUMBERS) - WITHOUT_SCHEMA - WITH_DEFINITION - {KEY_VALUE}

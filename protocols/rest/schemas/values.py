@@ -1,7 +1,7 @@
-"""Keys and values by their schema: from the JSON of a request to stored bytes, and back.
+"""Converts keys and values by their schema: from the JSON of a request to stored bytes, and back.
 
-A `ValueCodec` is one of a key or a value, a `RecordCodec` both, as a schema version of a topic has
-them. Knows no topic and no registry.
+A `ValueCodec` is for a key or a value; a `RecordCodec` has both, as in a schema version of a topic.
+Knows no topic and no registry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocols.rest.schemas.primitives import PRIMITIVES, BadValue, Json, Primit
 if TYPE_CHECKING:
     from protocols.rest.schemas.avro import AvroCodec
 
-SIZE = struct.Struct(">i")  # Of a part of an INLINE pair; -1: null.
+SIZE = struct.Struct(">i")  # The size of one part of an INLINE pair; -1: null.
 
 KEY_TYPE, VALUE_TYPE = "key.schema.type", "value.schema.type"
 PAIR_ENCODING, SEPARATED = "kv.encoding.type", "SEPARATED"
@@ -31,14 +31,14 @@ class NotFromJson(BadValue):
 
 
 class ValueCodec(Protocol):
-    """Keys or values of one schema. Both calls raise BadValue."""
+    """Converts keys or values of one schema. `write` and `read` raise BadValue."""
 
     @property
     def is_slow(self) -> bool:
-        """Whether a value takes tens of microseconds and more: not for the event loop."""
+        """Whether a value takes tens of microseconds or more: too slow for the event loop."""
 
     def write(self, text: bytes) -> bytes:
-        """Stored bytes of a value, given as JSON text that is not null."""
+        """The stored bytes of a value given as JSON text other than null."""
 
     def read(self, data: bytes) -> Json:
         """What `msgspec` writes as the value's JSON."""
@@ -100,7 +100,7 @@ class AvroValueCodec:
 
 @dataclass(slots=True, frozen=True)
 class TextCodec:
-    """No schema: a string's own text, of other JSON its text without blanks."""
+    """No schema: a string is stored as its text, other JSON as its text without blanks."""
 
     is_slow: ClassVar[bool] = False
 
@@ -149,11 +149,11 @@ class RecordCodec:
 
     @property
     def is_slow(self) -> bool:
-        """Whether reading and writing is not for the event loop."""
+        """Whether reading and writing is too slow for the event loop."""
         return self.key.is_slow or self.value.is_slow
 
     def write(self, key: bytes | None, value: bytes | None) -> tuple[bytes | None, bytes | None]:
-        """Encoded key and value of their JSON texts; None is null. Raises BadValue."""
+        """Encode key and value from their JSON texts; None is null. Raises BadValue."""
         return (
             None if key is None else self.key.write(key),
             None if value is None else self.value.write(value),
@@ -161,7 +161,7 @@ class RecordCodec:
 
 
 def value_codec(name: str, definition: bytes) -> ValueCodec:
-    """The codec of one part. Raises BadValue for a definition that is none, or an unknown type."""
+    """The codec of one part. Raises BadValue for an invalid definition or an unknown type."""
     if name == types.AVRO:
         from protocols.rest.schemas.avro import AvroCodec  # See `schema_rules.load_parser`.
 
@@ -189,7 +189,7 @@ def record_codec(name: str, definition: bytes, properties: Mapping[str, str]) ->
 
 
 def join_pair(key: bytes | None, value: bytes | None) -> bytes:
-    """Both parts behind their lengths, as Pulsar's KeyValue writes definitions and payloads."""
+    """Both parts, each after its length, as Pulsar's KeyValue writes definitions and payloads."""
     parts = []
     for part in (key, value):
         parts.append(SIZE.pack(-1 if part is None else len(part)))
