@@ -80,7 +80,10 @@ TOPIC_OPTIONS: dict[str, Option] = {
         _is_segment,
     ),
     "enforce_fsync": Option(
-        HeaderKind.BOOL, b"\0", "Kept: an answered SEND is on disk in any case", _is_bool
+        HeaderKind.BOOL,
+        b"\0",
+        "Kept: the topic's durability says when a SEND is answered",
+        _is_bool,
     ),
     "messages_required_to_save": Option(
         HeaderKind.UINT32,

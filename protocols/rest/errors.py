@@ -57,8 +57,8 @@ BAD_MESSAGES = WireCode(422, 42205, "bad_messages")
 BAD_ACK_TYPE = WireCode(422, 42206, "bad_ack_type")
 # Pulsar's admin API; the statuses are those that its clients know.
 BAD_TTL = WireCode(412, 41203, "bad_ttl")
-NOTHING_TO_EXPIRE = WireCode(409, 40922, "nothing_to_expire")
-NOT_ON_NON_PERSISTENT = WireCode(405, 40520, "not_on_non_persistent")
+NOTHING_TO_EXPIRE = WireCode(409, 40924, "nothing_to_expire")
+NOT_ON_NON_PERSISTENT = WireCode(405, 40521, "not_on_non_persistent")
 MESSAGE_NOT_FOUND = WireCode(404, 40420, "message_not_found")
 SCHEMA_NOT_FOUND = WireCode(404, 40421, "schema_not_found")
 ONE_PARTITION_WANTED = WireCode(405, 40520, "one_partition_wanted")
@@ -115,5 +115,5 @@ WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {
 
 
 def wire_code(error: errors.BrokerError) -> WireCode:
-    """The wire code of a broker error."""
-    return WIRE_CODES[type(error)]
+    """The wire code of a broker error; an error class of a plug-in has that of its nearest base."""
+    return next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)

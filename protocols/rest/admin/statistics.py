@@ -36,6 +36,7 @@ async def topic_stats(
             told = name.decode(errors="backslashreplace")
             subscriptions[told] = await _subscription(broker, subscription, partitions)
     total, full = broker.metrics.topic_total, topic.name.full
+    is_deduplicated = broker.topics.is_deduplicated(topic)
     is_whole = len(partitions) == len(topic.partitions)
     return dict.fromkeys(RATES, 0.0) | {
         "msgInCounter": total("braidlog_records_in", full) if is_whole else 0,
@@ -50,7 +51,7 @@ async def topic_stats(
         "waitingPublishers": 0,
         "subscriptions": subscriptions,
         "replication": {},
-        "deduplicationStatus": "Disabled",
+        "deduplicationStatus": "Enabled" if is_deduplicated else "Disabled",
         "topicEpoch": topic.meta.topic_epoch,
         "topicCreationTimeStamp": topic.meta.created_us // 1000,
         "ownerBroker": "",

@@ -1,5 +1,8 @@
 """Every broker error has an answer of its own, and the numbers are well formed."""
 
+import re
+from pathlib import Path
+
 from broker import errors as broker_errors
 from broker.errors import BrokerError
 from protocols.rest import errors
@@ -8,7 +11,7 @@ from protocols.rest.errors import WIRE_CODES, WireCode
 
 def all_codes() -> list[WireCode]:
     own = [value for value in vars(errors).values() if isinstance(value, WireCode)]
-    return list({code.number: code for code in [*own, *WIRE_CODES.values()]}.values())
+    return list({*own, *WIRE_CODES.values()})
 
 
 def test_numbers_begin_with_their_status():
@@ -17,10 +20,23 @@ def test_numbers_begin_with_their_status():
 
 
 def test_each_number_has_one_name_and_each_name_one_number():
-    names = [code.code for code in all_codes()]
-    assert len(set(names)) == len(names)
-    for wire in [*WIRE_CODES.values()]:
-        assert wire in all_codes()
+    codes = all_codes()
+    assert len({code.code for code in codes}) == len(codes)
+    assert len({code.number for code in codes}) == len(codes)
+
+
+def test_the_documents_list_every_code():
+    page = (Path(__file__).parents[3] / "docs/api.md").read_text()
+    rows = re.findall(r"^\| (\d{3}) \| (\d{5}) \| (\w+) \|$", page, re.MULTILINE)
+    listed = [(int(status), int(number), code) for status, number, code in rows]
+    assert listed == sorted((code.status, code.number, code.code) for code in all_codes())
+
+
+def test_an_error_of_a_plug_in_is_told_as_its_nearest_base():
+    class NoSuchTopic(broker_errors.TopicNotFound):
+        """Of somebody else's listener."""
+
+    assert errors.wire_code(NoSuchTopic("why")) is errors.TOPIC_NOT_FOUND
 
 
 def test_an_error_is_told_by_its_own_class():

@@ -22,9 +22,11 @@ async def test_deduplication_by_namespace_and_topic(ask, broker):
     await ask("POST", f"{NAMESPACE}/deduplication", True, 204)
     assert (await ask("GET", f"{NAMESPACE}/deduplication")).json is True
     assert broker.topics.is_deduplicated(topic)
+    assert (await ask("GET", f"{TOPIC}/stats")).json["deduplicationStatus"] == "Enabled"
     assert (await ask("GET", f"{TOPIC}/deduplicationEnabled")).json is None
     await ask("POST", f"{TOPIC}/deduplicationEnabled", False, 204)
     assert not broker.topics.is_deduplicated(topic)
+    assert (await ask("GET", f"{TOPIC}/stats")).json["deduplicationStatus"] == "Disabled"
     await ask("DELETE", f"{TOPIC}/deduplicationEnabled", status=204)
     assert broker.topics.is_deduplicated(topic)
     await ask("DELETE", f"{NAMESPACE}/deduplication", status=204)
