@@ -171,7 +171,7 @@ V = Dialect(
     requests=V_REQUESTS,
     records=V_RECORDS,
     unserved=frozenset({int(Code.GET_SNAPSHOT)}),
-    # No command of these changes anything that its client reads.
+    # Its answer has no payload.
     silent=frozenset({int(Code.LOGOUT_USER)}),
     key_partition=xxhash32_from_zero,
     form=forms.BATCH_FORM,
