@@ -1,4 +1,4 @@
-"""What storage can say went wrong. Knows no protocol.
+"""The errors that storage raises. Knows no protocol.
 
 The text of an error is for the operator and may name files; `client_text` is for clients.
 """
@@ -14,7 +14,7 @@ class StorageError(Exception):
 
     @property
     def client_text(self) -> str:
-        """What clients may hear of it: no path of this machine."""
+        """The text that clients may see: no path of this machine."""
         return str(self)
 
 
@@ -28,7 +28,7 @@ class StorageFull(StorageError):
 
     @property
     def is_out_of_space(self) -> bool:
-        """Whether room is what is missing, and not a descriptor or the permission to write."""
+        """Whether disk space is missing, rather than a descriptor or the permission to write."""
         return self.number in OUT_OF_SPACE
 
     @property
@@ -42,7 +42,7 @@ class StorageFailed(StorageError):
 
     @property
     def client_text(self) -> str:
-        """Not which file it was."""
+        """Does not name the file."""
         return "storage failed, the broker is stopping"
 
 
@@ -68,14 +68,14 @@ class DamagedLog(StorageError):
 
     @property
     def client_text(self) -> str:
-        """The offset, not the file."""
+        """Names the offset, not the file."""
         return f"offset {self.offset} is damaged: {self.reason}"
 
 
 class UnwritableChange(StorageError):
-    """A change that could not be read back from a journal: it is not written.
+    """A change that could not be read back from a journal, or that this storage does not support.
 
-    What a client sent is not what it has to be, such as text that is no text.
+    It is not written. What a client sent is invalid, such as text that is not valid Unicode.
     """
 
 
@@ -84,7 +84,7 @@ class LogClosed(StorageError):
 
     @property
     def client_text(self) -> str:
-        """Not which folder it was."""
+        """Does not name the folder."""
         return "the topic was deleted"
 
 
@@ -105,7 +105,7 @@ class CorruptBody(BodyError):
 
 
 class RecordTooLarge(BodyError):
-    """A record is above the limit of the listener it came in by."""
+    """A record, or what it unpacks to, is above the limit that applies."""
 
     def __init__(self, size: int, size_max: int) -> None:
         super().__init__(f"record of {size} bytes, at most {size_max} are taken")
@@ -121,12 +121,12 @@ class TooManyRecords(BodyError):
 
 
 class UnreadableBody(BodyError):
-    """The body may be sound, but cannot be opened here: encrypted, or compressed unknown to us."""
+    """The body cannot be opened here, but may be sound: it is encrypted, or does not unpack."""
 
 
 class StoreUnanswered(StorageFull):
-    """The shared store gave no answer, or one that says to try again: what was asked for may have
-    been done, or not.
+    """The shared store did not answer, or answered "try again": the request may or may not have
+    been carried out.
     """
 
     def __init__(self, text: str) -> None:
@@ -134,7 +134,7 @@ class StoreUnanswered(StorageFull):
 
 
 class NotOwned(StorageError):
-    """Another broker of the cluster changes that."""
+    """Another broker of the cluster owns what the change is for."""
 
 
 class SessionNotBegun(Exception):

@@ -16,21 +16,21 @@ Buffer = bytes | bytearray | memoryview
 
 
 class StoredPart(abc.ABC):
-    """A part of an answer that is not in memory: only what sends it looks into it."""
+    """A part of an answer that is not in memory: only the code that sends it reads it."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def __len__(self) -> int:
-        """Its bytes."""
+        """Its size in bytes."""
 
     @abc.abstractmethod
     def read(self, start: int = 0) -> bytes:
-        """The bytes from the one numbered `start` on. Raises OSError."""
+        """The bytes from position `start` on. Raises OSError."""
 
     @abc.abstractmethod
     def send(self, sock_fd: int) -> int:
-        """Have a non-blocking socket take as many bytes as it does now; returns how many.
+        """Send as many bytes as a non-blocking socket takes now; return how many.
 
         Raises OSError.
         """
@@ -43,7 +43,7 @@ BYTES_MAX = 1 << 40  # "all of them", for decode
 
 
 class BodyFormat(enum.IntEnum):
-    """Number of a body format in the batch header; below 64 ours, others free for plug-ins."""
+    """Number of a body format in the batch header: ours are below 64, plug-ins use the others."""
 
     PLAIN = 1
     KAFKA = 2
@@ -58,8 +58,8 @@ class BodyFormat(enum.IntEnum):
 class BatchFlag(enum.IntEnum):
     """Bits of the batch header's flags field.
 
-    Not an IntFlag: `flags & BatchFlag.GAP` is asked for every batch and SEND, and costs ten times
-    as much with one.
+    Not an IntFlag: `flags & BatchFlag.GAP` is evaluated for every batch and SEND, and would cost
+    ten times as much.
     """
 
     COMPRESSED = 1
@@ -89,8 +89,8 @@ class BodyInfo:
 class Prepared:
     """A client's bytes, checked and made into a body to append.
 
-    `record_count` of the info is 0 where there is nothing to append; `empty_compressed` tells
-    Kafka's compressed set of nothing (answered with the log end) from an empty set (with -1).
+    `info.record_count` is 0 if there is nothing to append. `empty_compressed` then tells Kafka's
+    compressed set without messages (answered with the log end) from an empty set (with -1).
     """
 
     body: Buffer
@@ -115,9 +115,9 @@ class Decoded:
 
 @dataclass(slots=True)
 class Kept:
-    """What is left of a body once records were removed; an empty body has no records.
+    """What is left of a body after records are removed; an empty body has no records.
 
-    `end_offset` is behind the last record kept, or behind the entry that it is in.
+    `end_offset` is the one after the last record kept, or after the entry that it is in.
     """
 
     body: bytes
@@ -126,9 +126,9 @@ class Kept:
 
 
 def without_frames(error: BodyError) -> BodyError:
-    """The error without its traceback and causes, whose frames hold what was unpacked so far.
+    """The error without its traceback and causes, whose frames keep unpacked data alive.
 
-    One that is kept in a `Decoded` would hold them until the next collection of garbage.
+    A `Decoded` with the error would hold that data until the next garbage collection.
     """
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
@@ -160,7 +160,7 @@ class Codec(Protocol):
     ) -> list[tuple[int, int]]:
         """(offset, pos) of each stored record or entry start, ascending, at most starts_max.
 
-        From the first entry on that ends above start_offset. Kafka's compressed wrapper and
+        The first is the first entry that ends above start_offset. Kafka's compressed wrapper and
         Pulsar's batched entry are one start each, with the offset of their first record.
         """
 
@@ -168,9 +168,9 @@ class Codec(Protocol):
         """(offset, pos) of the last start, as `split` has them, at or before a place in a body."""
 
     def readable(self, body: Buffer) -> memoryview:
-        """What a reader of this very format is handed of a stored or encoded body.
+        """The part of a stored or encoded body that a reader of this format gets.
 
-        All of it, but for what we put around the records: Iggy's partitioning key.
+        All of it except what we add around the records (the head with Iggy's partitioning key).
         """
 
     def decode(
@@ -185,8 +185,8 @@ class Codec(Protocol):
     ) -> Decoded:
         """Records at or above start_offset, at most records_max of them.
 
-        At least one if there is one; where a body holds more than its own size, no more once they
-        take about bytes_max.
+        At least one if there is one. If a body can unpack to more than its own size, decoding stops
+        once the records take about bytes_max.
 
         Never raises for bad user data: see Decoded.
         """
@@ -204,17 +204,17 @@ class Codec(Protocol):
 # Optional parts of a codec: `converted`, and `without`, which compaction needs; see
 # `storage.codecs.base.BodyCodec`.
 #
-# Optional part of a codec: `entry_head_bytes`, of our own before each entry that `split` tells;
-# they are no part of what a reader is given raw.
+# Optional part of a codec: `entry_head_bytes`, the size of our own head before each entry of
+# `split`. Readers of raw entries do not get that head.
 #
-# Optional part of a codec: `keyless`, the formats whose records' keys its readers are not shown.
-# Iggy's own partitioning key is a thing between writer and broker.
+# Optional part of a codec: `keyless`, the formats whose record keys its readers do not see. Iggy's
+# own partitioning key is between the writer and the broker.
 #
 # Optional part of a codec, for Spark: whole runs of bodies to columns, without records.
 #
 # A codec names it in an attribute `column_decoder` ("module:function"). It takes batches of its
 # format (`storage.log.batch.Batch`; never with a flag OPAQUE, CHUNK or MARKER) and returns
 # `storage.spark.decode.columns.Columns` with exactly the records that `decode` gives. It raises
-# `storage.spark.decode.vectors.Irregular`, or any BodyError, for what it does not care to judge:
-# each batch is then tried alone, and finally given to `decode`.
+# `storage.spark.decode.vectors.Irregular`, or any BodyError, for whatever it does not handle: each
+# batch is then tried alone, and in the end given to `decode`.
 ColumnDecoder = Callable[[Sequence[Any]], Any]

@@ -50,18 +50,18 @@ class Converted:
     records: Buffer
     count: int
     first_offset: int
-    next_offset: int  # behind the last of them
-    is_full: bool  # the next one found no room
+    next_offset: int  # after the last of them
+    is_full: bool  # there was no room for the next one
 
 
 class BodyCodec(abc.ABC):
-    """A codec whose bodies are handed to readers whole and hold any record, unless it says else."""
+    """Base of our codecs. By default readers get whole bodies, and a body can hold any record."""
 
     name: str
     format: int
     version = 1
     column_decoder: str
-    entry_head_bytes = 0  # Of our own, before each entry that `split` tells.
+    entry_head_bytes = 0  # Size of our own head before each entry of `split`.
 
     @abc.abstractmethod
     def inspect(self, body: Buffer) -> BodyInfo:
@@ -105,17 +105,16 @@ class BodyCodec(abc.ABC):
         return found
 
     def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
-        """What `readable` gives of the wanted records of a body of another format once they are
-        encoded in this one, without records in between: as many as fit into `bytes_max`, and none
-        behind one that has to go by way of a record. None: that way is not known, or not for this
-        body.
+        """The wanted records of a body of another format as `readable` gives them in this format,
+        made without `Record` objects: as many as fit into `bytes_max`, up to the first that needs a
+        `Record`. None if this codec cannot do that, or not for this body.
         """
         return None
 
     def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
         """The body without some of its records; the others stay byte for byte, with their offsets.
 
-        Here for bodies in which each start of `split` is one record. Raises BodyError.
+        This version is for bodies in which each start of `split` is one record. Raises BodyError.
         """
         view = memoryview(body)
         starts = self.split(view, base_offset)
@@ -160,9 +159,7 @@ def decoded_by(
     appended: tuple[int, int],
     wanted: Wanted,
 ) -> Decoded:
-    """What is decoded of a body, with the error that ended it; `appended` is its base offset and
-    time.
-    """
+    """Decode a body, and keep the error that ended it. `appended`: base offset and append time."""
     base_offset, append_us = appended
     decoded = Decoded(next_offset=base_offset)
     try:

@@ -35,7 +35,7 @@ except ImportError:
 crc32: Callable[..., int] = _deflate.crc32
 
 # What one stored body may unpack to, whatever it declares. Kafka and Pulsar bound the packed size
-# only; 64 MiB is twelve times the largest Pulsar message, and one reader cannot take all memory.
+# only; 64 MiB is twelve times the largest Pulsar message, and keeps memory bounded per reader.
 INFLATED_BYTES_MAX = 64 << 20
 
 # Members of one gzip stream. Producers write one; each costs a copy of what follows it.
@@ -57,11 +57,11 @@ _LZ4_BLOCK_SIZES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 _LZ4_RATIO_MAX = 255  # one byte of an LZ4 block adds at most 255 to a length
 _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_BLOCK_CHECKSUM, _LZ4_DICTIONARY = 8, 4, 16, 1
 
-# From here on output goes into pages that exist once they are written to: what a stream declares is
-# its sender's word. Below, zeroed memory is three times as quick.
+# Larger output goes into mapped pages, which take memory only once they are written: the declared
+# size is only the sender's claim. For smaller output, zeroed memory is three times as fast.
 _LAZY_BYTES_MIN = 4 << 20
 
-# What unpacks to as much is unpacked by one thread at a time, of those that take turns.
+# Of the threads in `taking_turns`, only one at a time unpacks to this size or more.
 LARGE_BYTES_MIN = 8 << 20
 _PIECE_BYTES = 4 << 20  # of a large deflate stream
 
@@ -83,7 +83,7 @@ class _Inflater(Protocol):
 
 
 class _Turns:
-    """Which thread unpacks to many bytes."""
+    """A lock for large unpacks: one thread at a time, of those that take turns."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,7 +102,7 @@ class _Turns:
             del mine.is_large
 
     def wait(self) -> None:
-        """Wait for other threads, where this one takes turns: until the end of its work."""
+        """If this thread takes turns, take the lock until the end of its work."""
         mine = self._of_thread
         if getattr(mine, "is_large", True):
             return
@@ -114,14 +114,14 @@ _turns = _Turns()
 
 
 def taking_turns() -> AbstractContextManager[None]:
-    """A context manager, for work in a thread: no other that takes turns as well unpacks to
-    LARGE_BYTES_MIN or more from where this one does so until its end.
+    """A context manager for work in a thread. Once the thread unpacks to LARGE_BYTES_MIN or more,
+    no other thread in such a context does so until this context ends.
     """
     return _turns.taken()
 
 
 def sliceable(unpacked: Buffer) -> bytes:
-    """What was unpacked as bytes; many as the pages that they are in, whose slices are bytes."""
+    """Unpacked data as bytes. Mapped pages are returned as they are: their slices are bytes."""
     return cast("bytes", unpacked) if isinstance(unpacked, mmap.mmap) else bytes(unpacked)
 
 
@@ -168,7 +168,7 @@ def unsnappy(data: Buffer, size_max: int) -> Buffer:
 
 
 def unlz4(data: Buffer, size_max: int) -> Buffer:
-    """Unpack an LZ4 frame of any valid descriptor, its header checksum right or as in `lz4`.
+    """Unpack an LZ4 frame of any valid descriptor; its header checksum may be as `lz4` writes it.
 
     Raises:
         UnreadableBody: not an LZ4 frame, broken or cut short.
@@ -254,7 +254,7 @@ def lz4(data: Buffer) -> bytes:
 
 
 def lz4_frame(data: Buffer) -> bytes:
-    """The same as the LZ4 frame format says: what Kafka's message format 2 wants."""
+    """The same with the header checksum of the LZ4 frame format, as Kafka's format 2 wants it."""
     return _lz4_frame(data, _LZ4_DESCRIPTOR)
 
 
@@ -299,8 +299,8 @@ def _inflate(data: Buffer, left: int, size_max: int, window: int) -> tuple[Buffe
 
 
 def _inflate_large(unpacker: _Inflater, begun: Buffer, size_max: int) -> Buffer:
-    """All of a stream that has begun with these bytes, `size_max` at most: in pieces, so that it is
-    in memory once.
+    """All of a stream whose first bytes are `begun`, `size_max` at most. It is unpacked in pieces,
+    so that the result is in memory only once.
     """
     _turns.wait()
     out, pos = mmap.mmap(-1, size_max), len(begun)
@@ -338,9 +338,10 @@ def _unzstd(data: Buffer, size: int) -> Buffer:
 
 
 def _unpack_into(function: Callable[[Buffer, Any], Any], data: Buffer, size: int) -> Buffer:
-    """cramjam writes into a buffer of `size` bytes and fails where that is too small.
+    """Unpack into a buffer of `size` bytes. Raises UnreadableBody if that is too small, or on bad
+    data.
 
-    What is not written to takes no memory, and an error keeps nothing of it.
+    The unwritten pages of a large buffer take no memory, and an error does not keep it alive.
     """
     if size >= LARGE_BYTES_MIN:
         _turns.wait()

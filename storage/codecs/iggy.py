@@ -1,8 +1,8 @@
 """Iggy messages of the classic dialects (crates 0.0.60 to 0.6), stored as a poll hands them out.
 
-A body is a small head with the partitioning key that its SEND had, which no Iggy client is shown
-and which is the records' key to everyone else, then the polled records. Knows no command, stream
-or consumer. Layouts: apache/iggy, iggy/src/messages/ and binary/ at 670a8baba.
+A body is a small head, then the polled records. The head has the partitioning key of the SEND: Iggy
+clients do not see it, for other protocols it is the key of the records. Knows no command, stream or
+consumer. Layouts: apache/iggy, iggy/src/messages/ and binary/ at 670a8baba.
 """
 
 import abc
@@ -68,7 +68,7 @@ def body_from_send(
     partitioning key, None for the other kinds of partitioning.
 
     Raises:
-        CorruptBody: no message, an empty payload, or lengths, names or kinds that cannot be.
+        CorruptBody: no message, an empty payload, or invalid lengths, names or kinds.
         RecordTooLarge: payloads or header values are more than Iggy takes in one SEND.
     """
     view, head = memoryview(messages), pack_key(key)
@@ -111,7 +111,7 @@ def body_from_send(
 
 
 class PolledCodec(BodyCodec):
-    """What both forms share: the head with the partitioning key, which readers are not shown."""
+    """What both forms share: the head with the partitioning key, which Iggy clients do not see."""
 
     keyless = (int(BodyFormat.IGGY), int(BodyFormat.IGGY_TYPED))
 
@@ -133,7 +133,7 @@ class PolledCodec(BodyCodec):
         return memoryview(body)[read_key(body)[0] :]
 
     def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
-        """As `BodyCodec.converted`, of the other form, and of Kafka's sets of format 0."""
+        """As `BodyCodec.converted`, from the two Iggy forms and from Kafka's sets of format 0."""
         source = FORMS.get(stored.body_format)
         if source is None:
             return None
@@ -164,7 +164,7 @@ class IggyCodec(PolledCodec):
             pos = stop
 
     def inspect(self, body: Buffer) -> BodyInfo:
-        """Count the records. Classic Iggy messages carry no time of their client's."""
+        """Count the records. Classic Iggy messages carry no client time."""
         view = memoryview(body)
         pos, _ = read_key(view)
         count, end = 0, len(view)
@@ -180,7 +180,7 @@ class IggyCodec(PolledCodec):
         _decode_records(data, pos, key, wanted, decoded)
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """Records in poll layout; each key is a header, since foreign keys differ in a batch."""
+        """Records in poll layout. Keys become headers: foreign records of a batch differ in key."""
         parts = [pack_key(None)]
         for record in records:  # hot: see make bench
             value = record.value or b""
@@ -200,7 +200,7 @@ class IggyCodec(PolledCodec):
         return b"".join(parts)
 
     def carries(self, record: Record) -> bool:
-        """Not without a payload: clients of the classic dialects stop reading at an empty one."""
+        """Only with a payload: clients of the classic dialects stop reading at an empty one."""
         return bool(record.value)
 
 
@@ -227,8 +227,8 @@ def check_headers(block: memoryview) -> int:
     """Bytes of all header values in a block, checked as Iggy's server checks them.
 
     Raises:
-        CorruptBody: a name or value that is not 1 to 255 bytes, a name that is no text, an unknown
-            kind, or lengths that do not fill the block.
+        CorruptBody: a name or value that is not 1 to 255 bytes, a name that is not UTF-8, an
+            unknown kind, or lengths that do not fill the block.
     """
     total = 0
     for header in headers_of(block):
@@ -317,8 +317,8 @@ def headers_of(block: Buffer) -> list[Header]:
 
 
 def packed_headers(record: Record, pack: Callable[[bytes, bytes, int], bytes]) -> bytes:
-    """The headers that Iggy can hold, and the record's key where it is one of them; `pack` makes
-    one of a name, a value and a kind.
+    """The headers that Iggy can hold, with the record's key as one of them; `pack` encodes one from
+    name, value and kind.
     """
     held = [(header.name, header.value, header.kind) for header in record.headers]
     if record.key is not None:
@@ -326,7 +326,7 @@ def packed_headers(record: Record, pack: Callable[[bytes, bytes, int], bytes]) -
         held.append((KEY_HEADER, record.key, HeaderKind.RAW))
     parts = []
     for name, value, kind in held:
-        # What Iggy has no form for is left out: its clients refuse the whole poll otherwise.
+        # Leave out what Iggy cannot represent: its clients would refuse the whole poll.
         if not (1 <= len(name) <= TEXT_BYTES_MAX and 1 <= len(value) <= TEXT_BYTES_MAX):
             continue
         if not is_text(name):
@@ -342,7 +342,7 @@ def _pack_header(name: bytes, value: bytes, kind: int) -> bytes:
 
 
 def fresh_ids(random_bytes: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Random UUIDs of version 4, made some at a time: one by one they cost more than the append."""
+    """Random UUIDs of version 4, made in blocks: one by one they cost more than the append."""
     while True:
         block = uuids(IDS_AT_A_TIME, random_bytes)
         for pos in range(0, len(block), ID_BYTES):

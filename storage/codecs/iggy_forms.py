@@ -1,4 +1,4 @@
-"""The other forms that Iggy's later dialects give messages, made into the stored one and back.
+"""Turns the other message forms of Iggy's later dialects into the stored form and back.
 
 Crates 0.7 and 0.8 have a 56-byte header and header keys without kinds; crate 0.11 sends batches
 with a header of their own. The stored form is that of `iggy_typed.py`. Pure: bytes in, bytes out.
@@ -36,19 +36,19 @@ from storage.codecs.record import HeaderKind
 from storage.errors import CorruptBody
 
 UNTYPED_HEAD = struct.Struct("<Q16sQQQII")  # As `iggy_typed.HEAD`, without its reserved field.
-UNTYPED_ENTRY = struct.Struct("<BI")  # Kind and length of a value, behind its key.
+UNTYPED_ENTRY = struct.Struct("<BI")  # Kind and length of a value, after its key.
 U32 = struct.Struct("<I")
 
-# partition, base offset, append time, earliest time of the client's, bytes of the batch, its
-# checksum, messages; zeros up to BATCH_HEAD_BYTES.
+# partition, base offset, append time, earliest client time, bytes of the batch, its checksum,
+# messages; zeros up to BATCH_HEAD_BYTES.
 BATCH_HEAD = struct.Struct("<QQQQQQI")
 BATCH_HEAD_BYTES = 256
 BATCH_RESERVED = bytes(BATCH_HEAD_BYTES - BATCH_HEAD.size)
-BATCH_CHECKED = struct.Struct("<QQQQQI")  # What a batch's checksum covers before those of frames.
+BATCH_CHECKED = struct.Struct("<QQQQQI")  # A batch's checksum covers these, then those of frames.
 # checksum, id, offset delta, time delta, bytes of headers, bytes of payload, reserved.
 FRAME_HEAD = struct.Struct("<Q16sIIIIQ")
 DELTA_MAX = (1 << 32) - 1
-ONE_BATCH_MAX = 10_000  # Messages: what is made at one go stays some milliseconds of work.
+ONE_BATCH_MAX = 10_000  # Messages. Making one batch stays some milliseconds of work.
 
 
 def crc32_wide(message: Buffer) -> int:
@@ -118,7 +118,7 @@ def untyped(records: memoryview, digest: Callable[[Buffer], int]) -> bytes:
 
 
 def typed_headers(block: Buffer) -> bytes:
-    """Headers whose keys have no kind, as those of text keys. Raises CorruptBody."""
+    """Headers whose keys have no kind, turned into those with text keys. Raises CorruptBody."""
     return b"".join(
         pack_header(header.name, header.value, header.kind) for header in headers_of(block)
     )
@@ -136,12 +136,12 @@ def untyped_headers(block: Buffer) -> bytes:
 def body_from_batch(
     batch: Buffer, count: int, base_offset: int, append_us: int, *, key: bytes | None = None
 ) -> Prepared:
-    """Check the batch of `count` messages that a SEND of crate 0.11 has, and make the body of it.
+    """Check the batch of `count` messages in a SEND of crate 0.11, and make its body.
 
     Empty payloads and ids of 0 stay as they are, as in Iggy.
 
     Raises:
-        BrokenRule: a checksum is wrong, or a field is filled in that only the server may set.
+        BrokenRule: a checksum is wrong, or the client set a field that only the server may set.
         CorruptBody, RecordTooLarge: as `iggy_typed.body_from_typed`.
     """
     view, head = memoryview(batch), pack_key(key)
@@ -164,7 +164,7 @@ def body_one_by_one(
     """The body of a batch whose own head is sound, with `head` before its records; `sent_us` is the
     batch's time. Raises as `body_from_batch`.
 
-    What does the same quicker is held against this.
+    Tests compare the fast path with this.
     """
     count = BATCH_HEAD.unpack_from(view)[6]
     parts: list[Buffer] = [head]
@@ -226,7 +226,7 @@ def batch_head(known: tuple[int, int, int, int, int], count: int, checksums: Buf
 
 
 def batches_one_by_one(records: memoryview, partition: int) -> Iterator[bytes]:
-    """The same. What does it quicker is held against this."""
+    """As `batches`, message by message. Tests compare the fast path with this."""
     run = _Run(partition)
     pos, end = 0, len(records)
     while pos < end:  # hot: see make bench
@@ -256,7 +256,7 @@ class _Run:
     messages: list[tuple[int, int, bytes, tuple[int, int], Buffer]] = field(default_factory=list)
 
     def takes(self, offset: int, append_us: int, sent_us: int) -> bool:
-        """Whether a message can be in the batch of those that are there."""
+        """Whether a message fits into this batch."""
         if not self.messages:
             return True
         spread = max(self.latest_us, sent_us) - min(self.first_us, sent_us)
@@ -266,7 +266,7 @@ class _Run:
     def add(
         self, stamps: tuple[int, int, int], message_id: bytes, sizes: tuple[int, int], rest: Buffer
     ) -> None:
-        """Put a message that it takes behind the others."""
+        """Append a message that `takes` allows."""
         offset, append_us, sent_us = stamps
         if not self.messages:
             self.base_offset, self.append_us = offset, append_us
@@ -303,7 +303,7 @@ class _Run:
 
 
 def _check_batch(view: memoryview, count: int) -> int:
-    """The earliest of the clients' times. Raises BrokenRule, CorruptBody."""
+    """Check a batch's head; return its earliest client time. Raises BrokenRule, CorruptBody."""
     if len(view) < BATCH_HEAD_BYTES:
         raise CorruptBody("batch is cut short")
     partition, offset, append_us, sent_us, size, _, messages = BATCH_HEAD.unpack_from(view)
@@ -321,9 +321,9 @@ def _check_batch(view: memoryview, count: int) -> int:
 def _record(
     message_id: bytes, stamps: tuple[int, int, int], payload: Buffer, headers: Buffer
 ) -> tuple[bytes, bytes]:
-    """A stored record: its checksum, then the rest of it. `stamps`: offset, append time, client's.
+    """A stored record: its checksum, then the rest. `stamps`: offset, append time, client time.
 
-    A client's time that no u64 holds is cut to it.
+    A client time above what a u64 holds becomes the greatest u64.
     """
     offset, append_us, sent_us = stamps
     if sent_us >> 64:

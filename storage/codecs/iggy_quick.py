@@ -1,8 +1,8 @@
-"""Many Iggy messages at once, by the extension in C: those of a SEND become stored records, stored
-ones those of another form.
+"""Handles many Iggy messages at once with the C extension: turns the messages of a SEND into stored
+records, and stored records into another form.
 
-None from here leaves it to the functions of `iggy.py`, `iggy_typed.py` and `iggy_forms.py` that go
-message by message: there is no extension, or something is unusual, or wrong, which they then tell.
+A result of None means: use the functions of `iggy.py`, `iggy_typed.py` and `iggy_forms.py` that go
+message by message. Either there is no extension, or something is unusual or wrong: they report it.
 """
 
 import enum
@@ -13,9 +13,9 @@ from storage.codecs.api import BodyInfo, Buffer
 from storage.codecs.base import Converted, Stored, Wanted
 from storage.codecs.quick import SPEEDUPS
 
-# A record takes no more than so much more in another form: a message of a set has 26 bytes besides
-# key and value, a record of the later form 64 with a header of 22 for the key. And of the bytes of
-# headers, whose names get a kind, a tenth.
+# The most that a record grows by in another form: a message of a set has 26 bytes besides key and
+# value, a record of the later form 64 and a header of 22 for the key. Headers, whose names get a
+# kind, grow by a tenth at most.
 GROWTH_BYTES, HEADERS_GROWTH = 64, 10
 ID_BYTES = 16
 
@@ -32,7 +32,7 @@ class Form(enum.IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Limits:
-    """Of one SEND: bytes of all payloads, and of all values of headers."""
+    """Limits of one SEND: bytes of all payloads, and of all header values."""
 
     payload_bytes: int
     header_bytes: int
@@ -55,8 +55,8 @@ def stored_send(
     limits: Limits,
     random_bytes: Callable[[int], bytes] | None,
 ) -> StoredSend | None:
-    """The body of a SEND behind `head`. `stamps`: base offset, append time, and the time from which
-    those of frames count. Without `random_bytes` ids of 0 stay.
+    """`head` and the body of a SEND after it. `stamps`: base offset, append time, and the time that
+    the time deltas of frames start from. Without `random_bytes`, ids of 0 stay.
     """
     base_offset, append_us, earliest_us = stamps
     found = SPEEDUPS.iggy_check(messages, form, earliest_us) if SPEEDUPS is not None else None
@@ -79,7 +79,7 @@ def stored_send(
 def made_over(
     records: Buffer, source: Form, target: Form, stored: Stored, wanted: Wanted
 ) -> Converted | None:
-    """The wanted ones of stored records, or messages of a set, in another stored form."""
+    """The wanted stored records, or messages of a Kafka set, in another stored form."""
     if SPEEDUPS is None:
         return None
     room = len(records) + len(records) // HEADERS_GROWTH + GROWTH_BYTES * stored.record_count
@@ -97,8 +97,8 @@ def made_over(
 
 @dataclass(slots=True, frozen=True)
 class Run:
-    """Records that go into one batch, as frames behind room for its head; `end`: where they end
-    among the records.
+    """One batch of frames, with room for its head in front. `end` is where its records end in the
+    input.
     """
 
     batch: bytearray

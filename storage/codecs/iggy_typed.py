@@ -39,17 +39,17 @@ from storage.errors import CorruptBody, RecordTooLarge
 # checksum, id, offset, append time, client's time, bytes of headers, bytes of payload, reserved.
 # Payload and headers follow.
 HEAD = struct.Struct("<Q16sQQQIIQ")
-CHECKED_POS = 8  # The checksum, XXH3-64, covers everything behind it.
+CHECKED_POS = 8  # The checksum, XXH3-64, covers everything after it.
 STAMP = struct.Struct("<QQ")  # offset, append time
 STAMP_POS = 24
 SIZES = struct.Struct("<II")  # of headers, of payload
 SIZES_POS = 48
 HEADER_ENTRY = struct.Struct("<BI")  # kind and length, before a header's key and before its value
 U64 = struct.Struct("<Q")
-# Plain numbers: an enum's members take longer to compare than all else of a header.
+# Plain numbers: comparing enum members takes longer than all other work on a header.
 FIRST_KIND, LAST_KIND = int(HeaderKind.RAW), int(HeaderKind.FLOAT64)
 STRING_KIND = int(HeaderKind.STRING)
-TIME_MAX_US = (1 << 63) - 1  # What the log holds; a client may write more into its message.
+TIME_MAX_US = (1 << 63) - 1  # The most that the log holds; a client may send a greater time.
 
 SEND_LIMITS = Limits(PAYLOAD_BYTES_MAX, HEADER_BYTES_MAX)
 
@@ -57,7 +57,7 @@ checksum_of = xxhash.xxh3_64_intdigest
 
 
 class BrokenRule(CorruptBody):
-    """A message breaks a rule that has a number of its own in Iggy; `rule` is its name."""
+    """A message breaks a rule that has its own error number in Iggy; `rule` is its name."""
 
     def __init__(self, rule: str, text: str) -> None:
         super().__init__(text)
@@ -80,7 +80,7 @@ class IggyTypedCodec(PolledCodec):
             pos = stop
 
     def inspect(self, body: Buffer) -> BodyInfo:
-        """Count the records; their clients' times are publish times."""
+        """Count the records. Client times are their publish times."""
         view = memoryview(body)
         pos, _ = read_key(view)
         times = Times()
@@ -98,7 +98,7 @@ class IggyTypedCodec(PolledCodec):
         _decode_records(data, pos, key, wanted, decoded)
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """Records in poll layout; each key is a header, since foreign keys differ in a batch."""
+        """Records in poll layout. Keys become headers: foreign records of a batch differ in key."""
         parts = [pack_key(None)]
         for record in records:  # hot: see make bench
             value = record.value or b""
@@ -121,7 +121,7 @@ class IggyTypedCodec(PolledCodec):
         return b"".join(parts)
 
     def carries(self, record: Record) -> bool:
-        """Not without a value: an absent one would come out as an empty one."""
+        """Only with a value: an absent one would come out as an empty one."""
         return record.value is not None
 
 
@@ -136,7 +136,7 @@ class Times:
         self._latest: int | None = None
 
     def add(self, sent_us: int) -> None:
-        """One more message; 0, and what the log cannot hold, is no time."""
+        """Add one message's time; 0, or one that the log cannot hold, counts as no time."""
         if not 0 < sent_us <= TIME_MAX_US:
             return
         if self._first is None or self._latest is None:
@@ -145,7 +145,7 @@ class Times:
             self._latest = sent_us
 
     def info(self, record_count: int) -> BodyInfo:
-        """What the batch header is told."""
+        """What the batch header needs."""
         return BodyInfo(record_count, self._first, self._latest)
 
 
@@ -163,7 +163,7 @@ def body_from_typed(
 
     Raises:
         BrokenRule: an offset or time that only the server may set.
-        CorruptBody: no message, an empty payload, or lengths, names or kinds that cannot be.
+        CorruptBody: no message, an empty payload, or invalid lengths, names or kinds.
         RecordTooLarge: payloads or headers are more than Iggy takes in one SEND.
     """
     head = pack_key(key)
@@ -185,10 +185,10 @@ def stamp_one_by_one(
     append_us: int,
     random_bytes: Callable[[int], bytes],
 ) -> BodyInfo:
-    """Make stored records of the messages from `first` to the end, where they are. Raises as
+    """Turn the messages from `first` to the end into stored records, in place. Raises as
     `body_from_typed`.
 
-    What does the same quicker is held against this.
+    Tests compare the fast path with this.
     """
     check = SendCheck()
     ids = fresh_ids(random_bytes)
@@ -223,7 +223,7 @@ class SendCheck:
         self._times = Times()
 
     def message(self, offset: int, time_us: int, sent_us: int, payload_bytes: int) -> None:
-        """One more message. Raises BrokenRule, CorruptBody."""
+        """Check and count one more message. Raises BrokenRule, CorruptBody."""
         if offset:
             raise BrokenRule("offset", "a message to send has no offset")
         if time_us:
@@ -235,11 +235,11 @@ class SendCheck:
         self._times.add(sent_us)
 
     def headers(self, block: memoryview) -> None:
-        """Its headers. Raises CorruptBody."""
+        """Check the headers of a message. Raises CorruptBody."""
         self._header_bytes += check_headers(block)
 
     def finished(self) -> BodyInfo:
-        """What the batch header is told. Raises CorruptBody, RecordTooLarge."""
+        """What the batch header needs. Raises CorruptBody, RecordTooLarge."""
         if not self._count:
             raise CorruptBody("request without a message")
         if self._payload_bytes > PAYLOAD_BYTES_MAX:
@@ -261,7 +261,7 @@ def record_end(view: Buffer, pos: int, end: int) -> tuple[int, int]:
 
 
 def read_headers(block: Buffer) -> list[Header]:
-    """Headers whose keys have kinds; the kind of a key is left out. Raises CorruptBody."""
+    """Headers whose keys have kinds, without those kinds. Raises CorruptBody."""
     return [Header(name, value, kind) for _, name, kind, value in header_entries(block)]
 
 
@@ -288,7 +288,7 @@ def check_headers(block: Buffer) -> int:
     """Bytes of all header values in a block, checked as Iggy's server checks them.
 
     Raises:
-        CorruptBody: a key or value that is not 1 to 255 bytes, a text key that is no text, an
+        CorruptBody: a key or value that is not 1 to 255 bytes, a text key that is not UTF-8, an
             unknown kind, or lengths that do not fill the block.
     """
     data = bytes(block)

@@ -1,6 +1,6 @@
 """Kafka message sets, format 0, as 0.8 clients produce and fetch them.
 
-Stored is what a fetch hands out: entries with their offsets stamped in, a compressed set as one
+Stored as a fetch returns them: entries with their offsets stamped in, a compressed set as one
 wrapper with absolute inner offsets. Knows no request, no partition and no file. Layout and rules:
 Kafka 0.8 protocol guide, "Message sets"; what a broker does on append: kafka/message/
 ByteBufferMessageSet.scala of apache/kafka 0.8.2.2.
@@ -79,7 +79,7 @@ class KafkaCodec(BodyCodec):
             first, pos = offset + 1, stop
 
     def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
-        """As `Codec.start_before`: the offset is that behind the entry before."""
+        """As `Codec.start_before`: the offset follows that of the entry before."""
         start, before = entry_before(body, pos)
         return base_offset if before is None else before + 1, start
 
@@ -89,7 +89,7 @@ class KafkaCodec(BodyCodec):
         _decode_set(data, append_us, wanted.start_offset, limits, decoded)
 
     def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
-        """Wrappers of which something goes are opened and packed again with the same codec."""
+        """Wrappers that lose messages are opened and packed again with the same codec."""
         data, kept = bytes(body), Kept(b"", 0, base_offset)
         parts: list[bytes] = []
         pos = 0

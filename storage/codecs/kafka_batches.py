@@ -1,6 +1,6 @@
 """Kafka record batches, format 2, as clients since 0.11 produce and fetch them.
 
-Stored as they come: base offset and leader epoch are stamped, which the checksum does not cover.
+Stored as they come: only base offset and leader epoch, outside the checksum, are stamped.
 Knows no request, no partition and no file. Layout: Kafka protocol guide, "Record Batch".
 """
 
@@ -41,9 +41,9 @@ MAGIC_POS = 16
 EPOCH_POS, CRC_POS, CHECKED_POS = 12, 17, 21
 CODEC_BITS = 7
 APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
-# A batch of the smallest records that a frame can hold has fewer; what is compressed may say more.
+# A frame full of the smallest records holds fewer; a compressed batch may claim more.
 BATCH_RECORDS_MAX = 1 << 20
-# Of one set that is produced; Kafka itself takes one. They are checked and stamped in one turn.
+# Batches of one produced set; Kafka itself takes one. They are checked and stamped in one turn.
 SET_BATCHES_MAX = 1000
 RECORD_MIN = 7  # one byte for each of its fields
 TIME_MS_MAX = (2**63 - 1) // 1000
@@ -51,8 +51,8 @@ US_PER_MS = 1000
 NO_PRODUCER = -1
 PRODUCER_POS = 43
 PRODUCER = struct.Struct(">q")
-# Set in every producer id of a batch header, as it is in those that we give out: the catalogue's
-# numbers, of producers of other protocols, are below it.
+# Set in the producer ids of Kafka in batch headers, and in those that we hand out. The catalogue's
+# numbers for producers of other protocols are below it.
 PRODUCER_BIT = 1 << 62
 SEQUENCE_MAX = 2**31 - 1  # after which comes 0
 
@@ -129,7 +129,7 @@ def prepare(message_set: Buffer, base_offset: int, *, message_bytes_max: int) ->
 
 
 def rebase(batch: bytearray, base_offset: int) -> None:
-    """Let one stored batch begin at another offset: its checksum does not cover that."""
+    """Change the base offset of one stored batch, which its checksum does not cover."""
     PREFIX.pack_into(batch, 0, base_offset, len(batch) - PREFIX.size)
 
 
@@ -212,7 +212,7 @@ class KafkaBatchesCodec(BodyCodec):
                 yield ref.base_offset, ref.pos
 
     def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
-        """Records with their times and headers; control records are walked over."""
+        """Records with their times and headers; control records are skipped."""
         start_offset, bytes_max = wanted.start_offset, wanted.bytes_max
         for ref in refs(data):
             following = ref.base_offset + ref.last_offset_delta + 1
@@ -228,8 +228,8 @@ class KafkaBatchesCodec(BodyCodec):
             decoded.next_offset = following
 
     def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
-        """Batches of which something goes are packed again; as in Kafka they go on covering the
-        offsets that they had, and keep their times.
+        """Batches that lose records are packed again. As in Kafka, they keep the range of offsets
+        that they cover, and their times.
         """
         data, kept = bytes(body), Kept(b"", 0, base_offset)
         parts: list[bytes] = []
@@ -290,7 +290,7 @@ def opened(data: Buffer, ref: BatchRef, size_max: int = INFLATED_BYTES_MAX) -> B
 
 
 def _with(ref: BatchRef, records: bytes, count: int) -> bytes:
-    """The batch with these of its records."""
+    """The batch with only these of its records."""
     codec = ref.attributes & CODEC_BITS
     producer = (ref.producer_id, ref.producer_epoch, ref.first_sequence)
     times = (ref.base_ms, ref.max_ms)
@@ -299,7 +299,7 @@ def _with(ref: BatchRef, records: bytes, count: int) -> bytes:
 
 
 def _sealed(base_offset: int, checked: bytes) -> bytes:
-    """A whole batch of what its checksum covers."""
+    """A whole batch, made from the part that its checksum covers."""
     length = CHECKED_POS - PREFIX.size + len(checked)
     head = PREFIX.pack(base_offset, length) + EPOCH.pack(0) + bytes((MAGIC,))
     return head + CRC.pack(crc32c(checked)) + checked

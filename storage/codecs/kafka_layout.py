@@ -58,9 +58,8 @@ def entry_bytes(data: Buffer) -> int:
 
 
 def skip_below(data: Buffer, start_offset: int) -> tuple[int, int | None]:
-    """Where the first entry is that ends at or above an offset, or that is not whole; and the
-    offset of the entry before it. Entries below it are only stepped over: each carries its last
-    offset.
+    """Position of the first entry that ends at or above an offset or is not whole, and the offset
+    of the entry before it. Entries below are only stepped over: each carries its last offset.
     """
     step, head, end = ENTRY.unpack_from, ENTRY.size, len(data)
     pos = 0
@@ -83,8 +82,8 @@ def skip_below(data: Buffer, start_offset: int) -> tuple[int, int | None]:
 
 
 def entry_before(data: Buffer, pos_max: int) -> tuple[int, int | None]:
-    """Where the last entry of a set begins that does so at or before a place in it, and the offset
-    of the entry before that one, None if there is none. The set may be cut, behind the place too.
+    """Position of the last entry of a set that begins at or before `pos_max`, and the offset of the
+    entry before it, None if there is none. The set may be cut short, even after `pos_max`.
     """
     step, head = ENTRY.unpack_from, ENTRY.size
     found = SPEEDUPS and SPEEDUPS.chain(data, head, MESSAGE_MIN, True, True)
@@ -93,7 +92,7 @@ def entry_before(data: Buffer, pos_max: int) -> tuple[int, int | None]:
         number = bisect_right(places, pos_max) - 1
         offset, size = step(data, places[number])
         stop = places[number] + head + size
-        if stop <= pos_max:  # The entry behind the last whole one.
+        if stop <= pos_max:  # The entry after the last whole one.
             return stop, int(offset)
         return (places[number], int(step(data, places[number - 1])[0])) if number > 0 else (0, None)
     pos, end = 0, len(data)
@@ -158,5 +157,5 @@ def count_messages(inner: Buffer) -> int:
 def inner_set(data: bytes, pos: int, stop: int) -> bytes:
     """The set within the compressed wrapper at pos."""
     inner = sliceable(open_wrapper(data, pos, stop, INFLATED_BYTES_MAX))
-    count_messages(inner)  # No message of a damaged set is read, and none is nested.
+    count_messages(inner)  # Raises before any message of a damaged or nested set is read.
     return inner

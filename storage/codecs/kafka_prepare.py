@@ -1,8 +1,8 @@
 """A produced Kafka set made into a body to store: checked, unwrapped, stamped, packed again.
 
-What takes long does not need the offset that the set will get: `unwrap` comes first, in a thread,
-and `pack` or `stamp` once it is known. Rules: kafka/message/ByteBufferMessageSet.scala of
-apache/kafka 0.8.2.2.
+The slow part does not need the set's offset: `unwrap` comes first, in a thread, and `pack` or
+`stamp` once the offset is known. Rules: kafka/message/ByteBufferMessageSet.scala of apache/kafka
+0.8.2.2.
 """
 
 from collections.abc import Callable, Iterator
@@ -86,8 +86,8 @@ def prepare_plain(view: memoryview, base_offset: int, bytes_max: int) -> Prepare
 def check_pieces(
     view: memoryview, base_offset: int, bytes_max: int, piece_bytes: int
 ) -> Iterator[Messages | None]:
-    """As `check_and_stamp`, in pieces of about `piece_bytes`: what was checked up to now,
-    None at the first compressed message, which ends it.
+    """As `check_and_stamp`, in pieces of about `piece_bytes`. Yields all messages checked so far
+    after each piece; at the first compressed message it yields None and ends.
     """
     pos = count = 0
     while True:
@@ -103,7 +103,7 @@ def check_pieces(
 
 
 def _piece_stop(view: memoryview, pos: int, piece_bytes: int) -> int:
-    """Where a piece from `pos` on ends: as many messages as the first one's size fits."""
+    """End of a piece from `pos` on: as many messages as fit, if all are as large as the first."""
     if len(view) - pos <= piece_bytes:
         return len(view)
     size = ENTRY.size + max(SIZE.unpack_from(view, pos + 8)[0], MESSAGE_MIN)
@@ -115,7 +115,7 @@ def unwrap(view: memoryview, message_bytes_max: int, inflated_bytes_max: int) ->
 
     Raises: as `prepare`.
     """
-    # What readers of other protocols could not open again is not taken in.
+    # Refuse what readers of other protocols could not unpack again.
     inner, codec = _unwrap(view, message_bytes_max, min(inflated_bytes_max, INFLATED_BYTES_MAX))
     count, end, nested = check_and_stamp(memoryview(inner), 0, NO_LIMIT)
     if nested:
@@ -147,7 +147,7 @@ def packed(messages: Buffer, codec: int, last_offset: int) -> bytes:
 
 
 def stamp(messages: Messages, base_offset: int) -> Prepared:
-    """The messages, stamped, as a set that is not compressed: quick, whatever they came in."""
+    """The messages, stamped, as an uncompressed set: fast, even if they came in compressed."""
     _stamp(messages.data, base_offset)
     return Prepared(messages.data, BodyInfo(messages.count))
 
@@ -156,7 +156,7 @@ def _stamp(data: memoryview, base_offset: int) -> None:
     """Put offsets into checked messages."""
     end = len(data)
     if end < ENTRY_MIN or OFFSET.unpack_from(data, 0)[0] == base_offset:
-        return  # They were stamped with these when they were checked.
+        return  # They got these offsets when they were checked.
     if SPEEDUPS is not None and not data.readonly:
         found = SPEEDUPS.kafka_check_and_stamp(data, base_offset, NO_LIMIT)
         if found is not None and found[1] == end:
@@ -224,7 +224,7 @@ def _unwrap(view: memoryview, bytes_max: int, inflated_max: int) -> tuple[bytear
         if attributes & CODEC_BITS:
             codec = attributes & CODEC_BITS
             opened = open_wrapper(view, pos, stop, left)
-            left -= len(opened)  # Also what is no whole message was unpacked.
+            left -= len(opened)  # A partial message at its end was unpacked too.
             inner += memoryview(opened)[: whole_end(opened)]
         else:
             inner += view[pos:stop]

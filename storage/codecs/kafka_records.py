@@ -1,5 +1,5 @@
 """The records inside a Kafka record batch, and the varints that they are made of: base 128, least
-significant group first, zig-zag. Layout: Kafka protocol guide, "Record". Knows no batch's head.
+significant group first, zig-zag. Layout: Kafka protocol guide, "Record". Knows no batch header.
 """
 
 from collections.abc import Callable, Sequence
@@ -71,8 +71,8 @@ def decode_records(
 ) -> int:
     """Add the records from start_offset on, up to the one that reaches a limit (count, bytes).
 
-    Gives the bytes that are left of the limit. Raises CorruptBody where the records are not what
-    the head says; those before are added, and `next_offset` tells how far it came.
+    Returns what is left of the byte limit. Raises CorruptBody if the records are not what the head
+    says; the ones before the error are added, and `next_offset` tells how far it got.
     """
     records_max, bytes_left = limits
     data, number, last_delta = whole.data, 0, -1
@@ -181,7 +181,7 @@ def _sized(data: bytes, pos: int, stop: int) -> tuple[bytes | None, int]:
 
 
 def _headers(data: bytes, pos: int, stop: int) -> tuple[list[Header], int]:
-    """The headers of a record. A null value is an empty one: no other protocol knows the former."""
+    """The headers of a record. A null value becomes an empty one: no other protocol has nulls."""
     count, pos = read_varint(data, pos)
     if not 0 <= count <= RECORD_HEADERS_MAX:
         raise CorruptBody(f"record with {count} headers")

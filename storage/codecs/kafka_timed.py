@@ -21,12 +21,12 @@ CHECKED_POS = 16
 KEY_POS = HEAD.size
 MAGIC = 1
 MESSAGE_MIN = 22  # crc, magic, attributes, time and two sizes
-# In place of the append time: encoded as a batch, a message without a time has none there either.
+# Stands in for the append time, so that a message without a time has none in a batch either (-1).
 NO_TIME_US = -1000
 
 
 def is_compressed(message_set: memoryview) -> bool:
-    """Whether some message that begins a set is a compressed one."""
+    """Whether any message of a set is a compressed one."""
     return any(attributes & CODEC_BITS for _, _, attributes, _ in _entries(message_set))
 
 

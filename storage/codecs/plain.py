@@ -1,6 +1,6 @@
-"""The body format that holds every field of a record: what HTTP writes, and codecs' yardstick.
+"""The body format that holds every field of a record: what HTTP writes, and the codecs' yardstick.
 
-Knows no protocol. The batch header's append time is that of all records of a body. The layout is in
+Knows no protocol. All records of a body have the append time of the batch header. The layout is in
 FORMAT.md, section 8.1.
 """
 

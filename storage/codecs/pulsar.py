@@ -1,6 +1,6 @@
 """Stored runs of Pulsar entries, as SEND brings and MESSAGE delivers them.
 
-Each entry is untouched from its magic (or metadata size) on, behind a prefix with its length, first
+Each entry is untouched from its magic (or metadata size) on, after a prefix with its length, first
 offset delta and record count. What is inside an entry is in `pulsar_entry.py`. Knows no command,
 producer or subscription.
 """
@@ -47,7 +47,7 @@ __all__ = [
 
 ENTRY_PREFIX = struct.Struct("<III")  # length, first offset delta, record count
 
-# More than a frame of Pulsar's default size holds of the smallest messages.
+# A frame of Pulsar's default size holds fewer, even of the smallest messages.
 BATCH_RECORDS_MAX = 1 << 20
 # Metadata size and a payload size of one byte: no message of a batch is smaller.
 BATCHED_MIN = 6
@@ -77,7 +77,7 @@ def parse_send(metadata_and_payload: Buffer) -> SendInfo:  # hot: see make bench
     """Check what follows the command of a SEND, without opening the payload.
 
     Raises:
-        CorruptBody: wrong checksum, broken metadata, or a batch count that cannot be.
+        CorruptBody: wrong checksum, broken metadata, or an impossible batch count.
     """
     metadata, payload_pos = read_metadata(metadata_and_payload, check=True)
     count = 1
@@ -115,7 +115,7 @@ def entries(body: Buffer, base_offset: int) -> list[EntryRef]:
 
 
 def join_chunks(pieces: Sequence[Record], joined_bytes_max: int) -> Record:
-    """The whole message of all its pieces, in order, at the last one's offset.
+    """Join all pieces of a message, given in order, at the last one's offset.
 
     Raises:
         RecordTooLarge: the message is above joined_bytes_max.
@@ -167,11 +167,11 @@ class PulsarCodec(BodyCodec):
                 yield entry.offset, entry.start - ENTRY_PREFIX.size
 
     def _decoded(self, body: Buffer, appended: tuple[int, int], wanted: Wanted) -> Decoded:
-        """Only what is wanted is copied: a body may be decoded in many calls."""
+        """Copy only what is wanted: a body may be decoded in many calls."""
         return decoded_by(self.decode_into, body, appended, wanted)
 
     def decode_into(self, decoded: Decoded, data: Buffer, append_us: int, wanted: Wanted) -> None:
-        """Batches are split; markers and messages that compaction took out are walked over."""
+        """Batches are split; markers and messages removed by compaction are skipped."""
         start_offset, bytes_max, view = wanted.start_offset, wanted.bytes_max, memoryview(data)
         for entry in entries(data, decoded.next_offset):
             if entry.offset + entry.record_count <= start_offset:
@@ -195,8 +195,8 @@ class PulsarCodec(BodyCodec):
                 break
 
     def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
-        """A batched entry of which some messages stay keeps its id and its count, with holes in the
-        place of the others, as in Apache Pulsar.
+        """A batched entry that loses some of its messages keeps its id and its count, with holes in
+        their place, as in Apache Pulsar.
         """
         data, kept = bytes(body), Kept(b"", 0, base_offset)
         parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""One Pulsar entry, opened into records or made of one: checksum, metadata, payload.
+"""Decodes one Pulsar entry into records, or makes one from a record: checksum, metadata, payload.
 
 Knows nothing of how entries are stored together, nor of any command. Layouts: Pulsar binary
 protocol, "Framing" and "Batch messages", and PulsarApi.proto.
@@ -30,17 +30,17 @@ TIME_MS_MAX = (2**63 - 1) // 1000
 
 UINT64_MAX = (1 << 64) - 1
 
-# What a Pulsar reader sees of a record whose own protocol has no producer names.
+# The producer name that Pulsar readers see if a record has none that they can take.
 FOREIGN_PRODUCER = b"braidlog"
 # Property that lists, by their places, the properties whose name and value are given in Base64.
 BASE64_PROPERTY = b"braidlog.base64"
 
-# Message metadata without any of these bytes has no properties, key or ordering key: their tags,
-# plain and in the longer form that protobuf readers also take. Asking for each costs more than all
-# else; a byte that is there by chance costs just that.
+# Tags of properties, key and ordering key, plain and in the longer form that protobuf readers also
+# take. Message metadata without any of these bytes has none of the fields; asking for each field
+# costs more than all else. A byte that is there by chance costs only that.
 _RICH = re.compile(rb"[\x0a\x12\x3a\x8a\x92\xba]")
 _U32 = struct.Struct(">I")
-_CHECKED = struct.Struct(">II")  # checksum, metadata size; behind the magic
+_CHECKED = struct.Struct(">II")  # checksum, metadata size; after the magic
 
 
 def read_metadata(view: Buffer, *, check: bool) -> tuple[EntryMetadata, int]:
@@ -73,7 +73,7 @@ def us_of(time_ms: int) -> int | None:
 
 
 def publish_us_of(metadata: EntryMetadata) -> int | None:
-    """Publish time; required in Pulsar, yet Apache's broker stores entries without."""
+    """Publish time; required in Pulsar, yet Apache's broker stores entries without one."""
     time_ms = metadata.publish_time
     if time_ms or metadata.HasField("publish_time"):
         return (time_ms if time_ms < TIME_MS_MAX else TIME_MS_MAX) * 1000
@@ -81,7 +81,7 @@ def publish_us_of(metadata: EntryMetadata) -> int | None:
 
 
 def flags_of(metadata: EntryMetadata) -> int:
-    """What the batch header must say of a batch with this entry."""
+    """The flags that the header of a batch with this entry needs."""
     flags = 0
     if metadata.compression:
         flags |= BatchFlag.COMPRESSED
@@ -134,8 +134,8 @@ def decode_entry(
 ) -> list[Record]:
     """The records of one entry at or above start_offset, up to the one that reaches a limit.
 
-    Markers, which brokers write for each other, and messages that compaction took out are none.
-    What is behind the last one given is not looked at: a small batch may unpack to a million.
+    Markers, which brokers write for each other, and messages removed by compaction are left out.
+    Nothing after the last record returned is read: a small batch may unpack to a million.
 
     Raises:
         CorruptBody: the entry does not hold record_count messages.
@@ -183,8 +183,8 @@ def decode_entry(
 def record_to_entry(record: Record) -> bytes:
     """A record of another protocol as an unbatched entry, from the magic on.
 
-    Names and values of properties, and keys, that are not UTF-8 are Base64, since clients in
-    several languages refuse other text; `BASE64_PROPERTY` and `partition_key_b64_encoded` say so.
+    Property names and values, and keys, become Base64 if they are not UTF-8: clients in several
+    languages refuse them otherwise. `BASE64_PROPERTY` and `partition_key_b64_encoded` say so.
     """
     metadata = plain_metadata(record)
     if record.headers:
@@ -208,7 +208,7 @@ def record_to_entry(record: Record) -> bytes:
 
 
 def plain_metadata(record: Record) -> EntryMetadata:
-    """What an entry says of every record of another protocol."""
+    """The metadata that an entry has for every record of another protocol."""
     metadata = EntryMetadata()
     name = record.producer_name
     metadata.producer_name = name if name is not None and is_text(name) else FOREIGN_PRODUCER
@@ -227,7 +227,7 @@ def _decode_batch(
     start_offset: int,
     limits: tuple[int, int],
 ) -> list[Record]:
-    """The messages of a batch, without those that compaction took out."""
+    """The messages of a batch, without those removed by compaction."""
     publish_us, no_headers = publish_us_of(metadata), ()
     producer = metadata.producer_name if metadata.HasField("producer_name") else None
     schema = metadata.schema_version if metadata.HasField("schema_version") else None
@@ -240,7 +240,7 @@ def _decode_batch(
     is_limited, stop_pos = records_max < len(offsets) or bytes_max < end, bytes_max
     size = number = -1
     sequence: int | None
-    last = following = None  # Metadata like these need not be parsed again.
+    last = following = None  # Metadata equal to these need not be parsed.
     counted: Callable[[int], bytes | None] = _not_known
     for offset in offsets:  # hot: see make bench
         if end - pos < 4:
@@ -295,8 +295,8 @@ def _decode_batch(
 def _read_single(
     packed: bytes,
 ) -> tuple[BatchedMetadata, int, int | None, int, bool, bool, bool]:
-    """What is said of a message in a batch: all of it, its size, event time and sequence id (-1:
-    none), and whether it has a key or more, was compacted out, is null.
+    """Parse the metadata of a message in a batch. Gives all of it, then payload size, event time,
+    sequence id (-1: none), and whether it may have keys or properties, was compacted out, is null.
     """
     try:
         single = BatchedMetadata.FromString(packed)
@@ -317,8 +317,8 @@ def _read_single(
 
 
 def _counted(single: BatchedMetadata) -> Callable[[int], bytes | None]:
-    """What gives the same metadata with a higher sequence id, as far as that is known without
-    asking protobuf for each; else None.
+    """A function that gives the same metadata with a higher sequence id without calling protobuf,
+    or None where it cannot.
     """
     first = single.sequence_id + 1
     block = first >> LOW_BITS
@@ -354,7 +354,7 @@ def _key(metadata: EntryMetadata | BatchedMetadata) -> bytes | None:
         return key
     try:
         return base64.b64decode(key, validate=True)
-    except binascii.Error:  # The flag is a client's word; what it flagged is kept as it came.
+    except binascii.Error:  # A client set the flag by mistake: the key is kept as it came.
         return key
 
 

@@ -1,7 +1,7 @@
 """A batched Pulsar entry without some of its messages, as Apache's compaction leaves it.
 
-Each message that goes leaves a hole, so that the others keep their batch indexes: metadata with
-`compacted_out` and no payload, which clients and our own decoding pass over. Knows no offsets.
+Each removed message leaves a hole, so that the others keep their batch indexes: metadata with
+`compacted_out` and no payload, which clients and our own decoding skip. Knows no offsets.
 """
 
 import struct
@@ -23,7 +23,7 @@ _U32 = struct.Struct(">I")
 
 
 def without_messages(entry: bytes, gone: Sequence[bool]) -> bytes:
-    """The entry with holes in the place of the messages that `gone` says.
+    """The entry with holes in place of the messages that `gone` marks.
 
     Raises: CorruptBody, UnreadableBody, RecordTooLarge.
     """

@@ -1,7 +1,7 @@
-"""Entries made of records of other protocols, many in a row. Knows as much as `pulsar_entry.py`.
+"""Pulsar entries made from records of other protocols, many in a row.
 
-Records of one batch mostly differ in number, key and value only: what else their metadata says is
-serialised once for many.
+Records of one batch mostly differ only in sequence id, key and value: the rest of their metadata is
+serialised once for many. Knows no more than `pulsar_entry.py`.
 """
 
 import struct
@@ -23,7 +23,7 @@ _KEY_BYTES_MAX = 127  # The size of a longer one takes more than a byte.
 
 
 def records_to_entries(records: Iterable[Record]) -> list[bytes]:
-    """As `record_to_entry` of each, in half the time where they differ as said above."""
+    """`record_to_entry` for each record, in half the time if they differ only as said above."""
     entries: list[bytes] = []
     run: tuple[int, int, bytes | None] | None = None
     first_bytes: Sequence[bytes] = ()
@@ -48,7 +48,7 @@ def records_to_entries(records: Iterable[Record]) -> list[bytes]:
             run, before = this, before if this == run else b""
             entries.append(record_to_entry(record))
             continue
-        if not before:  # Only from the second one on: a run of one is not worth it.
+        if not before:  # Only from the second record of a run on: a run of one is not worth it.
             before, after = _around(record)
             first_bytes = lows(sequence)
         rest = _NO_KEY if key is None else b"%b%c%b" % (_KEY_TAG, len(key), key)

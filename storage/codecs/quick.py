@@ -1,7 +1,7 @@
-"""The extension in C (`speedups.c`), where it was built. None: the Python code does it all.
+"""The C extension (`speedups.c`), or None if it was not built: the Python code then does it all.
 
-Code with a loop in both asks `SPEEDUPS` first, and goes on in Python where that gives None. With
-BRAIDLOG_PURE set in the environment it is left out, for tests and comparisons.
+Code that has a loop in both languages calls `SPEEDUPS` first, and its own loop if that returns
+None. BRAIDLOG_PURE in the environment turns the extension off, for tests and comparisons.
 """
 
 from __future__ import annotations
@@ -21,4 +21,4 @@ def _load() -> ModuleType | None:
 
 
 SPEEDUPS = _load()
-LANGUAGE = "Python" if SPEEDUPS is None else "C"  # in which the hot loops run, for people
+LANGUAGE = "Python" if SPEEDUPS is None else "C"  # of the hot loops, to show to people

@@ -66,7 +66,7 @@ def codec_named(name: str) -> Codec:
 
 
 def column_decoder_for(codec: Codec) -> ColumnDecoder | None:
-    """What makes columns of whole runs of a codec's bodies, for Spark; None where it has none.
+    """The function that turns runs of a codec's bodies into columns for Spark, None if it has none.
 
     A codec names it in its optional attribute `column_decoder`, as "module:function": it needs
     numpy and is imported when first asked for.
@@ -84,7 +84,7 @@ def register(codec: Codec) -> None:
     """Add a codec that is not built in.
 
     Raises:
-        ValueError: its number or name is another's, or the number is below FOREIGN_FORMAT_MIN.
+        ValueError: its number or name is taken, or the number is below FOREIGN_FORMAT_MIN.
     """
     if codec.format < FOREIGN_FORMAT_MIN or codec.name in _BUILT_IN:
         raise ValueError(

@@ -1,8 +1,8 @@
-"""Protobuf messages in a row that differ in one number only, put together without protobuf.
+"""Protobuf messages that differ in one number only, put together without protobuf.
 
-A number's varint ends with what stays the same for 128 numbers in a row. So do the bytes around it:
-they come from the message itself, serialised twice. Layout: Protocol Buffers, "Encoding", base 128
-varints. Knows no message.
+Within a block of 128 numbers only the first byte of the varint changes. The bytes around it come
+from the message itself, serialised twice. Layout: Protocol Buffers, "Encoding", base 128 varints.
+Knows no message.
 """
 
 from collections.abc import Callable
@@ -10,21 +10,21 @@ from typing import Final
 
 LOW_BITS: Final = 7
 LOW_MASK: Final = (1 << LOW_BITS) - 1
-# The first byte of a varint, by the number's lowest bits: where more bytes follow, and alone.
+# The first byte of a varint by the number's lowest bits: if more bytes follow, and if none do.
 _LONG: Final = tuple(bytes((low | 0x80,)) for low in range(1 << LOW_BITS))
 _SHORT: Final = tuple(bytes((low,)) for low in range(1 << LOW_BITS))
 
 
 def lows(number: int) -> tuple[bytes, ...]:
-    """The first bytes of the varints of all numbers with `number >> LOW_BITS`, by `LOW_MASK`."""
+    """First varint bytes of all numbers in the block of `number`, indexed by their lowest bits."""
     return _LONG if number >> LOW_BITS else _SHORT
 
 
 def around(serialize: Callable[[int], bytes], number: int) -> tuple[bytes, bytes]:
-    """The bytes before and behind `lows(n)[n & LOW_MASK]` in `serialize(n)`, the same for every n
-    that has `number >> LOW_BITS`.
+    """The bytes before and after `lows(n)[n & LOW_MASK]` in `serialize(n)`. They are the same for
+    every n in the block of `number` (equal `n >> LOW_BITS`).
 
-    The field has to be written for 0 too.
+    The field has to be serialised for 0 too.
     """
     lowest, highest = serialize(number & ~LOW_MASK), serialize(number | LOW_MASK)
     place = next(at for at, byte in enumerate(lowest) if byte != highest[at])
