@@ -1,8 +1,8 @@
-"""What catalogue and cursors share: changes as journal records, replay, and when to shorten it.
+"""What catalogue and cursors share: changes as journal records, replay, and when to rewrite.
 
 Knows no record's meaning and no file: bytes go to a `Journal` (storage/journal/log.py). A
 record is one byte of layout version and a msgpack array of changes (storage/FORMAT.md, section 9).
-No record is written that could not be read back: each is decoded once before it goes to the file.
+Each record is decoded once before it goes to the file, so that every record can be read back.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,13 +14,13 @@ from storage.errors import DamagedLog, StorageError, StorageFull, UnwritableChan
 from storage.metadata.ranges import RangeSet
 
 LAYOUT_VERSION: Final = 2  # Of a record, unless a change in it has a later one (`LAYOUT`).
-READABLE: Final = frozenset((b"\x01", b"\x02", b"\x03"))  # What is known here of each can be read.
+READABLE: Final = frozenset((b"\x01", b"\x02", b"\x03"))  # Read as far as changes are known.
 PREFIX: Final = bytes([LAYOUT_VERSION])
 ONE_CHANGE: Final = b"\x91"  # How msgpack begins an array of one.
-# A journal is rewritten when what was added since the last snapshot is a quarter of that
-# snapshot, and at least this, as a small state is not to be written often. A byte of single changes
-# takes three to four times as long to replay as one of a snapshot: a start then takes at most about
-# twice the time that the state itself takes (processor time for 100,000 cursors of a thousand
+# A journal is rewritten once what was added since the last snapshot is a quarter of that snapshot,
+# and at least 1 MiB, so that a small state is not written often. A byte of single changes takes
+# three to four times as long to replay as one of a snapshot: a start takes at most about twice the
+# time that the state alone would take (processor time for 100,000 cursors of a thousand
 # subscriptions: 35 to 65 ms; of as many subscriptions as cursors: 70 to 110 ms, half of it for
 # memory).
 SNAPSHOT_GROWTH_DIVISOR: Final = 4
@@ -69,7 +69,7 @@ class Journal(Protocol):
 class ChangeJournal(Generic[ChangeT]):
     """A journal of typed changes.
 
-    Guarantees: a change that is written can be read back by a start, or `append` refuses it.
+    Guarantees: `append` refuses a change that a start could not read back.
     Never waits for the disk: a ticket says when a change is durable.
     """
 
@@ -94,8 +94,8 @@ class ChangeJournal(Generic[ChangeT]):
     ) -> None:
         """Apply the last snapshot and every change since, in order.
 
-        A change that cannot be read, or that names what is not there, is damage. With `lost` it is
-        left out, and `lost` is called with its place. Raises DamagedLog, UnknownRecord.
+        A change that cannot be read, or that names something missing, is damage. With `lost` it is
+        skipped, and `lost` is called with its place. Raises DamagedLog, UnknownRecord.
         """
         for body in self._journal.replay():
             for change in self._changes(body, lost):
@@ -118,7 +118,7 @@ class ChangeJournal(Generic[ChangeT]):
     def append(self, *changes: ChangeT, lazy: bool = False) -> int:
         """Write changes as one record; return its ticket, 0 for a lazy one.
 
-        Raises UnwritableChange, StorageFull, StorageFailed: none of them is written then.
+        Raises UnwritableChange, StorageFull, StorageFailed, and then no change is written.
         """
         body = self._checked_body(changes)
         if lazy:
@@ -140,7 +140,7 @@ class ChangeJournal(Generic[ChangeT]):
     def snapshot_if_due(self, state: Iterable[Sequence[ChangeT]]) -> None:
         """Shorten the journal to `state`, a list for each record, if it has grown enough.
 
-        Where the disk is full that is left for later.
+        If the disk is full, that is put off.
         """
         if self.snapshot_is_due:
             self._snapshot(self._body(changes) for changes in state)
@@ -151,7 +151,7 @@ class ChangeJournal(Generic[ChangeT]):
         return self._journal.size_bytes >= self._next_snapshot_bytes
 
     def begin_gathering(self) -> None:
-        """Begin a snapshot of the state as it is now, to be told in pieces while it changes."""
+        """Begin a snapshot of the state as it is now; `gather` adds its pieces while it changes."""
         self._gathered, self._since = [], []
 
     def gather(self, changes: Sequence[ChangeT]) -> None:
@@ -160,7 +160,7 @@ class ChangeJournal(Generic[ChangeT]):
         self._gathered.append(self._body(changes))
 
     def finish_gathering(self) -> None:
-        """Shorten the journal to what was gathered, and the changes since that began."""
+        """Shorten the journal to what was gathered, and the changes since gathering began."""
         assert self._gathered is not None
         records = self._gathered + self._since
         self._gathered, self._since = None, []
@@ -180,7 +180,7 @@ class ChangeJournal(Generic[ChangeT]):
         self._next_snapshot_bytes = base + growth
 
     def _checked_body(self, changes: Sequence[ChangeT]) -> bytes:
-        """The record, once it is known that a start can read it. Raises UnwritableChange."""
+        """Encode a record, and check that a start can read it. Raises UnwritableChange."""
         try:
             body = self._body(changes)
             self._decode(body)
@@ -189,7 +189,7 @@ class ChangeJournal(Generic[ChangeT]):
         return body
 
     def _body(self, changes: Sequence[ChangeT]) -> bytes:
-        """The record; of a later layout only with a change that earlier programs do not know."""
+        """Encode a record; its layout is later only if earlier programs do not know a change."""
         layout = max((getattr(one, "LAYOUT", LAYOUT_VERSION) for one in changes), default=0)
         prefix = PREFIX if layout <= LAYOUT_VERSION else bytes([layout])
         return prefix + self._encoder.encode(changes)
@@ -201,7 +201,7 @@ class ChangeJournal(Generic[ChangeT]):
             raise _Unreadable(str(error)) from error
 
     def _changes(self, body: bytes, lost: Callable[[DamagedLog], None] | None) -> Iterable[ChangeT]:
-        """The changes of a record as it was found; with `lost`, those of them that can be read."""
+        """The changes of a replayed record; with `lost`, those of them that can be read."""
         if body[:1] not in READABLE and body:
             raise UnknownRecord(f"{self._name}: a record has the unknown layout {body[:1].hex()}")
         try:
@@ -212,7 +212,7 @@ class ChangeJournal(Generic[ChangeT]):
             return self._readable(body, lost)
 
     def _readable(self, body: bytes, lost: Callable[[DamagedLog], None]) -> Iterator[ChangeT]:
-        """Change by change what can be read of a record that cannot be read whole."""
+        """Read a damaged record change by change, and skip what cannot be read."""
         try:
             pieces = msgspec.msgpack.decode(memoryview(body)[1:], type=list[msgspec.Raw])
         except (msgspec.DecodeError, ValueError) as error:

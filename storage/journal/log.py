@@ -1,6 +1,6 @@
-"""A journal: records in the log's own format, replayed whole at start, cut short by snapshots.
+"""A journal: records in the log's own format, replayed whole at start, shortened by snapshots.
 
-Catalogue and cursors are kept in one each. Knows records as bytes only; FORMAT.md section 9 has the
+Catalogue and cursors have one each. Knows records as bytes only; FORMAT.md section 9 has the
 layout. Everything but `begin_sync`'s sync belongs to the owner's thread.
 """
 
@@ -70,7 +70,7 @@ class JournalLog:
         self._lazy_bytes = 0
         self._unsynced = Unsynced(folder)
         self._closed = False
-        # Superseded by a snapshot; removed when that is durable, and then a slot that says so.
+        # Superseded by a snapshot; removed once that, and then a slot that names it, is durable.
         self._old: list[Segment] = []
         self._start_offset = 0  # Base offset of the newest durable snapshot.
         self._replayed = (folder, 0, 0)  # Path, file position and offset of the record given last.
@@ -129,7 +129,7 @@ class JournalLog:
     # Start
 
     def _choose_snapshot(self) -> None:
-        """Keep the newest whole snapshot and what follows it; an unfinished one at the end goes."""
+        """Keep the newest whole snapshot and what follows it; drop an unfinished one at the end."""
         self.snapshot_bytes = 0
         for segment in reversed(self._segments):
             if not self._is_snapshot(segment):
@@ -158,7 +158,7 @@ class JournalLog:
         return segment.header is not None and bool(segment.header.flags & FLAG_SNAPSHOT)
 
     def _snapshot_end(self, segment: Segment) -> int | None:
-        """Where the batch ends that says that the snapshot is whole. `replay` checks the bodies."""
+        """End of the marker batch that completes the snapshot, if any. `replay` checks bodies."""
         start = (segment, SEGMENT_HEADER_BYTES, segment.base_offset)
         try:
             for file_pos, header in walk(*start, check_bodies_from=NO_OFFSET, end_pos=segment.size):
@@ -169,7 +169,7 @@ class JournalLog:
         return None
 
     def replay(self) -> Iterator[bytes]:
-        """All records since and with the last snapshot, in order. Raises DamagedLog."""
+        """All records of the last snapshot and since, in order. Raises DamagedLog."""
         for segment in self._segments:
             try:
                 for offset, file_pos, body in bodies(segment):
@@ -183,7 +183,7 @@ class JournalLog:
                 raise DamagedLog(segment.path, file_pos, offset, reason) from error
 
     def damage(self, reason: str) -> DamagedLog:
-        """The error for the record that `replay` gave last, which nobody can read."""
+        """The error for the record that `replay` gave last and that cannot be read."""
         return DamagedLog(*self._replayed, reason)
 
     # Appending
@@ -196,15 +196,15 @@ class JournalLog:
     def append(self, body: bytes) -> int:
         """Write one record; returns the ticket of the round that makes it durable.
 
-        Raises: StorageFull, nothing is written then; StorageFailed; LogClosed.
+        Raises: StorageFull, and nothing is written; StorageFailed; LogClosed.
         """
         self._store([body])
         return self._committer.mark(self)
 
     def append_lazy(self, body: bytes) -> None:
-        """Queue one record for the journal's next round, behind what `append` wrote before it.
+        """Queue one record for the journal's next round, after what `append` wrote before it.
 
-        Raises: StorageFull, if much waits and cannot be written; StorageFailed; LogClosed.
+        Raises: StorageFull, if too much waits and cannot be written; StorageFailed; LogClosed.
         """
         self._lazy.append(body)
         self._lazy_bytes += len(body)
@@ -217,12 +217,12 @@ class JournalLog:
         self._committer.mark_lazy(self)
 
     def _store(self, bodies: list[bytes]) -> None:
-        """Write records as one batch, waiting lazy ones first: the order of changes is kept."""
+        """Write records as one batch, waiting lazy ones first, so that changes stay in order."""
         if self._closed:
             raise LogClosed(self.folder)
         records = [*self._lazy, *bodies]
         if records:
-            self._files.clear_discarded()  # A snapshot begun in vain must not be met by a start.
+            self._files.clear_discarded()  # A start must not find an abandoned snapshot.
             self._write_batch(self._segments[-1], records, flags=0)
             self._lazy, self._lazy_bytes = [], 0
 
@@ -252,8 +252,8 @@ class JournalLog:
     def snapshot(self, bodies: Iterable[bytes]) -> None:
         """Write the whole state into a new segment; older segments go once it is durable.
 
-        `bodies` is the whole state, records appended before it, lazy ones too, included.
-        Raises: StorageFull, the journal then goes on as before; StorageFailed.
+        `bodies` is the whole state, including all records appended before, lazy ones too.
+        Raises: StorageFull, and the journal goes on as before; StorageFailed; LogClosed.
         """
         if self._closed:
             raise LogClosed(self.folder)
@@ -279,17 +279,17 @@ class JournalLog:
     # Rounds
 
     def begin_sync(self) -> SyncPoint:
-        """For the committer: write what is lazy, and say what is to be synced."""
+        """For the committer: write the lazy records, and return what to sync."""
         if self.lazy_source is not None and not self._lazy:
             self._lazy = list(self.lazy_source())
         try:
             self._store_lazy()
         except StorageFull:
-            self._committer.mark_lazy(self)  # It is tried again with the round after this one.
+            self._committer.mark_lazy(self)  # Try again in the next round.
         return self._unsynced.take(self._end_offset)
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """For the committer: that is durable. Raises StorageFailed."""
+        """For the committer: the point of `begin_sync` is durable. Raises StorageFailed."""
         self._unsynced.synced(point)
         if self._closed:
             return
@@ -301,15 +301,15 @@ class JournalLog:
         self._write_slot()
         if self._old and self._old[0].base_offset < self._slot.mark.log_start_offset:
             assert self._slot.file is not None
-            with suppress(StorageFull):  # No descriptor is left: with a later round.
+            with suppress(StorageFull):  # Out of descriptors: a later round does it.
                 self._unsynced.hold(self._slot.file)
             self._committer.mark_lazy(self)
 
     def _remove_old(self) -> None:
-        """Remove what the durable slot leaves out: whatever is left of it, no start looks at it."""
+        """Remove segments below the start of the durable slot: no start reads them any more."""
         start_offset = self._slot.mark.log_start_offset
         while self._old and self._old[0].base_offset < start_offset:
-            with suppress(StorageFull):  # A disk became read-only: the next start removes it.
+            with suppress(StorageFull):  # The disk became read-only: the next start removes it.
                 self._old.pop(0).remove()
             self._unsynced.names_changed = True
             self._committer.mark_lazy(self)
@@ -338,7 +338,7 @@ class JournalLog:
 
 
 def pack_records(records: Iterable[bytes]) -> bytes:
-    """Records one behind the other, each with its length before it (FORMAT.md 8.5)."""
+    """Records one after the other, each with its length before it (FORMAT.md 8.5)."""
     return b"".join(piece for body in records for piece in (LENGTH.pack(len(body)), body))
 
 

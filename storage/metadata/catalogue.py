@@ -1,9 +1,9 @@
-"""Namespaces, topics and what belongs to them: the truth in memory, every change in a journal.
+"""Namespaces, topics and what belongs to them: the state in memory, every change in a journal.
 
 A change is written as a record, then applied to memory by the same code that a replay uses. Each
-returns a commit ticket: an answer that waits for it waits for the disk. What is asked for must make
-sense already (a free name, a topic that exists): the broker's topics see to that. Knows no
-partition folder, no client and no clock.
+returns a commit ticket: an answer that waits for it waits for the disk. Callers check a change
+first (the name is free, the topic exists): the broker's topics do that. Knows no partition folder,
+no client and no clock.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,12 +51,12 @@ NamespaceKey = tuple[str, str]
 RECORD_CHANGES: Final = 256  # In one record of a snapshot.
 # Topic ids, partition ids and producer numbers; 0 means "none" in a batch header.
 FIRST_NUMBER: Final = 1
-# Producer numbers are counted in scopes, which are their upper bits: one in a local store.
+# Producer numbers are counted per scope, which is their upper bits. A local store has one scope.
 SCOPE_BITS: Final = 40
 
 
 class Catalogue:
-    """All namespaces and topics. Metas that it hands out are to be read only.
+    """All namespaces and topics. Callers must not change the metas that it returns.
 
     Guarantees: memory holds exactly what a replay of the journal gives. No call waits after the
     replay: each change returns a ticket.
@@ -67,8 +67,8 @@ class Catalogue:
     ) -> None:
         """Replay the journal; a new one gets the namespace `public/default`.
 
-        `lost` is called for each change left out, because it cannot be read or names what is not
-        there; without it that is an error. Raises DamagedLog, UnknownRecord.
+        `lost` is called for each change that is skipped because it cannot be read or names
+        something missing; without `lost` that is an error. Raises DamagedLog, UnknownRecord.
         """
         self._begin()
         self._journal: ChangeJournal[CatalogueChange] = ChangeJournal(
@@ -78,7 +78,7 @@ class Catalogue:
         self._make_default(now_us)
 
     def _begin(self) -> None:
-        """Nothing is there."""
+        """Start empty."""
         self._namespaces: dict[NamespaceKey, NamespaceMeta] = {}
         self._streams: dict[int, NamespaceMeta] = {}
         self._topics: dict[TopicName, TopicMeta] = {}
@@ -127,8 +127,8 @@ class Catalogue:
         return self._change(NamespaceMade(meta))
 
     def number_namespace(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """Let Iggy's clients know a namespace by this free number, or by the one made here again;
-        return the ticket.
+        """Set the number by which Iggy clients know a namespace: this one, which is free, or for
+        None one made here; return the ticket.
         """
         meta = self._namespaces[tenant, namespace]
         assert iggy_id not in self._streams
@@ -156,7 +156,7 @@ class Catalogue:
         return self._change(NamespaceRenamed(tenant, namespace, renamed))
 
     def change_tenants(self, change: TenantChange) -> int:
-        """Set a tenant, or forget one that is there; return the ticket."""
+        """Set a tenant, or forget one that exists; return the ticket."""
         return self._change(change)
 
     # Topics.
@@ -187,8 +187,8 @@ class Catalogue:
         return meta.made_id if meta.iggy_id is None else meta.iggy_id
 
     def next_partition_id(self) -> int:
-        """A partition id that was never given out. On disk with the topic that gets it, and by its
-        folder's name.
+        """A partition id that was never given out. It is stored with the topic that gets it, and as
+        the name of its folder.
         """
         partition_id = self._counters.next_partition_id
         self._counters.next_partition_id += 1
@@ -200,15 +200,13 @@ class Catalogue:
         return self._counters.next_partition_id
 
     def raise_partition_ids(self, highest_seen: int) -> None:
-        """Count on above the highest partition id that a folder has, whether or not the catalogue
-        names it.
+        """Continue above the highest partition id of any folder, even of one that the catalogue
+        does not name.
         """
         self._counters.next_partition_id = max(self._counters.next_partition_id, highest_seen + 1)
 
     def raise_topic_ids(self, highest_seen: int) -> None:
-        """Count on above the highest topic number that a cursor has, whether or not the topic is
-        known.
-        """
+        """Continue above the highest topic number of any cursor, even if its topic is unknown."""
         self._counters.next_topic_id = max(self._counters.next_topic_id, highest_seen + 1)
 
     def create_topic(
@@ -240,11 +238,11 @@ class Catalogue:
         return self._change(TopicMade(meta))
 
     def set_partitions(self, topic_id: int, partition_ids: list[int], *, partitioned: bool) -> int:
-        """Give a topic more, or fewer, partitions: all their ids by number; return the ticket."""
+        """Give a topic more or fewer partitions: the ids of all, in order; return the ticket."""
         return self._change(PartitionsSet(topic_id, partition_ids, partitioned))
 
     def delete_topic(self, topic_id: int) -> int:
-        """Remove a topic; return the ticket. Its folders may go once that is durable."""
+        """Remove a topic; return the ticket. Once durable, the topic's folders may be removed."""
         return self._change(TopicGone(topic_id))
 
     def rename_topic(self, topic_id: int, topic: str) -> int:
@@ -284,7 +282,7 @@ class Catalogue:
     # Producers.
 
     def scope(self, name: TopicName) -> int:
-        """Where the producers of a topic are numbered: all in one scope."""
+        """The scope in which a topic's producers are numbered: here all share one."""
         return 0
 
     def producer_id(self, name: bytes, scope: int = 0) -> int:
@@ -304,17 +302,17 @@ class Catalogue:
         return self._counters.next_producer
 
     def producer_numbers(self) -> dict[tuple[int, bytes], int]:
-        """The number of every producer that is remembered, by scope and name; to be read only."""
+        """The number of every producer that is remembered, by scope and name; read-only."""
         return self._producers
 
     def forget_producers(self, numbers: list[int]) -> int:
-        """Forget producers; their numbers never come again. Return the ticket."""
+        """Forget producers; their numbers are never used again. Return the ticket."""
         return self._change(ProducersForgotten(numbers))
 
     # Users and permissions.
 
     def change_users(self, change: UserChange) -> int:
-        """Set or remove a user, or a permission that is there; return the ticket."""
+        """Set a user or grant a permission, or remove one that exists; return the ticket."""
         return self._change(change)
 
     # Changing.
@@ -335,7 +333,7 @@ class Catalogue:
     def _kept_in(
         self, change: CatalogueChange
     ) -> tuple[ChangeJournal[CatalogueChange], Iterator[CatalogueChange]]:
-        """The journal that such a change goes to, and what a snapshot of it would say."""
+        """The journal that a change goes to, and all that a snapshot of that journal holds."""
         return self._journal, self._all_changes()
 
     def _apply(self, change: CatalogueChange) -> None:
@@ -385,7 +383,7 @@ class Catalogue:
     def _apply_namespace_renamed(self, change: NamespaceRenamed) -> None:
         before, key = (change.tenant, change.namespace), (change.tenant, change.renamed)
         if key in self._namespaces:
-            raise KeyError(key)  # Its end was in a record that is lost: this one is left out, too.
+            raise KeyError(key)  # The record of its deletion is lost: skip this one too.
         meta = msgspec.structs.replace(self._namespaces.pop(before), namespace=change.renamed)
         self._namespaces[key] = self._streams[self.stream_id(meta)] = meta
         for topic in list(self._in_namespace.pop(before, {}).values()):
@@ -397,9 +395,9 @@ class Catalogue:
         self._name(meta, name)
 
     def _name(self, before: TopicMeta, name: TopicName) -> None:
-        """A new meta: whoever holds the earlier one still sees the earlier name."""
+        """Rename by making a new meta: whoever holds the old one still sees the old name."""
         there = self._topics.get(name)
-        if there is not None:  # Its end was in a record that is lost.
+        if there is not None:  # The record of its deletion is lost.
             self._apply_topic_gone(TopicGone(there.topic_id))
         meta = msgspec.structs.replace(before, name=name)
         del self._topics[before.name]
@@ -410,7 +408,7 @@ class Catalogue:
     def _apply_topic(self, change: TopicMade) -> None:
         meta = change.meta
         there = self._topics.get(meta.name)
-        if there is not None:  # Its end was in a record that is lost.
+        if there is not None:  # The record of its deletion is lost.
             self._apply_topic_gone(TopicGone(there.topic_id))
         self._topics[meta.name] = self._by_id[meta.topic_id] = meta
         topics = self._in_namespace.setdefault((meta.name.tenant, meta.name.namespace), {})
@@ -468,7 +466,7 @@ class Catalogue:
 
 
 def in_records(changes: Iterator[CatalogueChange]) -> Iterator[Sequence[CatalogueChange]]:
-    """Changes as records of a snapshot: larger ones replay faster."""
+    """Changes gathered into records of a snapshot: large records replay faster."""
     while piece := list(islice(changes, RECORD_CHANGES)):
         yield piece
 

@@ -13,7 +13,7 @@ import msgspec
 from storage.metadata.names import TopicName
 from storage.metadata.user_records import UserChange
 
-# Iggy ids of what other listeners created; Iggy's clients choose small ones.
+# First Iggy id of what other listeners created; Iggy's clients choose small ones.
 MADE_ID_FIRST: Final = 1 << 24
 GROUP_ID_FIRST: Final = 1
 
@@ -21,7 +21,7 @@ Setting = str | int | bool
 TERMINATED: Final = "terminated"  # The setting of a topic that takes no more records, for ever.
 
 
-DELETED_SCHEMA_TYPE: Final = -100  # No protocol's.
+DELETED_SCHEMA_TYPE: Final = -100  # A number that no protocol uses.
 
 
 class SchemaMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -48,8 +48,8 @@ class GroupMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class NamespaceMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """A namespace (Iggy: stream). `iggy_id` is what an Iggy client chose, else None and `made_id`
-    stands for it.
+    """A namespace (Iggy: stream). `iggy_id` is the id that an Iggy client chose; if it is None,
+    Iggy clients use `made_id`.
     """
 
     tenant: str
@@ -57,7 +57,7 @@ class NamespaceMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
     created_us: int
     iggy_id: int | None
     made_id: int
-    settings: dict[str, Setting] = {}  # For topics that do not set them.
+    settings: dict[str, Setting] = {}  # Defaults of its topics.
 
 
 class TopicMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -158,7 +158,7 @@ class ProducerNamed(msgspec.Struct, array_like=True, forbid_unknown_fields=True,
 
 
 class CountersSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=12):
-    """Where counting goes on: first in a snapshot, which no longer shows what was deleted."""
+    """The next numbers to give out: first in a snapshot, which does not show what was deleted."""
 
     next_topic_id: int
     next_partition_id: int
@@ -167,7 +167,7 @@ class CountersSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, t
 
 
 class ProducersForgotten(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=13):
-    """Nobody remembers these producers; their numbers never come again."""
+    """These producers are forgotten; their numbers are never used again."""
 
     numbers: list[int]
 
@@ -200,7 +200,7 @@ class NamespaceRenamed(msgspec.Struct, array_like=True, forbid_unknown_fields=Tr
 
 
 class TenantSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=17):
-    """A tenant is there, whether or not it has a namespace, and these are its admin roles now."""
+    """A tenant exists, with or without a namespace, and these are its admin roles now."""
 
     LAYOUT: ClassVar[int] = 3
 
@@ -209,7 +209,7 @@ class TenantSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag
 
 
 class TenantGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=18):
-    """A tenant is forgotten: it is there no longer, unless it has a namespace."""
+    """A tenant is forgotten: it no longer exists, unless it has a namespace."""
 
     LAYOUT: ClassVar[int] = 3
 

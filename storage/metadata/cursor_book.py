@@ -1,5 +1,5 @@
-"""What those who move cursors ask of a store of them: one (`cursors.py`), or one for each shard
-that a broker holds.
+"""The interface of a cursor store to those who move cursors. Behind it is one store (`cursors.py`),
+or one for each shard that a broker holds.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ class CursorBook(Protocol):
 
     @property
     def set_back(self) -> int:
-        """Grows when a cursor is made or moved back: positions read before may be too high then."""
+        """Grows when a cursor is made or moved back: positions read before may then be too high."""
 
     @property
     def totals(self) -> CursorTotals:
-        """What all cursors hold together."""
+        """Totals over all cursors."""
 
     def topic_ids(self) -> list[int]:
         """The topics that have subscriptions."""
@@ -38,7 +38,7 @@ class CursorBook(Protocol):
         """The cursor on one partition; None: never set."""
 
     def subscriptions(self, topic_id: int) -> list[StoredSubscription]:
-        """All of a topic."""
+        """All subscriptions of a topic."""
 
     def open(
         self,
@@ -48,10 +48,10 @@ class CursorBook(Protocol):
         partitions: int,
         properties: dict[str, str] | None = None,
     ) -> int:
-        """Make a subscription unless it is there; return the ticket."""
+        """Make a subscription unless it exists; return the ticket."""
 
     def move(self, moved: Moved, *, lazy: bool = False) -> int:
-        """Change a cursor of a subscription that is there; return the ticket."""
+        """Change a cursor of an existing subscription; return the ticket."""
 
     def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
         """Make new subscriptions, and change cursors; return the ticket."""
@@ -60,7 +60,7 @@ class CursorBook(Protocol):
         """End the cursor of one partition; return the ticket."""
 
     def drop(self, topic_id: int, name: bytes) -> int:
-        """End a subscription that is there; return the ticket."""
+        """End an existing subscription; return the ticket."""
 
     def drop_topic(self, topic_id: int) -> int:
         """End all subscriptions of a topic; return the ticket."""

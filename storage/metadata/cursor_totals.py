@@ -1,5 +1,5 @@
-"""How much all cursors of a broker hold together, kept up to date with every change: what limits
-are measured against. Knows no journal and no limit.
+"""Totals over all cursors of a broker, kept up to date with every change. The broker's limits are
+checked against them. Knows no journal and no limit.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ class Counted(Protocol):
 
 @dataclass(slots=True)
 class CursorTotals:
-    """Of all topics."""
+    """Totals over all topics."""
 
     subscriptions: int = 0
     cursors: int = 0
     ranges: int = 0  # acknowledged ones above positions
 
     def add(self, found: Iterable[Counted]) -> None:
-        """These are there from now on."""
+        """Count these from now on."""
         self._count(found, 1)
 
     def take(self, found: Iterable[Counted]) -> None:
-        """These are no more, or about to change: they are added again then."""
+        """Stop counting these: they are gone, or about to change and to be added again."""
         self._count(found, -1)
 
     def _count(self, found: Iterable[Counted], sign: int) -> None:

@@ -16,18 +16,18 @@ from storage.journal.changes import ChangeJournal, Journal
 from storage.metadata.cursor_totals import CursorTotals
 from storage.metadata.ranges import RangeSet
 
-# What one record of a snapshot holds: cursors, some 40 bytes each, or ranges of one cursor, 16.
+# Limits of one snapshot record: cursors of some 40 bytes each, or ranges of one cursor, 16 each.
 RECORD_CURSORS: Final = 4096
 RECORD_RANGES: Final = 1 << 14
 
-# Cursors that each record adds to a snapshot that is being made: half a millisecond.
+# Cursors that each record adds to a snapshot in progress: half a millisecond.
 GATHER_CURSORS: Final = 2048
 
 
 class KafkaCommit(
     msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True, gc=False
 ):
-    """What a Kafka commit said, as given: any number, no metadata or empty or text, the time."""
+    """A Kafka commit as it was sent: any number; no metadata, or empty, or text; the time."""
 
     offset: int
     metadata: bytes | None
@@ -50,7 +50,7 @@ class StoredCursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True, 
 class StoredSubscription(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
     """A subscription and its cursors by partition number. Changed by the store alone.
 
-    `partitions` is how many the topic had; those that come later begin with a cursor at 0.
+    `partitions` is how many the topic had; partitions added later begin with a cursor at 0.
     """
 
     partitions: int
@@ -59,16 +59,16 @@ class StoredSubscription(msgspec.Struct, array_like=True, forbid_unknown_fields=
 
 
 class Subscribed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=1, gc=False):
-    """Subscriptions of a topic are there: a new one, or many of a snapshot."""
+    """Subscriptions of a topic exist: a new one, or many from a snapshot."""
 
     topic_id: int
     subscriptions: dict[bytes, StoredSubscription]
 
 
 class Moved(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2, gc=False):
-    """A cursor stands at `position` now, and `ranges` are acknowledged besides those it had.
+    """A cursor is at `position` now, and `ranges` are acknowledged in addition to those it had.
 
-    `cleared`: it had none. What lies below the position is dropped.
+    `cleared`: those it had are dropped. Whatever lies below the position is dropped too.
     """
 
     topic_id: int
@@ -103,8 +103,8 @@ class TopicDropped(msgspec.Struct, array_like=True, forbid_unknown_fields=True, 
 
 
 class TopicResized(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=6, gc=False):
-    """The number of partitions of a topic changed: each subscription that knew fewer gets cursors
-    at 0.
+    """The number of partitions of a topic changed: subscriptions get cursors at 0 on new ones, and
+    lose their cursors on removed ones.
     """
 
     topic_id: int
@@ -115,7 +115,7 @@ CursorChange = Subscribed | Moved | CursorGone | Unsubscribed | TopicDropped | T
 
 
 class CursorStore:
-    """All subscriptions of all topics. What it hands out is to be read only.
+    """All subscriptions of all topics. Callers must not change what it returns.
 
     Guarantees: memory holds exactly what a replay of the journal gives; lazy changes may be lost in
     a crash, so that a position is then older, never newer. No call waits after the replay.
@@ -130,14 +130,14 @@ class CursorStore:
     ) -> None:
         """Replay the journal.
 
-        `lost` is called for each change left out, because it cannot be read or names what is not
-        there; without it that is an error. `gather_max`: cursors that a record adds to a snapshot
-        that is being made. Raises DamagedLog, UnknownRecord.
+        `lost` is called for each change that is skipped because it cannot be read or names
+        something missing; without `lost` that is an error. `gather_max`: cursors that a record adds
+        to a snapshot in progress. Raises DamagedLog, UnknownRecord.
         """
         self._gathering: Gathering | None = None
         self._gather_max = gather_max
         self.set_back = 0
-        """Grows when a cursor is made or moved back: positions read before may be too high then."""
+        """Grows when a cursor is made or moved back: positions read before may then be too high."""
         self.totals = CursorTotals()
         self._topics: dict[int, dict[bytes, StoredSubscription]] = {}
         self._journal: ChangeJournal[CursorChange] = ChangeJournal(journal, CursorChange, "cursors")
@@ -153,7 +153,7 @@ class CursorStore:
         return list(self._topics)
 
     def names(self, topic_id: int) -> list[bytes]:
-        """The subscriptions of a topic, by name; those without a cursor too."""
+        """The subscriptions of a topic, by name, including those without a cursor."""
         return sorted(self._topics.get(topic_id, ()))
 
     def count(self, topic_id: int) -> int:
@@ -170,7 +170,7 @@ class CursorStore:
         return found.cursors.get(index) if found else None
 
     def subscriptions(self, topic_id: int) -> list[StoredSubscription]:
-        """All of a topic, as they are and as they change, in no order."""
+        """All subscriptions of a topic, in no order: live objects that go on changing."""
         return list(self._topics.get(topic_id, {}).values())
 
     def open(
@@ -181,26 +181,26 @@ class CursorStore:
         partitions: int,
         properties: dict[str, str] | None = None,
     ) -> int:
-        """Make a subscription with cursors never set, unless it is there; return the ticket."""
+        """Make a subscription with cursors never set, unless it exists; return the ticket."""
         if self.find(topic_id, name) is not None:
             return self.settle()
         return self._change(made(topic_id, name, partitions, properties))
 
     def move(self, moved: Moved, *, lazy: bool = False) -> int:
-        """Change a cursor of a subscription that is there; return the ticket, 0 for a lazy change.
+        """Change a cursor of an existing subscription; return the ticket, 0 for a lazy change.
 
-        The ranges in it are the store's from now on.
+        The store takes over the ranges in it.
         """
         return self._change(moved, lazy=lazy)
 
     def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
         """Make new subscriptions, and change cursors of these and of others, in one record: all of
-        it happens, or nothing where that cannot be written; return the ticket.
+        it happens, or none if the record cannot be written. Return the ticket.
         """
         return self._change(*making, *moves)
 
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
-        """End the cursor of one partition, and with the last one the subscription; the ticket."""
+        """End one partition's cursor, with the last one the subscription too; return the ticket."""
         found = self.find(topic_id, name)
         if found is None:
             return self.settle()
@@ -211,7 +211,7 @@ class CursorStore:
         return self._change(CursorGone(topic_id, name, index))
 
     def drop(self, topic_id: int, name: bytes) -> int:
-        """End a subscription that is there; return the ticket."""
+        """End an existing subscription; return the ticket."""
         return self._change(Unsubscribed(topic_id, name))
 
     def drop_topic(self, topic_id: int) -> int:
@@ -246,9 +246,7 @@ class CursorStore:
         return ticket
 
     def _check_named(self, changes: Sequence[CursorChange]) -> None:
-        """Otherwise a change of something missing would be written, and the next start would fail
-        on it.
-        """
+        """Assert that the changes name what exists: the next start would fail on any other."""
         new: set[tuple[int, bytes]] = set()
         for change in changes:
             if type(change) is Moved:  # hot: see make bench
@@ -268,7 +266,7 @@ class CursorStore:
 
     def _shorten(self) -> None:
         """Continue a snapshot, or begin one that is due: a little with each record, because writing
-        100,000 cursors at once would hold up everybody.
+        100,000 cursors at once would hold up everything else.
         """
         if self._gathering is None:
             if not self._journal.snapshot_is_due:
@@ -309,7 +307,7 @@ class CursorStore:
             case TopicResized():
                 self.set_back += 1
                 for found in self._topics[change.topic_id].values():
-                    if found.partitions != change.partitions:  # Many may have them already.
+                    if found.partitions != change.partitions:  # Many may have that number already.
                         self.totals.take((found,))
                         _resize(found, change.partitions)
                         self.totals.add((found,))
@@ -410,7 +408,7 @@ class Gathering:
             case TopicDropped() | TopicResized():
                 touched = list(names)
             case _:
-                touched = []  # A new one: it was not there.
+                touched = []  # A new subscription has no old form.
         named = self._topics.get(topic_id, {})
         yield from _as_records(topic_id, [(name, named[name]) for name in touched])
         for name in touched:
@@ -426,9 +424,9 @@ class Gathering:
 
 
 def _joined(acked: RangeSet | None, ranges: RangeSet | None, position: int) -> RangeSet | None:
-    """What is acknowledged above the position; None for nothing, as most cursors have it.
+    """The ranges acknowledged above the position; None if there are none, as for most cursors.
 
-    What the position passed goes first, so that the limit of a set is met by what stays alone.
+    Ranges below the position go first, so that only those that stay count against a set's limit.
     """
     if acked is not None:
         acked.pop_below(position)

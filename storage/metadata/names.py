@@ -1,6 +1,6 @@
-"""Names of topics and namespaces: what may be stored, and which of it other listeners can say.
+"""Names of topics and namespaces: which may be stored, and which of those each protocol can use.
 
-Knows no catalogue: whether a name exists is asked elsewhere.
+Knows no catalogue: whether a name exists is checked elsewhere.
 """
 
 import re
@@ -8,8 +8,8 @@ from typing import Final
 
 import msgspec
 
-NAME_BYTES_MAX: Final = 255  # Iggy's length byte; Kafka's 249 is checked apart.
-# Kafka's own later limit: 0.8 took 255, for which its folders' names have no room.
+NAME_BYTES_MAX: Final = 255  # Iggy's length byte; Kafka's 249 is checked separately.
+# Kafka's own later limit: 0.8 took 255, which leaves no room in the names of its folders.
 KAFKA_NAME_MAX: Final = 249
 DEFAULT_TENANT: Final = "public"
 DEFAULT_NAMESPACE: Final = "default"
@@ -44,7 +44,7 @@ class TopicName(msgspec.Struct, frozen=True, order=True, array_like=True, gc=Fal
 def parse_topic(text: str) -> TopicName:
     """Read `t`, `tenant/ns/t` or `persistent://tenant/ns/t` and check each part.
 
-    Raises InvalidTopicName; also for other domains and for the four-part names of old.
+    Raises InvalidTopicName; also for other domains and for the old four-part names.
     """
     domain, has_domain, path = text.partition("://")
     if not has_domain:
@@ -62,17 +62,17 @@ def parse_topic(text: str) -> TopicName:
 
 
 def check_topic_name(name: TopicName) -> None:
-    """Whether all three parts may be stored. Raises InvalidTopicName."""
+    """Check that all three parts may be stored. Raises InvalidTopicName."""
     check_namespace(name.tenant, name.namespace)
     if reason := _fault(name.topic):
         raise InvalidTopicName(f"topic name {name.topic!r} {reason}")
 
 
 def check_namespace(tenant: str, namespace: str) -> None:
-    """Whether tenant and namespace may be stored. Raises InvalidTopicName.
+    """Check that tenant and namespace may be stored. Raises InvalidTopicName.
 
     A tenant follows Pulsar's rule. A namespace may hold whatever Iggy takes as a stream
-    name, blanks inside and letters of any script too.
+    name, including inner blanks and letters of any script.
     """
     if not PULSAR_ENTITY.fullmatch(tenant) or len(tenant) > NAME_BYTES_MAX:
         raise InvalidTopicName(f"tenant {tenant!r} may hold only letters, digits and -=:._")

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final, Self
 
 # Ranges in one set. 16 MiB, ten times what Pulsar's clients leave unacknowledged by default; an
-# insertion then moves 8 MiB at worst (0.1 ms). Beyond it a range that touches no other is refused:
+# insertion then moves 8 MiB at worst (0.1 ms). A full set refuses a range that touches no other:
 # see `RangeSet.add`.
 RANGES_MAX: Final = 1 << 20
 RANGE_BYTES: Final = 16
@@ -54,7 +54,7 @@ class RangeSet:
     def add(self, start: int, end: int) -> bool:
         """Put `[start, end)` in; False if it was refused.
 
-        Only a range that touches no other is ever refused, when `ranges_max` are there: the offsets
+        Only a range that touches no other is ever refused, if the set has `ranges_max`: its offsets
         then count as not acknowledged and are delivered again. No range in the set is dropped, and
         nothing is ever skipped.
         """
@@ -125,7 +125,7 @@ class RangeSet:
         return self._covered(low, high) - below - above
 
     def pop_below(self, position: int) -> int:
-        """Drop what lies below `position`; return it, or the end of a range it meets."""
+        """Drop what lies below `position`; return it, or the end of the range that it is in."""
         place = bisect_right(self._starts, position, self._head)
         if place == self._head:
             return position
@@ -153,7 +153,7 @@ class RangeSet:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The set that `to_bytes` gave. Raises ValueError if the size is not one."""
+        """The set that `to_bytes` gave. Raises ValueError if the size is impossible."""
         if len(data) % RANGE_BYTES:
             raise ValueError(f"{len(data)} bytes hold no whole number of ranges")
         flat = array("q")

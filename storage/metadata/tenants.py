@@ -1,4 +1,4 @@
-"""Tenants that were made or given admin roles, and what each change of the journal makes of them.
+"""Tenants that were made or given admin roles, and how journal changes are applied to them.
 
 Part of the catalogue, which writes the changes. Knows no namespace.
 """
@@ -12,7 +12,7 @@ TENANT_CHANGES: Final = (TenantSet, TenantGone)
 
 
 class TenantBook:
-    """Tenants that are there without a namespace too, with the names of their admin roles."""
+    """Tenants that exist even without a namespace, and the names of their admin roles."""
 
     def __init__(self) -> None:
         self._roles: dict[str, list[str]] = {}
@@ -27,11 +27,11 @@ class TenantBook:
         return iter(self._roles)
 
     def admin_roles(self, tenant: str) -> Sequence[str]:
-        """The admin roles that a tenant was given; none for one that nothing was said of."""
+        """The admin roles that a tenant was given; none for a tenant that is not in the book."""
         return self._roles.get(tenant, ())
 
     def apply(self, change: TenantChange) -> None:
-        """Make a change, live or replayed. Raises KeyError where it names what is not there."""
+        """Apply a change, live or replayed. Raises KeyError if it names something missing."""
         if isinstance(change, TenantSet):
             self._roles[change.tenant] = change.admin_roles
         else:

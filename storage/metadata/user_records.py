@@ -1,7 +1,7 @@
 """Users, their tokens and what they may do, as the catalogue's journal holds them
 (storage/FORMAT.md, section 9.1).
 
-Knows no journal and no hash function: secrets are here only as what was made of them.
+Knows no journal and no hash function: secrets are here only as hashes and derived keys.
 """
 
 import msgspec
@@ -27,7 +27,7 @@ class TokenMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class UserMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """A user. An empty `password_hash` fits no password: such a user has tokens or certificates."""
+    """A user. An empty `password_hash` matches no password: the user has tokens or certificates."""
 
     user_id: int
     name: str
@@ -42,13 +42,13 @@ class UserMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 class Grant(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
     """One permission: who may do what to which resources."""
 
-    subject: str  # a user's name, or `role:` and a role's
+    subject: str  # a user's name, or `role:` and a role's name
     action: str  # as in broker/access/rights.py
     resource: str  # a pattern, as in broker/access/rules.py
 
 
 class UserSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=20):
-    """A user is as said here from now on, tokens included."""
+    """A user was created or changed: this is all of it now, tokens included."""
 
     meta: UserMeta
 
@@ -60,13 +60,13 @@ class UserGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=
 
 
 class UsersCounted(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=22):
-    """Where the numbers of users go on: in a snapshot, which does not show who was deleted."""
+    """The next user number to give out: in a snapshot, which does not show who was deleted."""
 
     next_user_id: int
 
 
 class Granted(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=23):
-    """A permission is there."""
+    """A permission was granted."""
 
     grant: Grant
 

@@ -1,4 +1,4 @@
-"""Users and permissions in memory, and what each change of the journal makes of them.
+"""Users and permissions in memory, and how journal changes are applied to them.
 
 Part of the catalogue, which writes the changes. Knows no secret, no rule and no clock.
 """
@@ -22,7 +22,7 @@ ROOT_USER_ID: Final = 1
 
 
 class UserBook:
-    """All users and permissions. Metas that it hands out are to be read only."""
+    """All users and permissions. Callers must not change the metas that it returns."""
 
     def __init__(self) -> None:
         self.grants: dict[Grant, None] = {}  # In the order in which they were given.
@@ -58,12 +58,12 @@ class UserBook:
         return list(self._grants_of.get(subject, ()))
 
     def apply(self, change: UserChange) -> None:
-        """Make a change, live or replayed. Raises KeyError where it names what is not there."""
+        """Apply a change, live or replayed. Raises KeyError if it names something missing."""
         APPLY[type(change)](self, change)
         self.version += 1
 
     def clear(self) -> None:
-        """Nothing is there, until it is applied again: who holds this book sees that."""
+        """Empty the book, to be filled again by `apply`; whoever holds it sees that."""
         for table in (self.grants, self._grants_of, self._by_id, self._by_name, self._by_token):
             table.clear()
         self.next_user_id = ROOT_USER_ID + 1
