@@ -104,7 +104,7 @@ class Batch:
 
 
 def body_checksum(parts: Iterable[Buffer]) -> int:
-    """CRC-32C over the parts one behind the other: positions table, then body."""
+    """CRC-32C over the parts in order: positions table, then body."""
     crc = 0
     for part in parts:
         crc = crc32c(part, crc)
@@ -176,7 +176,7 @@ def pack(header: BatchHeader, salt: int) -> bytes:
 
 
 def pack_fields(salt: int, *fields: int) -> bytes:
-    """The same from the fields in stored order (`REST`), for callers without a BatchHeader."""
+    """As `pack`, from the fields in stored order (`REST`), for callers without a BatchHeader."""
     rest = REST.pack(*fields)
     return PREFIX.pack(MAGIC, crc32c(rest, salt)) + rest
 
@@ -220,7 +220,7 @@ def peek(
     """Peek at the batch expected at `pos`: the offset after it, the bytes of
     positions table and body together, and their checksum.  # hot
 
-    None if it is not there whole, or not good; `unpack` says why.
+    None if it is incomplete or bad; `unpack` says why.
     """
     end = pos + HEADER_BYTES
     if len(view) < end:
@@ -240,8 +240,8 @@ def peek(
 def unpack_place(
     view: Buffer, salt: int, partition_id: int, base_offset: int, body_format: int
 ) -> tuple[int, int] | None:
-    """Of the batch expected in these 128 bytes: the offset after it and the bytes of its body,
-    which follows at once.  # hot
+    """Check the batch header expected in these 128 bytes: the offset after the batch, and the size
+    of its body, which follows directly.  # hot
 
     None if its header is not good, or it has another format or a positions table.
     """

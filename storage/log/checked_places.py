@@ -1,16 +1,16 @@
-"""Which places of a segment hold batches whose checksums this process has seen to be right.
+"""Which places of a segment hold batches whose checksums this process has verified.
 
-So a body that was checked once can be sent without being read again. Knows no file.
+A body that was checked once can be sent without being read again. Knows no file.
 """
 
-# Places remembered for each segment. Readers that follow one another share one; those that begin in
-# the middle have one each, until they meet the next.
+# Places remembered for each segment. Readers that follow one another share one; each reader that
+# begins in the middle has its own, until it reaches the next one.
 PLACES_MAX = 8
 
 
 class CheckedPlaces:
-    """Places of a file, apart from each other. Safe in several threads: what one of them notes may
-    be forgotten when two do so at once, which costs another check.
+    """Disjoint places of a file. Safe in several threads: if two note places at once, one place may
+    be lost, which costs another check.
     """
 
     __slots__ = ("_places",)
@@ -19,7 +19,7 @@ class CheckedPlaces:
         self._places: tuple[tuple[int, int], ...] = ()
 
     def note(self, start: int, end: int) -> None:
-        """All from `start` up to `end` is right; places are joined where they meet."""
+        """Note that all from `start` to `end` is verified; places that meet are joined."""
         apart = []
         for one in self._places:
             if one[1] < start or one[0] > end:
@@ -29,7 +29,7 @@ class CheckedPlaces:
         self._places = (*apart, (start, end))[-PLACES_MAX:]
 
     def end_from(self, pos: int) -> int:
-        """Up to where all is right from `pos` on; `pos` itself where nothing is known."""
+        """The end of what is verified from `pos` on; `pos` itself if nothing is known there."""
         for start, end in self._places:
             if start <= pos < end:
                 return end

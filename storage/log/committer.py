@@ -20,7 +20,7 @@ class SyncPoint:
     """What a member has to have synced: files it wrote and folders in which names changed.
 
     The files are held open by the member until `finish_sync`. `end_offset` is for the member
-    itself: how far the log had come.
+    itself: how far the log reached.
     """
 
     files: Sequence[File]
@@ -42,13 +42,13 @@ class Keeper(Protocol):
     """Makes a round durable: on the local disk (`DiskKeeper`) or in the shared store."""
 
     def wait_s(self, members: Iterable[Member]) -> float:
-        """How long the next round, which these wait for, should go on gathering; 0: not at all."""
+        """How long the next round, with these members, should go on gathering; 0: not at all."""
 
     def keep(self, points: Iterable[SyncPoint]) -> None:
         """Make everything durable. Blocks; for any thread. Raises StorageFailed."""
 
     def sync_queue(self, eventfd: int) -> SyncQueue | None:
-        """A queue that keeps files without a thread, if there is one."""
+        """A queue that syncs files without a thread, if there is one."""
 
 
 class DiskKeeper:
@@ -78,7 +78,7 @@ class Round:
     points: list[tuple[Member, SyncPoint]]
 
     def only_files(self, most: int) -> list[File]:
-        """Its files, if they are no more than so many and there is nothing else to sync; or none.
+        """Its files, if they are at most `most` and there is nothing else to sync; else none.
 
         Their descriptors are open until `Committer.finish`.
         """
@@ -185,14 +185,14 @@ class Committer:
         return self._keeper.sync_queue(eventfd)
 
     def check_synced(self, results: Iterable[tuple[str, int]]) -> None:
-        """What a queue made of a round's files. Raises StorageFailed."""
+        """Check a queue's results for the files of a round. Raises StorageFailed."""
         for path, number in results:
             if number:
                 self.failure = StorageFailed(f"cannot sync {path}: {os.strerror(number)}")
                 raise self.failure
 
     def finish(self, round_: Round) -> None:
-        """Tell the members of a synced round. Raises StorageFailed."""
+        """Tell the members of a round that it is synced. Raises StorageFailed."""
         assert round_ is self._running, "only the round that began"
         self._running = None
         for member, point in round_.points:

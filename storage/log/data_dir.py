@@ -50,7 +50,7 @@ DELETED_SUFFIX = ".deleted"
 # Journals by the name of their folder. Each has number 1 of its own kind.
 JOURNAL_KINDS = {"catalogue": KIND_CATALOGUE, "cursors": KIND_CURSORS}
 
-# A first start makes the catalogue before the cursors: a crash never leaves records in the second
+# A first start makes the catalogue before the cursors: a crash never leaves records in the cursors
 # alone.
 MADE_LATER: dict[str, tuple[str, ...]] = {"catalogue": ("cursors",), "cursors": ()}
 
@@ -95,7 +95,7 @@ class DataDir:
         try:
             os.makedirs(path, exist_ok=True)
             lock_fd = take_lock(path)
-        except FileExistsError as error:  # What `makedirs` raises for it.
+        except FileExistsError as error:  # What `makedirs` raises if `path` is a file.
             reason = NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             raise storage_error(reason, "use the data directory", path) from error
         except OSError as error:
@@ -136,7 +136,7 @@ class DataDir:
         return max([0, *seen, *self.partition_ids()])
 
     def check_folders(self, known: Iterable[int]) -> None:
-        """Whether every partition that the catalogue names has a folder, before any is touched.
+        """Check that every partition that the catalogue names has a folder, before any is touched.
 
         Raises: DamagedLog, for the first that has none; StorageFailed.
         """
@@ -147,7 +147,7 @@ class DataDir:
                 raise DamagedLog(folder, 0, 0, "the partition's folder is missing")
 
     def set_aside_unknown(self, known: Collection[int]) -> list[str]:
-        """Move what lies among the partitions and is not known there to `set-aside`.
+        """Move everything among the partitions that is neither known nor retired to `set-aside`.
 
         Returns the new paths. Raises: StorageFull, StorageFailed.
         """
@@ -222,8 +222,8 @@ class DataDir:
     ) -> PartitionLog:
         """Open a partition that is there, recovering it.
 
-        Commit once after the last one, before readers come: what recovery kept above the slot is
-        shown only then.
+        After opening the last one, commit once before readers come: only then are the records shown
+        that recovery kept above the slot.
         Raises: DamagedLog, if the folder is missing or its topic file is wrong; StorageFull;
         StorageFailed.
         """
@@ -243,21 +243,21 @@ class DataDir:
     def open_of_topic(
         self, one: NewPartition, settings: LogSettings, committer: Committer
     ) -> PartitionLog:
-        """As `open_partition`, of a partition that the catalogue names. A folder that a crash left
-        with the topic's earlier name gets the one that was prepared.
+        """As `open_partition`, for a partition that the catalogue names. If a crash left the folder
+        with the topic's old name, it gets the new one.
         """
         return self.open_partition(one.partition_id, settings, committer, topic=one.topic)
 
     def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
-        """These numbers, for a caller who opens each partition before asking for the next: what the
-        disk holds of later ones is read meanwhile.
+        """Yield these numbers to a caller who opens each partition before asking for the next; the
+        files of later ones are read ahead meanwhile.
         """
         folders = read_ahead([self.partition_folder(number) for number in partition_ids])
         return (number for number, _ in zip(partition_ids, folders, strict=True))
 
     def prepare_names(self, named: Sequence[NewPartition]) -> None:
-        """Write beside the topic files of partitions those that take their places with
-        `take_names`; on disk on return. Nobody may name them so before.
+        """Write new topic files of partitions beside the old ones, which `take_names` replaces;
+        durable on return. The catalogue may use the new names only then.
 
         In any thread. Raises FileGone where a folder was removed, StorageFull, StorageFailed.
         """
@@ -269,7 +269,7 @@ class DataDir:
         sync_names(self.files, folders)
 
     def take_names(self, named: Sequence[NewPartition]) -> None:
-        """Have the topic files be the prepared ones, now that the catalogue says so on disk; in any
+        """Put the prepared topic files in place, once the catalogue has the names on disk; in any
         thread. What cannot be done now is done by the next start. Raises StorageFailed.
         """
         for one in named:
@@ -280,7 +280,7 @@ class DataDir:
         return partition_id in self._logs
 
     def read_topic_file(self, partition_id: int) -> TopicFile:
-        """Whose partition it is. Raises DamagedLog; StorageFull, where no descriptor is left."""
+        """The topic of a partition. Raises DamagedLog; StorageFull if no descriptor is left."""
         path = f"{self.partition_folder(partition_id)}/{TOPIC_NAME}"
         try:
             content = unpack_topic_file(self.files.read_head(path, TOPIC_BYTES_MAX))
@@ -302,15 +302,15 @@ class DataDir:
         folder = self.partition_folder(partition_id)
         try:
             self.files.rename(folder, folder + DELETED_SUFFIX)
-        except StorageFull:  # Its removal is what makes room: under the name that it has.
+        except StorageFull:  # Its removal makes room: it goes under its old name.
             self._retired_in_place.append(folder)
 
     def remove_retired(self, before_each: Callable[[], object] = lambda: None) -> None:
-        """Remove the folders of retired partitions, those of earlier lives too; in any thread, one
+        """Remove the folders of retired partitions, those of earlier runs too; in any thread, one
         at a time.
 
-        It may take minutes: `before_each` is called before each folder, and may break it off by an
-        error of its own. Raises: StorageFull, with some of them left; StorageFailed.
+        It may take minutes: `before_each` is called before each folder, and may stop the removal by
+        raising an error. Raises: StorageFull, with some of them left; StorageFailed.
         """
         names = self.files.names(self._partitions_path)
         retired = [name for name in names if name.endswith(DELETED_SUFFIX)]
@@ -343,7 +343,7 @@ class DataDir:
         return journal
 
     def check_journals(self) -> None:
-        """Check that no journal is missing that once was there, before any is opened: opening would
+        """Check that no journal that once existed is missing, before any is opened: opening would
         start an empty one. Raises: DamagedLog, StorageFailed.
         """
         for name, later in MADE_LATER.items():
@@ -406,8 +406,8 @@ def _sealed_at_once() -> int:
     if most < 0:
         return sys.maxsize
     try:
-        most -= len(os.listdir("/proc/self/fd"))  # What others have open.
-    except OSError:  # Not every system tells.
+        most -= len(os.listdir("/proc/self/fd"))  # Less what is open already.
+    except OSError:  # Not every system has /proc.
         most //= 2
     return max(most // 4, 1)
 

@@ -1,4 +1,4 @@
-"""The walk over the end of a log that a start makes: from the slot's offset, by the index.
+"""The walk that a start makes over the end of a log: from the slot's offset, by the index.
 
 It completes the indexes of what it passes, in memory and on the disk. Decides nothing about faults
 (`recovery.py`). FORMAT.md sections 4 and 7.
@@ -13,8 +13,8 @@ from storage.log.places import searched_place
 from storage.log.scan import NO_OFFSET, Fault, pass_over, walk
 from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
 
-# A start walks no more of a file below the slot to complete its index: a tenth of a second where
-# batches are large, half of one where they are tiny. What is lost is built when it is needed.
+# The most of a file below the slot that a start walks to complete its index: a tenth of a second
+# for large batches, half a second for tiny ones. A lost index is built when it is needed.
 WALK_BYTES_MAX = 16 << 20
 
 
@@ -26,8 +26,8 @@ class EndWalk(LogWalk):
         self._interval_bytes = interval_bytes
 
     def begin(self) -> None:
-        """Go to the last segment that can hold the offset up to which all is proven; the first
-        one, if there is no other.
+        """Go to the last segment that can hold the offset `proven`; to the first one, if no other
+        can.
 
         Not to an empty file: it may have been created just before a crash, while the log continued
         in the one before it.
@@ -47,8 +47,8 @@ class EndWalk(LogWalk):
         segment.note_in_index(header.base_offset, file_pos, before_us, self._interval_bytes)
 
     def enter(self, segment: Segment, place: tuple[int, int] | None) -> tuple[int, int]:
-        """Where the index says, or at `place`; a journal's headers below `proven` are passed over,
-        as it has no index to complete.
+        """Start where the index says, or at `place`. In a journal, which has no index to complete,
+        headers below `proven` are skipped.
         """
         if place is None:
             place = self._starting_place(segment)
@@ -65,7 +65,7 @@ class EndWalk(LogWalk):
             segment.end_index(self.offset)
 
     def _starting_place(self, segment: Segment) -> tuple[int, int]:
-        """(offset, file_pos) of the last batch at or below what is proven that the index knows."""
+        """(offset, file_pos) of the last batch in the index at or below what is proven."""
         first = (segment.base_offset, SEGMENT_HEADER_BYTES)
         place = self._indexed_place(segment) or first
         found = self._searched_place(segment, place)
@@ -84,8 +84,8 @@ class EndWalk(LogWalk):
         return place
 
     def _searched_place(self, segment: Segment, place: tuple[int, int]) -> tuple[int, int] | None:
-        """A place at or below what is proven, much nearer to the end than what the index gives:
-        found without it, where it would take long to complete it by a walk from there.
+        """A place at or below what is proven, found without the index. None unless it is much
+        nearer to the end than `place`, from where a walk to complete the index would take long.
         """
         far_bytes = max(WALK_BYTES_MAX, 2 * PENDING_ENTRIES_MAX * self._interval_bytes)
         if segment.kind != KIND_PARTITION or segment.size - place[1] <= far_bytes:

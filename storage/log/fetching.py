@@ -1,9 +1,9 @@
-"""Fetches what a start looks at into the page cache: a program of its own, beside the start.
+"""Reads what a start will look at into the page cache: a separate program, beside the start.
 
-A thread of the starting process would hold the interpreter's lock between two reads, which the
-start wants all the time. Reads lines from standard input, each a JSON list of folders, and answers
-each with a line: how many blocks of 512 bytes the disk was asked for. Ends with its input. It only
-reads, and imports nothing but the standard library.
+A thread of the starting process would hold the interpreter's lock between two reads, and the start
+needs that all the time. Reads lines from standard input, each a JSON list of folders, and answers
+each with a line: how many blocks of 512 bytes the disk was asked for. Ends when its input ends. It
+only reads, and imports nothing but the standard library.
 """
 
 import json
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-THREADS = 16  # As many requests as a disk needs at a time to be as fast as it can be.
-SHARE_FOLDERS = 4  # Of one thread at a time.
+THREADS = 16  # Requests at a time that a disk needs to reach its full speed.
+SHARE_FOLDERS = 4  # Given to one thread at a time.
 
 LOG_SUFFIX = ".log"
 
@@ -37,8 +37,8 @@ def main() -> None:
 
 
 def fetch_folders(folders: Sequence[str]) -> int:
-    """Have the page cache hold what a start looks at in these; how many blocks the disk was asked
-    for.
+    """Read what a start looks at in these into the page cache; return how many blocks the disk was
+    asked for.
     """
     before = blocks_read()
     for folder in folders:

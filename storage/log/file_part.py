@@ -1,7 +1,7 @@
-"""Stored bytes that go to a socket without a copy of ours: places in an open file.
+"""Stored bytes that go to a socket without being copied by us: places in an open file.
 
-What is below a segment's size never changes, so a place stays good for as long as its file is open:
-also where retention removes the file. Knows no batch and no protocol.
+Bytes below a segment's size never change, so a place stays valid for as long as its file is open,
+even if retention removes the file. Knows no batch and no protocol.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from storage.codecs.api import Buffer, Part, StoredPart
 if TYPE_CHECKING:
     from storage.log.disk import Disk
 
-# What sendfile(2) says of the file; all else is of the socket.
+# Errors of sendfile(2) that are the file's; all others are the socket's.
 DISK_ERRORS = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.EUCLEAN}
 
 
-# Descriptors that answers have of the files which they are sent from, while they are made: never
-# while they wait for their clients. One for each partition or megabyte; beyond, bodies are copied.
+# Limit of the descriptors that answers hold on the files they are sent from: only while they are
+# made, never while they wait for clients. One per partition or megabyte; then bodies are copied.
 LEASES_MAX = 64
 
 
 class OpenFile(Protocol):
-    """What is known of a file that is held (`files.File`)."""
+    """A file that is held (`files.File`)."""
 
     path: str
     fd: int
@@ -36,7 +36,7 @@ class LostBytes(OSError):
 
 
 class FileLease:
-    """A descriptor of its own for one file: closed with the last part that needs it."""
+    """A separate descriptor for one file, closed with the last part that needs it."""
 
     __slots__ = ("_leases", "disk", "fd", "path")
 
@@ -55,8 +55,8 @@ class FileLease:
             self.disk.close(self.path, self.fd)
 
     def lost(self, reason: str) -> LostBytes:
-        """The error for bytes that are not there. The file is read from now on, which tells what is
-        wrong with it.
+        """The error for bytes that are not there. From now on the file is read, not sent, which
+        tells what is wrong with it.
         """
         self._leases.lost.add(self.path)
         return LostBytes(f"{self.path}: {reason}")
@@ -66,18 +66,18 @@ class Leases:
     """The leases on all files of one root."""
 
     def __init__(self, disk: Disk, *, are_given: bool = True) -> None:
-        """None yet."""
+        """Start without leases; with `are_given=False` none are ever offered."""
         self.disk = disk
         self.count = 0
         self.lost: set[str] = set()  # Files that did not have their bytes: few, or the disk is bad.
-        self._can_tell = are_given  # Until the kernel does not tell what is in memory.
+        self._can_tell = are_given  # Until the kernel fails to tell what is in memory.
 
     def offers(self, file: OpenFile) -> bool:
         """Whether `take` is worth a try."""
         return self.count < LEASES_MAX and self.trusts(file)
 
     def trusts(self, file: OpenFile) -> bool:
-        """Whether what was found good in the file is taken to be so while it is in memory."""
+        """Whether verified bytes of the file still count as good while they are in memory."""
         return self._can_tell and file.path not in self.lost
 
     def take(self, file: OpenFile, size: int, pos: int) -> FileLease | None:
@@ -91,7 +91,7 @@ class Leases:
 
 
 class FilePart(StoredPart):
-    """Bytes of a file as a part of an answer: some places in it, one behind the other."""
+    """Bytes of a file as a part of an answer: several places in it, in order."""
 
     __slots__ = ("_lease", "_places", "_size")
 
@@ -105,7 +105,7 @@ class FilePart(StoredPart):
         return self._size
 
     def read(self, start: int = 0) -> bytes:
-        """See `StoredPart`. They were in memory lately, so this seldom waits for the disk. Raises
+        """See `StoredPart`. They were in memory recently, so this seldom waits for the disk. Raises
         LostBytes.
         """
         lease, pieces = self._lease, []

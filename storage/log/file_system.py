@@ -51,7 +51,7 @@ class FileSystem:
             self.can_sync = False
 
     def close(self) -> None:
-        """Close the descriptor; `sync` is over."""
+        """Close the descriptor; `sync` cannot be used any more."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -25,11 +25,11 @@ HANDLES_MAX = 512
 # A single pwritev takes no more pieces than this (IOV_MAX of Linux).
 PARTS_MAX = 1024
 
-# Of these a later try may succeed: room, a quota, a limit on the size of files, a read-only file
-# system, descriptors.
+# After these a later try may succeed: no space, a quota, a limit on file sizes, a read-only file
+# system, no descriptors.
 FULL = OUT_OF_SPACE | {errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE}
 
-# What file systems say that cannot allocate ahead, where the C library does not do it for them.
+# Errors of file systems that cannot preallocate, if the C library does not emulate it.
 CANNOT_ALLOCATE = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 
@@ -42,7 +42,7 @@ def storage_error(error: OSError, doing: str, path: str) -> StorageFull | Storag
 
 
 class FileGone(Exception):
-    """The file was removed or closed for good: look again which file it is to be."""
+    """The file was removed or closed for good: look up again which file to use."""
 
 
 class File:
@@ -62,7 +62,7 @@ class File:
         self.holds = 0
         self.gone = False
         self.read_only = False
-        """The descriptor open now is good for reading only, as the file system is."""
+        """Whether the open descriptor can only read, because the file system is read-only."""
 
     def hold(self) -> int:
         """Keep the descriptor open until `release`; returns it. Raises FileGone, StorageFull,
@@ -71,7 +71,7 @@ class File:
         return self._files.hold(self)
 
     def hold_to_read(self) -> int:
-        """As `hold`; what is read only can be held too."""
+        """As `hold`, but works on a read-only file system too."""
         return self._files.hold(self, to_read=True)
 
     def release(self) -> None:
@@ -79,8 +79,7 @@ class File:
         self._files.release(self)
 
     def write_at(self, parts: Sequence[Buffer], pos: int) -> None:
-        """Write the parts one behind the other at the file's end, which is `pos`; all of them or
-        nothing.
+        """Write the parts in order at the file's end, which is `pos`: all of them or nothing.
 
         Raises: StorageFull, with the file cut back to `pos`; StorageFailed.
         """
@@ -106,7 +105,7 @@ class File:
             raise failure from error
 
     def _cut_back(self, fd: int, size: int) -> None:
-        """Take off what a failed write left behind; on a read-only disk that is nothing."""
+        """Cut off what a failed write left behind; on a read-only disk that is nothing."""
         if os.fstat(fd).st_size > size:
             self._files.disk.truncate(self.path, fd, size)
 
@@ -192,12 +191,12 @@ class File:
             self.release()
 
     def close(self) -> None:
-        """Never open it again; the descriptor goes as soon as the last holder lets go."""
+        """Never open it again; the descriptor is closed when the last holder releases it."""
         self._files.forget(self)
 
 
 def write_parts(disk: Disk, path: str, fd: int, parts: Sequence[Buffer], pos: int) -> None:
-    """Write all parts at `pos`, going on after short writes. Raises OSError."""
+    """Write all parts at `pos`, continuing after short writes. Raises OSError."""
     if len(parts) > PARTS_MAX:
         parts = [b"".join(parts)]
     total = sum(map(len, parts))
@@ -262,7 +261,7 @@ class Files:
         return file
 
     def open(self, path: str) -> File:
-        """A file that is there. It is opened when first used."""
+        """An existing file. It is opened when first used."""
         return File(self, path)
 
     def hold(self, file: File, *, to_read: bool = False) -> int:
@@ -273,8 +272,8 @@ class Files:
                     raise FileGone(file.path)
                 if file.fd >= 0:
                     return self._hold_open(file, to_read=to_read)
-            # Without the lock: opening may wait for a cold disk, and other threads need what is
-            # open.
+            # Without the lock: opening may wait for a cold disk, and other threads need the files
+            # that are open.
             fd, is_read_only = self._open(file.path, self._flags, "open", or_read_only=to_read)
             with self._lock:
                 if file.fd < 0 and not file.gone:
@@ -282,7 +281,7 @@ class Files:
                     file.holds = 1
                     self._close_idle()
                     return fd
-            self.disk.close(file.path, fd)  # Another thread was quicker, or the file went.
+            self.disk.close(file.path, fd)  # Another thread was faster, or the file is gone.
 
     def _hold_open(self, file: File, *, to_read: bool) -> int:
         if file.read_only and not to_read:
@@ -317,7 +316,7 @@ class Files:
         return self.read_head(path, None)
 
     def read_head(self, path: str, size: int | None) -> bytes:
-        """The first bytes of a file, at most `size` if given; then it is left. Raises OSError."""
+        """The first bytes of a file, at most `size` if given; leaves it closed. Raises OSError."""
         fd = self._open_to_look(path)
         try:
             return self.disk.read(path, fd, os.fstat(fd).st_size if size is None else size, 0)
@@ -325,8 +324,8 @@ class Files:
             self.disk.close(path, fd)
 
     def look_into(self, path: str, size: int) -> tuple[bytes, os.stat_result]:
-        """The first bytes of a file, at most `size`, and what the file system knows of it; it is
-        left alone then, and noted as by `adopt`. Raises OSError.
+        """The first bytes of a file, at most `size`, and its stat result. Leaves it closed, and
+        notes its device as `adopt` does. Raises OSError.
         """
         fd = self._open_to_look(path)
         try:
@@ -345,16 +344,14 @@ class Files:
             raise storage_error(error, "rename", path) from error
 
     def set_time(self, path: str, time_us: int) -> None:
-        """Say when a file was last changed. Raises StorageFull, StorageFailed."""
+        """Set the modification time of a file. Raises StorageFull, StorageFailed."""
         try:
             self.disk.set_time(path, time_us)
         except OSError as error:
             raise storage_error(error, "set the time of", path) from error
 
     def unlink(self, path: str) -> None:
-        """Remove a file; one that is not there is removed already. Raises StorageFull,
-        StorageFailed.
-        """
+        """Remove a file if it exists. Raises StorageFull, StorageFailed."""
         try:
             self.disk.unlink(path)
         except FileNotFoundError:
@@ -363,8 +360,8 @@ class Files:
             raise storage_error(error, "remove", path) from error
 
     def discard(self, path: str) -> None:
-        """Remove a file that is not wanted after all; if the disk refuses now, before the next file
-        is made.
+        """Remove a file that is not wanted after all; if the disk refuses, try again before the
+        next file is created.
 
         Raises: StorageFailed.
         """
@@ -436,7 +433,7 @@ class Files:
             raise StorageFailed(f"cannot sync {self.root}: {error.strerror or error}") from error
 
     def adopt(self, folder: str) -> None:
-        """Note a folder to write in: on another file system than the root `sync_all` is off."""
+        """Note a folder that is written to: one on another file system turns `sync_all` off."""
         self._file_system.adopt(folder)
 
     def close(self) -> None:

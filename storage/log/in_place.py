@@ -1,7 +1,7 @@
-"""Reading batches without their bodies: where large ones lie that a socket can take from the file.
+"""Finds large batches without reading their bodies, for a socket to take from the file.
 
-Only what costs little to find and was checked before: all else is left to `reading.py`, which says
-what is wrong where something is.
+Only batches that are cheap to find and were checked before. All others are left to `reading.py`,
+which also reports what is wrong.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from storage.log.files import FileGone
 from storage.log.reading import READ_BATCHES_MAX
 from storage.log.segment import Segment
 
-# Larger bodies are sent from the file once they are checked; to copy smaller ones costs no more
+# Larger bodies are sent from the file once they are checked; copying smaller ones costs no more
 # than the system calls for each.
 IN_PLACE_BYTES_MIN = 16 * 1024
 
-# Fewer bytes together are copied: to have the kernel say what is in memory, and a descriptor for as
-# long as they are sent, costs as much.
+# Shorter runs are copied: asking the kernel what is in memory, and a descriptor until they are
+# sent, cost as much.
 IN_PLACE_RUN_BYTES_MIN = 128 * 1024
 
 
@@ -35,24 +35,24 @@ class PlacedWant:
 
 @dataclass(slots=True)
 class PlacedRun:
-    """Batches one behind the other whose bodies were not read."""
+    """Consecutive batches whose bodies were not read."""
 
     bodies: FilePart
     record_count: int
     next_offset: int
     last_bytes: int  # of the last body
-    end_pos: int  # behind them in the file
+    end_pos: int  # after them in the file
 
 
 def run_in_place(
     segment: Segment, offset: int, place: tuple[int, int, int], want: PlacedWant
 ) -> PlacedRun | None:
     """Batches from a place on, up to the first that cannot be had in place; None if they are too
-    few. `place` has the first offset of a batch, its position in the file, and where in its body
-    the entry is that begins with `offset`.
+    few. `place` has the first offset of a batch, its position in the file, and the position in its
+    body of the entry that begins with `offset`.
 
-    All of them are in memory now. The kernel may drop pages before they are sent, when memory is
-    short, and some may still be on their way from the disk: sending then waits for it.
+    All of them are in memory now. If memory is short, the kernel may drop pages before they are
+    sent, and some may still be on their way from the disk: sending then waits for the disk.
     """
     pos = place[1]
     if want.bytes_max < IN_PLACE_RUN_BYTES_MIN or not segment.leases.offers(segment.file):

@@ -1,8 +1,8 @@
 """The sparse index of one segment: where batches begin, by offset and time (FORMAT.md section 4).
 
-A help only. A look-up checks the entries it relies on; where they are missing or wrong it says so
-(`BadIndex`) and the segment builds the index again from the log. Entries are kept in their stored
-form and searched there, so that loading an index is one read.
+The log does not depend on it. A look-up checks the entries it uses; if they are missing or wrong it
+raises `BadIndex`, and the segment builds the index again from the log. Entries are kept in their
+stored form and searched there, so that loading an index is one read.
 """
 
 import threading
@@ -34,7 +34,7 @@ PENDING_BYTES_MAX = PENDING_ENTRIES_MAX * ENTRY_BYTES
 
 
 class BadIndex(Exception):
-    """The index does not say what is needed, or is wrong: build it again."""
+    """The index lacks what is needed, or is wrong: build it again."""
 
 
 class SparseIndex:
@@ -128,7 +128,7 @@ class SparseIndex:
                 low = middle + 1
             else:
                 high = middle
-        # A wrong entry can mislead the search, but not so that both neighbours are good and fit.
+        # If a wrong entry misled the search, one of the two neighbours is bad or does not fit.
         column = 0 if field_pos == 0 else 2
         if low < count and self.entry(low)[column] <= wanted:
             raise BadIndex("entries are out of order")
@@ -140,7 +140,7 @@ class SparseIndex:
         return found[0], found[1]
 
     def cut(self, file_pos: int) -> None:
-        """Drop the entries for batches behind `file_pos`: they are added again or were cut off."""
+        """Drop the entries for batches after `file_pos`: they are added again or were cut off."""
         with self._lock:
             while self._entries and self._last_pos() > file_pos:
                 del self._entries[-ENTRY_BYTES:]
@@ -151,7 +151,7 @@ class SparseIndex:
         return int(ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_BYTES)[1])
 
     def flush(self) -> bool:
-        """Write out the entries that wait; whether there were any. A full disk is no error here.
+        """Write the entries that wait; return whether any did. A full disk is no error here.
 
         Raises StorageFailed.
         """

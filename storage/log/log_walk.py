@@ -1,8 +1,8 @@
 """One walk over the segments of a log, batch by batch: for a start and for the tools.
 
-It knows what must come next: which batch, where the next segment begins, how far the log goes at
-least (FORMAT.md section 7). It stops at the first thing that is not so. Whoever walks decides what
-that means and where to go on. Knows partitions and journals alike; changes nothing.
+It knows what must come next: which batch, where the next segment begins, how far the log must reach
+(FORMAT.md section 7). It stops at the first thing that does not fit. The caller decides what that
+means and where to go on. Knows partitions and journals alike; changes nothing.
 """
 
 import os
@@ -55,8 +55,8 @@ class LogWalk:
         """(segment, file_pos, header) of the good batches from here to the end of the log; bodies
         are checked in batches that end above that offset.
 
-        Raises: Fault where the log does not go on as it must; `resume` and call again to go on
-        behind it. FileGone.
+        Raises: Fault where the log does not go on as it must; to continue after it, `resume` and
+        call again. FileGone.
         """
         while self.number < len(self.segments):
             segment = self.segments[self.number]
@@ -85,7 +85,7 @@ class LogWalk:
         return place or (segment.base_offset, SEGMENT_HEADER_BYTES)
 
     def leave(self, segment: Segment) -> None:
-        """Called behind the last batch of a segment."""
+        """Called after the last batch of a segment."""
 
     def following(self) -> Segment | None:
         """The next segment, None if the walk does not go there."""

@@ -1,7 +1,7 @@
 """A partition's log as it was durable at the last look, for readers that do not own it.
 
 Segments come and go while it is read: retention drops them, compaction and packing put others in
-their place. Then it looks again. Where segments are is for those who inherit from it to say.
+their place. Then it looks again. Subclasses say where segments are.
 """
 
 import abc
@@ -20,10 +20,10 @@ from storage.log.segment import Segment
 from storage.log.segment_names import SegmentName
 from storage.log.settings import LogSettings
 
-# What is read at once, besides a batch that is larger.
+# Bytes read at once, unless one batch is larger.
 READ_BYTES = 4 << 20
 
-# In vain, at the same place, before what is seen there is believed.
+# Failed looks at the same place before what is seen there is believed.
 LOOKS_MAX = 5
 
 
@@ -57,19 +57,19 @@ class LogLook(abc.ABC):
     @property
     @abc.abstractmethod
     def size_bytes(self) -> int:
-        """Bytes of all segment files now; 0: there are none, as of a deleted topic."""
+        """Bytes of all segment files now; 0 if there are none, as for a deleted topic."""
 
     @abc.abstractmethod
     def refresh(self) -> None:
-        """Look again how far the log is, and at its segments."""
+        """Look again at how far the log reaches, and at its segments."""
 
     @abc.abstractmethod
     def is_changed(self) -> bool:
-        """Whether the segments are others now than at the last look; looks again then."""
+        """Whether the segments changed since the last look; if so, looks again."""
 
     @abc.abstractmethod
     def made(self, name: SegmentName) -> Segment:
-        """A segment that is there. Opens no file."""
+        """The segment of that name. Opens no file."""
 
     @abc.abstractmethod
     def place(self, segment: Segment, offset: int) -> tuple[int, int]:
@@ -80,9 +80,9 @@ class LogLook(abc.ABC):
     def batches(self, from_offset: int, to_offset: int | None = None) -> Iterator[Batch]:
         """Batches that hold offsets in `[from_offset, to_offset)`, the first and last ones whole.
 
-        `to_offset` is the watermark where it is None or above it.
+        If `to_offset` is None or above the watermark, the watermark is the end.
         Raises: OffsetOutOfRange, below the log start or above the watermark, also when retention
-        overtakes; DamagedLog. Compaction may take out records that were not read yet.
+        overtakes; DamagedLog. Compaction may remove records that were not read yet.
         """
         offset, end = from_offset, self.high_watermark
         if not self.log_start_offset <= offset <= end:
@@ -116,7 +116,7 @@ class LogLook(abc.ABC):
         return None
 
     def number_of(self, offset: int) -> int:
-        """Which segment has that offset, if any has."""
+        """The number of the segment that has that offset, if any has."""
         return max(bisect_right(self._names, offset, key=_base_of) - 1, 0)
 
     def segment(self, number: int) -> Segment:
@@ -165,7 +165,7 @@ class _Reads:
                     self._place = last.next_offset, last.file_pos + last.header.stored_bytes
                     return found
                 failure = DamagedLog(segment.path, segment.size, offset, "the records are missing")
-                is_changed = self._log.is_changed()  # A listing beside a compaction may miss some.
+                is_changed = self._log.is_changed()  # A listing during a compaction may miss some.
             except FileGone:
                 failure = DamagedLog(segment.path, 0, offset, "the file is gone")
                 self._log.refresh()

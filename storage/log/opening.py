@@ -14,7 +14,7 @@ from storage.log.watermark import RESERVED_NAME, WATERMARK_MAGIC, WATERMARK_NAME
 def open_log(
     files: Files, folder: str, partition_id: int, settings: LogSettings, committer: Committer
 ) -> PartitionLog:
-    """Recover and open a partition's log; `recovery` of it says what was found.
+    """Recover and open a partition's log; its `recovery` says what was found.
 
     What recovery kept above the watermark slot is shown once the next round has synced it.
     Raises: StorageFull, StorageFailed.

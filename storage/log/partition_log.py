@@ -96,7 +96,7 @@ class PartitionLog(ShrinkingLog):
             self._unsynced.hold(segment.file)
             self._mark()
         if recovered.below_start:
-            # The slot was read, which does not make it durable, nor what follows them.
+            # Reading the slot does not make it durable, nor the segments that follow these.
             with suppress(StorageFull):  # It stays behind, which is safe.
                 self._slot.write(self.log_start_offset, self.durable_offset)
             self._remove_when_durable(recovered.below_start)
@@ -112,7 +112,7 @@ class PartitionLog(ShrinkingLog):
         self._write_slot()
 
     def _fill_gap(self) -> None:
-        """Continue above the reservation. Raises StorageFull: the log takes no appends then."""
+        """Continue above the reservation. Raises StorageFull, and then the log takes no appends."""
         self.takes_appends = True
         try:
             self.append_gap(self._reservation.limit, time_ns() // 1000)
@@ -137,8 +137,8 @@ class PartitionLog(ShrinkingLog):
 
         `last_offset_delta` is record_count - 1 unless given. Durable once the committer has
         finished the round that gathers now.
-        Raises: StorageFull, nothing is changed then; StorageFailed; DamagedLog where the log's end
-        is damaged; LogClosed.
+        Raises: StorageFull, with nothing changed; StorageFailed; DamagedLog if the log's end is
+        damaged; LogClosed.
         """
         delta = info.record_count - 1 if last_offset_delta is None else last_offset_delta
         if not 0 <= delta < BATCH_OFFSETS_MAX:
@@ -236,7 +236,7 @@ class PartitionLog(ShrinkingLog):
             raise LogClosed(self.folder)
         if self.recovery.damages:
             raise self.recovery.damages[-1].error()
-        self._fill_gap()  # Only now is there room for it, and the next append can be taken.
+        self._fill_gap()  # There is room for it now: the next append can be taken.
         raise StorageFull(f"{self.folder} had no room to go on above its reservation")
 
     def _roll(self, segment: Segment) -> Segment:
@@ -291,7 +291,7 @@ class PartitionLog(ShrinkingLog):
             return  # Appends go on up to the limit and are refused there.
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """For the committer: that is durable. Raises StorageFailed."""
+        """For the committer: the point of `begin_sync` is durable. Raises StorageFailed."""
         self._unsynced.synced(point)
         if self._closed:
             return
@@ -311,7 +311,7 @@ class PartitionLog(ShrinkingLog):
         try:
             self._reservation.confirm(limit)
         except StorageFull:
-            return  # After a later round. Until then appends go on up to the limit before it.
+            return  # A later round tries again. Until then appends go on up to the old limit.
         self._pending_limit = None
 
     def _write_slot(self) -> None:
@@ -330,8 +330,8 @@ class PartitionLog(ShrinkingLog):
 
     def alter(self, settings: LogSettings) -> None:
         """Apply other settings. Changing to `written` waits for the disk, unless `reserve_ahead`
-        did.
-        What was written before a log became `synced` is durable with the gathering round.
+        already did. When a log becomes `synced`, what it wrote before is durable with the gathering
+        round.
 
         Raises: StorageFull, with nothing changed; StorageFailed.
         """
@@ -366,7 +366,7 @@ class PartitionLog(ShrinkingLog):
         self._shown_offset = self.log_end_offset
         self._pending_limit = None
         self._slots_to_lower = 2
-        self._marked = True  # Lazily, perhaps: for a synced append that is not enough.
+        self._marked = True  # A lazy mark is not enough for a synced append.
         self._committer.mark(self)
 
     def _lower_reservation(self) -> None:
@@ -381,8 +381,8 @@ class PartitionLog(ShrinkingLog):
                 self._committer.mark_lazy(self)
 
     def seal(self) -> None:
-        """After a commit, for a clean stop: write down what makes the next start trivial; nothing
-        where that is so since this one.
+        """After a commit, for a clean stop: write what makes the next start trivial; nothing if all
+        of that is unchanged since this start.
 
         A second commit makes it durable; then `close`. Appends get LogClosed from now on.
         Raises: StorageFull, StorageFailed.

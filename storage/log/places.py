@@ -1,7 +1,7 @@
-"""Where in one segment an offset or a time is: by its index, or without it.
+"""Finds an offset or a time in one segment, with its index or without it.
 
-An offset is found in a file without an index too, since offsets ascend: a look at a dozen places.
-Times do not ascend: for them a lost index is built again. Safe in any thread beside an append.
+Offsets ascend: without an index, one is found by looking at a dozen places in the file. Times do
+not ascend: for them a lost index is built again. Safe in any thread beside an append.
 """
 
 from storage.codecs.api import BatchFlag
@@ -38,7 +38,8 @@ def place_of_offset(
 def searched_place(segment: Segment, offset: int, interval_bytes: int) -> tuple[int, int]:
     """(offset, file_pos) of a batch at or before `offset`, found by looking where batches begin.
 
-    What lies behind is not to be trusted for it: the search is for good batches. Raises: FileGone.
+    It says nothing of what follows: the search steps over anything but good batches. Raises:
+    FileGone.
     """
     found = segment.base_offset, SEGMENT_HEADER_BYTES
     low_pos, high_pos = SEGMENT_HEADER_BYTES, segment.size
@@ -85,8 +86,8 @@ def place_of_time(segment: Segment, time_us: int, interval_bytes: int) -> tuple[
 
 
 def stored_index(segment: Segment) -> SparseIndex | None:
-    """The index from its file, kept in memory from now on; None if it does not go to the end, as
-    that of a full segment does.
+    """The index from its file, kept in memory from now on; None if it does not reach the end of the
+    segment, as that of a full one does.
     """
     if segment.index_is_lost:
         return None
@@ -120,13 +121,13 @@ def build_index(segment: Segment, interval_bytes: int) -> SparseIndex:
                 offset = header.next_offset
             pos = end_pos
             if segment.size - end_pos > interval_bytes:
-                end_pos = segment.size  # It grew meanwhile, and nobody noted how.
+                end_pos = segment.size  # It grew meanwhile, and nothing was indexed.
         except Fault as fault:
             behind = next(find_good(segment, fault.file_pos + 1, fault.offset, end_pos), None)
             if behind is None:
                 break
             pos, offset = behind[0], behind[1].base_offset
-            indexed_pos = pos - interval_bytes  # Readers must be able to get behind the fault.
+            indexed_pos = pos - interval_bytes  # Readers must be able to get past the fault.
     entries.append((offset, end_pos, max_time_us))
     index = segment.new_index()
     index.fill(entries)

@@ -1,10 +1,10 @@
-"""The end of a log as a clean stop or a plain kill leaves it, told from a few small reads.
+"""Recognises the end of a log as a clean stop or a plain kill leaves it, from a few small reads.
 
-A start opens thousands of logs, and nearly all of them end so: good batches up to the end of the
-last file, the last one ending where the slot says that all is durable, or a few behind it that no
-round had marked before the kill; and the index knows a place shortly before. What is here takes
-half the time of a recovery. Whatever is not so, or cannot be read, is left to `recovery.py`, which
-looks at all of it anew; nothing was changed then. FORMAT.md section 7.
+A start opens thousands of logs, and nearly all of them end like this: the last file has good
+batches up to its end; the last one ends at the durable offset of the slot, or a few follow that no
+round had marked before the kill; and the index knows a place shortly before. This takes half the
+time of a recovery. A log that differs in anything, or cannot be read, is left unchanged to
+`recovery.py`, which looks at all of it again. FORMAT.md section 7.
 """
 
 from collections.abc import Sequence
@@ -22,13 +22,13 @@ from storage.log.segment_names import BASE_DIGITS, VIEW_SUFFIX
 from storage.log.tail import UnprovenTail
 from storage.log.watermark import Watermark
 
-# Behind what the index knows: a few batches, or one that is not small. The index of a log in use
-# has an entry every few of them.
+# Limit of what follows the last place in the index: a few batches, or one that is not small. The
+# index of a log in use has an entry every few batches.
 BEHIND_BYTES_MAX = 64 * 1024
 
 NAME_BYTES = BASE_DIGITS + len(LOG_SUFFIX)
 
-# What a file says that is not as it should be, or not there, or cannot be read.
+# Raised for a file that is not as it should be, is missing or cannot be read.
 UNUSUAL = (OSError, FileGone, BadSegment, BadIndex, Fault, StorageFull, StorageFailed)
 
 
@@ -74,7 +74,7 @@ def plain_end(
 
 
 def _plain_bases(names: Sequence[str]) -> list[int]:
-    """Base offsets of the segment files; none where one of the names is not an ordinary one."""
+    """Base offsets of the segment files; none if one of the names is out of the ordinary."""
     bases = []
     for name in names:
         if name.endswith(LOG_SUFFIX):
@@ -99,8 +99,8 @@ def _write_tail_again(
 def _look_at_end(
     files: Files, segment: Segment, proven: int, interval_bytes: int
 ) -> list[tuple[int, BatchHeader]] | None:
-    """Make the last segment ready for appends; (file_pos, header) of the batches behind what its
-    index knows. None where they are not good up to the end of the file. Raises `UNUSUAL`.
+    """Make the last segment ready for appends. Returns (file_pos, header) of the batches after the
+    last place in its index, None if they are not good up to the end of the file. Raises `UNUSUAL`.
     """
     head, found = files.look_into(segment.path, LEAP_BYTES)
     segment.take_facts(found)
@@ -141,7 +141,7 @@ def _behind(
     segment: Segment, head: bytes, file_pos: int, offset: int, proven: int
 ) -> list[tuple[int, BatchHeader]] | None:
     """(file_pos, header) of the batches from a place on, None if they are not good up to the end of
-    the file, or end below `proven`. Bodies are checked above that. Raises Fault.
+    the file, or end below `proven`. Bodies above `proven` are checked. Raises Fault.
     """
     end_pos = segment.size
     found: list[tuple[int, BatchHeader]] = []

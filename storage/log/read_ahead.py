@@ -1,9 +1,9 @@
-"""Reading ahead of a start that opens many folders, where they have to come from the disk.
+"""Reading ahead of a start that opens many folders, if they have to come from the disk.
 
-A start opens one folder after the other, and each takes a handful of small reads, of which most are
-known only then. From memory that takes microseconds, and anybody else would be in the way. From a
-disk each takes a tenth of a millisecond and more: then another process (`fetching.py`) fetches what
-the next folders hold. Knows names of folders, nothing of what is in them.
+A start opens one folder after the other. Each takes a handful of small reads, most of which are
+known only then. From memory that takes microseconds, and a helper would only be in the way. From a
+disk each read takes a tenth of a millisecond or more: then another process (`fetching.py`) fetches
+the next folders. Knows names of folders, nothing of what is in them.
 """
 
 import json
@@ -20,11 +20,11 @@ from storage.log.fetching import blocks_read as blocks_read_by_us
 # Folders between two looks at what the disk was asked for.
 LOOK_FOLDERS = 64
 
-# Blocks of 512 bytes for each folder from which on the disk is what a start waits for. A folder of
-# which nothing is in memory takes 40.
+# From this many blocks of 512 bytes per folder on, a start waits mainly for the disk. A folder with
+# nothing in memory takes 40.
 COLD_BLOCKS = 8
 
-# So many folders are fetched ahead: a tenth of a second of a fast disk.
+# Folders fetched ahead: a tenth of a second of a fast disk.
 AHEAD_FOLDERS = 1024
 SHARE_FOLDERS = 256  # Asked for at a time: each of the program's threads then has some.
 
@@ -35,8 +35,8 @@ def read_ahead(
     fetch: Callable[[Sequence[str]], int] | None = None,
     blocks_read: Callable[[], int] | None = None,
 ) -> Iterator[str]:
-    """Each folder in order, for a caller who opens it before asking for the next. The ones behind
-    it are fetched into the page cache meanwhile, as long as reads come from the disk.
+    """Each folder in order, for a caller who opens it before asking for the next. Meanwhile the
+    following ones are fetched into the page cache, as long as reads come from the disk.
 
     It only reads; what cannot be read is left to the caller. `fetch` fetches some folders and says,
     as `blocks_read` does for the caller's thread, how many blocks of 512 bytes the disk was asked
@@ -58,7 +58,7 @@ def read_ahead(
 
 
 class _Ahead:
-    """Which folders were given to threads, and whether more are to be."""
+    """Which folders were given to threads, and whether to give more."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class _Ahead:
         self._shares: deque[Future[int]] = deque()
 
     def look(self, number: int) -> None:
-        """Have more folders fetched, if the disk was what the last ones waited for."""
+        """Have more folders fetched, if the last ones had to wait for the disk."""
         blocks, before = self._blocks_read(), self._blocks
         self._blocks = blocks
         is_cold = blocks - before >= COLD_BLOCKS * LOOK_FOLDERS
@@ -93,8 +93,8 @@ class _Ahead:
 
 
 class Fetcher:
-    """The program `fetching.py`, begun with the first folders; where it cannot run, nothing is
-    fetched. It ends with this process in any case: with its input.
+    """The program `fetching.py`, started with the first folders; if it cannot run, nothing is
+    fetched. It ends with this process in any case, because its input ends.
     """
 
     def __init__(self, path: str = fetching.__file__) -> None:
@@ -124,7 +124,7 @@ class Fetcher:
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
 
     def end(self) -> None:
-        """Have whoever waits for an answer get one now. In any thread."""
+        """Kill the program, so that nobody goes on waiting for its answer. In any thread."""
         self._ended = True
         if self._program is not None:
             self._program.kill()

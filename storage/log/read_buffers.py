@@ -6,8 +6,8 @@ it. Knows no file.
 
 import threading
 
-# What a fetch, a poll or a dispatcher reads at once, with what is read beyond it: a Kafka client's
-# set of 128 KiB in which a fetch of a megabyte ends.
+# What a fetch, a poll or a dispatcher reads at once, plus what is read beyond it: a fetch of a
+# megabyte ends inside a Kafka client's set of 128 KiB.
 BUFFER_BYTES = 1280 * 1024
 # Smaller reads get memory that the allocator has at hand.
 POOLED_BYTES_MIN = 64 * 1024

@@ -68,9 +68,9 @@ class ReadableLog:
 
         At least one whole batch if there is one, more while their bodies together fit `bytes_max`,
         and there are not too many (`reading.READ_BATCHES_MAX`); [] at the high watermark. With
-        `beyond_bytes` the batch in which `bytes_max` ends comes too, which is likely to end so far
-        beyond. Batches of format GAP are among them and hold no records. Views are of memory of
-        their own and stay good. What is `trusted` is not checked again, and may come cut.
+        `beyond_bytes` the batch in which `bytes_max` ends comes too; it probably ends no further
+        beyond than that. Batches of format GAP are among them and hold no records. Views have their
+        own memory and stay valid. What is `trusted` is not checked again, and may come cut.
         Raises: OffsetOutOfRange; DamagedLog; WouldBlock, with `wait=False`, when the pages are not
         in memory; LogClosed.
         """
@@ -91,12 +91,12 @@ class ReadableLog:
                 self._check_open()
 
     def read_in_place(self, offset: int, bytes_max: int, body_format: int) -> PlacedRun | None:
-        """Batches of that format from the one that begins with `offset`, or has an entry that does
-        so which was remembered, as places in the file that a socket can take them from: they were
-        checked and are in memory.
+        """Batches of that format as places in the file, for a socket to take them from: they were
+        checked and are in memory. The first one begins with `offset`, or has a remembered entry
+        that does.
 
-        None where any of that does not hold, they are small, or too few fit `bytes_max`: then
-        `read` has them. Waits for nothing, raises nothing.
+        None if any of that does not hold, they are small, or too few fit `bytes_max`: use `read`
+        then. Waits for nothing, raises nothing.
         """
         stop = self.high_watermark
         if not self.log_start_offset <= offset < stop or not self._segments.view.segments:
@@ -113,8 +113,8 @@ class ReadableLog:
         return self._view
 
     def read_compacted(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:
-        """As `read`, but for what the compacted view has: there only the latest record of each key,
-        also of records that retention dropped. A damaged view is as good as none.
+        """As `read`, but where the compacted view has the records: the latest record of each key
+        only, even if retention dropped it. A damaged view is treated as none.
 
         Raises: as `read`.
         """
@@ -145,8 +145,8 @@ class ReadableLog:
     def offset_at_or_after(self, time_us: int) -> int:
         """Base offset of the first batch with a record of that time or later.
 
-        The publish time counts, where a batch has one, else the append time. The high watermark if
-        there is none. May read from the disk.
+        The publish time counts if a batch has one, else the append time. Returns the high watermark
+        if there is no such batch. May read from the disk.
         Raises: DamagedLog, LogClosed.
         """
         stop = self.high_watermark
@@ -176,8 +176,8 @@ class ReadableLog:
             return 1  # Retention dropped what held one of them: a read will say so.
 
     def places_from(self, offset: int) -> Iterator[tuple[Segment, int, int]]:
-        """Each segment that has a batch at or above `offset`: a place at or before its first such
-        batch (file_pos, offset), from which on it can be walked. What is not durable is among it.
+        """Each segment that has a batch at or above `offset`, with a place (file_pos, offset) at or
+        before the first such batch, to walk it from. Includes what is not durable yet.
 
         Raises: FileGone, if retention takes a segment meanwhile.
         """

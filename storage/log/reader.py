@@ -45,7 +45,7 @@ def list_partitions(data_dir: str | os.PathLike[str]) -> list[PartitionFolder]:
             with open(os.path.join(folder, TOPIC_NAME), "rb") as file:
                 content = unpack_topic_file(file.read())
         except (OSError, BadTopicFile):
-            continue  # Being made or removed, or damaged: `log verify` tells.
+            continue  # Being made or removed, or damaged: `log verify` reports it.
         if content.partition_id == number:
             found.append(PartitionFolder(number, content.topic, content.partition_index, folder))
     return sorted(found, key=lambda one: (one.topic, one.index))

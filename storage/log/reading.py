@@ -29,13 +29,13 @@ NONE = memoryview(b"")
 
 @dataclass(slots=True, frozen=True)
 class Trusted:
-    """Bodies of one format for a reader who checks them: those that this process wrote or found
-    good, and has had in memory since, are not checked again.
+    """Bodies of one format for a reader who checks them itself: those that this process wrote or
+    verified, and has had in memory since, are not checked again here.
     """
 
     body_format: int
-    # Whether of the first one only as much may come as there is room for, where there is no room
-    # for all of it: what is cut cannot be checked.
+    # Whether the first body may be cut to the room that there is, if there is no room for all of
+    # it. A body that is cut cannot be checked.
     may_be_cut: bool = False
 
 
@@ -47,7 +47,7 @@ class Want:
     stop: int
     bytes_max: int
     wait: bool = True
-    # Not None: the batch in which `bytes_max` ends comes too; it is likely to end so far beyond.
+    # If set, the batch in which `bytes_max` ends comes too; it likely ends no further beyond.
     beyond_bytes: int | None = None
     trusted: Trusted | None = None
 
@@ -55,10 +55,10 @@ class Want:
 def read_batches(segment: Segment, place: tuple[int, int], want: Want) -> list[Batch]:
     """The batches wanted, walking from `place`, where a batch begins; [] if the segment has none.
 
-    The first is returned whatever its size, but see `Trusted`, more while their bodies together fit
-    `bytes_max`, at most READ_BATCHES_MAX; with `beyond_bytes` also the one that does not fit. Where
-    one is not good the read ends before it; the next read raises.
-    Raises: Fault where the first one is not good; WouldBlock; FileGone.
+    The first is returned whatever its size (but see `Trusted`), more while their bodies together
+    fit `bytes_max`, at most READ_BATCHES_MAX; with `beyond_bytes` also the first that does not fit.
+    The read ends before a batch that is not good; the next read raises.
+    Raises: Fault if the first one is not good; WouldBlock; FileGone.
     """
     load_checked(segment)
     batches: list[Batch] = []
@@ -76,7 +76,7 @@ def read_batches(segment: Segment, place: tuple[int, int], want: Want) -> list[B
 
 
 def place_behind(segment: Segment, fault: Fault, offset: int) -> tuple[int, int]:
-    """Where the good batch with `offset` is behind a fault. Raises the fault if it is within."""
+    """The place of the good batch after a fault that has `offset`. Raises the fault if none has."""
     for pos, header in find_good(segment, fault.file_pos + 1, fault.offset, segment.size):
         if header.base_offset > offset:
             break
@@ -88,7 +88,7 @@ def place_behind(segment: Segment, fault: Fault, offset: int) -> tuple[int, int]
 def read_run(
     segment: Segment, place: tuple[int, int], want: Want, batches: list[Batch]
 ) -> list[Batch]:
-    """Put good batches from `place` on into `batches`, up to the first fault.  # hot"""
+    """Add the good batches from `place` on to `batches`, up to the first fault.  # hot"""
     at, pos = place
     end_pos, budget = segment.size, want.bytes_max
     trusted, trusted_end_pos, may_be_cut = want.trusted, pos, False
@@ -159,7 +159,7 @@ def fill(
         if len(data) < min(size_min, size) and not want.wait:
             raise WouldBlock(segment.path)
     except WouldBlock:
-        segment.forget_checked()  # What comes from the disk once more is checked once more.
+        segment.forget_checked()  # What is read from the disk again is checked again.
         raise
     if len(data) < min(size_min, size):
         raise Fault(segment, pos, offset, "the file ends too early")

@@ -41,7 +41,7 @@ class Cut:
 class Damage:
     """Acknowledged offsets `[offset, next_offset)` that cannot be read: nothing was cut.
 
-    An empty range is a place that the disk cannot read, of which nobody knows what it held.
+    An empty range is a place that the disk cannot read: what it held is unknown.
     """
 
     path: str
@@ -51,13 +51,13 @@ class Damage:
     reason: str
 
     def error(self) -> DamagedLog:
-        """The error for a read there, or for an append behind it."""
+        """The error for a read there, or for an append after it."""
         return DamagedLog(self.path, self.file_pos, self.offset, self.reason)
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What a start found in one folder; `is_clean` when there is nothing to tell."""
+    """What a start found in one folder; `is_clean` if there is nothing to report."""
 
     folder: str
     cuts: list[Cut] = field(default_factory=list)
@@ -76,9 +76,9 @@ class Recovered:
     """The log as it is after recovery. The last segment takes the appends.
 
     What lies at or above `durable_offset` is in the files, but has to be synced before it is shown:
-    `unsynced` are the segments that hold it. `below_start` lie below the log start: they may go
-    once the slot that says so, and what follows them, are durable. `replaced` gave way to a
-    compacted segment: they may go once its name is durable.
+    `unsynced` are the segments that hold it. `below_start` lie below the log start: they may be
+    removed once the slot that says so, and what follows them, are durable. `replaced` were replaced
+    by a compacted segment: they may be removed once its name is durable.
     """
 
     segments: list[Segment]
@@ -203,7 +203,7 @@ class _Recovery:
                     return end
 
     def act_on(self, fault: Fault) -> tuple[bool, int] | None:
-        """Keep or cut what is not good; how the log ends, None if the walk has to go on."""
+        """Keep or cut what is not good. Returns how the log ends, None if the walk has to go on."""
         if self.judge(fault):
             return None
         proven = self.walk.proven
@@ -219,7 +219,7 @@ class _Recovery:
         return None
 
     def judge(self, fault: Fault) -> bool:
-        """Whether it is damage with something good behind it, where the walk then continues."""
+        """Whether a fault is damage with a good batch after it, where the walk then continues."""
         found: tuple[int, int, BatchHeader] | None = None
         for good in self.good_behind(fault):
             found = found or good
@@ -235,7 +235,7 @@ class _Recovery:
         return True
 
     def good_behind(self, fault: Fault) -> Iterator[tuple[int, int, BatchHeader]]:
-        """Good batches behind the fault, in its segment and all later ones."""
+        """Good batches after the fault, in its segment and all later ones."""
         offset = fault.offset
         for later in range(self.walk.number, len(self.segments)):
             segment = self.segments[later]
@@ -274,7 +274,7 @@ class _Recovery:
             segment.file.truncate(fault.file_pos)
             segment.size = fault.file_pos
             if segment.is_empty:
-                segment.first_append_us = None  # That time was of a batch which is cut off.
+                segment.first_append_us = None  # That was the time of a batch that is cut off.
             self.report.cuts.append(
                 Cut(segment.path, fault.file_pos, fault.offset, removed, fault.reason)
             )

@@ -1,7 +1,7 @@
 """Offsets reserved ahead, for durability `written`: no offset ever names two records.
 
-Records are shown before they are synced there, so after an unclean start nobody can say which
-offsets were seen. They are all below the reservation, which is synced before they are given out
+In that mode records are shown before they are synced, so after an unclean stop it is unknown which
+offsets were seen. All of them are below the reservation, which is synced before they are given out
 (FORMAT.md section 6). Knows no segment.
 """
 
@@ -83,7 +83,7 @@ class Reservation:
         return self._slots.file, limit
 
     def confirm(self, limit: int) -> None:
-        """That reservation is durable. Raises StorageFull, StorageFailed."""
+        """Use a reservation, which is durable now. Raises StorageFull, StorageFailed."""
         if limit > self.limit:
             self._slots.write(0, limit)  # Into the other slot too: neither may hold a lower limit.
             self.limit = limit

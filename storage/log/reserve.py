@@ -1,9 +1,9 @@
-"""Disk space kept for what frees space: deletions, other limits, and retention itself.
+"""Disk space kept for changes that free space: deletions, new limits, and retention itself.
 
 A full disk has no block left for the record that deletes a topic. So a data directory holds a file
-of allocated blocks that mean nothing (FORMAT.md section 1), which shrinks by a piece when such an
-act meets a full disk, and is made whole again when there is room. Knows no act, only that it says
-`StorageFull` and may then be tried again.
+of allocated blocks that mean nothing (FORMAT.md section 1). It shrinks by a piece when such a
+change meets a full disk, and is made whole again when there is room. Of a change it knows only that
+it raises `StorageFull` and may then be tried again.
 """
 
 import errno
@@ -17,12 +17,12 @@ from storage.log.files import FileGone, Files
 
 RESERVE_NAME = "reserve"
 
-# Of file systems in use the largest block has 64 KiB. An act needs one for a journal, one for a
-# folder and one for a new segment: five acts there, eighty where blocks have 4 KiB, before anything
-# has come free. Small beside one segment.
+# The largest blocks of file systems in use have 64 KiB. A change needs one for a journal, one for a
+# folder and one for a new segment: enough for five changes there, and for eighty with blocks of
+# 4 KiB, before anything is freed. Small beside one segment.
 RESERVE_BYTES = 1 << 20
 
-# What is given back at once. What the act leaves of it is taken again, in small blocks.
+# What is given back at once. What the change does not use is taken again, in small blocks.
 PIECE_BYTES = 64 * 1024
 BLOCK_BYTES = 4096
 
@@ -73,10 +73,9 @@ class Reserve:
             self._file = self._files.create(self._path)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether there is that much room besides the reserve, found out by allocating it for a
-        moment: space that is reported as free may be reserved for others. True where that cannot be
-        found
-        out. Raises StorageFailed.
+        """Whether there is that much room besides the reserve, tested by allocating it for a
+        moment: space that is reported as free may be reserved for others. True if that cannot be
+        tested. Raises StorageFailed.
         """
         with self._lock:
             try:

@@ -1,4 +1,4 @@
-"""Which old segments may go: one pure function. Knows sizes, ages and offsets, and no file."""
+"""Which old segments to drop: one pure function. Knows sizes, ages and offsets, and no file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,7 +66,7 @@ def is_held(
     bytes_kept: int,
     held_offset: int | None,
 ) -> bool:
-    """Whether `retention_hold` keeps a segment; `bytes_kept` is what the log has from it on."""
+    """Whether `retention_hold` keeps a segment; `bytes_kept`: bytes of the log from it on."""
     if held_offset is None or segment.next_offset <= held_offset:
         return False
     bytes_max, age_max_ms = settings.retention_hold_bytes, settings.retention_hold_ms
@@ -76,7 +76,7 @@ def is_held(
 
 
 def is_over(segment: SegmentFacts, settings: LogSettings, now_us: int, bytes_left: int) -> bool:
-    """Whether the limits let a segment go: without it enough is left, or it is too old."""
+    """Whether the limits drop a segment: enough is left without it, or it is too old."""
     size_over = settings.retention_bytes is not None and bytes_left >= settings.retention_bytes
     return size_over or is_too_old(segment.last_append_us, settings, now_us)
 

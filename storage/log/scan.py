@@ -1,4 +1,4 @@
-"""Walking a segment batch by batch, and finding batches again behind a fault.
+"""Walking a segment batch by batch, and finding batches again after a fault.
 
 For recovery, `log verify`, building indexes and reading. Trusts no byte: everything is checked
 against FORMAT.md section 3. Decides nothing about what a fault means.
@@ -16,7 +16,7 @@ from storage.log.segment import SEGMENT_HEADER_BYTES, BadSegment, ForeignSegment
 # What a walk reads at once while batches follow closely; bodies larger than that are jumped over.
 CHUNK_BYTES = 256 * 1024
 
-# The same where all of a file is wanted: four batches of a journal's snapshot.
+# The same for reading a whole file: four batches of a journal's snapshot.
 PIECE_BYTES = 1024 * 1024
 
 # What is read after a jump: a header, and a few more where batches are small.
@@ -29,8 +29,8 @@ NO_OFFSET = 1 << 63
 class Fault(Exception):
     """No good batch here: the place, the offset expected there, and why it is not good.
 
-    `is_unreadable`: nobody knows what is there, because the disk does not say. `is_foreign`: it is
-    whole, and belongs to another log or place.
+    `is_unreadable`: the disk cannot read the place, so what is there is unknown. `is_foreign`: it
+    is intact, but belongs to another log or place.
     """
 
     def __init__(
@@ -108,9 +108,9 @@ def is_never_torn(fault: Fault, segments: Sequence[Segment]) -> bool:
     """Whether a fault can never be a torn tail: the disk cannot read the place, or the bytes there
     belong to another log.
 
-    A whole header of another log can be what blocks held before they became those of a new
-    segment that was never synced. The first segment is synced before anything relies on it, and
-    no such blocks hold a batch with this segment's salt.
+    An intact header of another log can be what the blocks of a new segment held before, if that
+    segment was never synced. The first segment is synced before anything relies on it, and such
+    blocks never hold a batch with this segment's salt.
     """
     if fault.is_unreadable or not fault.is_foreign:
         return fault.is_unreadable
@@ -118,7 +118,7 @@ def is_never_torn(fault: Fault, segments: Sequence[Segment]) -> bool:
 
 
 def is_foreign(segment: Segment) -> bool:
-    """Whether a segment's header is whole and says that it belongs elsewhere. Raises FileGone."""
+    """Whether a segment's header is intact but says that it belongs elsewhere. Raises FileGone."""
     try:
         load_checked(segment)
     except Fault as fault:
@@ -169,7 +169,7 @@ def walk(
 def pass_over(
     segment: Segment, file_pos: int, offset: int, *, below: int, end_pos: int
 ) -> tuple[int, int]:
-    """(offset, file_pos) behind the batches from `file_pos` on that end at or below the offset
+    """(offset, file_pos) after the batches from `file_pos` on that end at or below the offset
     `below`. Walks the headers only; bodies are not verified.  # hot
 
     Stops early at the first batch that is not good: a full walk from there says what is wrong.
@@ -238,9 +238,9 @@ def piece_with(
 def find_good(
     segment: Segment, file_pos: int, offset: int, end_pos: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Good batches, bodies checked, that begin at or behind `file_pos` with at least that offset.
+    """Good batches, bodies checked, that begin at or after `file_pos` with at least that offset.
 
-    Searches for the magic, to find what lies behind a fault; there may be more faults between them.
+    Searches for the magic, to find what lies after a fault; there may be more faults between them.
     Raises: FileGone.
     """
     pos = max(file_pos, SEGMENT_HEADER_BYTES)
@@ -264,12 +264,12 @@ def find_good(
 
 
 def find_magic(segment: Segment, pos: int, offset: int, end_pos: int) -> int:
-    """Where the next batch magic is, at or behind `pos`; `end_pos` if nowhere."""
+    """The position of the next batch magic at or after `pos`; `end_pos` if there is none."""
     while pos < end_pos:
         try:
             chunk = bytes(read_checked(segment, min(CHUNK_BYTES, end_pos - pos), pos, offset))
         except Fault:
-            pos += CHUNK_BYTES  # A bad place of the disk: look behind it.
+            pos += CHUNK_BYTES  # A bad place of the disk: look after it.
             continue
         found = chunk.find(MAGIC)
         if found >= 0:

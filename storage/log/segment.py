@@ -49,7 +49,7 @@ class BadSegment(ValueError):
 
 
 class ForeignSegment(BadSegment):
-    """The header is whole, and says that the file belongs elsewhere: somebody put it there."""
+    """The header is intact, but says that the file belongs elsewhere: somebody put it here."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,8 +61,8 @@ class SegmentHeader:
     partition_id: int
     base_offset: int
     flags: int = 0
-    # Only with FLAG_COMPACTED, else 0: where it ends; and its tombstones below an offset are the
-    # latest records of their keys since that time at the latest.
+    # Only with FLAG_COMPACTED, else 0: where it ends; and tombstones below `tombstones_below` have
+    # been the latest records of their keys since `tombstones_us` at the latest.
     end_offset: int = 0
     tombstones_below: int = 0
     tombstones_us: int = 0
@@ -107,7 +107,7 @@ def segment_bases(names: Sequence[str]) -> list[int]:
 
 
 class Segment:
-    """An existing segment file. Its header is read when first needed: few ever are.
+    """An existing segment file. Its header is read when first needed: most never are.
 
     Guarantees: bytes below `size` are whole batches and never change, so readers need no lock.
     `append` is one write into the page cache; reads may wait for the disk.
@@ -137,8 +137,8 @@ class Segment:
         self.last_append_us = 0  # Of a segment from before this start: when the file was changed.
         self._files = files
         self._index: SparseIndex | None = None
-        self._appended_from = -1  # Where the first batch is that this process wrote.
-        self._checked: CheckedPlaces | None = None  # Most segments of many are never read.
+        self._appended_from = -1  # Position of the first batch that this process wrote.
+        self._checked: CheckedPlaces | None = None  # Most segments are never read.
         self.indexed_pos = SEGMENT_HEADER_BYTES  # Where the last entry's batch begins.
         self.index_is_lost = False  # Neither whole in its file nor kept up.
         self.building_index = threading.Lock()
@@ -149,13 +149,13 @@ class Segment:
     def create(cls, files: Files, folder: str, header: SegmentHeader) -> "Segment":
         """A new segment with nothing but its header; neither file nor folder are synced.
 
-        Raises: StorageFull, StorageFailed; nothing stays behind then.
+        Raises: StorageFull, StorageFailed, and then nothing is left behind.
         """
         segment = cls(files, folder, header.base_offset, header.kind, header.partition_id)
         segment.file = files.create(segment.path)
         try:
             segment.file.write_at([pack_segment_header(header)], 0)
-        except Exception:  # No half a segment stays, whatever went wrong.
+        except Exception:  # Leave no half segment, whatever went wrong.
             segment.discard()
             raise
         segment.size = SEGMENT_HEADER_BYTES
@@ -168,7 +168,7 @@ class Segment:
         self.take_facts(os.stat(self.path))
 
     def take_facts(self, found: os.stat_result) -> None:
-        """Size and age are these, which the file system gave."""
+        """Take size and age from this stat result."""
         self.size = found.st_size
         self.last_append_us = found.st_mtime_ns // 1000
 
@@ -199,7 +199,7 @@ class Segment:
     def take_header(self, header: SegmentHeader) -> None:
         """Use this header: just written, read, or proven by a tool."""
         self.salt = header.salt
-        self.header = header  # Last: another thread takes it for the sign that all is there.
+        self.header = header  # Last: to other threads it is the sign that all is set.
 
     @property
     def is_empty(self) -> bool:
@@ -207,7 +207,7 @@ class Segment:
         return self.size <= SEGMENT_HEADER_BYTES
 
     def is_full_for(self, stored_bytes: int, append_us: int, settings: LogSettings) -> bool:
-        """Whether a batch of that size and time begins a new segment; one alone always fits."""
+        """Whether a batch of that size and time begins a new segment; an empty one takes any."""
         if self.size + stored_bytes > settings.segment_bytes:
             return not self.is_empty
         first_us = self.first_append_us  # None while it is empty.
@@ -281,7 +281,7 @@ class Segment:
                 self._index = None
 
     def append(self, parts: Sequence[Buffer], size: int, append_us: int, time_us: int) -> int:
-        """Write one batch of `size` bytes, header first, at the end with one call; returns where.
+        """Write one batch, or several, of `size` bytes at the end with one call; returns where.
 
         Owner's thread, which holds the file.  # hot
         Raises: StorageFull, StorageFailed; the segment is then as it was.
@@ -300,22 +300,22 @@ class Segment:
         return self._files.leases
 
     def note_checked(self, start_pos: int, end_pos: int) -> None:
-        """Remember that the bodies between two places were found good."""
+        """Remember that the bodies between two places were verified."""
         if not 0 <= self._appended_from <= start_pos:
             if self._checked is None:
                 self._checked = CheckedPlaces()
             self._checked.note(start_pos, end_pos)
 
     def checked_end(self, file_pos: int) -> int:
-        """Up to where the bodies from a place on are known to be good: this process found them so,
-        or wrote them. The place itself where that is not known.
+        """The end of the bodies from a place on that are known to be good: this process verified
+        them, or wrote them. The place itself if none are.
         """
         if 0 <= self._appended_from <= file_pos:
             return self.size
         return file_pos if self._checked is None else self._checked.end_from(file_pos)
 
     def forget_checked(self) -> None:
-        """Know nothing more of the bodies that are there."""
+        """Forget which of the bodies so far are known to be good."""
         self._checked = None
         if self._appended_from >= 0:
             self._appended_from = self.size
@@ -331,7 +331,7 @@ class Segment:
     def note_in_index(
         self, offset: int, file_pos: int, max_time_before_us: int | None, interval_bytes: int
     ) -> None:
-        """Give the batch at `file_pos` an index entry, if it is far enough behind the last one.
+        """Give the batch at `file_pos` an index entry, if it is far enough after the last one.
 
         Raises: StorageFailed.
         """
@@ -351,8 +351,8 @@ class Segment:
         return max(times_us, default=None)
 
     def end_index(self, next_offset: int) -> bool:
-        """Add the end entry and write the index out, if there is one; whether that was not done
-        before. Raises StorageFailed.
+        """Add the end entry to the index, if there is one, and write it out; returns whether there
+        was anything to write. Raises StorageFailed.
         """
         index = self._index
         if index is None:
@@ -364,7 +364,7 @@ class Segment:
         return index.flush()
 
     def resume_index(self) -> None:
-        """Go on behind the last entry, after recovery."""
+        """Continue the index after its last entry, after recovery."""
         last = self.index.last()
         self.indexed_pos = last[1] if last is not None else SEGMENT_HEADER_BYTES
 
@@ -389,7 +389,7 @@ class Segment:
 
 
 def empty_header(segment: Segment, salt: int, flags: int = 0) -> SegmentHeader:
-    """The header that a segment's file needs at least, by its name."""
+    """The smallest header that a segment's file can have, by its name."""
     flags |= FLAG_COMPACTED if segment.is_compacted else 0
     place = (segment.partition_id, segment.base_offset)
     return SegmentHeader(segment.kind, salt, *place, flags, segment.name.end_offset)

@@ -1,7 +1,7 @@
 """Names of a partition's segment files, and which of them count (FORMAT.md sections 1 and 12).
 
-What compaction writes says in its name where it begins and ends, and its generation: it takes the
-place of every file of a lower generation that begins within it. Opens no file.
+The name of a compacted file says where it begins and ends, and its generation: it replaces every
+file of a lower generation that begins within it. Opens no file.
 """
 
 import re
@@ -53,8 +53,8 @@ def parse_name(name: str) -> SegmentName | None:
 
 
 def segment_names(names: Iterable[str]) -> tuple[list[SegmentName], list[SegmentName]]:
-    """The segments among names of a folder that count, by offset; and those whose place others
-    took, the later ones first.
+    """Among the names of a folder, the segments that count, by offset; and those that others
+    replaced, the later ones first.
     """
     found = _with_suffix(names, LOG_SUFFIX)
     compacted = [one for one in found if one.generation]

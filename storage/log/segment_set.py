@@ -26,8 +26,8 @@ PLACES = 127
 LOADED_INDEXES_MAX = 4
 
 
-# Where a batch is that has some offset: its first offset and file position, and where in its body
-# the entry is that begins with that offset.
+# The batch that has some offset: its first offset and file position, and the position in its body
+# of the entry that begins with that offset.
 Place = tuple[int, int, int]
 
 
@@ -39,12 +39,12 @@ class View:
     segments: tuple[Segment, ...]
 
     def number_of(self, offset: int) -> int:
-        """Which segment has that offset, if any has."""
+        """The number of the segment that has that offset, if any has."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
 
 class SegmentSet:
-    """Segments in order of their offsets, each going on where the one before ends.
+    """Segments in order of their offsets, each beginning where the one before ends.
 
     Guarantees: a reader sees one consistent view of the segments, also while some are added or
     dropped. Reads may wait for the disk unless asked not to.
@@ -54,7 +54,7 @@ class SegmentSet:
         self.view = View((), ())
         self.last: Segment
         self.interval_bytes = interval_bytes
-        # Made with the first place: most partitions of many are neither read nor written.
+        # Made with the first place: most partitions are neither read nor written.
         self._places: list[tuple[int, Segment, Place] | None] = []
         self._loaded: list[Segment] = []
         self.show(segments)
@@ -86,7 +86,7 @@ class SegmentSet:
         self._places[offset % PLACES] = (offset, segment, (offset, file_pos, 0))
 
     def remember_within(self, offset: int, batch: Batch, body_pos: int) -> None:
-        """Note where in the body of a batch the entry is that begins with `offset`."""
+        """Note the position in a batch's body of the entry that begins with `offset`."""
         view = self.view
         if self._places and view.segments:
             segment = view.segments[view.number_of(offset)]
@@ -94,7 +94,7 @@ class SegmentSet:
             self._places[offset % PLACES] = (offset, segment, place)
 
     def read(self, want: Want) -> list[Batch]:
-        """What is wanted, out of the segment that has the offset.
+        """Read what is wanted from the segment that has the offset.
 
         Raises: Fault; WouldBlock; FileGone, if the segment was dropped meanwhile.
         """
@@ -118,9 +118,9 @@ class SegmentSet:
         return batches
 
     def read_in_place(self, offset: int, want: PlacedWant) -> PlacedRun | None:
-        """Large batches whose bodies need not be read, from the one that begins with `offset`, or
-        has an entry that does so which was remembered; often there are none, then `read` has it.
-        Waits for nothing, raises nothing.
+        """Large batches whose bodies need not be read. The first one begins with `offset`, or has a
+        remembered entry that does. Often there are none: use `read` then. Waits for nothing, raises
+        nothing.
         """
         view = self.view
         segment = view.segments[view.number_of(offset)]
@@ -144,8 +144,8 @@ class SegmentSet:
         return None
 
     def bytes_between(self, offset_a: int, offset_b: int) -> int:
-        """About how many bytes lie between two offsets, a below b; rather too many than too few
-        where the index is not in memory. Reads nothing.
+        """About how many bytes lie between two offsets, a below b: too many rather than too few if
+        the index is not in memory. Reads nothing.
         """
         view = self.view
         if not view.segments:

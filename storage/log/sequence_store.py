@@ -1,7 +1,7 @@
-"""The producers of a partition over restarts: a snapshot file, and a walk of the batches behind it.
+"""The producers of a partition over restarts: a snapshot file, and a walk of the batches after it.
 
-Where there is no snapshot nothing was ever compared with the table: it begins empty at the log's
-end, and an empty snapshot is on disk before the first comparison. FORMAT.md section 10. Any thread.
+Without a snapshot nothing was ever compared with the table: it begins empty at the log's end, and
+an empty snapshot is on disk before the first comparison. FORMAT.md section 10. Any thread.
 """
 
 import os
@@ -60,7 +60,7 @@ def unpack_table(data: bytes, partition_id: int) -> SequenceTable:
 
 
 def save(files: Files, log: ReadableLog, packed: bytes) -> None:
-    """Replace the snapshot; on disk when this returns. What it tells of must be on disk already.
+    """Replace the snapshot, durably. The batches that it covers must be on disk already.
 
     Raises: StorageFull, StorageFailed, FileGone where the partition was deleted.
     """
@@ -88,15 +88,15 @@ def load(files: Files, log: ReadableLog) -> SequenceTable:
         save(files, log, pack_table(table, log.partition_id))
         return table
     table = unpack_table(data, log.partition_id)
-    # An empty one may have been written ahead of the log's end, which a power cut then took back.
+    # An empty one was written for a log end that a power cut may have taken back since.
     table.next_offset = min(table.next_offset, log.log_end_offset)
     return table
 
 
 def catch_up(table: SequenceTable, log: ReadableLog) -> None:
-    """Note every batch from the table's `next_offset` to the log's end. Headers alone are read.
+    """Note every batch from the table's `next_offset` to the log's end. Only headers are read.
 
-    What cannot be read is passed over: nobody can compare with it. Raises: FileGone, OSError.
+    What cannot be read is skipped: nothing can be compared with it. Raises: FileGone, OSError.
     """
     while table.next_offset < log.log_end_offset:
         end_offset = log.log_end_offset

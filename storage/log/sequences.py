@@ -1,9 +1,8 @@
 """What a partition remembers of its producers: the sequences that each stored last.
 
-One memory for every protocol that tells a message sent again from a new one. It is made of batch
-headers (producer id, epoch, sequences): a table says what all batches below its `next_offset` say.
-The rules of what is a duplicate are each protocol's own. Knows no file (`sequence_store.py`) and no
-producer's name.
+Shared by every protocol that tells a resent message from a new one. It is built from batch headers
+(producer id, epoch, sequences): a table covers all batches below its `next_offset`. What counts as
+a duplicate is each protocol's own rule. Knows no file (`sequence_store.py`) and no producer's name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ import msgspec
 
 # Batches remembered of each producer: a Kafka client has at most five requests on their way.
 BATCHES_MAX: Final = 5
-# Producers remembered of one partition; the one heard of longest ago goes first. About 2 MB.
+# Producers remembered of one partition; the least recently active goes first. About 2 MB.
 PRODUCERS_MAX: Final = 5000
 
 
@@ -45,7 +44,7 @@ class SequenceTable:
     """The producers of one partition."""
 
     def __init__(self, next_offset: int, producers: Sequence[ProducerState] = ()) -> None:
-        """`producers`, the one heard of longest ago first."""
+        """`producers`: the least recently active first."""
         self.next_offset = next_offset
         self._producers = {state.producer_id: state for state in producers}
 
@@ -53,7 +52,7 @@ class SequenceTable:
         return len(self._producers)
 
     def __iter__(self) -> Iterator[ProducerState]:
-        """Every producer, the one heard of longest ago first."""
+        """Every producer, the least recently active first."""
         return iter(self._producers.values())
 
     def find(self, producer_id: int) -> ProducerState | None:
@@ -61,7 +60,7 @@ class SequenceTable:
         return self._producers.get(producer_id)
 
     def note(self, producer_id: int, epoch: int, stored: StoredBatch, append_us: int) -> None:
-        """A batch of a producer was stored. Another epoch than before counts from here on."""
+        """Note a stored batch of a producer. With another epoch, what was before is forgotten."""
         state = self._producers.pop(producer_id, None)
         if state is None:
             state = ProducerState(producer_id, epoch, append_us, [stored])

@@ -20,7 +20,7 @@ class CleanupPolicy(StrEnum):
 
 
 class UnreadableRecords(StrEnum):
-    """What readers of other formats are given of a body that cannot be opened for them."""
+    """What readers of other formats get for a body that cannot be opened for them."""
 
     REFUSE = "refuse"
     SKIP = "skip"
@@ -28,7 +28,7 @@ class UnreadableRecords(StrEnum):
 
 
 class UncarriedRecords(StrEnum):
-    """What they are given of a record that their format cannot carry."""
+    """What they get for a record that their format cannot carry."""
 
     LEAVE_OUT = "leave_out"
     MARK = "mark"
@@ -43,13 +43,13 @@ class LogSettings:
     `keep_unacknowledged`: the limits never drop what a subscription has not acknowledged.
     `delete_acknowledged`: what every subscription has acknowledged goes at once (Pulsar's habit).
     `retention_hold`: the limits do not drop what this subscription has still to read (an export's),
-    but for what is above `retention_hold_bytes` or older than `retention_hold_ms`.
-    `cleanup_policy`: which of deletion by the limits and compaction of closed segments there is;
-    the defaults of the latter are Kafka's. It begins once `min_dirty_ppm` millionths of them are
-    new, leaves segments alone that were written to within `min_compaction_lag_ms`, and keeps
-    tombstones for `delete_retention_ms`. `compaction_threshold_bytes`: new bytes after which a
-    compacted view is made (Pulsar's), None for never.
-    `unreadable_records`, `uncarried_records`: for who reads them in another format.
+    except for what is above `retention_hold_bytes` or older than `retention_hold_ms`.
+    `cleanup_policy`: deletion by the limits, compaction of closed segments, or both. Compaction has
+    Kafka's defaults: it begins once `min_dirty_ppm` millionths of those segments are new, leaves
+    alone segments that were written to within `min_compaction_lag_ms`, and keeps tombstones for
+    `delete_retention_ms`. `compaction_threshold_bytes`: new bytes after which a compacted view is
+    made (Pulsar's), None for never.
+    `unreadable_records`, `uncarried_records`: for readers of another format.
     """
 
     segment_bytes: int = 1 << 30

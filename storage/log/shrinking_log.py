@@ -1,8 +1,8 @@
 """What makes one partition's log shorter: retention, deletion of records, and what compaction puts
 in the place of segments.
 
-Files go only when what says so is durable: the slot with the new log start, or the name of the
-compacted file. The owner's thread alone. Knows offsets, no key and no protocol.
+Files are removed only once the slot with the new log start, or the name of the compacted file, is
+durable. The owner's thread alone. Knows offsets, no key and no protocol.
 """
 
 import abc
@@ -28,7 +28,7 @@ PPM = 1_000_000
 
 
 class ShrinkingLog(ReadableLog, Member):
-    """The part of a `PartitionLog` that takes records away. The latter sets these attributes."""
+    """The part of a `PartitionLog` that removes records. `PartitionLog` sets these attributes."""
 
     settings: LogSettings
     takes_appends: bool
@@ -54,7 +54,7 @@ class ShrinkingLog(ReadableLog, Member):
     ) -> int:
         """Drop old segments as the settings say; returns how many. `retention.py` has the rules.
 
-        Readers are refused at once; the files go when the new log start is durable.
+        Readers are refused at once; the files are removed when the new log start is durable.
         Raises: StorageFull, with what needs no room done; StorageFailed.
         """
         offsets = (acknowledged_offset, held_offset)
@@ -71,8 +71,8 @@ class ShrinkingLog(ReadableLog, Member):
         return self._drop_below(start)
 
     def drop(self, count: int | None = None) -> int:
-        """Drop the `count` oldest segments but the one written to, or all records (None); returns
-        how many segments went. Offsets go on where they are; what is not durable yet stays.
+        """Drop the `count` oldest segments except the active one, or all records (None); returns
+        how many segments went. Offsets go on from where they are; what is not durable yet stays.
 
         Readers and files as in `retain`. Raises: StorageFull, StorageFailed.
         """
@@ -99,8 +99,8 @@ class ShrinkingLog(ReadableLog, Member):
         return count
 
     def delete_below(self, offset: int) -> int:
-        """Let the log begin at an offset, at the durable one at most; returns how many segments
-        went. Readers and files as in `retain`. Raises: StorageFull, StorageFailed.
+        """Make the log begin at an offset, or at the durable one if that is lower; returns how many
+        segments went. Readers and files as in `retain`. Raises: StorageFull, StorageFailed.
         """
         start = min(offset, self.durable_offset)
         if start <= self.log_start_offset:
@@ -135,7 +135,7 @@ class ShrinkingLog(ReadableLog, Member):
     # Compaction
 
     def sources(self, start: int, end: int) -> list[Source]:
-        """What a compaction of these offsets reads; both are edges of batches, and durable."""
+        """What a compaction of these offsets reads; both are batch boundaries, and durable."""
         view = self._segments.view
         ends = (*view.bases[1:], self.log_end_offset)
         return [
@@ -145,8 +145,8 @@ class ShrinkingLog(ReadableLog, Member):
         ]
 
     def closed_offset(self, appended_before_us: int) -> int:
-        """Where the segments end, from the log start on, that take no appends, are durable, and
-        have no batch appended later than that.
+        """The end of the segments, from the log start on, that take no appends, are durable, and
+        have no batch appended after that time.
         """
         end_offset = self.log_start_offset
         if self._segments.view.bases:  # A log may have lost all its files.
@@ -168,8 +168,8 @@ class ShrinkingLog(ReadableLog, Member):
         return new > 0 and new * PPM >= size * self.settings.min_dirty_ppm
 
     def show_compacted(self, writer: CompactedWriter, sources: Sequence[Segment]) -> bool:
-        """Let a compacted file take the place of the segments that it was made from; they go when
-        that is durable. False, with nothing done, where one of them is gone.
+        """Replace segments by the compacted file that was made from them; they are removed when
+        that is durable. False, with nothing done, if one of them is gone.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -184,7 +184,7 @@ class ShrinkingLog(ReadableLog, Member):
         return True
 
     def show_view(self, writer: CompactedWriter) -> bool:
-        """Let readers of the compacted view read this one. False where the log is closed.
+        """Switch readers of the compacted view to this one. False if the log is closed.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -202,7 +202,7 @@ class ShrinkingLog(ReadableLog, Member):
             self._replace([view.segment])
 
     def _take_views(self, recovered: Recovered) -> None:
-        """What an earlier life of the log has left: files whose place others took, and views."""
+        """Take over what an earlier run has left: files that others replaced, and views."""
         interval_bytes = self._segments.interval_bytes
         self.cleaned_offset = self.log_start_offset
         for segment in self._segments.view.segments:
@@ -222,8 +222,8 @@ class ShrinkingLog(ReadableLog, Member):
         self._committer.mark(self)  # Not lazily: the next step of a compaction waits for it.
 
     def _delete_replaced(self) -> None:
-        """Remove what others took the place of, the later ones first: a start that finds some of
-        them knows by the names that they do not count.
+        """Remove files that others replaced, the later ones first: a start that finds some of them
+        can tell by the names that they do not count.
         """
         with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
             while self._replaced_in_round:

@@ -1,9 +1,9 @@
 """fdatasync(2) without a thread: Linux AIO with IOCB_CMD_FDSYNC, which answers into an eventfd.
 
-A thread that syncs and a loop that runs Python hand the interpreter's lock to and fro. Here one
+A thread that syncs and a loop that runs Python pass the interpreter's lock back and forth. Here one
 system call begins the syncs of a round, and the kernel's own workers do them, side by side. Layouts
-and numbers: linux/aio_abi.h, io_submit(2). Where the kernel or the machine does not offer it there
-is no queue, and a thread syncs.
+and numbers: linux/aio_abi.h, io_submit(2). If the kernel or the machine does not offer it, there is
+no queue, and a thread syncs.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ TIMESPEC = struct.Struct("<qq")  # seconds, nanoseconds
 # io_setup, io_getevents, io_submit: by machine, of little-endian 64-bit Linux.
 CALLS = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2)}
 
-# The kernel's contexts that ended queues have left, for the next one: to end a context takes 20 ms.
+# Kernel contexts of closed queues, for the next one: to end a context takes 20 ms.
 _spare: list[ctypes.c_ulong] = []
 
 
 class SyncQueue(Protocol):
-    """Syncs that block nobody. The eventfd counts each one that is over."""
+    """Syncs that block nobody. The eventfd counts each one that is done."""
 
     def submit(self, files: Sequence[tuple[str, int]]) -> int:
-        """Begin to sync (path, descriptor) of each, at most SYNCS_MAX; returns how many, from the
-        first on: the others are refused.
+        """Begin to sync each (path, descriptor), at most SYNCS_MAX; returns how many were begun,
+        from the first on: the others are refused.
         """
 
     def results(self) -> list[tuple[str, int]]:
-        """Path and errno (0: synced) of those that are over since the last call."""
+        """Path and errno (0: synced) of those that were done since the last call."""
 
     def close(self, seconds: float) -> bool:
-        """End, once what is under way is over; False if that takes longer than so many seconds."""
+        """Close once what is under way is done; False if that takes longer than `seconds`."""
 
 
 class AioQueue:
-    """A SyncQueue on the kernel's."""
+    """A SyncQueue on Linux AIO."""
 
     def __init__(self, eventfd: int) -> None:
-        """Raises OSError where there is none."""
+        """Raises OSError if there is no AIO here."""
         if platform.machine() not in CALLS or ctypes.sizeof(ctypes.c_void_p) != 8:
             raise OSError(errno.ENOSYS, "no AIO known on this machine")
         setup, self._getevents, self._submit = CALLS[platform.machine()]

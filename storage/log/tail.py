@@ -1,4 +1,4 @@
-"""The end of a log that nobody knows to be on the disk, written once more at a start.
+"""The end of a log that is not known to be on the disk, written once more at a start.
 
 After a failed sync Linux counts the pages as written: they still read back, and a later sync of the
 same bytes says nothing of them (fsync(2), "Errors"). Only bytes written again are synced again.
@@ -29,14 +29,14 @@ class UnprovenTail:
         self._batches: deque[tuple[int, Segment, int]] = deque()
 
     def add(self, segment: Segment, file_pos: int, header: BatchHeader) -> None:
-        """The next good batch."""
+        """Add the next good batch."""
         self._proven = max(self._proven, header.durable_offset)
         self._batches.append((header.next_offset, segment, file_pos))
         while self._batches and self._batches[0][0] <= self._proven:
             self._batches.popleft()
 
     def write_again(self, segments: Sequence[Segment]) -> None:
-        """Write these bytes over themselves. Where the disk refuses they stay as they are.
+        """Write these bytes over themselves. If the disk refuses, they stay as they are.
 
         Raises: StorageFailed.
         """

@@ -1,7 +1,7 @@
-"""Giving the folder of a partition another topic's name, whole or not at all (FORMAT.md section 5).
+"""Gives the folder of a partition another topic name, whole or not at all (FORMAT.md section 5).
 
-The new name is on disk beside the old one before the catalogue says it, and takes its place once
-the catalogue has said it on disk; a start does what a crash left undone. Knows no catalogue.
+The new name is on disk beside the old one before the catalogue has it, and replaces it once the
+catalogue has it on disk; a start completes what a crash left undone. Knows no catalogue.
 """
 
 import os
@@ -23,13 +23,13 @@ NEW_TOPIC_NAME = "topic.new"
 
 
 def prepare_name(files: Files, folder: str, content: TopicFile) -> None:
-    """Write the file that is to take the place of the topic file; not synced.
+    """Write the file that is to replace the topic file; not synced.
 
     Raises FileGone where the topic was deleted meanwhile, StorageFull, StorageFailed.
     """
     path = os.path.join(folder, NEW_TOPIC_NAME)
     with _may_be_gone(folder):
-        files.unlink(path)  # What a change that did not happen may have left.
+        files.unlink(path)  # A change that did not happen may have left one.
         file = files.create(path)
         try:
             file.write_at([pack_topic_file(content)], 0)
@@ -38,7 +38,7 @@ def prepare_name(files: Files, folder: str, content: TopicFile) -> None:
 
 
 def sync_names(files: Files, folders: Sequence[str]) -> None:
-    """Have the files of `prepare_name` be on disk. Raises as that."""
+    """Make the files of `prepare_name` durable. Raises as `prepare_name`."""
     if files.syncs_all_at_once:
         files.sync_all()
         return
@@ -53,7 +53,7 @@ def sync_names(files: Files, folders: Sequence[str]) -> None:
 
 
 def prepared_name(files: Files, folder: str) -> TopicFile | None:
-    """What is to take the place of the topic file; None where there is nothing good."""
+    """The file that is to replace the topic file; None if there is no good one."""
     try:
         return unpack_topic_file(
             files.read_head(os.path.join(folder, NEW_TOPIC_NAME), TOPIC_BYTES_MAX)
@@ -63,7 +63,7 @@ def prepared_name(files: Files, folder: str) -> TopicFile | None:
 
 
 def take_name(files: Files, folder: str, wanted: TopicFile) -> bool:
-    """Have the topic file be the prepared one, if that says what is wanted; False if it does not.
+    """Replace the topic file by the prepared one, if that says what is wanted; False if not done.
 
     Not synced: a start does it again. Raises StorageFailed.
     """
@@ -80,7 +80,7 @@ def take_name(files: Files, folder: str, wanted: TopicFile) -> bool:
 
 @contextmanager
 def _may_be_gone(folder: str) -> Iterator[None]:
-    """Around what fails because the folder was removed: that is no fault of the disk."""
+    """Raise FileGone if the work fails because the folder was removed: the disk is not at fault."""
     try:
         yield
     except StorageFailed as error:

@@ -1,7 +1,7 @@
 """What one log has written since its last round began: its part of the next one.
 
-Files stay open from the first write until the round that syncs them is over, so that a sync hears
-of every error (fsync(2), "Errors"). Knows no segment.
+Files stay open from the first write until the round that syncs them is over, so that a sync reports
+every error (fsync(2), "Errors"). Knows no segment.
 """
 
 from storage.errors import StorageFull

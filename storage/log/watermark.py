@@ -89,7 +89,7 @@ class SlotFile:
         *,
         may_exist: bool = True,
     ) -> None:
-        """Raises StorageFull, where no descriptor is left."""
+        """Raises StorageFull if no descriptor is left."""
         self.path = path
         self.mark = Watermark()
         self.found = False

@@ -1,7 +1,7 @@
-"""Which records later ones of the same key replace: one walk over all of them, or several.
+"""Finds the records that later ones of the same key replace, in one walk over all, or several.
 
-The keys of a walk are remembered by a digest, at most so many. Where there are more, the walk goes
-on with half of them, and another one looks at the other half. Knows no file that is written.
+A walk remembers its keys by a digest, up to a limit. If there are more, the walk goes on with half
+of the keys, and another walk looks at the other half. Knows no file that is written.
 """
 
 import os
@@ -18,9 +18,9 @@ from storage.log.batch import Batch
 from storage.log.compaction.offset_set import OffsetSet
 from storage.log.compaction.sources import Source
 
-# Of one walk: some 150 bytes each, 75 MB in all while the table grows. Kafka's cleaner has 128 MiB.
+# Keys of a walk: some 150 bytes each, 75 MB while the table grows. Kafka's cleaner has 128 MiB.
 KEYS_MAX: Final = 500_000
-# Two keys of one digest would take each other's place: not to be expected with this many bytes.
+# Two keys with one digest would replace each other: not to be expected with this many bytes.
 DIGEST_BYTES: Final = 16
 # Decoded at once, some 20 ms of a thread: a compressed body is unpacked again for each such piece.
 RECORDS_PER_STEP: Final = 10_000
@@ -28,21 +28,21 @@ DECODED_BYTES_PER_STEP: Final = 4 << 20
 
 
 class Rules(Protocol):
-    """What the latest record of a key means, and what has none."""
+    """What becomes of tombstones, and of records without a key."""
 
     drops_keyless: bool
-    """Whether records without a key go too."""
+    """Whether records without a key are removed too."""
 
     def is_tombstone(self, record: Record) -> bool:
-        """Whether a record says that its key is gone."""
+        """Whether a record says that its key is deleted."""
 
     def drops_tombstone(self, offset: int) -> bool:
-        """Whether one that is the latest record of its key goes too."""
+        """Whether a tombstone that is the latest record of its key is removed too."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What a scan found: offsets of records that go, and of tombstones that stay."""
+    """What a scan found: offsets of records to remove, and of tombstones that stay."""
 
     removed: OffsetSet
     tombstones: OffsetSet
@@ -66,10 +66,10 @@ class KeyScan:
         self._rules = rules
         self._interval_bytes = interval_bytes
         self._keys_max = keys_max
-        self._seed = os.urandom(DIGEST_BYTES)  # So that no client can make two of one digest.
+        self._seed = os.urandom(DIGEST_BYTES)  # So that no client can make two with one digest.
         self._latest: dict[bytes, int] = {}  # Twice the offset, and one more for a tombstone.
-        self._parts = [(0, 0)]  # Of walks that are still to be made.
-        self._part = (0, 0)  # (low bits of a digest, which of them count) of the keys of this walk.
+        self._parts = [(0, 0)]  # Of walks that are still to come.
+        self._part = (0, 0)  # Of this walk: (low bits of its keys' digests, mask of those bits).
 
     def run(self) -> Iterator[None]:
         """Scan, in steps. Raises Fault, FileGone."""
@@ -135,7 +135,7 @@ class KeyScan:
             latest[digest] = record.offset << 1 | rules.is_tombstone(record)
 
     def _halve(self) -> None:
-        """Leave half of the keys to another walk, again and again, until the others find room."""
+        """Leave half of the keys to another walk, again and again, until the others fit."""
         while len(self._latest) > self._keys_max:
             low, mask = self._part
             bit = mask + 1
@@ -145,7 +145,7 @@ class KeyScan:
                 del self._latest[digest]
 
     def _finish_walk(self) -> Iterator[None]:
-        """Say which tombstones go and which stay."""
+        """Decide which tombstones go and which stay."""
         found, rules = self.found, self._rules
         for number, at in enumerate(self._latest.values()):
             if at & 1:

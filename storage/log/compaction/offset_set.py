@@ -10,7 +10,7 @@ PAGES_MAX: Final = 200_000
 
 
 class OffsetSet:
-    """Offsets, as many as find room: `is_full` says that some did not."""
+    """Offsets, as many as fit: `is_full` says that some did not."""
 
     def __init__(self, pages_max: int = PAGES_MAX) -> None:
         self.is_full = False

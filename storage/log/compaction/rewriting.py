@@ -1,4 +1,4 @@
-"""Writes a compacted file out of what it takes the place of, leaving out what a scan found."""
+"""Writes a compacted file from the files it replaces, without the records that a scan removes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,7 +14,7 @@ from storage.log.compaction.writer import CompactedWriter
 def rewrite(
     sources: Sequence[Source], removed: OffsetSet, writer: CompactedWriter, interval_bytes: int
 ) -> Iterator[None]:
-    """Write it in steps, and make it durable under its passing name.
+    """Write it in steps, and make it durable under its temporary name.
 
     Raises: Fault, FileGone, StorageFull, StorageFailed.
     """
@@ -37,7 +37,7 @@ def write_batch(batch: Batch, removed: OffsetSet, writer: CompactedWriter) -> No
         return
     try:
         without = getattr(codec_for(header.body_format), "without", None)
-        if without is None:  # A plug-in's.
+        if without is None:  # A plug-in's codec.
             writer.keep(batch)
             return
         kept = without(batch.body, header.base_offset, removed.__contains__)

@@ -1,8 +1,8 @@
 """One compaction of one log, in steps: of its closed segments (Kafka's `cleanup.policy=compact`),
 or into a view beside the log (Pulsar's compaction).
 
-The steps run in any thread. What a step gives is to be published by the owner's thread
-(`publish`), and to be durable before the next step. FORMAT.md section 12.
+The steps run in any thread. What a step yields must be published by the owner's thread
+(`publish`), and be durable before the next step. FORMAT.md section 12.
 """
 
 import abc
@@ -33,7 +33,7 @@ US_PER_MS = 1000
 class Done:
     """What a compaction did, for metrics and the admin API."""
 
-    read_bytes: int = 0  # Of the files that others took the place of, or that a view was made of.
+    read_bytes: int = 0  # Of the files that were replaced, or that a view was made from.
     written_bytes: int = 0
     published: int = 0
     walks: int = 0
@@ -53,9 +53,9 @@ class Compaction(abc.ABC):
         self._interval_bytes = log.settings.index_interval_bytes
 
     def steps(self) -> Generator[CompactedWriter | None, None, None]:
-        """Go on with the work; a writer is a finished file that `publish` is to be called with.
+        """Do the work step by step. A writer is a finished file: call `publish` with it.
 
-        Closing the iterator gives up, and leaves nothing behind but what was published.
+        Closing the iterator gives up, and leaves nothing behind except what was published.
         Raises: Fault, FileGone, StorageFull, StorageFailed.
         """
         for source in self.sources:
@@ -136,7 +136,7 @@ class ViewCompaction(Compaction):
         return not record.value
 
     def drops_tombstone(self, offset: int) -> bool:
-        """Always: others see it in the log."""
+        """Always: it can still be read in the log itself."""
         return True
 
     def _outputs(
@@ -153,7 +153,7 @@ class ViewCompaction(Compaction):
 class LogCompaction(Compaction):
     """Compacts the closed segments of a log, from its start up to an offset, in place."""
 
-    drops_keyless = False  # Nothing takes their place. Kafka's own clients cannot send them.
+    drops_keyless = False  # Nothing replaces them. Kafka's own clients cannot send them.
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class LogCompaction(Compaction):
                 yield group, self._header(name, *self._tombstones(group, found)), name
 
     def _is_worth_it(self, group: Sequence[Source], found: Found) -> bool:
-        """Whether anything is to be left out, joined, or said of tombstones."""
+        """Whether there is anything to leave out, to join, or to note about tombstones."""
         start, end = group[0].start, group[-1].end
         if len(group) > 1 or found.removed.has_any(start, end):
             return True
@@ -204,7 +204,7 @@ class LogCompaction(Compaction):
         return found.tombstones.has_any(start, end) and not below
 
     def _tombstones(self, group: Sequence[Source], found: Found) -> tuple[int, int]:
-        """(offset, time): those below the offset are the latest of their keys since then."""
+        """(offset, time): tombstones below the offset are the latest of their keys since then."""
         start, end = group[0].start, group[-1].end
         if not found.tombstones.has_any(start, end):
             return 0, 0
@@ -212,9 +212,9 @@ class LogCompaction(Compaction):
         return (below, since_us) if below else (end, self._now_us)
 
     def _pending(self, group: Sequence[Source], found: Found) -> tuple[int, int]:
-        """What the files of a group say of tombstones that stay; (0, 0) if that is nothing.
+        """What the headers of a group say of tombstones that stay; (0, 0) if that is nothing.
 
-        Those of other files below the same offset count from now on.
+        If other files of the group have tombstones below the same offset, the time is now.
         """
         pending = [
             source
@@ -238,7 +238,7 @@ class LogCompaction(Compaction):
 
 
 def grouped(sources: Sequence[Source], bytes_max: int) -> list[list[Source]]:
-    """Neighbours that are no larger than a segment together."""
+    """Groups of neighbours that together have at most `bytes_max`; a larger one is alone."""
     groups: list[list[Source]] = []
     size = 0
     for source in sources:

@@ -10,13 +10,13 @@ from storage.log.reading import Want, read_batches
 from storage.log.scan import Fault
 from storage.log.segment import Segment
 
-# Read, and worked on, between two moments in which a compaction may be paused or ended.
+# Read and processed between two points at which a compaction may be paused or ended.
 PIECE_BYTES: Final = 256 * 1024
 
 
 @dataclass(slots=True, frozen=True)
 class Source:
-    """The batches of a segment that hold the offsets `[start, end)`; both are edges of batches."""
+    """The batches of a segment that hold the offsets `[start, end)`; both are batch boundaries."""
 
     segment: Segment
     start: int

@@ -1,5 +1,5 @@
-"""Writes a compacted file: batches as they were, batches of which some records are left, and gaps
-over everything else. Nothing is seen of it before it gets its name.
+"""Writes a compacted file: batches as they were, batches with only some of their records, and gaps
+over everything else. Nobody sees the file before it gets its name.
 """
 
 from storage.codecs.api import BatchFlag, BodyFormat, Buffer, Kept
@@ -36,7 +36,7 @@ class CompactedWriter:
         self.name = name
         self.header = header
         self.path = f"{folder}/{name.file_name}"
-        self.last_append_us = 0  # Of all that it is made of, what goes included.
+        self.last_append_us = 0  # Of all that it is made from, even of what is left out.
         self.record_count = 0
         self.segment: Segment | None = None  # Once it has its name.
         self._folder = folder
@@ -94,7 +94,7 @@ class CompactedWriter:
         self._put(header, [positions, body])
 
     def _fill_gap(self, end_offset: int) -> None:
-        """Cover what was left out with batches that hold nothing."""
+        """Cover what was left out with empty batches."""
         while self._next < end_offset:
             covered = min(end_offset - self._next, BATCH_OFFSETS_MAX)
             gap = BatchHeader(
@@ -127,7 +127,7 @@ class CompactedWriter:
         self._parts, self._pending_bytes = [], 0
 
     def finish(self) -> None:
-        """Make the file whole and durable, still under its passing name.
+        """Make the file whole and durable, still under its temporary name.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -135,7 +135,7 @@ class CompactedWriter:
         self._flush()
         self._file.datasync()
         self._file.close()
-        # Retention by age goes by it after the next start.
+        # Retention by age uses it after the next start.
         self._files.set_time(self.path + NEW_SUFFIX, self.last_append_us)
 
     def publish(self) -> Segment:
