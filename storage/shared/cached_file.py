@@ -1,7 +1,7 @@
-"""A segment file that lies in objects, with what was read of it kept in a local file.
+"""A segment file that is stored in objects, with what was read of it kept in a local file.
 
-Local files are a cache: never synced, emptied at start, the least used go first when there is too
-much. `storage/log/` reads such a file as any other. Safe in several threads.
+Local files are a cache: never synced, emptied at start, the least recently used go first when there
+is too much. `storage/log/` reads such a file like any other. Safe in several threads.
 """
 
 import os
@@ -15,18 +15,18 @@ from storage.shared.layout import BadObject
 from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.pieces import Piece, SegmentPieces
 
-# What is fetched at once: half a tenth of a second at the speed of one connection.
+# What is fetched at once: a twentieth of a second at the speed of one connection.
 BLOCK_BYTES = 4 << 20
 
 
 class Cache:
-    """What cached files hold together, at most about `bytes_max`."""
+    """The bytes that all cached files hold together, at most about `bytes_max`."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.hits = 0
         self.misses = 0
-        self._held: OrderedDict[CachedFile, int] = OrderedDict()  # Least used first.
+        self._held: OrderedDict[CachedFile, int] = OrderedDict()  # Least recently used first.
         self._bytes = 0
         self._lock = threading.Lock()
 
@@ -36,7 +36,7 @@ class Cache:
         return self._bytes
 
     def used(self, file: "CachedFile", grown: int) -> None:
-        """The file was read, and holds so many bytes more."""
+        """Note that a file was read, and holds `grown` bytes more; empty others if need be."""
         with self._lock:
             if grown == 0:
                 self.hits += 1
@@ -55,7 +55,7 @@ class Cache:
                 self.forget(one)
 
     def give_back(self, reader: "CachedFile") -> None:
-        """Empty every file but the one that is being read."""
+        """Empty every file except the one that is being read."""
         with self._lock:
             candidates = [one for one in self._held if one is not reader]
         for one in candidates:
@@ -63,7 +63,7 @@ class Cache:
                 self.forget(one)
 
     def forget(self, file: "CachedFile") -> None:
-        """The file holds nothing any more."""
+        """Note that a file holds nothing any more."""
         with self._lock:
             self._bytes -= self._held.pop(file, 0)
 
@@ -85,13 +85,13 @@ class CachedFile(File):
         self._reading = threading.Lock()
 
     def adopt_local(self) -> None:
-        """The local file holds all of it: it was written here."""
+        """Use the local file for all of it: it was written here."""
         self._is_made = True
         self._present = set(range(-(-self.pieces.size // BLOCK_BYTES)))
         self._cache.used(self, self.pieces.size)
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
-        """As `File.read_at`; what is not here is fetched, or with `wait=False` WouldBlock raised.
+        """As `File.read_at`. What is not here is fetched, or WouldBlock is raised if `wait=False`.
         On a full disk it is fetched again for each read.
 
         Raises: StoreUnanswered; DamagedLog where an object is missing or too short.
@@ -119,7 +119,7 @@ class CachedFile(File):
         return data
 
     def _fetch(self, block: int) -> int:
-        """Bring one block into the local file; how many bytes that were."""
+        """Fetch one block into the local file; returns how many bytes that were."""
         pos = block * BLOCK_BYTES
         end = min(pos + BLOCK_BYTES, self.pieces.size)
         parts = [self._part(piece, pos, end) for piece in self.pieces.overlapping(pos, end - pos)]
@@ -129,8 +129,8 @@ class CachedFile(File):
         return end - pos
 
     def _past_the_disk(self, pos: int, end: int) -> bytes:
-        """Bytes of the objects alone, where the disk is full: others give theirs back, so that the
-        next read may find room.
+        """Read from the objects alone, because the disk is full. Other files are emptied, so that
+        the next read may find room.
         """
         self._cache.give_back(self)
         pieces = self.pieces.overlapping(pos, end - pos)
@@ -153,7 +153,7 @@ class CachedFile(File):
             self._is_made = True
 
     def empty(self) -> bool:
-        """Give the local bytes back, unless they are being read now; whether that was done."""
+        """Drop the local bytes, unless they are being read now; returns whether it did."""
         if not self._reading.acquire(blocking=False):
             return False
         try:
@@ -185,12 +185,12 @@ class CachedFiles(Files):
         self.given: dict[str, bytes] = {}  # Contents of small files until they are written.
 
     def segment_file(self, path: str, pieces: SegmentPieces) -> CachedFile:
-        """The file of a segment that lies in objects."""
+        """The file of a segment that is stored in objects."""
         self.note_index(path, pieces)
         return CachedFile(self, path, pieces, self.objects, self.cache)
 
     def note_index(self, path: str, pieces: SegmentPieces) -> None:
-        """Know where the index of this segment file is."""
+        """Remember where the index of this segment file is."""
         if pieces.index is not None:
             self.indexes[path.removesuffix(".log") + ".index"] = pieces.index
 

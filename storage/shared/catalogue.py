@@ -1,8 +1,8 @@
-"""The catalogue of a broker among others: shard 0's journal tells of namespaces, topics and users,
-a shard's own journal of what its topics keep: groups, schemas, epochs and producer numbers.
+"""The catalogue of a broker in a cluster. Shard 0's journal has namespaces, topics and users; the
+journal of each other shard has what its topics keep: groups, schemas, epochs and producer numbers.
 
-Who owns shard 0 changes the former; everybody else follows it. Knows no ledger: rows and journals
-are given to it.
+The owner of shard 0 changes that journal; all other brokers follow it. Knows no ledger: rows and
+journals are given to it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ from storage.shared.journal import LedgerJournal
 from storage.shared.layout import shard_of
 from storage.shared.ledger import SNAPSHOT, JournalRow
 
-# What a topic's own shard tells.
+# Changes in the journal of a topic's own shard.
 KEPT_BY_TOPICS = (SchemaAdded, EpochSet, GroupMade, GroupGone)
 
 Changes = ChangeJournal[CatalogueChange]
@@ -43,21 +43,21 @@ Changes = ChangeJournal[CatalogueChange]
 
 @dataclass(slots=True)
 class Touched:
-    """What followed changes were about."""
+    """What the followed changes were about."""
 
     topics: set[TopicName] = field(default_factory=set)
     namespaces: set[tuple[str, str]] = field(default_factory=set)
 
 
 class NotFollowed(Exception):
-    """The rows do not go on where the last ones ended: the whole journal is wanted."""
+    """The rows do not continue where the last ones ended: the whole journal is needed."""
 
 
 class SharedCatalogue(Catalogue):
-    """The catalogue as far as it was followed, and the inner state of the shards that are held."""
+    """The catalogue as far as it was followed, and what topics keep in the shards that are held."""
 
     def __init__(self, shards: int) -> None:
-        """Nothing was followed yet."""
+        """Start with nothing followed yet."""
         self._begin()
         self._shard_count = shards
         self._place = 0
@@ -65,7 +65,7 @@ class SharedCatalogue(Catalogue):
         self._main: Changes | None = None
         self._main_journal: LedgerJournal | None = None
         self._inner: dict[int, Changes] = {}
-        self._producer_counts: dict[int, int] = {}  # The next one, by scope.
+        self._producer_counts: dict[int, int] = {}  # The next number, by scope.
 
     # Following, and owning shard 0.
 
@@ -86,7 +86,7 @@ class SharedCatalogue(Catalogue):
         return max((journal.ticket for journal in journals), default=0)
 
     def follow(self, rows: Sequence[JournalRow]) -> Touched:
-        """Apply rows behind `place`. Raises NotFollowed where there is a gap or a snapshot;
+        """Apply rows after `place`. Raises NotFollowed if there is a gap or a snapshot;
         DamagedLog, UnknownRecord.
         """
         if not rows:
@@ -99,13 +99,13 @@ class SharedCatalogue(Catalogue):
         return self._taken()
 
     def follow_anew(self, rows: Sequence[JournalRow]) -> Touched:
-        """Apply a whole journal: what its topics keep is held on to. Raises as `follow`."""
+        """Apply a whole journal; what its topics keep is retained. Raises as `follow`."""
         self._restart(self._changes_of(Rows(rows)))
         self._place = rows[-1].place if rows else 0
         return self._taken()
 
     def own(self, journal: LedgerJournal, now_us: int) -> Touched:
-        """Shard 0 is ours: change it by this journal. Raises DamagedLog, UnknownRecord."""
+        """Take over shard 0: changes go to this journal. Raises DamagedLog, UnknownRecord."""
         changes = self._changes_of(journal)
         self._restart(changes)
         self._main, self._main_journal = changes, journal
@@ -113,7 +113,7 @@ class SharedCatalogue(Catalogue):
         return self._taken()
 
     def disown(self) -> None:
-        """Shard 0 is given up: it takes no more changes, and is followed once those are
+        """Give up shard 0: it takes no more changes here, and is followed once those made are
         published.
         """
         self._place, self._main, self._main_journal = self.place, None, None
@@ -126,7 +126,7 @@ class SharedCatalogue(Catalogue):
         self._touched.topics.update(self._topics)
         self._touched.namespaces.update(self._namespaces)
         self._begin()
-        users.clear()  # Logins and permissions hold on to it.
+        users.clear()  # Logins and permissions keep a reference to it.
         self.users = users
         self._producers = kept[1]
         changes.replay(self._apply_main)
@@ -155,7 +155,7 @@ class SharedCatalogue(Catalogue):
     # Shards.
 
     def shard(self, name: TopicName) -> int:
-        """The shard that a topic belongs to, also one still to be made."""
+        """The shard that a topic belongs to, even one that is still to be made."""
         return shard_of(name.full, self._shard_count)
 
     def topics_of(self, shard: int) -> list[TopicMeta]:
@@ -163,7 +163,7 @@ class SharedCatalogue(Catalogue):
         return [meta for meta in self._by_id.values() if self.shard(meta.name) == shard]
 
     def hold(self, shard: int, journal: LedgerJournal) -> None:
-        """A shard is ours: read what its topics keep. Raises DamagedLog, UnknownRecord."""
+        """Take over a shard: read what its topics keep. Raises DamagedLog, UnknownRecord."""
         for meta in self.topics_of(shard):
             _give_kept(meta, TopicMeta(0, meta.name, [], False, 0, {}, None, 0))
         self._forget_scope(shard)
@@ -179,7 +179,7 @@ class SharedCatalogue(Catalogue):
         self._changes_of(Rows(rows)).replay(partial(self._apply_inner, shard))
 
     def let_go(self, shard: int) -> None:
-        """A shard is another's."""
+        """Give up a shard, which is another broker's now."""
         self._inner.pop(shard, None)
         self._forget_scope(shard)
 
@@ -233,7 +233,7 @@ class SharedCatalogue(Catalogue):
         return self.shard(name)
 
     def forget_producers(self, numbers: list[int]) -> int:
-        """As `Catalogue.forget_producers`, of any shards that are held."""
+        """As `Catalogue.forget_producers`, in all shards that are held."""
         ticket = 0
         for scope in {number >> SCOPE_BITS for number in numbers} & self._inner.keys():
             of_scope = [number for number in numbers if number >> SCOPE_BITS == scope]
@@ -252,7 +252,7 @@ class SharedCatalogue(Catalogue):
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of a journal that is another's: only read."""
+    """Rows of another broker's journal: only read."""
 
     rows: Sequence[JournalRow]
     size_bytes: int = 0
@@ -266,19 +266,19 @@ class Rows:
             yield row.body
 
     def damage(self, reason: str) -> DamagedLog:
-        """The error for the record that `replay` gave last, which nobody can read."""
+        """The error for the record that `replay` gave last and that cannot be read."""
         return DamagedLog("the catalogue's journal", self._place, self._place, reason)
 
     def append(self, body: bytes) -> int:
-        """Never asked for: the rows are another broker's."""
+        """Never called: the rows are another broker's."""
         raise AssertionError("another broker's journal is only read")
 
     def append_lazy(self, body: bytes) -> object:
-        """Never asked for, as `append`."""
+        """Never called, as `append`."""
         raise AssertionError("another broker's journal is only read")
 
     def snapshot(self, bodies: Iterable[bytes]) -> object:
-        """Never asked for, as `append`."""
+        """Never called, as `append`."""
         raise AssertionError("another broker's journal is only read")
 
 
@@ -294,7 +294,7 @@ def _kept_changes(meta: TopicMeta) -> Iterator[CatalogueChange]:
         yield SchemaAdded(meta.topic_id, schema)
     last = meta.next_group_id - 1
     if last and all(group.group_id != last for group in meta.groups):
-        # Deleted, but its number must not come again.
+        # Deleted, but its number must not be used again.
         yield GroupMade(meta.topic_id, GroupMeta(last, ""))
         yield GroupGone(meta.topic_id, last)
     for group in meta.groups:

@@ -1,4 +1,4 @@
-"""A journal whose records are rows of the ledger, written with the round (FORMAT.md, 10.3).
+"""A journal whose records are rows of the ledger, written with the round (FORMAT.md section 11.2).
 
 Offers what `storage/journal/log.py` offers: catalogue and cursors notice no difference. Rows wait
 in memory until a round takes them. Belongs to the owner's thread.
@@ -60,37 +60,37 @@ class LedgerJournal:
         return self._place - 1
 
     def replay(self) -> Iterator[bytes]:
-        """All records since and with the last snapshot, in order."""
+        """All records of the last snapshot and since, in order."""
         rows, self._rows = self._rows, ()
         for row in rows:
             self._replayed = row.place
             yield row.body
 
     def damage(self, reason: str) -> DamagedLog:
-        """The error for the record that `replay` gave last, which nobody can read."""
+        """The error for the record that `replay` gave last and that cannot be read."""
         return DamagedLog(self.folder, self._replayed, self._replayed, reason)
 
     def append(self, body: bytes) -> int:
         """Add one record; returns the ticket of the round that makes it durable. Raises LogClosed.
 
-        Lazy records that wait come before it: the order of changes is kept.
+        Waiting lazy records go before it, so that changes stay in order.
         """
         self._store_lazy()
         self._add(body, self._kind)
         return self._committer.mark(self)
 
     def append_lazy(self, body: bytes) -> None:
-        """Let one record wait for the journal's next round. Raises LogClosed."""
+        """Queue one record for the journal's next round. Raises LogClosed."""
         self._check_open()
         self._lazy.append(body)
         self._committer.mark_lazy(self)
 
     def mark_lazy(self) -> None:
-        """Have `lazy_source` asked for records when the next round begins."""
+        """Ask `lazy_source` for records when the next round begins."""
         self._committer.mark_lazy(self)
 
     def snapshot(self, bodies: Iterable[bytes]) -> None:
-        """Replace all records by these, which say everything, waiting ones included."""
+        """Replace all records by these, which are the whole state, waiting records included."""
         self._check_open()
         if self._waiting:  # They were never published: their places are free.
             self._place = self._waiting[0].place
@@ -130,7 +130,7 @@ class LedgerJournal:
         return SharedPoint((), rows=rows, snapshots=snapshots)
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """For the committer: they are in the ledger."""
+        """For the committer: the rows are in the ledger."""
 
     def seal(self) -> None:
         """For a clean stop: nothing is left to do."""

@@ -1,4 +1,4 @@
-"""The bytes of round and pack objects: header, slices, footer, trailer (storage/FORMAT.md, 10).
+"""The bytes of round and pack objects: header, slices, footer, trailer (FORMAT.md section 11.1).
 
 A slice is a byte range of a segment file; the footer says whose. Knows no store and no ledger, only
 names and bytes.
@@ -55,7 +55,7 @@ class ObjectHeader:
 class SliceEntry:
     """One footer entry: which bytes of which segment file lie where in the object.
 
-    `first_offset` and `end_offset` are of the whole slice, also where a part ends inside it.
+    `first_offset` and `end_offset` are those of the whole slice, even if a part ends inside it.
     """
 
     shard: int
@@ -95,14 +95,14 @@ def unpack_header(data: Buffer) -> ObjectHeader:
 
 
 def pack_footer(header: bytes, entries: Sequence[SliceEntry]) -> bytes:
-    """Footer and trailer behind the slices of an object with this header."""
+    """Footer and trailer after the slices of an object with this header."""
     body = b"".join(pack_entry(entry) for entry in entries)
     count = COUNT.pack(len(entries))
     return body + count + CRC.pack(crc32c(count, crc32c(body, crc32c(header)))) + END_MAGIC
 
 
 def unpack_footer(header: Buffer, tail: Buffer) -> list[SliceEntry]:
-    """The entries of footer and trailer, which `tail` is exactly. Raises BadObject."""
+    """The entries in `tail`, which is exactly footer and trailer. Raises BadObject."""
     if len(tail) < TRAILER_BYTES or bytes(tail[-len(END_MAGIC) :]) != END_MAGIC:
         raise BadObject("it has no trailer")
     count_pos = len(tail) - TRAILER_BYTES
@@ -131,8 +131,8 @@ def pack_entry(entry: SliceEntry) -> bytes:
 
 
 def unpack_entries(data: Buffer, partitions: Collection[int] | None = None) -> list[SliceEntry]:
-    """Entries back to back: a footer's, or a pack's index in the ledger; of some partitions alone
-    if they are given. Raises BadObject.
+    """Entries back to back: a footer's, or a pack's index in the ledger; if `partitions` are given,
+    only theirs. Raises BadObject.
     """
     if len(data) % ENTRY_BYTES:
         raise BadObject(f"{len(data)} bytes are not a list of slices")
@@ -149,7 +149,7 @@ def pack_entries(entries: Iterable[SliceEntry]) -> bytes:
 
 
 def joined(entries: Iterable[SliceEntry]) -> list[SliceEntry]:
-    """Entries that continue the one before, in file and object, as one: the cuts of a part too."""
+    """Join each entry that continues the one before, in file and object, even across a cut."""
     result: list[SliceEntry] = []
     for entry in entries:
         last = result[-1] if result else None
@@ -170,7 +170,7 @@ def joined(entries: Iterable[SliceEntry]) -> list[SliceEntry]:
 
 
 def follows(last: SliceEntry, entry: SliceEntry) -> bool:
-    """Whether `entry` goes on in the same segment file where `last` ends."""
+    """Whether `entry` continues in the same segment file where `last` ends."""
     place = (entry.partition_id, entry.segment_base, entry.file_pos)
     return place == (last.partition_id, last.segment_base, last.file_end)
 
@@ -189,7 +189,7 @@ def round_name(session: int, number: int, part: int) -> str:
 
 
 def round_place(name: str) -> tuple[int, int] | None:
-    """Session and number that the name of a round's part says; None for another name."""
+    """Session and number in the name of a round's part; None for another name."""
     try:
         _, session, rest = name.split("/")
         return int(session), int(rest.split(".")[0])

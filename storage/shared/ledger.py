@@ -1,8 +1,8 @@
 """What the shared store asks of its ledger: who owns what, which rounds count, and the journals.
 
-Each method is one transaction, whole or not at all. `LedgerUnanswered` means that nobody knows
-whether it was done; whoever called finds out (`publisher.py`, `owner.py`). Knows no SQL:
-`postgres.py` does, and `/docs/cluster.md` tells the tables.
+Each method is one transaction, whole or not at all. `LedgerUnanswered` means that it is unknown
+whether it was done; the caller finds out (`publisher.py`, `packer.py`). Knows no SQL: `postgres.py`
+does, and FORMAT.md section 11.2 describes the tables.
 """
 
 import enum
@@ -33,7 +33,7 @@ class LedgerWentBack(StorageFailed):
 
 
 class State(enum.IntEnum):
-    """How a session is."""
+    """The state of a session."""
 
     LIVE = 1
     LEFT = 2
@@ -52,9 +52,9 @@ class Cluster:
 
 @dataclass(slots=True, frozen=True)
 class SessionRow:
-    """One life of a broker. `silent_ms` is the ledger's time since its last beat, `store_silent_ms`
-    since it last reached the object store (None: never). `doors` says where its listeners are;
-    `drains`: it is to own nothing.
+    """One run of a broker. `silent_ms` is the time since its last beat by the ledger's clock,
+    `store_silent_ms` since it last reached the object store (None: never). `doors` says where its
+    listeners are; `drains`: it is to own nothing.
     """
 
     session: int
@@ -94,7 +94,7 @@ class Tenure:
 
 @dataclass(slots=True, frozen=True)
 class RoundRow:
-    """A published round: bytes of each of its objects, and of footer and trailer of each."""
+    """A published round: bytes of each of its objects, and of each one's footer and trailer."""
 
     session: int
     round: int
@@ -145,7 +145,7 @@ class SegmentRow:
 @dataclass(slots=True, frozen=True)
 class Publication:
     """What makes a round count. `snapshots` are (shard, kind, first place): rows of that journal
-    below it go. `news`: whoever follows the catalogue is told.
+    below it are removed. `news`: followers of the catalogue are notified.
     """
 
     session: int
@@ -159,7 +159,7 @@ class Publication:
 
 @dataclass(slots=True, frozen=True)
 class Owned:
-    """Says whose statement it is: it counts while the session is live and has the shard."""
+    """Whose statement it is: it counts only while the session is live and owns the shard."""
 
     session: int
     shard: int
@@ -190,36 +190,36 @@ class Ledger(Protocol):
     """Safe in several threads. Every call may raise LedgerUnanswered."""
 
     def cluster(self) -> Cluster | None:
-        """What this ledger is the ledger of; None: nothing was made in it."""
+        """The cluster of this ledger; None if none was made in it."""
 
     def init(self, cluster: Cluster) -> bool:
-        """Make the tables and their first rows, unless that was done: False then."""
+        """Make the tables and their first rows; False if that was done before."""
 
     # Sessions.
 
     def join(self, node: int, doors: dict[str, str]) -> int:
-        """Begin a session of that node, and fence an older live one; its number."""
+        """Begin a session of that node, and fence an older live one; returns its number."""
 
     def beat(self, session: int, *, store_ok: bool) -> State:
-        """A sign of life; what the session's state is."""
+        """Give a sign of life; returns the session's state."""
 
     def session_state(self, session: int) -> tuple[State, int]:
         """State and round, once no statement of that session is under way any more. A session that
-        is not there has round -1.
+        does not exist has round -1.
         """
 
     def sessions(self) -> list[SessionRow]:
-        """All that are live or whose objects may be there."""
+        """All sessions that are live or may still have objects."""
 
     def set_doors(self, session: int, doors: dict[str, str]) -> None:
         """Say where a live session's listeners are."""
 
     def drain(self, node: int, *, drains: bool) -> bool:
-        """Have a node give up what it owns, or own again. False if it has no live session."""
+        """Make a node give up what it owns, or own again. False if it has no live session."""
 
     def fence(self, session: int, silent_ms: int) -> bool:
-        """End a live session that has been silent for so long, or whose last beat is yet to come:
-        the clock was set back since.
+        """End a live session that has been silent for that long, or whose last beat is in the
+        future: the clock was set back since.
         """
 
     def leave(self, session: int) -> bool:
@@ -231,10 +231,10 @@ class Ledger(Protocol):
         """All shards."""
 
     def take(self, session: int, wanted: Sequence[int]) -> dict[int, int]:
-        """Own those of the wanted shards that are free; their epochs by shard."""
+        """Own those of the wanted shards that are free; returns their epochs by shard."""
 
     def release(self, owned: Owned) -> bool:
-        """Give a shard up with everything published."""
+        """Give up a shard, with everything published."""
 
     def publish(self, publication: Publication) -> bool:
         """Make a round count: exactly once, in order, and only of a live session."""
@@ -243,14 +243,14 @@ class Ledger(Protocol):
         """Everything that says where the records of these shards are."""
 
     def journal(self, shard: int, kind: int, after: int = 0) -> list[JournalRow]:
-        """The journal's last snapshot and every row since, in order, but those up to `after`."""
+        """The journal's last snapshot and every row since, in order, if after place `after`."""
 
     def await_news(self, timeout_s: float) -> None:
         """Return when the catalogue or the owners of shards may have changed, or after that time.
-        Holds up every other call: for a ledger of its own.
+        Blocks every other call: use a separate ledger for it.
         """
 
-    # What an owner changes beside rounds. False: nothing was changed.
+    # What an owner changes besides rounds. False: nothing was changed.
 
     def add_packs(self, owned: Owned, moves: Sequence[PackMove], packs: Sequence[PackRow]) -> bool:
         """Say which rounds are packed now, and where, if they held anything."""
@@ -258,7 +258,7 @@ class Ledger(Protocol):
     def add_segment(
         self, owned: Owned, segment: SegmentRow, packs: Sequence[int], after_ms: int
     ) -> bool:
-        """A segment is in an object of its own; these packs are needed no more."""
+        """Note that a segment has an object of its own, and drop these packs."""
 
     def set_start(
         self,
@@ -267,35 +267,35 @@ class Ledger(Protocol):
         packs: Sequence[int],
         after_ms: int,
     ) -> bool:
-        """Raise the log start of (partition, from, to); segments below it, and these packs, go."""
+        """Raise the log start of (partition, from, to); drop segments below it and these packs."""
 
     def drop_partitions(
         self, owned: Owned, partitions: Sequence[int], packs: Sequence[int], after_ms: int
     ) -> bool:
-        """Their topics are gone: their segments, starts, and these packs go."""
+        """Drop segments and starts of partitions whose topics are gone, and these packs."""
 
-    # Cleaning, by whomever.
+    # Cleaning, by any broker.
 
     def trash_rounds(self, after_ms: int) -> int:
-        """Rounds that every tenure has packed go, and tenures that are over and packed; how many
-        rounds.
+        """Put rounds that every tenure has packed into the trash, and drop tenures that are over
+        and packed; returns how many rounds.
         """
 
     def due_trash(self, count_max: int) -> list[str]:
-        """Objects whose time has come."""
+        """Objects in the trash that are due to be deleted."""
 
     def drop_trash(self, objects: Sequence[str]) -> None:
-        """These objects are gone."""
+        """Forget these objects, which were deleted."""
 
     def trash(self) -> set[str]:
-        """All objects that will go."""
+        """All objects in the trash."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 def object_names(contents: Contents) -> Iterator[str]:
-    """Names of all objects that the contents speak of."""
+    """Names of all objects that the contents refer to."""
     for one in contents.rounds:
         yield from (round_name(one.session, one.round, part) for part in range(len(one.parts)))
     yield from (pack_name(pack.shard, pack.epoch, pack.pack) for pack in contents.packs)

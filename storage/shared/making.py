@@ -7,7 +7,7 @@ from storage.shared.layout import CLUSTER_NAME
 from storage.shared.ledger import FORMAT, Cluster, Ledger
 from storage.shared.object_store import ObjectExists, ObjectStore
 
-# Of the secret by which brokers know each other: nobody guesses so many.
+# Size of the secret by which brokers know each other: too long to guess.
 SECRET_BYTES = 32
 
 
@@ -16,7 +16,7 @@ class NoCluster(Exception):
 
 
 def make_cluster(ledger: Ledger, objects: ObjectStore, shards: int) -> tuple[bool, Cluster]:
-    """Make a cluster, or complete one that was begun; whether it was made now, and what it is.
+    """Make a cluster, or complete one that was begun; returns whether it is new, and what it is.
 
     Raises NoCluster where the store is another cluster's; StoreUnanswered, LedgerUnanswered.
     """

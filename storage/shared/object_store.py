@@ -1,6 +1,6 @@
 """What the shared store asks of an object store: whole objects, made once, never changed.
 
-Knows no S3: `obstore.py` is the way there. Names are relative to the store's prefix.
+Knows no S3: `obstore.py` does. Names are relative to the store's prefix.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class ObjectStore(Protocol):
         """Bytes of an object. Raises ObjectMissing."""
 
     def delete(self, name: str) -> None:
-        """Remove an object; one that is not there is removed already."""
+        """Remove an object if it exists."""
 
     def names(self, prefix: str) -> Iterator[str]:
         """Names that begin with `prefix`, which ends with a slash."""

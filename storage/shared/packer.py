@@ -51,7 +51,7 @@ INHERITED_MAX = 64
 
 @dataclass(slots=True, frozen=True)
 class PackerSettings:
-    """Times in milliseconds. A pack, which is made in memory, has `pack_bytes` or one slice."""
+    """Times in milliseconds. Packs are made in memory: about `pack_bytes`, or one larger slice."""
 
     delete_after_ms: int = 3_600_000
     index_interval_bytes: int = 16 * 1024
@@ -89,7 +89,7 @@ class Plan:
 
 
 def plan(shard: Shard, logs: Iterable[SharedLog], round_: int) -> Plan:
-    """What is to be done; `round_` is the last round that the logs were told of."""
+    """What is to be done; `round_` is the last round that the logs know of."""
     found = Plan(shard, shard.moves(round_), [], [], {}, sorted(shard.gone))
     inherited = 0
     for log in logs:
@@ -148,13 +148,13 @@ class Packer:
             raise
 
     def _carry_out(self, todo: Plan) -> None:
-        # First: a pack leaves out what lies below a new start, which must be true by then.
+        # First: a pack leaves out what lies below a new start, so the ledger must have that start.
         for partition_id, start in todo.starts.items():
             self._raise_start(todo.shard, partition_id, start)
         for upload in todo.uploads:
             self._upload(todo, upload)
         if todo.moves:
-            with suppress(FileGone):  # Retention took a segment meanwhile: with the next cycle.
+            with suppress(FileGone):  # Retention took a segment meanwhile: the next cycle packs.
                 self._pack(todo)
         if todo.gone or todo.shard.free_packs:
             self._drop(todo.shard, todo.gone)
@@ -254,7 +254,7 @@ class Packer:
         return pack, entries
 
     def _take_back(self, packs: Sequence[PackRow]) -> None:
-        """Packs that are not to count: a sweep would leave them until the next owner."""
+        """Delete packs that are not to count: a sweep would leave them until the next owner."""
         for pack in packs:
             with suppress(StoreUnanswered):  # The next owner's sweep deletes it.
                 self._objects.delete(_name(pack))
@@ -307,11 +307,11 @@ class Packer:
         shard.covered(keys, packs)
 
     def _decide(self, shard: Shard, do: Callable[[], bool], is_done: Callable[[], bool]) -> None:
-        """Have a statement done, once: without an answer it is sent again, and what then finds
-        nothing to change asks whether it was done. Raises Fenced.
+        """Run a statement once. Without an answer it is sent again; if it then finds nothing to
+        change, `is_done` tells whether it was done. Raises Fenced.
         """
         for pause_s in pauses():
-            with suppress(LedgerUnanswered):  # It is asked again.
+            with suppress(LedgerUnanswered):  # Try again.
                 if do():
                     return
                 state, _ = self._ledger.session_state(shard.owned.session)
@@ -355,7 +355,7 @@ def in_packs(slices: Iterable[Slice], bytes_max: int) -> Iterator[list[Slice]]:
 
 
 def pack_object(header: bytes, slices: Sequence[Slice]) -> tuple[bytes, list[SliceEntry]]:
-    """A pack of slices, which are sorted; what goes on in the same segment is one entry.
+    """A pack of sorted slices; those that continue in the same segment become one entry.
 
     Raises FileGone; StorageFailed where a local file cannot be read.
     """

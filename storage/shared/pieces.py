@@ -1,8 +1,8 @@
 """Where a partition's records are: which object holds which bytes of which segment file.
 
 Pure: no store and no ledger is asked here. Rounds, packs and segments may hold the same bytes for a
-while; a whole segment is preferred, then packs. What does not join is damage, and names its place:
-or what is left of a deleted topic, for packs stay while others need them.
+while; a whole segment is preferred, then packs. Pieces that do not join are damage, with its place,
+or what is left of a deleted topic: packs stay while others need them.
 """
 
 from bisect import bisect_right
@@ -39,7 +39,7 @@ class Piece:
 
 @dataclass(slots=True)
 class SegmentPieces:
-    """One segment file as it lies in objects, from its first byte on."""
+    """One segment file as it is stored in objects, from its first byte on."""
 
     base: int
     pieces: tuple[Piece, ...]
@@ -84,7 +84,7 @@ class PartitionPieces:
     fault: str = ""  # Why it cannot be opened: partition, offset and object.
 
     def check(self) -> None:
-        """Whether it can be opened. Raises DamagedLog."""
+        """Check that it can be opened. Raises DamagedLog."""
         if self.fault:
             raise DamagedLog("the shared store", 0, self.log_start, self.fault)
 
@@ -105,7 +105,7 @@ class Located:
 
 
 def pack_slices(packs: Iterable[PackRow], wanted: Collection[int] | None = None) -> list[Located]:
-    """What all packs hold, of wanted partitions alone if some are given. Raises BadObject."""
+    """The slices in all packs; only those of `wanted` partitions, if given. Raises BadObject."""
     return [
         Located(entry, pack_name(pack.shard, pack.epoch, pack.pack), False)
         for pack in packs
@@ -116,8 +116,8 @@ def pack_slices(packs: Iterable[PackRow], wanted: Collection[int] | None = None)
 def partitions_of(
     contents: Contents, rounds: Iterable[Located], wanted: Collection[int] | None = None
 ) -> dict[int, PartitionPieces]:
-    """All partitions that the ledger and the footers of unpacked rounds speak of, by id; of wanted
-    ones alone if some are given. Those whose pieces do not join have a fault. Raises BadObject.
+    """All partitions that the ledger and the footers of unpacked rounds name, by id; only `wanted`
+    ones, if given. Those whose pieces do not join have a fault. Raises BadObject.
     """
     found: dict[int, PartitionPieces] = {}
 
@@ -167,7 +167,7 @@ def whole_segment(row: SegmentRow) -> SegmentPieces:
 
 
 def joined_segment(partition_id: int, base: int, located: Iterable[Located]) -> SegmentPieces:
-    """A segment of its slices; those of packs are preferred. Raises BadObject."""
+    """Join a segment from its slices; those in packs are preferred. Raises BadObject."""
     pieces: list[Piece] = []
     end = 0
     for one in sorted(located, key=lambda one: (one.entry.file_pos, one.is_round)):
@@ -195,7 +195,7 @@ def joined_segment(partition_id: int, base: int, located: Iterable[Located]) -> 
 
 
 def _gap(partition: PartitionPieces) -> str:
-    """Where the segments do not lie end to end from the log start on; empty if they do."""
+    """Says where the segments do not lie end to end from the log start on; empty if they do."""
     expected: int | None = None
     for segment in partition.segments:
         fits = segment.base <= partition.log_start if expected is None else segment.base == expected

@@ -1,4 +1,4 @@
-"""What logs and journals bring into a round of the shared store. Knows no store."""
+"""What logs and journals contribute to a round of the shared store. Knows no store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -36,13 +36,13 @@ class SharedPoint(SyncPoint):
 
 @dataclass(slots=True)
 class Backlog:
-    """Bytes appended and not published. Owner's thread, but for reading `bytes`."""
+    """Bytes appended and not published. Owner's thread, except for reading `bytes`."""
 
     round_bytes: int
     bytes_max: int
     gathering: int = 0  # Since the last round began.
     in_flight: int = 0  # In the round under way.
-    full_rounds: int = 0  # So many rounds had `round_bytes` before they began.
+    full_rounds: int = 0  # Rounds that had `round_bytes` before they began.
     on_round_full: Callable[[], None] = field(default=lambda: None)
 
     @property
@@ -56,7 +56,7 @@ class Backlog:
         return self.gathering + self.in_flight >= self.bytes_max
 
     def appended(self, size: int) -> None:
-        """Count an append; a full round is told."""
+        """Count an append; call `on_round_full` once the round is full."""
         before = self.gathering
         self.gathering = before + size
         if before < self.round_bytes <= self.gathering:
@@ -64,12 +64,12 @@ class Backlog:
             self.on_round_full()
 
     def begun(self, size: int) -> None:
-        """These bytes are in the round that begins."""
+        """Note that these bytes are in the round that begins."""
         self.gathering -= size
         self.in_flight += size
 
     def ended(self, size: int) -> None:
-        """These bytes are published."""
+        """Note that these bytes are published."""
         self.in_flight -= size
 
 

@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL, by psycopg 3: one connection under a lock, statements as they stand.
+"""The ledger in PostgreSQL, by psycopg 3: one connection under a lock, plain statements.
 
 Every statement that counts begins by updating or locking the session's row, so that a fence and a
 publication wait for each other; nothing else keeps two owners apart. A lost connection raises
@@ -34,20 +34,20 @@ from storage.shared.ledger import (
     Tenure,
 )
 
-# An answer that takes longer is taken for none: the connection is dropped and the outcome found
-# out. Statements take milliseconds; a failover of PostgreSQL takes seconds.
+# An answer that takes longer counts as none: the connection is dropped and the caller finds out the
+# outcome. Statements take milliseconds; a failover of PostgreSQL takes seconds.
 CONNECT_S = 3
 STATEMENT_MS = 10_000
-# The server itself ends a statement first; this is for one that hangs as a whole.
+# The server itself ends a statement first; this is for a server that hangs as a whole.
 ANSWER_S = 12.0
 READ_COMMITTED = r"-c default_transaction_isolation=read\ committed"
 READ_ONLY = "-c default_transaction_read_only=on"
 
-# The kernel drops a connection whose peer acknowledges nothing for so long.
+# The kernel drops a connection whose peer acknowledges nothing for this long.
 UNACKNOWLEDGED_MS = 5_000
 
-# What another try may not meet: lost connections, timeouts, a standby that is not primary yet, and
-# somebody else's statement that came first.
+# Errors that another try may not meet: lost connections, timeouts, a standby that is not primary
+# yet, and another statement that came first.
 UNANSWERED = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -59,12 +59,12 @@ T = TypeVar("T")
 
 
 class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that waits for an answer for so long, and is closed then."""
+    """A connection that waits at most `answer_s` for an answer, and is closed then."""
 
     answer_s = ANSWER_S
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
-        """As psycopg's. Raises psycopg.OperationalError where no answer comes."""
+        """As psycopg's. Raises psycopg.OperationalError if no answer comes."""
         try:
             return super().wait(gen, interval, self.answer_s if timeout is None else timeout)
         except psycopg.OperationalError:
@@ -97,7 +97,7 @@ class PostgresLedger:
         return self._ask(transaction)
 
     def _ask(self, work: Callable[[Connection], T]) -> T:
-        """`work` with the connection. Raises LedgerUnanswered, LedgerRefused."""
+        """Run `work` with the connection. Raises LedgerUnanswered, LedgerRefused."""
         with self._lock:
             try:
                 return work(self._connected())
@@ -135,7 +135,7 @@ class PostgresLedger:
             connection.close()
 
     def _rows(self, statement: str, **parameters: object) -> list[tuple[Any, ...]]:
-        """Those of one statement, which is a transaction of its own: one round trip."""
+        """The rows of one statement, which is a transaction of its own: one round trip."""
         return self._ask(lambda c: c.execute(statement, parameters).fetchall())
 
     def _one(self, statement: str, **parameters: object) -> int:
@@ -146,7 +146,7 @@ class PostgresLedger:
     # The cluster.
 
     def cluster(self) -> Cluster | None:
-        """What this ledger is the ledger of. Raises LedgerRefused for one of another format."""
+        """The cluster of this ledger. Raises LedgerRefused for one of another format."""
         rows = self._rows("SELECT to_regclass('cluster')::text")
         if rows[0][0] is None:
             return None
@@ -162,7 +162,7 @@ class PostgresLedger:
         return Cluster(*self._rows(f"SELECT {columns} FROM cluster")[0])
 
     def init(self, cluster: Cluster) -> bool:
-        """Make tables and rows, unless that was done."""
+        """Make tables and rows; False if that was done before."""
 
         def work(connection: Connection) -> bool:
             connection.execute("SELECT pg_advisory_xact_lock(4207849484)")
@@ -182,7 +182,7 @@ class PostgresLedger:
     # Sessions.
 
     def join(self, node: int, doors: dict[str, str]) -> int:
-        """Begin a session of that node, and fence an older live one; its number."""
+        """Begin a session of that node, and fence an older live one; returns its number."""
 
         def work(connection: Connection) -> int:
             older = connection.execute(sql.FENCE_NODE, {"node": node}).fetchall()
@@ -195,7 +195,7 @@ class PostgresLedger:
         return self._run(work)
 
     def beat(self, session: int, *, store_ok: bool) -> State:
-        """A sign of life; what the session's state is."""
+        """Give a sign of life; returns the session's state."""
         rows = self._rows(sql.BEAT, s=session, store_ok=store_ok)
         if rows:
             return State.LIVE
@@ -218,7 +218,7 @@ class PostgresLedger:
         self._rows(sql.SET_DOORS, s=session, doors=Json(doors))
 
     def drain(self, node: int, *, drains: bool) -> bool:
-        """Have a node give up what it owns, or own again."""
+        """Make a node give up what it owns, or own again."""
         return bool(self._rows(sql.DRAIN, node=node, drains=drains))
 
     def fence(self, session: int, silent_ms: int) -> bool:
@@ -247,7 +247,7 @@ class PostgresLedger:
         return [ShardRow(*row) for row in rows]
 
     def take(self, session: int, wanted: Sequence[int]) -> dict[int, int]:
-        """Own those of the wanted shards that are free; their epochs by shard."""
+        """Own those of the wanted shards that are free; returns their epochs by shard."""
 
         def work(connection: Connection) -> dict[int, int]:
             row = connection.execute(sql.LIVE, {"s": session}).fetchone()
@@ -259,7 +259,7 @@ class PostgresLedger:
         return self._run(work)
 
     def release(self, owned: Owned) -> bool:
-        """Give a shard up with everything published."""
+        """Give up a shard, with everything published."""
         return self._one(sql.RELEASE, **_own(owned)) == 1
 
     def publish(self, publication: Publication) -> bool:
@@ -304,12 +304,12 @@ class PostgresLedger:
         return self._run(work)
 
     def journal(self, shard: int, kind: int, after: int = 0) -> list[JournalRow]:
-        """The journal's last snapshot and every row since, in order, but those up to `after`."""
+        """The journal's last snapshot and every row since, in order, if after place `after`."""
         rows = self._rows(sql.JOURNAL, h=shard, kind=kind, after=after)
         return [JournalRow(shard, place, kind, bytes(body)) for place, kind, body in rows]
 
     def await_news(self, timeout_s: float) -> None:
-        """Return when another broker has told of news, or after that time."""
+        """Return when another broker has announced news, or after that time."""
 
         with self._lock:
             try:
@@ -323,7 +323,7 @@ class PostgresLedger:
                 self._drop()
                 raise LedgerUnanswered(f"PostgreSQL: {_one_line(error)}") from error
 
-    # What an owner changes beside rounds.
+    # What an owner changes besides rounds.
 
     def add_packs(self, owned: Owned, moves: Sequence[PackMove], packs: Sequence[PackRow]) -> bool:
         """Say which rounds are packed now, and where, if they held anything."""
@@ -342,7 +342,7 @@ class PostgresLedger:
     def add_segment(
         self, owned: Owned, segment: SegmentRow, packs: Sequence[int], after_ms: int
     ) -> bool:
-        """A segment is in an object of its own; these packs are needed no more."""
+        """Note that a segment has an object of its own, and drop these packs."""
         done = self._one(
             sql.ADD_SEGMENT,
             **_own(owned),
@@ -366,7 +366,7 @@ class PostgresLedger:
         packs: Sequence[int],
         after_ms: int,
     ) -> bool:
-        """Raise the log start of (partition, from, to); segments below it, and these packs, go."""
+        """Raise the log start of (partition, from, to); drop segments below it and these packs."""
         number, old, new = partition
         done = self._one(
             sql.SET_START,
@@ -382,7 +382,7 @@ class PostgresLedger:
     def drop_partitions(
         self, owned: Owned, partitions: Sequence[int], packs: Sequence[int], after_ms: int
     ) -> bool:
-        """Their topics are gone: their segments, starts, and these packs go."""
+        """Drop segments and starts of partitions whose topics are gone, and these packs."""
         done = self._one(
             sql.DROP_PARTITIONS,
             **_own(owned),
@@ -395,25 +395,25 @@ class PostgresLedger:
     # Cleaning.
 
     def trash_rounds(self, after_ms: int) -> int:
-        """Rounds that every tenure has packed go; how many objects."""
+        """Put rounds that every tenure has packed into the trash; returns how many rounds."""
         count = self._one(sql.TRASH_ROUNDS, after=after_ms)
         self._rows(sql.DROP_TENURES)
         return count
 
     def due_trash(self, count_max: int) -> list[str]:
-        """Objects whose time has come."""
+        """Objects in the trash that are due to be deleted."""
         return [row[0] for row in self._rows(sql.DUE_TRASH, count=count_max)]
 
     def drop_trash(self, objects: Sequence[str]) -> None:
-        """These objects are gone."""
+        """Forget these objects, which were deleted."""
         self._rows(sql.DROP_TRASH, objects=list(objects))
 
     def trash(self) -> set[str]:
-        """All objects that will go."""
+        """All objects in the trash."""
         return {row[0] for row in self._rows("SELECT object FROM trash")}
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         with self._lock:
             self._drop()
 

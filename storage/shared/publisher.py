@@ -1,8 +1,9 @@
 """A round of the shared store: objects first, then one statement of the ledger, then answers.
 
-A crash between leaves objects without a row, never a hole. What has no answer is found out, never
-guessed: a put by looking at the object, a statement by the session's row. `keep` blocks until the
-round counts or the session is over; it belongs to the committer's thread. Knows no SQL and no S3.
+A crash in between leaves objects without a row, never a hole. An outcome without an answer is
+looked up, never guessed: a put by looking at the object, a statement by the session's row. `keep`
+blocks until the round counts or the session is over; it belongs to the committer's thread. Knows no
+SQL and no S3.
 """
 
 import threading
@@ -39,14 +40,14 @@ from storage.shared.ledger import (
 from storage.shared.object_store import ObjectExists, ObjectMissing, ObjectStore
 from storage.shared.points import SharedPoint, Slice, read_whole
 
-# Parts of a large round on their way at once: four of 4 MiB fill what one connection leaves idle.
+# Parts of a large round uploaded at once: four of 4 MiB fill what one connection leaves idle.
 PUTS_AT_ONCE = 4
 
 # Between two tries of a put or a statement, doubling.
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 1.0
 
-# After a round with records the next one gathers at least so long, or a round would hold what came
-# while an answer was written.
+# After a round with records the next one gathers at least this long, or it would hold only what
+# came while an answer was written.
 GATHER_S = 0.005
 
 
@@ -56,7 +57,7 @@ class ObjectForged(StorageFailed):
 
 @dataclass(slots=True, frozen=True)
 class SessionIdentity:
-    """A session's number and its random nonce, so that a number used twice shows."""
+    """A session's number and its random nonce, which reveals a number that is used twice."""
 
     session: int
     nonce: int
@@ -72,10 +73,10 @@ class RoundSettings:
 
 
 class Watch(Protocol):
-    """Who measures rounds. `phase` is `put` or `publish`; `kind` of an object, its bytes."""
+    """Measures rounds. `phase` is `put` or `publish`; `kind` and `size` are an object's."""
 
     def phase(self, phase: str, seconds: float) -> None:
-        """So long took a phase of a round."""
+        """A phase of a round took this long."""
 
     def uploaded(self, kind: str, size: int) -> None:
         """An object was put."""
@@ -88,13 +89,13 @@ class NoWatch:
     """Measures nothing."""
 
     def phase(self, phase: str, seconds: float) -> None:
-        """Nobody wants to know."""
+        """Do nothing."""
 
     def uploaded(self, kind: str, size: int) -> None:
-        """Nobody wants to know."""
+        """Do nothing."""
 
     def unanswered(self, reason: str) -> None:
-        """Nobody wants to know."""
+        """Do nothing."""
 
 
 class Publisher:
@@ -125,8 +126,8 @@ class Publisher:
         return None
 
     def wait_s(self, members: Iterable[Member]) -> float:
-        """How long to gather before the next round begins: at most one with records starts each
-        `round_ms`, and none right behind another.
+        """How long to gather before the next round begins: at most one round with records starts
+        per `round_ms`, and none right after another.
         """
         if not any(getattr(member, "has_records", False) for member in members):
             return 0.0
@@ -213,8 +214,8 @@ class Publisher:
         return Patience(self.pause, self._stalled, stall_s, self.watch.unanswered)
 
     def _stalled(self) -> None:
-        """The object store has not answered for long: where others reach it, let them go on."""
-        with suppress(LedgerUnanswered):  # Nobody knows; the next pause asks again.
+        """The object store has not answered for long: leave, if other brokers can reach it."""
+        with suppress(LedgerUnanswered):  # It is unknown; the next pause asks again.
             mine = self._identity.session
             reached = [
                 row.store_silent_ms
@@ -239,14 +240,14 @@ class Publisher:
             try:
                 if self._ledger.publish(publication) or self._is_published(publication):
                     return
-                continue  # It is known not to be done: again, at once.
+                continue  # It is known not to be done: try again at once.
             except LedgerUnanswered as error:
                 self.watch.unanswered(str(error))
             self.pause(pause_s)
 
     def _is_published(self, publication: Publication) -> bool:
-        """What became of a statement, once none of this session runs any more. Raises Fenced,
-        LedgerWentBack, LedgerUnanswered.
+        """Whether a statement was done, once no statement of this session runs any more. Raises
+        Fenced, LedgerWentBack, LedgerUnanswered.
         """
         state, number = self._ledger.session_state(publication.session)
         if number < publication.round - 1:
@@ -261,8 +262,8 @@ class Publisher:
 
 @dataclass(slots=True)
 class Patience:
-    """How to go on without an answer: `pause` between tries (it may raise), `stalled` after
-    `stall_s` of them, again and again; `tell` is called with each reason.
+    """How to retry without an answer: `pause` between tries (it may raise), `stalled` at each one
+    after `stall_s` seconds; `tell` is called with each reason.
     """
 
     pause: Callable[[float], None]
@@ -280,7 +281,7 @@ def pauses() -> Iterator[float]:
 
 
 def put_surely(objects: ObjectStore, name: str, data: bytes, patience: Patience) -> None:
-    """Put an object until it is known to be there: what is sent again goes by the same name.
+    """Put an object until it is known to be there: retries use the same name.
 
     Raises ObjectForged where the name holds something else.
     """
@@ -290,7 +291,7 @@ def put_surely(objects: ObjectStore, name: str, data: bytes, patience: Patience)
             objects.put(name, data)
             return
         except ObjectExists:
-            with suppress(StoreUnanswered, ObjectMissing):  # It is put once more.
+            with suppress(StoreUnanswered, ObjectMissing):  # Put it again.
                 check_same(objects, name, data)
                 return
         except StoreUnanswered as error:
@@ -301,8 +302,8 @@ def put_surely(objects: ObjectStore, name: str, data: bytes, patience: Patience)
 
 
 def check_same(objects: ObjectStore, name: str, data: bytes) -> None:
-    """Whether the object of that name is this one: its size and its last bytes, whose checksum
-    covers session, nonce and slices. Raises ObjectForged, ObjectMissing, StoreUnanswered.
+    """Check that the object of that name is this one, by its size and its last bytes, whose
+    checksum covers session, nonce and slices. Raises ObjectForged, ObjectMissing, StoreUnanswered.
     """
     size = objects.size(name)
     tail_bytes = min(TRAILER_BYTES, len(data))
@@ -326,8 +327,8 @@ def build_object(header: bytes, slices: Sequence[Slice]) -> tuple[bytes, int]:
 
 
 def gather(slices: Sequence[Slice]) -> tuple[list[Buffer], list[SliceEntry]]:
-    """The bytes of the slices, and their entries as they lie behind an object's header. Raises
-    FileGone; StorageFailed where a local file cannot be read.
+    """The bytes of the slices, and their entries as they follow an object's header. Raises
+    FileGone; StorageFailed if a local file cannot be read.
     """
     pieces: list[Buffer] = []
     entries: list[SliceEntry] = []

@@ -1,8 +1,8 @@
 """Reading the shared store beside its brokers: no session, nothing changed, any process.
 
-For Spark. A look is as far as rounds were published then; what a broker packs, uploads or deletes
-while it is read is looked up again. Bytes come in ranges and lie in memory alone. Knows no SQL, no
-S3 and no broker.
+For Spark. A look reaches as far as rounds were published then; what a broker packs, uploads or
+deletes during the read is looked up again. Bytes are read in ranges and kept in memory only. Knows
+no SQL, no S3 and no broker.
 """
 
 import errno
@@ -28,20 +28,20 @@ from storage.shared.publisher import Patience
 from storage.shared.session import open_cluster
 from storage.shared.takeover import READS_AT_ONCE, is_unpacked, read_rounds, surely
 
-# Store and database are asked again for so long: a failover of PostgreSQL takes seconds.
+# How long store and database are asked again: a failover of PostgreSQL takes seconds.
 ANSWER_S = 60.0
 
-# Read at once where less is asked for: a search for a place makes many small reads close together.
+# Read at once if less is asked for: a search for a place makes many small reads close together.
 AHEAD_BYTES = 1 << 20
 
-# A folder that is everywhere: `Files` wants one, and nothing of it is used.
+# A folder that exists everywhere: `Files` needs one, and nothing in it is used.
 ANY_FOLDER = "/"
 
 
 def for_a_while(
     clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
 ) -> Patience:
-    """Asks again for `ANSWER_S`, and has the last try's error come out then."""
+    """Ask again for `ANSWER_S`, then raise the error of the last try."""
     end_s = clock() + ANSWER_S
 
     def pause(seconds: float) -> None:
@@ -56,7 +56,7 @@ def for_a_while(
 class StoreLook:
     """The partitions of one cluster, by ledger and objects, neither of which is changed.
 
-    The ledger's connection goes after each look: a task of Spark needs it for a moment only, and
+    The ledger's connection is closed after each look: a Spark task needs it for a moment only, and
     there may be more tasks than PostgreSQL has connections.
     """
 
@@ -66,7 +66,7 @@ class StoreLook:
         objects: ObjectStore,
         patience: Callable[[], Patience] = for_a_while,
     ) -> None:
-        """`patience`: how to go on without an answer, made for each thing that is asked."""
+        """`patience`: how to retry without an answer, made for each request."""
         self._ledger = ledger
         self._objects = objects
         self._patience = patience
@@ -76,7 +76,7 @@ class StoreLook:
         return open_cluster(self._ledger, self._objects)
 
     def catalogue(self, kept_of: Collection[str] = ()) -> SharedCatalogue:
-        """All topics; with schemas those of `kept_of`, full names.
+        """All topics; those named in `kept_of` (full names) with their schemas.
 
         Raises: LedgerUnanswered, LedgerRefused, SessionNotBegun; DamagedLog.
         """
@@ -144,7 +144,7 @@ class StoredLog(LogLook):
     """One partition's log as far as it was published when this was made, or at `refresh`."""
 
     def __init__(self, look: Callable[[], PartitionPieces], files: "StoredFiles") -> None:
-        """`look` says where its records are now; what it raises comes out of every method."""
+        """`look` says where its records are now; every method may raise what it raises."""
         super().__init__()
         self._look = look
         self._files = files
@@ -160,11 +160,11 @@ class StoredLog(LogLook):
         self._show(self._look())
 
     def is_changed(self) -> bool:
-        """As `LogLook.is_changed`. Raises FileNotFoundError too: its topic was deleted."""
+        """As `LogLook.is_changed`. Raises FileNotFoundError if its topic was deleted."""
         found = self._look()
         if found == self._pieces:
             return False
-        if not found.log_end:  # What ever had records has an end for as long as its topic is there.
+        if not found.log_end:  # Once it had records, it has an end until its topic is deleted.
             raise FileNotFoundError(f"partition {self.partition_id} is gone")
         self._show(found)
         return True
@@ -197,7 +197,7 @@ class StoredLog(LogLook):
         )
 
     def place(self, segment: Segment, offset: int) -> tuple[int, int]:
-        """By the index, where that is in an object too; else by looking at some places."""
+        """By the index, if that is in an object too; else by looking at some places."""
         return place_of_offset(segment, offset, READ_BYTES)
 
     def close(self) -> None:
@@ -207,7 +207,7 @@ class StoredLog(LogLook):
 
 
 class StoredFiles(Files):
-    """The segment files of one partition, and their indexes, as they lie in objects."""
+    """The segment files of one partition, and their indexes, as they are stored in objects."""
 
     def __init__(self, objects: ObjectStore, patience: Callable[[], Patience]) -> None:
         super().__init__(ANY_FOLDER, read_only=True)
@@ -217,12 +217,12 @@ class StoredFiles(Files):
         self._pool: ThreadPoolExecutor | None = None
 
     def open(self, path: str) -> File:
-        """The segment file of that path, or one that nobody reads: an index's."""
+        """The segment file of that path, or for an index a file that nobody reads."""
         pieces = self.pieces.get(path)
         return super().open(path) if pieces is None else StoredFile(self, path, pieces)
 
     def read_whole(self, path: str) -> bytes:
-        """An index. Raises OSError, also where it is in no object; StoreUnanswered."""
+        """An index. Raises OSError, also if it is in no object; StoreUnanswered."""
         segment = self.pieces.get(path.removesuffix(".index") + ".log")
         if segment is None or segment.index is None:
             raise FileNotFoundError(errno.ENOENT, "it is in no object", path)
@@ -242,7 +242,7 @@ class StoredFiles(Files):
             raise OSError(errno.EIO, str(error)) from error
 
     def fetch_all(self, pieces: SegmentPieces, pos: int, end: int) -> Iterator[bytes]:
-        """The same of a whole file, in order: pieces of rounds are small, and asked for at once."""
+        """The same across pieces, in order: pieces in rounds are small, and fetched at once."""
         wanted = pieces.overlapping(pos, end - pos)
         if len(wanted) == 1:
             return iter([self.fetch(wanted[0], pos, end)])
@@ -257,7 +257,7 @@ class StoredFiles(Files):
 
 
 class StoredFile(File):
-    """One segment file in objects. What was read last is kept, as the next read goes on in it."""
+    """One segment file in objects. What was read last is kept: the next read continues in it."""
 
     __slots__ = ("_kept", "_kept_pos", "_pieces", "_stored")
 

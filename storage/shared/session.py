@@ -1,8 +1,8 @@
-"""One life of a broker in the cluster: it joins, gives signs of life, and owns shards.
+"""One run of a broker in the cluster: it joins, gives signs of life, and owns shards.
 
-Who should own which is not decided here (`broker/cluster/membership.py`). The ledger's clock
-decides only when a silent session is ended; that nothing of it counts afterwards is the ledger's
-doing. Plain threads: beats must not wait for anything else.
+Which broker should own which shard is not decided here (`broker/cluster/membership.py`). The
+ledger's clock decides only when a silent session is ended; the ledger itself ensures that nothing
+of it counts afterwards. Plain threads: beats must not wait for anything else.
 """
 
 import secrets
@@ -39,7 +39,7 @@ from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.publisher import Patience, SessionIdentity, put_surely
 from storage.shared.takeover import surely
 
-# Between two looks whether the object store answers.
+# Between two checks that the object store answers.
 STORE_LOOK_S = 10.0
 
 
@@ -86,8 +86,8 @@ def open_cluster(ledger: Ledger, objects: ObjectStore) -> Cluster:
 
 
 def check_not_older(ledger: Ledger, objects: ObjectStore) -> None:
-    """Whether the ledger knows of every round that the store has: of each session at most one can
-    be there that does not count yet. Raises LedgerWentBack.
+    """Check that the ledger knows of every round that the store has: each session can have at most
+    one there that does not count yet. Raises LedgerWentBack.
     """
     places = {place for name in objects.names(ROUNDS) if (place := round_place(name))}
     known = {row.session: row.round for row in ledger.sessions()}
@@ -117,7 +117,7 @@ class Session:
         self._answered_s = monotonic()  # The last answer to a beat,
         self._answered_since_s: float | None = None  # and the first of those without a miss.
         self._store_answered = False  # Since the last beat.
-        self._ahead_since_s: dict[int, float] = {}  # Sessions whose last beat is yet to come.
+        self._ahead_since_s: dict[int, float] = {}  # Sessions whose last beat is in the future.
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._beats, name="braidlog-beat", daemon=True),
@@ -136,7 +136,7 @@ class Session:
 
     @property
     def patience(self) -> Patience:
-        """How whoever works for this session goes on without answers."""
+        """How work for this session is retried without answers."""
         return Patience(self.pause)
 
     def pause(self, seconds: float) -> None:
@@ -207,11 +207,11 @@ class Session:
         self._answered_since_s = self._answered_since_s or now_s
 
     def _looks(self) -> None:
-        """See whether the object store answers, apart from the beats: a store that hangs for longer
-        than a lease must not look like a broker that is gone.
+        """Check that the object store answers, separately from the beats: a store that hangs for
+        longer than a lease must not look like a broker that is gone.
         """
         while not self._stop.is_set():
-            with suppress(StoreUnanswered, ObjectMissing):  # Told by the beats.
+            with suppress(StoreUnanswered, ObjectMissing):  # The beats tell of it.
                 self.objects.size(CLUSTER_NAME)
                 self._store_answered = True
             self._stop.wait(STORE_LOOK_S)
@@ -231,8 +231,8 @@ class Session:
         return View(self.ledger.sessions(), self.ledger.shards())
 
     def _fence_silent(self) -> None:
-        """End silent sessions, if our own beats were answered all the while: else it may be us who
-        hear nothing.
+        """End silent sessions, if our own beats were answered all the while: else it may be this
+        broker that hears nothing.
         """
         since_s = self._answered_since_s
         lease_ms = self.settings.lease_ms
@@ -247,7 +247,7 @@ class Session:
 
     def _ahead(self, live: Sequence[SessionRow]) -> dict[int, float]:
         """For how many seconds, by our own clock, each session's last beat has been in the future:
-        PostgreSQL's clock was set back, and who lives beats again by the new time.
+        PostgreSQL's clock was set back, and a live session beats again by the new time.
         """
         now_s = monotonic()
         self._ahead_since_s = {
@@ -263,8 +263,8 @@ class Session:
         return bool(self._ahead_since_s)
 
     def take(self, shards: Sequence[int]) -> dict[int, int]:
-        """Own those of these shards that are free; the epochs of those that are ours now and were
-        not before. Raises what ended the session.
+        """Own those of these shards that are free; returns the epochs of those that became ours.
+        Raises what ended the session.
         """
 
         def ask() -> dict[int, int]:
@@ -280,7 +280,7 @@ class Session:
         return new
 
     def release(self, shard: int) -> None:
-        """Give a shard up, of which everything is published. Raises what ended the session."""
+        """Give up a shard, all of which is published. Raises what ended the session."""
         owned = Owned(self.number, shard, self.epochs[shard])
 
         def ask() -> None:
@@ -305,7 +305,7 @@ class Session:
             self.ledger.leave(self.number)
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Stop the threads and close the ledger."""
         self._stop.set()
         for thread in self._threads:
             if thread.is_alive() and thread is not threading.current_thread():

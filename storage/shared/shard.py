@@ -1,7 +1,7 @@
 """What an owner knows of one of its shards: tenures, packs, and what they are still needed for.
 
-Pure memory; `packer.py` changes ledger and store and tells it. Belongs to whoever packs, one at a
-time.
+Only memory; `packer.py` changes ledger and store and then this. Belongs to the thread that packs,
+one at a time.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -20,8 +20,8 @@ class Shard:
     def __init__(
         self, owned: Owned, found: FoundShard, whole: Collection[Key], starts: dict[int, int]
     ) -> None:
-        """`whole` are segments with an object of their own, `starts` log starts; both may be of
-        other shards too.
+        """`whole` are segments with an object of their own, `starts` log starts; both may include
+        other shards.
         """
         self.owned = owned
         self.next_pack = max([0, *(pack.pack for pack in found.packs)]) + 1
@@ -46,7 +46,7 @@ class Shard:
 
     def moves(self, round_: int) -> list[PackMove]:
         """What a pack of everything up to `round_` of this session moves: closed tenures to their
-        ends, our own to there.
+        ends, our own to `round_`.
         """
         found = []
         for epoch, tenure in self._tenures.items():
@@ -63,12 +63,12 @@ class Shard:
         return [one for some in self._sources.values() for one in some if one.is_round]
 
     def moved(self, moves: Iterable[PackMove]) -> None:
-        """The ledger has these."""
+        """Note moves that the ledger has now."""
         for move in moves:
             self._packed[move.epoch] = move.new
 
     def add_pack(self, pack: PackRow) -> None:
-        """The ledger has this pack."""
+        """Note a pack that the ledger has now."""
         keys = {(entry.partition_id, entry.segment_base) for entry in unpack_entries(pack.index)}
         self._needed[pack.pack] = keys
         for key in keys:
@@ -81,7 +81,9 @@ class Shard:
         self._sources.setdefault(key, []).append(located)
 
     def now_packed(self, packed: Sequence[tuple[SliceEntry, str]]) -> dict[Key, SegmentPieces]:
-        """Packs of these names have these; what inherited segments are made of then, by segment."""
+        """Note slices that packs of these names have; returns the new pieces of the inherited
+        segments that changed.
+        """
         changed: dict[Key, list[Located]] = {}
         for entry, object_ in packed:
             key = entry.partition_id, entry.segment_base
@@ -110,7 +112,7 @@ class Shard:
         ]
 
     def covered(self, keys: Iterable[Key], packs: Iterable[int]) -> None:
-        """These segments need no pack any more, and the ledger dropped these packs."""
+        """Note segments that need no pack any more, and packs that the ledger dropped."""
         for key in list(keys):
             self._sources.pop(key, None)
             for pack in self._users.pop(key, ()):

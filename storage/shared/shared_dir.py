@@ -39,10 +39,10 @@ from storage.shared.shared_log import ShardLink, SharedLog, check_settings, open
 from storage.shared.sweeper import Sweeper
 from storage.shared.takeover import Found, read_shards, surely
 
-# In the folder of a cache: which cluster's it is. A folder without it is never emptied.
+# File in a cache folder: which cluster the cache is of. A folder without it is never emptied.
 MARK_NAME = "cluster-cache"
 
-# After a takeover the producers of so many offsets at a log's end are remembered.
+# After a takeover the producers of this many offsets at a log's end are remembered.
 SEQUENCE_OFFSETS = 50_000
 
 
@@ -113,8 +113,8 @@ class SharedDir(DataDir):
     # Shards.
 
     def read(self, shards: Sequence[int]) -> "Taken":
-        """What these shards hold, which are ours now. Blocks. Raises StorageFailed; DamagedLog,
-        where an object is missing or wrong; Fenced, where somebody else has them meanwhile.
+        """Read what these shards hold, which are ours now. Blocks. Raises StorageFailed; DamagedLog
+        if an object is missing or wrong; Fenced if another broker has taken over meanwhile.
         """
         session = self.session
         try:
@@ -138,13 +138,13 @@ class SharedDir(DataDir):
         return surely(lambda: session.ledger.journal(shard, kind), session.patience)
 
     def check(self, taken: "Taken", partitions: Iterable[int]) -> None:
-        """Whether these partitions, of topics that are there, can be opened. Raises DamagedLog."""
+        """Check that these partitions of existing topics can be opened. Raises DamagedLog."""
         for number in partitions:
             if (found := taken.found.partitions.get(number)) is not None:
                 found.check()
 
     def hold(self, shard: int, taken: "Taken", committer: Committer) -> dict[str, LedgerJournal]:
-        """A shard of what was read is ours from now on; its journals by name. Raises DamagedLog."""
+        """Hold a shard that was read; returns its journals by name. Raises DamagedLog."""
         found, epoch = taken.found, self.session.epochs[shard]
         whole = {(row.partition_id, row.base) for row in found.contents.segments}
         starts = {
@@ -165,15 +165,15 @@ class SharedDir(DataDir):
         return journals
 
     def drop_unopened(self, shard: int) -> None:
-        """Every topic of a shard that we hold is open: what else was found of it goes, as its
-        topics are deleted.
+        """Once every topic of a shard is open, drop what else was found of it: that is left of
+        deleted topics.
         """
         for number in [number for number, one in self._found.items() if one.shard == shard]:
             del self._found[number]
             self._shards[shard].gone.add(number)
 
     def let_go(self, shard: int) -> None:
-        """A shard is another's, or about to be: its logs and journals take no more."""
+        """Give up a shard: its logs and journals take no more records."""
         epoch = self._shards[shard].owned.epoch
         for number, log in self._logs_of.pop(shard).items():
             if self._logs.get(number) is log:
@@ -214,8 +214,8 @@ class SharedDir(DataDir):
     def open_of_topic(
         self, one: NewPartition, settings: LogSettings, committer: Committer
     ) -> PartitionLog:
-        """Open a partition as it was found; of a shard that is not ours, one without records that
-        takes none. Raises StorageFull, StorageFailed; DamagedLog, as `check`.
+        """Open a partition as it was found. If its shard is not ours, the log is empty and takes no
+        records. Raises StorageFull, StorageFailed; DamagedLog, as `check`.
         """
         number, shard = one.partition_id, self.shard_of(one.topic)
         folder = self.partition_folder(number)
@@ -239,7 +239,7 @@ class SharedDir(DataDir):
 
     def _give_sequences(self, folder: str, found: PartitionPieces) -> None:
         """Have what producers stored last read from the newest batches: what an earlier owner
-        remembered is not stored, and whoever sends something again does so soon.
+        remembered is not stored, and a producer that resends does so soon.
         """
         table = SequenceTable(max(found.log_start, found.log_end - SEQUENCE_OFFSETS))
         assert isinstance(self.files, CachedFiles)
@@ -247,18 +247,18 @@ class SharedDir(DataDir):
         self.files.given[path] = pack_table(table, found.partition_id)
 
     def retire_partition(self, partition_id: int) -> None:
-        """Close a partition that no topic has any more; its objects go with the next pack."""
+        """Close a partition that no topic has any more; the next pack drops its objects."""
         log = self._logs.get(partition_id)
         if isinstance(log, SharedLog):
             self._logs_of[log.shard].pop(partition_id, None)
             self._shards[log.shard].gone.add(partition_id)
             super().retire_partition(partition_id)
 
-    # Packs: plans and their ends in the owner's thread, the work in any one thread.
+    # Packs: plan and apply in the owner's thread, the work in any one thread.
 
     def plans(self, last_round: Callable[[], int]) -> Iterator[Plan]:
         """What is to be packed and uploaded of each shard, one shard a step. `last_round` says at
-        each step which round the logs were last told of.
+        each step which is the last round that the logs know of.
         """
         for number in [*self._shards]:
             if number in self._shards:  # It may have been given up since.
@@ -266,16 +266,16 @@ class SharedDir(DataDir):
 
     @property
     def cache(self) -> Cache:
-        """What is kept of objects."""
+        """The cache of what was read of objects."""
         assert isinstance(self.files, CachedFiles)
         return self.files.cache
 
     def carry_out(self, todo: Plan) -> None:
-        """Do it. Blocks. Raises StorageFailed."""
+        """Carry out a plan. Blocks. Raises StorageFailed."""
         self._packer.carry_out(todo)
 
     def apply(self, done: Plan) -> None:
-        """Let the logs go by what was done."""
+        """Tell the logs what was done."""
         apply(done, self._logs_of[done.shard.owned.shard])
 
     # Ending.

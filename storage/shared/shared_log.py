@@ -1,7 +1,7 @@
 """One partition's log in the shared store: a `PartitionLog` whose records count once their round is
 published.
 
-Segments of earlier owners lie in objects and are only read; the first append begins a segment of
+Segments of earlier owners are in objects and only read; the first append begins a segment of
 our own, as a local file. It says what a round, a pack or an upload should take of it. Knows no
 object's name.
 """
@@ -40,7 +40,7 @@ class Track:
 
     @classmethod
     def of(cls, segment: Segment) -> "Track":
-        """Of a new segment: nothing was."""
+        """The track of a new segment: nothing was taken, published or packed."""
         return cls(segment, 0, segment.base_offset, 0, segment.base_offset, 0, segment.base_offset)
 
 
@@ -79,7 +79,7 @@ class SharedLog(PartitionLog):
         self._unsynced.names_changed = False
 
     def _begin(self, recovered: Recovered) -> None:
-        """Nothing: all that was found is published, and the first append begins a segment."""
+        """Do nothing: all that was found is published, and the first append begins a segment."""
 
     @property
     def shard(self) -> int:
@@ -188,7 +188,7 @@ class SharedLog(PartitionLog):
         )
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """For the committer: that is published."""
+        """For the committer: the point of `begin_sync` is published."""
         assert isinstance(point, SharedPoint)
         self._unsynced.synced(point)
         self._link.backlog.ended(sum(one.entry.size for one in point.slices))
@@ -203,7 +203,7 @@ class SharedLog(PartitionLog):
                 track.published_offset = one.entry.end_offset
 
     def _write_slot(self) -> None:
-        """There is none: the ledger knows."""
+        """Do nothing: the ledger takes the place of the slot."""
 
     # Packs and uploads. Owner's thread.
 
@@ -224,7 +224,7 @@ class SharedLog(PartitionLog):
         ]
 
     def packed(self, entry: SliceEntry) -> None:
-        """That slice is in a pack."""
+        """Note that a slice is in a pack."""
         track = self.tracks.get(entry.segment_base)
         if track is not None:
             track.packed_pos, track.packed_offset = entry.file_end, entry.end_offset
@@ -250,13 +250,13 @@ class SharedLog(PartitionLog):
         return isinstance(segment.file, CachedFile) and not segment.file.pieces.is_whole
 
     def repacked(self, base: int, pieces: SegmentPieces) -> None:
-        """A segment of an earlier owner lies in other objects now."""
+        """Note that a segment of an earlier owner is in other objects now."""
         for segment in self._segments.view.segments:
             if segment.base_offset == base and isinstance(segment.file, CachedFile):
                 segment.file.pieces = pieces
 
     def uploaded(self, segment: Segment, pieces: SegmentPieces) -> None:
-        """The segment has an object of its own: the local file is a cache from now on."""
+        """Note that a segment has an object of its own: the local file is a cache from now on."""
         files = self._files
         assert isinstance(files, CachedFiles)
         files.note_index(segment.path, pieces)

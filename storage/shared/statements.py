@@ -104,7 +104,7 @@ WITH me AS (UPDATE sessions SET round = %(hi)s, beat = clock_timestamp()
  FROM me
 """
 
-# What an owner changes beside rounds.
+# What an owner changes besides rounds.
 
 OWN = """
 WITH me AS (SELECT session, round FROM sessions WHERE session = %(s)s AND state = 1 FOR UPDATE),
@@ -187,7 +187,7 @@ WITH old AS (DELETE FROM rounds r USING sessions s
  FROM old, generate_subscripts(parts, 1) n ON CONFLICT DO NOTHING)
  SELECT count(*) FROM old
 """
-# What is over and packed whole says nothing any more.
+# A tenure that is over and wholly packed is of no more use.
 DROP_TENURES = "DELETE FROM tenures WHERE packed_round >= to_round RETURNING shard"
 DUE_TRASH = "SELECT object FROM trash WHERE due <= now() ORDER BY due, object LIMIT %(count)s"
 DROP_TRASH = "DELETE FROM trash WHERE object = ANY(%(objects)s::text[]) RETURNING object"

@@ -1,7 +1,8 @@
 """Deletes objects: those in the ledger's trash whose time has come, and orphans.
 
-Anybody may do it at any time. Trash goes object first, row second: what is begun twice does no
-harm. An orphan was put and never counted: no session is left that could make it count.
+Any broker may do it at any time. Of trash, the object is deleted first, then the row: doing it
+twice does no harm. An orphan was put but never counted, and no session is left that could make it
+count.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -52,7 +53,7 @@ class Sweeper:
 
     def orphans(self) -> Iterator[str]:
         """Objects that can never count. Names are read first, then who owns what, then the rows:
-        an object was put by an owner of its epoch, and gets a row from nobody else.
+        only the owner of its epoch, which put an object, can give it a row.
         """
         names = [name for kind in (PACKS, SEGMENTS) for name in self._objects.names(kind)]
         rounds = list(self._objects.names(ROUNDS))
@@ -66,7 +67,7 @@ class Sweeper:
         yield from self._round_orphans(rounds)
 
     def _round_orphans(self, names: Sequence[str]) -> Iterator[str]:
-        """Rounds above the last that counted of a session that is over, and its round 0."""
+        """For each session that is over, its round 0 and those above the last that counted."""
         ends = {
             row.session: row.round for row in self._ledger.sessions() if row.state is not State.LIVE
         }

@@ -1,6 +1,6 @@
 """What a new owner reads: the ledger's rows and the footers of rounds that are not packed yet.
 
-Needs nothing of the machine that had the shard before. Knows no partition log and no journal.
+Needs nothing from the machine that had the shard before. Knows no partition log and no journal.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -56,7 +56,7 @@ def read_shards(
     at_once: int = READS_AT_ONCE,
 ) -> Found:
     """Read everything about these shards, which this session owns. What has no answer is asked for
-    again until `patience` ends it; footers are read `at_once`, 1: in this thread.
+    again until `patience` ends it; `at_once` footers are read at a time, 1: in this thread.
 
     Raises BadObject, which names the object that is missing or wrong.
     """
@@ -90,7 +90,7 @@ def read_rounds(
 
 
 def is_unpacked(row: RoundRow, tenures: Iterable[Tenure]) -> bool:
-    """Whether a tenure of these covers the round and has not packed it."""
+    """Whether one of these tenures covers the round and has not packed it."""
     return any(
         tenure.session == row.session
         and max(tenure.from_round, tenure.packed_round) < row.round

@@ -1,7 +1,7 @@
 """Checks a whole shared store: every row's object, every footer, and with `deep` every batch.
 
-Reads only, beside running brokers too: the ledger is read at one moment, and an object that goes
-meanwhile stays for as long as the trash keeps it.
+Only reads, even beside running brokers: the ledger is read at one moment, and an object that is
+dropped meanwhile stays for as long as the trash keeps it.
 """
 
 import os
@@ -58,7 +58,7 @@ class StoreReport:
 def verify_store(
     ledger: Ledger, objects: ObjectStore, tell: Callable[[str], None], *, deep: bool = False
 ) -> StoreReport:
-    """Check everything; each fault is told in a line. Raises StoreUnanswered, LedgerUnanswered."""
+    """Check all; `tell` gets a line for each fault. Raises StoreUnanswered, LedgerUnanswered."""
     check = _Check(objects, tell)
     names = {name for kind in (ROUNDS, PACKS, SEGMENTS) for name in objects.names(kind)}
     contents = ledger.contents([row.shard for row in ledger.shards()])
@@ -95,8 +95,8 @@ def verify_store(
 
 
 def _deleted(ledger: Ledger) -> Callable[[int], bool]:
-    """Says of a partition's number whether the topic that had it was deleted: something of it may
-    be left in packs that others need.
+    """A function that says whether the topic of a partition was deleted: something of it may be
+    left in packs that others need.
     """
     cluster = ledger.cluster()
     catalogue = SharedCatalogue(0 if cluster is None else cluster.shards)
@@ -112,7 +112,7 @@ class _Check:
         self._tell = tell
 
     def look(self, at: Callable[[], T]) -> T | None:
-        """What `at` gives; None where it finds a fault, which is told."""
+        """What `at` gives; None if it finds a fault, which is told."""
         try:
             return at()
         except (BadObject, ObjectMissing, DamagedLog, Fault) as error:
@@ -120,7 +120,7 @@ class _Check:
             return None
 
     def pack(self, pack: PackRow) -> None:
-        """Its object, and its footer, which the row repeats. Raises BadObject, ObjectMissing."""
+        """Check object and footer, which the row repeats. Raises BadObject, ObjectMissing."""
         name = pack_name(pack.shard, pack.epoch, pack.pack)
         size = self._objects.size(name)
         if size != pack.size:
@@ -141,14 +141,14 @@ class _Check:
             raise BadObject(f"object {name}: {error}") from error
 
     def segment(self, row: SegmentRow) -> None:
-        """Its object and size. Raises BadObject, ObjectMissing."""
+        """Check a segment's object and its size. Raises BadObject, ObjectMissing."""
         name = segment_name(row.partition_id, row.base, row.epoch, row.generation)
         size = self._objects.size(name)
         if size != row.size + row.index_bytes:
             raise BadObject(f"object {name} has {size} bytes, not {row.size + row.index_bytes}")
 
     def batches(self, files: CachedFiles, folder: str, one: PartitionPieces) -> None:
-        """Every batch of a partition, header and body."""
+        """Check every batch of a partition, header and body."""
         place = os.path.join(folder, str(one.partition_id))
         os.mkdir(place)
         for pieces in one.segments:
