@@ -1,3 +1,3 @@
-"""The log as Spark sees it. Reads segment files beside a broker, takes no lock, writes nothing
-there.
+"""The log as Spark sees it, read from a data directory, a broker or a shared store. Takes no lock
+there and writes nothing.
 """

@@ -9,8 +9,8 @@ it.
 A run's intent fixes its ranges before anything is written, and file names follow from the intent
 and the records alone. When all tasks are done, the prepared record names every staged file and its
 place; only then files are moved, and the prepared record becomes the commit record, which is the
-truth of what was exported. So a run that died before its prepared record has shown nothing, and one
-that died after it is finished without the log. Knows files and JSON; no Spark, no Parquet.
+truth of what was exported. So a run that died before its prepared record has published nothing, and
+one that died after it is completed without the log. Knows files and JSON; no Spark, no Parquet.
 """
 
 import fcntl
@@ -56,7 +56,7 @@ class Intent(msgspec.Struct, frozen=True):
 class Commit(msgspec.Struct, frozen=True):
     """What has been exported; `positions` maps every partition id to its next offset.
 
-    `gaps` is what was lost before this run; `replaced` lists files that compaction put into the
+    `gaps` is what was lost before this run; `replaced` lists files that compaction merged into the
     files of this run.
     """
 
@@ -119,12 +119,12 @@ class ExportFolder:
         return msgspec.json.decode(path.read_bytes(), type=Intent) if path.exists() else None
 
     def write_intent(self, intent: Intent) -> None:
-        """Durable when it returns; what an earlier attempt had staged is removed."""
+        """Write an intent, durably; what an earlier attempt had staged is removed."""
         shutil.rmtree(self._staging(intent.run), ignore_errors=True)
         _write_record(self._record("intent", intent.run), msgspec.json.encode(intent))
 
     def drop_intent(self, run: int) -> None:
-        """Take back what a run was going to do, before it is prepared: nothing of it was shown."""
+        """Take back the intent of a run that is not prepared: nothing of it was published."""
         self._record("intent", run).unlink(missing_ok=True)
         shutil.rmtree(self._staging(run), ignore_errors=True)
 
@@ -142,7 +142,7 @@ class ExportFolder:
         self._publish(commit)
 
     def _publish(self, commit: Commit) -> None:
-        """Move every file that is not yet moved, then the record; then remove the litter."""
+        """Move every file that is not yet moved, then the record; then clean up."""
         self._move([*commit.files, *commit.dead_files])
         kept = {file.final for file in commit.files}
         for name in commit.replaced:

@@ -21,8 +21,8 @@ from storage.spark.commit import Commit, ExportFolder, StagedFile, sync_file
 from storage.spark.files import Compression, parquet_writer
 from storage.spark.layout import FileName
 
-MERGED_BYTES = 256 << 20  # A merged file is about so large at most; larger ones are left alone.
-MERGED_FILES_MAX = 1000  # Of one merge: their names are in one record.
+MERGED_BYTES = 256 << 20  # Of a merged file, at most about this; larger files are left alone.
+MERGED_FILES_MAX = 1000  # Files of one merge: their names are in one record.
 BATCH_ROWS = 64 << 10
 GROUP_BYTES = 32 << 20  # Rows that make a row group.
 

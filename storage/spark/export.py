@@ -1,9 +1,9 @@
 """The export job: a Spark batch job that keeps its own positions. Runs beside a running or stopped
-broker. As a program (`python -m storage.spark.export`) it is `submit.py`.
+broker. Run as a program (`python -m storage.spark.export`), it is `submit.py`.
 
 Tasks decode ranges and write Parquet themselves; the driver only publishes and commits. What an
-earlier run had prepared when it died is published first; what it had only begun is taken up as its
-intent stands, while the log still has it.
+earlier run had prepared when it died is published first; a run that was only begun is repeated by
+its intent, if the log still has the records.
 """
 
 import importlib
@@ -28,7 +28,7 @@ from storage.spark.session import Report, Spark
 from storage.spark.worker import DeadLetters, Job, OnCorrupt, TaskFailed, run_ranges
 
 FAILURES_TOLD = 3
-PLANS_MAX = 3  # Of one call: topics are deleted and renamed, and retention goes on, beside it.
+PLANS_MAX = 3  # In one call: meanwhile topics are deleted and renamed, and retention goes on.
 
 
 class ExportFailed(Exception):
@@ -75,7 +75,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """An export: what, where to, and how. `start` counts for partitions never exported."""
+    """An export: what, where to, and how. `start` applies to partitions never exported."""
 
     source: Source
     target: Path
@@ -107,7 +107,7 @@ class Summary:
     untold: str | None = None
 
     def add(self, commit: Commit) -> None:
-        """Count one run in."""
+        """Add one run."""
         self.rows += sum(file.rows for file in commit.files)
         self.files += len(commit.files)
         self.bytes += sum(file.bytes for file in commit.files)
@@ -120,7 +120,7 @@ class Summary:
 
 
 def run_export(job: ExportJob, spark: Spark | None = None, report: Report | None = None) -> Summary:
-    """Export up to the watermarks what was not exported yet, within the bounds of one run.
+    """Export what was not exported yet, up to the watermarks and within the bounds of one run.
 
     Raises:
         ExportFailed; storage.spark.ranges.RecordsLost, storage.spark.commit.FolderBusy,
@@ -183,7 +183,7 @@ def _export(
     summary: Summary,
     run: _Run,
 ) -> Sequence[PartitionState]:
-    """Run what there is, as the log is then; the partitions that were planned for."""
+    """Export once; plan again if the log has changed. Returns the partitions planned for."""
     for _ in range(PLANS_MAX - 1):
         try:
             _export_once(job, folder, partitions, summary, run)
@@ -201,7 +201,7 @@ def _export_once(
     summary: Summary,
     run: _Run,
 ) -> None:
-    """What an earlier run left, then one run of what is new. Raises PlanOutdated."""
+    """Finish what an earlier run left, then run what is new. Raises PlanOutdated."""
     prepared = folder.finish_prepared()
     if prepared is not None:
         summary.add(prepared)
@@ -276,7 +276,7 @@ def _is_kept(intent: Intent, log: LogReader) -> bool:
 def matches(pattern: str, topic: str) -> bool:
     """Whether a pattern matches a topic whole: its full name, or the short one of public/default.
 
-    Raises ExportFailed for what is no regular expression.
+    Raises ExportFailed if it is not a regular expression.
     """
     try:
         return topic_matches(pattern, topic)

@@ -26,14 +26,14 @@ PENDING_BYTES_MAX = 32 << 20  # Rows of all open files that are not written yet.
 FILE_BYTES = 24 << 20  # Rows of one file that make a row group.
 FILES_MAX = 200  # Open files of a task; records of further dates go to the folder without a date.
 DEAD_BYTES_MAX = 16 << 20
-# Of rows decoded together, where bodies are large or have a crowd of records: usual ones have 8 MB.
+# Rows decoded together that are large: bodies are, or have many records. Usual rows have 8 MB.
 LARGE_BYTES = 12 << 20
-# Of the process: above it, and after large rows, Arrow gives back what it does not use. Else it
-# keeps that for the next row group: taking it from the kernel again each time costs a tenth of an
-# export. Workers may hold 400 MB.
+# Of the process: above this, and after large rows, Arrow gives unused memory back. Otherwise it is
+# kept for the next row group: taking it from the kernel again each time costs a tenth of an export.
+# Workers may hold 400 MB.
 RESIDENT_BYTES_MAX = 224 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-RUNS_MAX = 32  # Pieces of a batch with one date each; where there are more, rows are gathered.
+RUNS_MAX = 32  # Pieces of a batch with one date each; with more, rows are gathered by date.
 
 _DELTA = {
     "offset": "DELTA_BINARY_PACKED",
@@ -153,7 +153,7 @@ class TaskFiles:
         return done
 
     def close(self) -> None:
-        """Close what is open; what was staged and not published goes with the run."""
+        """Close what is open; what was staged and not published is removed with the run."""
         for file in self._files.values():
             file.close()
 
@@ -181,7 +181,7 @@ class _SlotFile:
         self.pending += batch.nbytes
 
     def flush(self) -> int:
-        """Write a row group; the bytes that no longer wait."""
+        """Write a row group; returns the bytes that no longer wait."""
         written, self.pending = self.pending, 0
         is_large = any(batch.nbytes > LARGE_BYTES for batch in self._rows)
         if self._rows:
@@ -194,7 +194,7 @@ class _SlotFile:
         return written
 
     def finish(self, final: str, topic: str) -> StagedFile:
-        """Complete, but not yet durable."""
+        """Complete the file, but not durably yet."""
         self.flush()
         self.close()
         size = self._path.stat().st_size
@@ -206,7 +206,7 @@ class _SlotFile:
 
 
 class DeadFile:
-    """The bodies of one range that have no row; no file until there is one."""
+    """The bodies of one range that have no row. Makes no file until there is such a body."""
 
     def __init__(self, staging: Path, part: Range, run: int) -> None:
         self._path = staging / f"{uuid.uuid4().hex}.dead.parquet"
@@ -219,7 +219,7 @@ class DeadFile:
         self._bodies = 0
 
     def add(self, bad: BadBody) -> None:
-        """Take one body with the reason."""
+        """Add one body with the reason."""
         self.count += bad.count
         self._bodies += 1
         self._pending += len(bad.body)
@@ -268,7 +268,7 @@ def _resident_bytes() -> int:
 
 
 def _times_us(batch: pa.RecordBatch, column: str) -> Array:
-    """The time that decides on the folder; that of publishing where the record has no such time."""
+    """The time of `column`, which decides on the folder; `timestamp` for records without it."""
     times = batch[column].cast(pa.int64())
     if times.null_count:
         times = pa.compute.coalesce(times, batch["timestamp"].cast(pa.int64()))

@@ -64,7 +64,7 @@ def _home_given(home: Path, name: str) -> Path:
 
 
 def _major_version(java: Path) -> int:
-    """0 when it cannot be told."""
+    """0 if it is unknown."""
     try:
         done = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S

@@ -47,7 +47,7 @@ class FileName:
 
     @classmethod
     def of(cls, part: Range) -> "FileName":
-        """That of the file of a range."""
+        """The name of a range's file."""
         name = quote(part.topic.rpartition("/")[2], safe="")[:NAME_CHARS_MAX]
         return cls(name, part.index, part.partition_id, part.start, part.end)
 

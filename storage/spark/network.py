@@ -21,7 +21,7 @@ from storage.log.batch import HEADER_BYTES, BadHeader, Batch, unpack
 from storage.spark.readers import IsWanted, PartitionReader, PartitionState, every_topic
 from storage.spark.registered import RegisteredSchema, by_version
 
-WIRE_SALT = 0  # Of headers on the wire: a segment's own salt stays secret.
+WIRE_SALT = 0  # The salt of headers on the wire: a segment's own stays secret.
 BYTES_MAX = 4 << 20  # Asked for at once.
 TIMEOUT_S = 60.0
 BUSY = (429, 502, 503)  # 502, 503: the partition is on its way to another broker, too.
@@ -35,7 +35,7 @@ Json = dict[str, Any]
 
 
 class BrokerRefused(OSError):
-    """The broker answered with an error; its own message."""
+    """The broker answered with an error; the text is its message."""
 
 
 class BrokerReader:
@@ -62,7 +62,7 @@ class BrokerReader:
         return BrokerPartition(self._url, topic, index, partition_id)
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
-        """One request a topic."""
+        """As `LogReader.schemas`, with one request per topic."""
         found = {}
         with _Connection(self._url) as connection:
             for topic in topics:
@@ -155,7 +155,7 @@ def tell_broker(url: str, group: str, positions: Mapping[tuple[str, int], int]) 
 
 
 class _Connection:
-    """One kept connection to the API of a broker."""
+    """One kept-alive connection to the API of a broker."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -203,7 +203,7 @@ class _Connection:
                 self._connection.request(method, self._base + path, body, self._headers)
                 response = self._connection.getresponse()
             except (ConnectionError, http.client.RemoteDisconnected):
-                self._connection.close()  # It was idle for too long: once more on a new one.
+                self._connection.close()  # It was idle for too long: try again on a new one.
                 self._connection.request(method, self._base + path, body, self._headers)
                 response = self._connection.getresponse()
             content = response.read()
@@ -216,7 +216,7 @@ class _Connection:
 
 
 def _state_of(found: Json, connection: _Connection) -> list[PartitionState]:
-    """Of a partition in the list; [] if it was deleted meanwhile. Raises OSError."""
+    """The state of a listed partition; [] if it was deleted meanwhile. Raises OSError."""
     topic, index, partition_id = found["topic"], found["partition"], found["partition_id"]
     figures = found
     if not found["is_here"]:
@@ -257,7 +257,7 @@ def _message(content: bytes) -> str:
 
 
 def _said(content: bytes, what: str) -> str:
-    """A field of the broker's error; empty if it is none."""
+    """A field of the broker's error; empty if the content is not one."""
     try:
         return str(msgspec.json.decode(content)[what])
     except (msgspec.DecodeError, KeyError, TypeError):

@@ -1,5 +1,5 @@
-"""Where a log is: a place is a text that goes to Spark's workers, the path of a data directory, the
-URL of a broker, or a cluster's store with its database.
+"""Where a log is. A place is a text that is sent to Spark's workers: the path of a data directory,
+the URL of a broker, or a cluster's store with its database.
 """
 
 import re
@@ -11,17 +11,17 @@ from storage.spark.readers import FolderReader, LogReader
 
 STORES = ("s3://", "file://")
 
-# In a connection string or URL of libpq. The name of a password file may be in it.
+# A password in a connection string or URL of libpq. The name of a password file may be there.
 PASSWORD = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
 class BadPlace(ValueError):
-    """There can be no log at such a place; the text says what would do."""
+    """There can be no log at such a place; the text says what a place looks like."""
 
 
 def store_place(store: str, database: str | None = None, endpoint: str | None = None) -> str:
-    """The place of a cluster's log. Names and meaning are those of its settings: `shared.store`,
-    `shared.database` (without it the environment's is taken where it is read) and
+    """The place of a cluster's log. The arguments are its settings `shared.store`,
+    `shared.database` (None: the log's reader takes it from its own environment) and
     `shared.endpoint`.
 
     Raises BadPlace, also for a database with its password: plans and logs would show it.
@@ -53,7 +53,7 @@ def shown(place: str) -> str:
 def tell_positions(place: str, group: str, positions: Mapping[tuple[str, int], int]) -> None:
     """Commit a reader's progress to the broker of a place: (topic, partition) to the next offset.
 
-    Raises OSError, for a folder or a store too.
+    Raises OSError, also for a folder or a store.
     """
     if not is_url(place):
         raise OSError(f"{shown(place)}: a broker's URL is wanted to tell positions to")

@@ -1,4 +1,4 @@
-"""What a Spark Python worker is set to before its first task. Knows no log and no table."""
+"""Settings of a Spark Python worker, made before its first task. Knows no log and no table."""
 
 import gc
 from functools import cache
@@ -8,10 +8,10 @@ import pyarrow as pa
 
 @cache
 def settle() -> None:
-    """Once in a process: what it has imported stays, and Arrow takes one core.
+    """Once per process: keep its imports out of garbage collection, and Arrow to one core.
 
     Spark's daemon searches for garbage after each task. Over all that was imported that took 40 ms,
     as long as decoding 20 MB of log.
     """
-    pa.set_cpu_count(1)  # One task a core is all the parallelism there should be.
+    pa.set_cpu_count(1)  # One task per core is all the parallelism there should be.
     gc.freeze()

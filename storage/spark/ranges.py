@@ -81,7 +81,7 @@ def plan(
         if start < state.watermark or (from_latest and state.partition_id not in positions):
             backlogs.append((state, start))
     backlog = sum(_bytes_of(state, state.watermark - start) for state, start in backlogs)
-    if backlog < bounds.bytes_min:  # What fixes where an export begins is no file.
+    if backlog < bounds.bytes_min:  # An empty range, which fixes a beginning, makes no file.
         backlogs = [(state, start) for state, start in backlogs if start == state.watermark]
     counts = _shares([state.watermark - start for state, start in backlogs], backlogs, bounds)
     size = sum(_bytes_of(state, count) for (state, _), count in zip(backlogs, counts, strict=True))
@@ -104,7 +104,7 @@ def is_kept(part: Range, partitions: Sequence[PartitionState]) -> bool:
 def _shares(
     wanted: list[int], backlogs: list[tuple[PartitionState, int]], bounds: Bounds
 ) -> list[int]:
-    """How many offsets of each backlog the bounds allow; one at least where there is any."""
+    """How many offsets of each backlog the bounds allow; at least one in all, if there are any."""
     total = sum(wanted)
     fraction = 1.0
     if bounds.rows_max is not None and total:
@@ -124,7 +124,7 @@ def _shares(
 
 
 def _bytes_of(state: PartitionState, count: int) -> int:
-    """On the average size of a record of this partition."""
+    """Estimated by the average size of a record of this partition."""
     kept = max(1, state.watermark - state.log_start_offset)
     return state.size_bytes * count // kept
 

@@ -1,5 +1,5 @@
-"""How the log is read: a small port, and the folder of a broker on this machine behind it.
-Others behind it are a broker's HTTP listener (`network.py`) and a shared store (`stored.py`).
+"""How the log is read: a small interface, and its implementation for a broker's folder here.
+Others are for a broker's HTTP listener (`network.py`) and a shared store (`stored.py`).
 
 Everything above reads partitions through `LogReader`. Takes no lock, writes nothing.
 """
@@ -55,7 +55,7 @@ class PartitionReader(Protocol):
     def first_at(self, time_us: int) -> int | None:
         """An offset before which every record is older; None if all are.
 
-        That of a batch: single records of it may still be older. Raises DamagedLog, OSError.
+        It is a batch's: single records in that may still be older. Raises DamagedLog, OSError.
         """
 
     def __enter__(self) -> Self: ...
@@ -69,8 +69,8 @@ class PartitionReader(Protocol):
 
 
 def check_holds(log: PartitionReader, end: int) -> None:
-    """Whether a log that was planned to be read up to an offset still goes that far: it does unless
-    an older state of it took its place. Raises OffsetOutOfRange.
+    """Check that a log still reaches an offset up to which it was planned to be read: it does,
+    unless an older state of it took its place. Raises OffsetOutOfRange.
     """
     if end > log.high_watermark:
         raise OffsetOutOfRange(end, log.log_start_offset, log.high_watermark)
@@ -99,7 +99,7 @@ class FolderReader:
         self._data_dir = data_dir
 
     def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
-        """As the watermark slots say."""
+        """As far as the watermark slots say."""
         states = []
         for found in list_partitions(self._data_dir):
             if not is_wanted(found.topic):

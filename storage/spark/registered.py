@@ -17,13 +17,13 @@ class RegisteredSchema:
 
 
 def type_name(number: int) -> str:
-    """A type by its number in Pulsar's protocol; one whose values no table shows by the number."""
+    """The name of a type of Pulsar's protocol; its number if tables cannot decode its values."""
     return _NAMES.get(number, str(number))
 
 
 def by_version(schemas: Mapping[int, RegisteredSchema]) -> list[RegisteredSchema]:
-    """Schemas in the order of their versions; a version that is none (the schema was deleted then)
-    has no type.
+    """Schemas in the order of their versions; a version at which the schema was deleted has no
+    type.
     """
     versions = range(max(schemas, default=-1) + 1)
     return [schemas.get(version, RegisteredSchema("", "")) for version in versions]

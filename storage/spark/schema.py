@@ -14,7 +14,7 @@ HEADER_KINDS = pa.list_(pa.field("element", pa.int32()))
 # What set the timestamp, as Spark's Kafka source numbers it.
 SET_BY_PRODUCER, SET_ON_APPEND = 0, 1
 
-# The columns of exported files; `topic` is the folder's.
+# The columns of exported files; `topic` is in the folder's name.
 FILE_SCHEMA = pa.schema(
     [
         ("key", pa.binary()),

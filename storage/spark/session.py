@@ -1,7 +1,7 @@
-"""Spark for the export: started when there is work for it, or that of spark-submit.
+"""Spark for the export: started when there is work for it, or taken over from spark-submit.
 
 The export needs no SQL, and hardly any Java: rows stay in the Python workers. So it starts a bare
-context in a Java that does not optimise; a session is for those who ask for one.
+context in a Java that hardly optimises; a session is made only if asked for.
 """
 
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REPORT_INTERVAL_S = 0.25
-SUBMITTED = "PYSPARK_GATEWAY_PORT"  # Set by spark-submit, whose JVM and settings are taken then.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # Set by spark-submit, whose JVM and settings are used then.
 
 LOG_SETTINGS = Path(__file__).resolve().parent / "log4j2.properties"
 
@@ -42,11 +42,11 @@ Work = Callable[[Callable[[int], None], Iterable[Any]], Iterable[Any]]
 
 
 class SparkFailed(Exception):
-    """Spark itself gave up; its first line."""
+    """Spark itself gave up; the text is the first line of its error."""
 
 
 class Spark:
-    """One context for all runs of an export. A local one unless `master` or spark-submit say so."""
+    """One context for all runs of an export; local, unless `master` or spark-submit is given."""
 
     def __init__(self, java: str = jvm.AUTO, master: str | None = None) -> None:
         self._java = java
@@ -68,7 +68,7 @@ class Spark:
     def map(self, work: Work, parts: Sequence[Any], total: int, report: Report | None) -> list[Any]:
         """Run `work(report, parts)` over the parts, a task each; `report` counts towards `total`.
 
-        Raises: NoJava; SparkFailed, as where a worker dies.
+        Raises: NoJava; SparkFailed, for example if a worker dies.
         """
         from py4j.protocol import Py4JError
 
@@ -82,7 +82,7 @@ class Spark:
             raise SparkFailed(_cause(error)) from error
 
     def started(self) -> "SparkSession":
-        """A session with SQL; its Java optimises unless work came before. Raises NoJava."""
+        """A session with SQL; its Java optimises, unless `map` was called before. Raises NoJava."""
         if self._session is None:
             from pyspark.sql import SparkSession
 

@@ -22,12 +22,12 @@ from storage.spark.readers import (
 )
 from storage.spark.registered import RegisteredSchema
 
-GET_TIMEOUT_MS = 30_000  # Of a range of some MiB; asked for again where it has no answer.
+GET_TIMEOUT_MS = 30_000  # Of a range of some MiB; asked for again if there is no answer.
 DATABASE_VARIABLE = "BRAIDLOG_SHARED__DATABASE"  # The brokers' own, where it is set.
 
 
 def open_store(place: str) -> "StoreReader":
-    """The log at the place of a store. Raises OSError, also where the extra is missing."""
+    """The log at the place of a store. Raises OSError, also if the extra is missing."""
     store, _, query = place.partition("?")
     given = dict(parse_qsl(query))
     database = given.get("database") or os.environ.get(DATABASE_VARIABLE)
@@ -48,7 +48,7 @@ def open_store(place: str) -> "StoreReader":
 
 
 class StoreReader:
-    """A cluster's log, by the look into its stores."""
+    """A cluster's log, read by a look into its stores."""
 
     def __init__(self, look: StoreLook) -> None:
         self._look = look
@@ -93,7 +93,7 @@ class StoreReader:
 
 @contextmanager
 def _reached() -> Iterator[None]:
-    """What a place that cannot be reached, or is no cluster's, raises as an OSError."""
+    """Raise OSError for a place that cannot be reached, or is no cluster's."""
     try:
         yield
     except (StorageError, SessionNotBegun) as error:

@@ -23,7 +23,7 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """One run; its summary as a line of JSON."""
+    """Do one run; print its summary as a line of JSON."""
     options = _parser().parse_args(arguments)
     if bool(options.topics) == (options.pattern is not None):
         print("name topics, or give one --pattern", file=sys.stderr)

@@ -1,7 +1,7 @@
 """The work of one task, inside a Spark Python worker: read a range, decode it, write Parquet.
 
 The worker writes the files itself: rows never cross into the JVM. Every failure comes back as a
-value, since Spark would wrap an exception into pages of trace and try the same again.
+value, since Spark would wrap an exception into pages of trace and retry the task.
 """
 
 from collections.abc import Callable, Iterable, Iterator

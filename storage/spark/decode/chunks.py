@@ -91,7 +91,7 @@ class ChunkJoiner:
             self._held_bytes -= len(oldest.value or b"")
 
     def _places_of(self, last: Record) -> dict[int, int]:
-        """Where each piece but the last is."""
+        """Where each piece except the last is."""
         chunk = last.chunk
         assert chunk is not None
         if chunk.chunk_count > self._limits.pieces_max:
@@ -118,7 +118,7 @@ class ChunkJoiner:
         )
 
     def _look_back(self) -> None:
-        """Note the pieces of one more step before what was looked at; later ones win."""
+        """Note the pieces in one more step before what was looked at; later pieces win."""
         end = self._scanned_from
         self._scanned_from = max(self._reader.log_start_offset, end - self._step)
         self._step *= 2

@@ -39,7 +39,7 @@ _INT64 = 1 << 64
 
 @dataclass(slots=True)
 class HeaderSlices:
-    """Headers of all rows: `rows` (ascending) says whose each is."""
+    """Headers of all rows: `rows` (ascending) says which row each belongs to."""
 
     rows: Array
     names: Slices
@@ -69,7 +69,7 @@ class Columns:
     """Records of one body format over one arena; None where no row has the field.
 
     Times are microseconds, ABSENT where a row has none. `sequence_id` is unsigned in the log and
-    kept by its bits. `entry` is the offset of the Pulsar entry of each row, `batch_index` its
+    kept as the same bits. `entry` is the offset of the Pulsar entry of each row, `batch_index` its
     place there (-1: not batched); `message_id` has 16 little-endian bytes a row.
     """
 
@@ -108,7 +108,7 @@ class Columns:
 
 @dataclass(slots=True, frozen=True)
 class Target:
-    """What the columns are for: whose partition they are of, and which of them are wanted."""
+    """What the columns are for: the partition that they are of, and which columns are wanted."""
 
     partition_id: int
     partition: int
@@ -133,7 +133,7 @@ def records_to_batch(
     codec_name: str,
     places: Mapping[int, tuple[int, int]] | None = None,
 ) -> pa.RecordBatch:
-    """The same of plain records; `places` has Pulsar's (entry, batch index) by offset."""
+    """The same for plain records; `places` has Pulsar's (entry, batch index) by offset."""
     schema = target.schema
     arrays = []
     for one in schema:

@@ -45,8 +45,8 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
 
 
 def keyed_columns(batches: Sequence[Batch], walk: Walk, layout: Layout) -> Columns:
-    """Of bodies that begin with a partitioning key: `walk` finds the records behind it, `layout`
-    reads their fields.
+    """The records of bodies that begin with a partitioning key: `walk` finds them after it,
+    `layout` reads their fields.
     """
     walks: list[Array] = []
     keys: list[bytes] = []
@@ -114,7 +114,7 @@ def _columns(arena: bytes, starts: Array, end: int) -> Columns:
 def headers_of(
     arena: bytes, starts: Array, ends: Array, key_kind_bytes: int = 0
 ) -> HeaderSlices | None:
-    """The user headers of each row's block, read a header of every row at a time.
+    """The user headers of each row's block, read one header of every row at a time.
 
     Layout: a kind of the key where the dialect has one, key length u32, key, kind u8, value length
     u32, value (apache/iggy iggy/src/models/header.rs). Raises Irregular where lengths do not fill

@@ -34,7 +34,7 @@ ENTRY = np.dtype(
 SIZE = np.dtype([("size", ">i4")])
 SIZE_AT = struct.Struct(">i")
 
-EQUAL_MIN = 8  # Entries from which on looking for equal sizes is cheaper than walking.
+EQUAL_MIN = 8  # From this many entries on, looking for equal sizes is cheaper than walking.
 
 
 def columns_of(batches: Sequence[Batch]) -> Columns:

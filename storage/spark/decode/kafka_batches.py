@@ -67,7 +67,7 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
 def _find_records(
     part: Buffer, count: int, place: int, starts: "array[int]", stops: "array[int]"
 ) -> None:
-    """Where each record begins, behind its length, and ends."""
+    """Where each record begins, after its length, and ends."""
     pos, end = 0, len(part)
     for _ in range(count):  # hot
         first = part[pos]
@@ -93,11 +93,11 @@ class _Rows:
     def __init__(self, arena: bytes, starts: Array, stops: Array) -> None:
         self._arena = arena
         self._data = np.frombuffer(arena, np.uint8)
-        self._pos = starts + 1  # Behind the attributes, which mean nothing.
+        self._pos = starts + 1  # After the attributes, which mean nothing.
         self._stops = stops
 
     def columns(self, heads: Array) -> Columns:
-        """Every field, in the order in which they lie."""
+        """Every field, in the order in which they are stored."""
         base, last_delta, base_ms, one_time, append_us, counts = heads.T
         batch = np.repeat(np.arange(len(heads)), counts)
         every = np.arange(len(batch))
@@ -143,7 +143,7 @@ class _Rows:
 
 
 def _empty_if_null(found: Slices) -> tuple[Array, Array]:
-    """No other protocol knows a header whose value is null."""
+    """Null becomes empty: no other protocol has headers with null values."""
     return np.where(found.starts < 0, found.ends, found.starts), found.ends
 
 

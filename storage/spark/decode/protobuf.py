@@ -1,8 +1,8 @@
 """Many protobuf messages of one kind at once: each numpy step reads the next field of all of them.
 
 Layout: Protocol Buffers, "Encoding". Knows no message type. Whatever the protobuf library would
-judge in a special way (another wire type than expected, groups, varints that are too long, cut
-messages) is Irregular here.
+treat specially (another wire type than expected, groups, varints that are too long, cut messages)
+is Irregular here.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ from storage.spark.decode.vectors import Array, Irregular, Slices, require
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 VARINT_BYTES_MAX = 10
-TAG_BYTES_MAX = 2  # All fields that are asked for, and most others, have shorter ones.
+TAG_BYTES_MAX = 2  # All fields that are asked for, and most others, need no more.
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ def scan(
 
 
 def varints(data: Array, pos: Array, ends: Array) -> tuple[Array, Array]:
-    """The varint at each place, as uint64, and the places behind them. Raises Irregular."""
+    """The varint at each place, as uint64, and the places after them. Raises Irregular."""
     require(pos < ends)
     byte = data[pos]
     values = (byte & 0x7F).astype(np.uint64)
@@ -92,7 +92,7 @@ def varints(data: Array, pos: Array, ends: Array) -> tuple[Array, Array]:
     open_ = np.flatnonzero(byte & 0x80)
     shift = 7
     while len(open_):
-        # The tenth byte has one bit left; a longer varint is none.
+        # The tenth byte has one bit left; a longer varint is invalid.
         if shift >= 7 * VARINT_BYTES_MAX:
             raise Irregular
         at = after[open_]

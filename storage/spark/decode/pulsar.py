@@ -142,7 +142,7 @@ def _entries(batches: Sequence[Batch]) -> _Entries:
 
 
 def _metadata_size_pos(arena: bytes, run: _Entries) -> Array:
-    """Behind magic and checksum, where the entry has them."""
+    """Where the metadata size is: after magic and checksum, if the entry has them."""
     require(run.ends - run.starts >= 4)
     data = np.frombuffer(arena, np.uint8)
     checked = (data[run.starts] == CHECKED >> 8) & (data[run.starts + 1] == CHECKED & 0xFF)
@@ -151,7 +151,7 @@ def _metadata_size_pos(arena: bytes, run: _Entries) -> Array:
 
 
 def _unpacked(arena: bytes, meta: Scanned, payload: Slices) -> tuple[bytes, Slices]:
-    """An arena that has the unpacked payloads behind everything else, and where all payloads are.
+    """An arena that has the unpacked payloads after everything else, and where all payloads are.
 
     Payloads that were not compressed are copied too, so that all of them ascend.
     """
@@ -182,7 +182,7 @@ def _times_us(numbers: Array, present: Array) -> Array:
 
 
 def _deliver_at_us(meta: Scanned) -> Array | None:
-    """Microseconds of a time that is an int64 on the wire, and none if it is not above 0."""
+    """Microseconds of a time that is an int64 on the wire; ABSENT if it is not above 0."""
     times_ms = meta.numbers[DELIVER_AT]
     is_set = times_ms.view(np.int64) > 0
     return _times_us(times_ms, is_set) if is_set.any() else None
@@ -193,7 +193,7 @@ def _or_none(column: Slices) -> Slices | None:
 
 
 def _shared(arena: bytes, column: Slices, at: Array) -> Shared | None:
-    """What an entry says once for all its messages; `at` is the entry of each."""
+    """A field that an entry has once for all its messages; `at` is the entry of each message."""
     if not (column.starts >= 0).any():
         return None
     pairs = zip(column.starts.tolist(), column.ends.tolist(), strict=True)
@@ -319,7 +319,7 @@ def _payload_size(arena: bytes, pos: int, end: int) -> int:  # hot
 
 
 def _number(arena: bytes, pos: int) -> tuple[int, int]:
-    """A varint and the position behind it."""
+    """A varint and the position after it."""
     number = 0
     for place in range(NUMBER_BYTES_MAX):
         byte = arena[pos + place]

@@ -1,8 +1,8 @@
 """The records of a range of one partition as Arrow batches, in offset order.
 
 Batches of one body format are decoded together by that format's column decoder; what only the plain
-codec can judge goes through it. Bodies that cannot be opened are handed to the caller. Knows codecs
-and a log reader, no Spark and no file.
+codec can handle goes through it. Bodies that cannot be opened are handed to the caller. Knows
+codecs and a log reader, no Spark and no file.
 """
 
 import struct
@@ -26,7 +26,7 @@ from storage.spark.readers import PartitionReader
 
 WINDOW_BYTES = 4 << 20  # Of bodies decoded together: numpy pays from some hundred records on.
 WINDOW_BATCHES = 20_000
-# Of records decoded together, as far as batches go: numbers of each take some 300 bytes for a
+# Of records decoded together, in whole batches: the numbers of each take some 300 bytes for a
 # moment, however small it is.
 WINDOW_RECORDS = 200_000
 PAGE_RECORDS = 100_000  # Plain records held at a time, and keys and values of them together.
@@ -34,7 +34,7 @@ PAGE_BYTES = 16 << 20
 
 SLOW_FLAGS = BatchFlag.OPAQUE | BatchFlag.CHUNK | BatchFlag.MARKER
 
-# What a column decoder may meet in bytes that are not as they should be.
+# What a column decoder may raise for bytes that are not as they should be.
 NOT_REGULAR = (Irregular, BodyError, IndexError, ValueError, OverflowError, struct.error)
 
 
@@ -69,7 +69,7 @@ class RangeRows:
         set_aside: SetAside,
         limits: ChunkLimits = CHUNK_LIMITS,
     ) -> None:
-        """`set_aside` may raise to stop; otherwise the rows go on behind the bad ones."""
+        """`set_aside` may raise to stop; otherwise the rows go on after the bad ones."""
         self._reader = reader
         self._start = start
         self._end = end
@@ -111,14 +111,14 @@ class RangeRows:
             yield self._in_order(parts)
 
     def _in_order(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """What was decoded format by format, as it lies in the log."""
+        """What was decoded format by format, in the order of the log."""
         table = pa.Table.from_batches(parts)
         if "offset" in self._target.names:
             table = table.take(pa.compute.sort_indices(table["offset"]))
         return table.combine_chunks().to_batches()[0] if table.num_rows else parts[0]
 
     def _group(self, body_format: int, batches: Sequence[Batch]) -> Iterator[pa.RecordBatch]:
-        is_large = batches[0].header.record_count > WINDOW_RECORDS  # It is by itself then.
+        is_large = batches[0].header.record_count > WINDOW_RECORDS  # Then it is alone.
         columns = None if body_format < 0 or is_large else self._columns(batches)
         if columns is not None:
             name = codec_for(batches[0].header.body_format).name
@@ -127,12 +127,12 @@ class RangeRows:
         elif len(batches) == 1:
             yield from self._plainly(batches[0])
         else:
-            half = len(batches) // 2  # One may be damaged, or too much together be unpacked.
+            half = len(batches) // 2  # One may be damaged, or all unpack to too much.
             yield from self._group(body_format, batches[:half])
             yield from self._group(body_format, batches[half:])
 
     def _columns(self, batches: Sequence[Batch]) -> Columns | None:
-        """None if they have to be taken in smaller parts, at last a batch by the plain codec."""
+        """None if they must be taken in smaller parts, in the end a batch by the plain codec."""
         try:
             codec = codec_for(batches[0].header.body_format)
             decode = column_decoder_for(codec)
@@ -178,7 +178,7 @@ class RangeRows:
                 break
 
     def _whole(self, batch: Batch, codec: Codec, record: Record) -> Sequence[Record]:
-        """The record; of a chunked message the whole one, at its last piece."""
+        """The record; for the last piece of a chunked message the whole message."""
         if record.chunk is None:
             return [record]
         try:
@@ -193,7 +193,7 @@ class RangeRows:
     def _pass_over(
         self, batch: Batch, codec: Codec, offset: int, end: int, error: BodyError
     ) -> int:
-        """Set the entry with this offset aside; the offset after it."""
+        """Set the entry with this offset aside; returns the offset after it."""
         body, following = bytes(batch.body), end
         if offset >= end:
             return end

@@ -26,7 +26,7 @@ _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.u
 
 
 class Irregular(Exception):
-    """These batches hold something that only the plain codec can judge; nothing is lost by it."""
+    """These batches hold something that only the plain codec can handle; no record is lost."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Slices:
 
 @dataclass(slots=True)
 class Shared:
-    """For each row a number of one of a few values; -1 means absent."""
+    """For each row the number of one of a few values; -1 means absent."""
 
     codes: Array
     values: Sequence[bytes]
@@ -66,7 +66,7 @@ Bytes = Slices | Shared
 
 
 def arena_of(parts: Iterable[bytes | bytearray | memoryview]) -> bytes:
-    """The parts one behind the other, and the padding."""
+    """The parts in order, then the padding."""
     return b"".join((*parts, bytes(PADDING)))
 
 
@@ -78,8 +78,8 @@ def struct_at(arena: bytes, layout: np.dtype[Any], places: Array) -> Array:
 
 
 def chain(body: Buffer, head: int, least: int, *, is_big: bool) -> Array | None:
-    """Where each entry of a body begins, from the extension in C: `head` bytes, the last four of
-    them a size of `least` or more, and as many bytes as that says. None: Python has to look.
+    """Where each entry of a body begins, found by the C extension. An entry is `head` bytes, the
+    last four of them a size of at least `least`, then so many bytes. None: Python has to look.
     """
     if SPEEDUPS is None:
         return None

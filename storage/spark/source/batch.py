@@ -39,7 +39,7 @@ class SpanPartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads what the options name, a task a span."""
+    """Reads what the options name, one task for each span."""
 
     def __init__(self, options: ReadOptions, reading: Reading) -> None:
         self.options = options
@@ -50,7 +50,7 @@ class BatchReader(DataSourceReader):
         return spans(open_log(self.options.place), self.options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """A list, as Spark wants it."""
+        """The tasks: what is read, split as the options say."""
         options = self.options
         pieces = split(self.spans(), options.min_partitions, options.records_max)
         return [SpanPartition(span) for span in pieces]
@@ -63,7 +63,7 @@ class BatchReader(DataSourceReader):
 
 
 class FilteredBatchReader(BatchReader):
-    """The same with filters on topic, partition, offset and timestamp.
+    """As `BatchReader`, with filters on topic, partition, offset and timestamp.
 
     Only for option filterPushdown: Spark refuses every reader that can do this while
     spark.sql.python.filterPushdown.enabled is off.
@@ -94,7 +94,7 @@ class FilteredBatchReader(BatchReader):
                 self._after_us = max(time_us, self._after_us or time_us)
 
     def spans(self) -> list[Span]:
-        """What the filters leave of it."""
+        """What is read, as far as the filters leave it."""
         log = open_log(self.options.place)
         left = []
         for span in spans(log, self.options):
@@ -109,7 +109,7 @@ class FilteredBatchReader(BatchReader):
 
 
 def _later(log: LogReader, span: Span, time_us: int) -> Span | None:
-    """Without what lies before the first record of that time: all of it is older."""
+    """The span without what lies before the first record of that time: all of it is older."""
     with log.open(span.topic, span.partition, span.partition_id) as reader:
         first = reader.first_at(time_us)
     return None if first is None else replace(span, start=max(span.start, first))

@@ -41,7 +41,7 @@ class Span:
 
 
 def select(log: LogReader, selection: Selection) -> list[PartitionState]:
-    """The partitions that are asked for. Raises BadOption for those that are not there; OSError."""
+    """The partitions that are asked for. Raises BadOption if one is missing; OSError."""
     if selection.pattern is not None:
         return log.partitions(partial(matches, selection.pattern))
     if selection.assigned:
@@ -114,9 +114,9 @@ def spans(log: LogReader, options: ReadOptions) -> list[Span]:
 
 
 def split(found: Sequence[Span], pieces: int | None, records_max: int | None) -> list[Span]:
-    """Larger spans in several, until there are about `pieces` and none has above `records_max`.
+    """Split larger spans until there are about `pieces` and none is above `records_max` records.
 
-    As KafkaOffsetRangeCalculator of Spark does it.
+    As Spark's KafkaOffsetRangeCalculator does it.
     """
     total = sum(span.end - span.start for span in found)
     result = []
@@ -136,7 +136,7 @@ def split(found: Sequence[Span], pieces: int | None, records_max: int | None) ->
 
 
 def shares(wanted: Mapping[str, int], limit: int) -> dict[str, int]:
-    """How much of each backlog a micro-batch takes: in proportion, one at least where it fits."""
+    """How much of each backlog a micro-batch takes: in proportion, what is over to the largest."""
     total = sum(wanted.values())
     if total <= limit:
         return dict(wanted)
@@ -179,7 +179,7 @@ def _at(edge: Edge, state: PartitionState, log: LogReader, default: int) -> int 
 
 
 def _within(offset: int, state: PartitionState, options: ReadOptions, name: str) -> int:
-    """The offset, if the log has it; the nearest one where loss does not matter."""
+    """The offset, if the log has it; else the nearest one, if loss does not matter."""
     low, high = state.log_start_offset, state.watermark
     if low <= offset <= high:
         return offset

@@ -1,4 +1,4 @@
-"""The options of the data source, read and checked. Asks nobody; knows no Spark and no log.
+"""The options of the data source, read and checked. Does no I/O; knows no Spark and no log.
 
 Names, values and precedence are those of Spark's Kafka source (Structured Streaming + Kafka
 Integration Guide), so that code written for it runs; what we add is in docs/spark.md.
@@ -40,7 +40,7 @@ KNOWN = frozenset(
 
 
 class BadOption(ValueError):
-    """An option that cannot be; the text names it and says what would do."""
+    """An invalid option; the text names it and says what is valid."""
 
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -58,7 +58,7 @@ class Selection:
 @dataclass(frozen=True, slots=True)
 class Edge:
     """Where reading begins or ends: for all partitions `offset` (EARLIEST, LATEST) or `time_us`;
-    `offsets` or `times_us` for single ones, which then name all that shall not be at the default.
+    `offsets` or `times_us` for single ones, and then the default for partitions not named.
     """
 
     offset: int
@@ -69,7 +69,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """Bounds of a stream's micro-batch; the lower ones only until the longest delay is over."""
+    """Bounds of a stream's micro-batch; the lower one only until the longest delay is over."""
 
     rows_max: int | None = None
     bytes_max: int | None = None

@@ -46,19 +46,19 @@ class BraidlogSource(DataSource):
         return f"{ddl(names)}, {DATA} {ddl_of(values_of(*values).type)}"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For a batch; of the columns only those in `schema` are decoded. Raises BadOption."""
+        """The reader for a batch; only the columns in `schema` are decoded. Raises BadOption."""
         options = read_options(self.options, streaming=False)
         kind = FilteredBatchReader if options.filter_pushdown else BatchReader
         return kind(options, _reading(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For a stream. Raises BadOption."""
+        """The reader for a stream. Raises BadOption."""
         options = read_options(self.options, streaming=True)
         return StreamReader(options, _reading(options, schema))
 
 
 def enable(spark: "SparkSession") -> None:
-    """Register the format, and let Spark hand filters down (option filterPushdown=true)."""
+    """Register the format, and let Spark push filters down (option filterPushdown=true)."""
     spark.dataSource.register(BraidlogSource)
     spark.conf.set(PUSHDOWN, "true")
 

@@ -126,7 +126,7 @@ class _DeadLetters:
             self._file = DeadFile(folder, part, 0)
 
     def set_aside(self, bad: BadBody) -> None:
-        """Raises UnreadableBody where the read shall fail."""
+        """Raises UnreadableBody if the read is to fail."""
         if self._file is not None:
             self._file.add(bad)
         elif bad.is_damage and self._corrupt == "fail":

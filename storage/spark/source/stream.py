@@ -32,7 +32,7 @@ Offset = dict[str, dict[str, list[int]]]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on from a checkpoint, in micro-batches of bounded size."""
+    """Continues from a checkpoint, in micro-batches of bounded size."""
 
     def __init__(self, options: ReadOptions, reading: Reading) -> None:
         self._options = options
@@ -93,7 +93,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _sorted({**kept, **ends})
 
     def reportLatestOffset(self) -> Offset:
-        """For the query's progress: how far the log is."""
+        """For the query's progress: how far the log reaches."""
         return self._latest
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
@@ -147,7 +147,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return state.log_start_offset if partition_id != state.partition_id else state.watermark
 
     def _waits(self, available: int) -> bool:
-        """Whether there is too little for a micro-batch, and still time."""
+        """Whether there is too little for a micro-batch, and time left to wait for more."""
         limits = self._options.limits
         if limits.rows_min is None or self._target is not None or available >= limits.rows_min:
             return False
@@ -187,7 +187,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _bytes_of(state: PartitionState, count: int) -> int:
-    """On the average size of a record of this partition."""
+    """Estimated by the average size of a record of this partition."""
     return state.size_bytes * count // max(1, state.watermark - state.log_start_offset)
 
 
@@ -200,7 +200,7 @@ def _flat(offset: Offset) -> dict[tuple[str, int], tuple[int, int]]:
 
 
 def _sorted(positions: dict[tuple[str, int], tuple[int, int]]) -> Offset:
-    """Spark compares offsets by their text: keys in one order, always."""
+    """An offset with its keys in order, since Spark compares offsets by their text."""
     found: dict[str, dict[str, Any]] = {}
     for (topic, index), value in sorted(positions.items()):
         found.setdefault(topic, {})[str(index)] = list(value)

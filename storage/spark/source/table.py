@@ -51,7 +51,7 @@ def column_names(*, headers: bool, metadata: bool) -> tuple[str, ...]:
 
 
 def ddl(names: Sequence[str]) -> str:
-    """The columns as Spark's DDL says them."""
+    """The columns in Spark's DDL."""
     return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in names)
 
 
@@ -85,7 +85,7 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """As `to_arrow_schema` of Spark makes it of the DataFrame's schema."""
+        """As `to_arrow_schema` of Spark makes it from the DataFrame's schema."""
         return pa.schema([pa.field(name, self._type(name)) for name in self.names])
 
     def _type(self, name: str) -> pa.DataType:

@@ -1,4 +1,4 @@
-"""Whose schema decodes values: the one that is given, or those registered for each topic.
+"""Which schema decodes values: the one that is given, or those registered for each topic.
 
 Values of a registered Avro schema are read by the version that their record names, into the columns
 of the version that was the latest when the query began. Knows a log reader and no Spark.
@@ -16,7 +16,7 @@ from storage.spark.source.options import BadOption, Selection, ValueFormat
 from storage.spark.source.value_types import struct_type
 from storage.spark.source.values import Undecodable, ValueDecoder, decoder_of
 
-TYPES = {"avro": AVRO, "json": JSON}  # Pulsar's names of what a value format decodes.
+TYPES = {"avro": AVRO, "json": JSON}  # Pulsar's name of the schema type by value format.
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TopicValues:
         self._decoder = decoder
 
     def decode(self, rows: pa.RecordBatch) -> tuple[pa.Array, list[Undecodable]]:
-        """As `ValueDecoder.decode`; the rows have a column schemaVersion where it has writers."""
+        """As `ValueDecoder.decode`; with writers the rows need a column schemaVersion."""
         decoder = self._decoder
         if not decoder.writers:
             return decoder.decode(rows["value"])
@@ -60,7 +60,7 @@ class TopicValues:
 
 
 def values_of(place: str, selection: Selection, format_: ValueFormat) -> Values:
-    """How values are decoded as the options ask for. Raises BadOption, OSError."""
+    """How values are decoded, as the options say. Raises BadOption, OSError."""
     if format_.schema.strip():
         given = decoder_of(format_)
         return Values(place, given.type, given)
@@ -92,5 +92,5 @@ def _registered(
 
 
 def _definitions(schemas: Sequence[RegisteredSchema], wanted: str) -> tuple[str, ...]:
-    """By version; empty for one of another type."""
+    """Definitions by version; empty for one of another type."""
     return tuple(one.definition if one.type == wanted else "" for one in schemas)

@@ -83,7 +83,7 @@ def struct_type(schema: str, *, avro: bool) -> pa.StructType:
 
 
 def ddl_of(type_: pa.DataType) -> str:
-    """A type as Spark's DDL says it."""
+    """A type in Spark's DDL."""
     if pa.types.is_struct(type_):
         inner = ",".join(f"`{one.name}`:{ddl_of(one.type)}" for one in type_)
         return f"struct<{inner}>"

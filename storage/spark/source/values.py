@@ -1,7 +1,7 @@
 """Values as JSON or Avro, decoded into the column `data`. Knows Arrow and no log.
 
-JSON goes through Arrow's reader, many values at a time; where a block does not parse it is halved
-until the values that do not are alone.
+JSON goes through Arrow's reader, many values at a time; a block that does not parse is halved until
+the values that do not parse are alone.
 """
 
 import io
@@ -34,7 +34,7 @@ class Undecodable:
 class ValueDecoder:
     """Decodes values of one format and type; `schema` is Avro's, as JSON.
 
-    `writers` are the topic's registered schemas by version, where values are read by their own.
+    `writers` are the topic's registered schemas by version, if values are read by their own.
     """
 
     name: str
@@ -43,7 +43,7 @@ class ValueDecoder:
     writers: tuple[str, ...] = ()
 
     def knows(self, versions: pa.Array) -> bool:
-        """Whether all of these schema versions, as records name them, are there."""
+        """Whether all of these schema versions, as records name them, are known."""
         named = (one for one in versions.unique().to_pylist() if one is not None)
         return all(self._writer(one) is not None for one in named)
 
@@ -140,7 +140,7 @@ class ValueDecoder:
         return [self._fitting(found, bad)]
 
     def _fitting(self, found: Sequence[tuple[int, object]], bad: list[Undecodable]) -> pa.Array:
-        """The values that have a place in the columns, as times beyond the year 9999 have not."""
+        """The values that fit the columns: times beyond the year 9999 do not, for one."""
         try:
             return pa.array([one for _, one in found], self.type)
         except (pa.ArrowException, ValueError, OverflowError):
