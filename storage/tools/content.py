@@ -1,6 +1,6 @@
-"""Whether a stored batch, its checksums right, also makes sense: header, positions, body.
+"""Checks that a stored batch with right checksums also makes sense: header, positions, body.
 
-What is wrong here was written so: no disk did it. Knows codecs, and no file.
+What is wrong here was written that way: no disk did it. Knows codecs, and no file.
 """
 
 from struct import error as StructError
@@ -18,7 +18,7 @@ class BadContent(ValueError):
 
 
 def check_content(header: BatchHeader, positions: memoryview, body: memoryview) -> bool:
-    """Check a batch against its own header; False where no codec is there for its body.
+    """Check a batch against its own header; False if there is no codec for its body.
 
     Raises: BadContent.
     """
@@ -49,7 +49,7 @@ def check_content(header: BatchHeader, positions: memoryview, body: memoryview) 
 
 
 def check_header(header: BatchHeader) -> None:
-    """What has to hold within one header (FORMAT.md section 3). Raises BadContent."""
+    """Check what has to hold within one header (FORMAT.md section 3). Raises BadContent."""
     if header.durable_offset > header.base_offset:
         raise BadContent(f"its durable_offset {header.durable_offset} is above its own offset")
     if header.record_count > header.last_offset_delta + 1:
@@ -59,13 +59,13 @@ def check_header(header: BatchHeader) -> None:
 
 
 def check_count(header: BatchHeader, count: int) -> None:
-    """Whether the body holds as many records as the header says. Raises BadContent."""
+    """Check that the body holds as many records as the header says. Raises BadContent."""
     if count != header.record_count:
         raise BadContent(f"{count} records in the body, {header.record_count} in the header")
 
 
 def check_starts(header: BatchHeader, starts: list[tuple[int, int]]) -> None:
-    """Whether records or entries lie at offsets of the batch, ascending. Raises BadContent."""
+    """Check that records or entries are at offsets of the batch, ascending. Raises BadContent."""
     before = header.base_offset - 1
     for offset, _ in starts:
         if not before < offset < header.next_offset:

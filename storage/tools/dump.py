@@ -1,7 +1,7 @@
 """`log dump`: the batches of a topic as they are stored, and the records in them.
 
-Reads beside a running broker as far as the watermark slot goes, and everything there is without
-one. What cannot be read is reported in its place, never skipped. Knows no terminal.
+Beside a running broker it reads as far as the watermark slot goes, without one everything there is.
+What cannot be read is reported in its place, never skipped. Knows no terminal.
 """
 
 import os
@@ -40,7 +40,7 @@ class DumpedBatch:
 
 @dataclass(slots=True)
 class Unreadable:
-    """Offsets `[offset, next_offset)` that nothing can be said of, and why."""
+    """Offsets `[offset, next_offset)` that cannot be read, and why."""
 
     offset: int
     next_offset: int | None
@@ -88,7 +88,7 @@ def find_partitions(data_dir: str | os.PathLike[str], text: str) -> list[Partiti
 def among(
     there: list[PartitionFolder], name: TopicName, index: int | None
 ) -> list[PartitionFolder]:
-    """Those of a topic, or of one of its partitions."""
+    """The folders of a topic, or of one of its partitions."""
     return [part for part in there if part.topic == name.full and index in (None, part.index)]
 
 
@@ -96,13 +96,13 @@ class PartitionDump:
     """Reads one partition's folder."""
 
     def __init__(self, part: PartitionFolder, *, running: bool) -> None:
-        """With `running`, a broker writes there."""
+        """`running`: a broker is writing there."""
         self._files = Files(part.folder, handles_max=HANDLES_MAX, read_only=True)
         self._identity = LogIdentity(part.folder, KIND_PARTITION, part.partition_id)
         self._running = running
 
     def batches(self, from_offset: int = 0) -> Iterator[DumpedBatch | Unreadable]:
-        """Batches that end above the offset. Raises FileGone, where retention is faster."""
+        """Batches that end above the offset. Raises FileGone, if retention is faster."""
         identity = self._identity
         slot = read_watermark(identity.folder, identity.partition_id)
         segments = segments_of(self._files, identity, slot)
@@ -152,7 +152,7 @@ class PartitionDump:
 
 
 def format_name(body_format: int) -> str:
-    """What a body format is called; its number where no codec is there."""
+    """The name of a body format; its number if there is no codec for it."""
     if body_format in (BodyFormat.GAP, BodyFormat.JOURNAL):
         return BodyFormat(body_format).name.lower()
     try:

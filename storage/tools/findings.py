@@ -20,7 +20,7 @@ class Finding:
     """One place with something to report.
 
     `log` is what people call the log. The offsets `[offset, next_offset)` are those concerned;
-    None where it is about no offsets.
+    None if there are none.
     """
 
     level: Level
@@ -48,8 +48,8 @@ class LogSummary:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """The end of a `log verify`. `broker_pid`: the process that has the directory open; 0 if none
-    has.
+    """The result of a `log verify`. `broker_pid`: the process that has the directory open; 0 if
+    none has.
     """
 
     data_dir: str

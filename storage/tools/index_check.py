@@ -1,4 +1,4 @@
-"""Whether a segment's index says what the segment says. Changes nothing.
+"""Checks that a segment's index agrees with the segment. Changes nothing.
 
 A wrong index is no damage: it is built again when it is needed (FORMAT.md section 4).
 """
@@ -10,10 +10,10 @@ from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 
 
 class IndexCheck:
-    """Holds one index against the batches of its segment, which are told one by one in order."""
+    """Compares one index with the batches of its segment, which it is given in order."""
 
     def __init__(self, segment: Segment) -> None:
-        """Take in the index; a missing one is no fault."""
+        """Load the index; a missing one is no fault."""
         self.fault: str | None = None
         self._index: SparseIndex | None = None
         self._number = 0
@@ -31,7 +31,7 @@ class IndexCheck:
         segment.drop_index()
 
     def batch(self, file_pos: int, header: BatchHeader) -> None:
-        """The next good batch of the segment."""
+        """Check the index at the next good batch of the segment."""
         if file_pos != self._next_pos:
             self._skip_to(file_pos)
         self._pass(file_pos)
@@ -41,7 +41,7 @@ class IndexCheck:
         self._next_offset = header.next_offset
 
     def end(self, *, grows: bool) -> None:
-        """There are no more good batches; entries behind them are wrong, unless it grows."""
+        """Check the end: entries after the last batch are wrong, unless it grows or ends badly."""
         if grows or self._next_pos < self._size:
             self._pass(self._next_pos)
             return
@@ -51,7 +51,7 @@ class IndexCheck:
             self.fault = f"entry {self._number} points behind the last batch, to byte {entry[1]}"
 
     def _skip_to(self, file_pos: int) -> None:
-        """Nothing is known of the batches before that place."""
+        """Skip to a place before which nothing is known of the batches."""
         self._times_known = False
         entry = self._entry()
         while entry is not None and entry[1] < file_pos:

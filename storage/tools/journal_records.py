@@ -29,7 +29,7 @@ class JournalRecords:
         self._given = ("", 0, 0)  # Path, file position and offset of the record given last.
 
     def batch(self, good: Good, body: bytes) -> None:
-        """The next good batch."""
+        """Take in the next good batch."""
         base, header = good.segment.base_offset, good.header
         self._bodies.setdefault(base, []).append((good, body))
         if header.flags & BatchFlag.MARKER:
@@ -55,9 +55,9 @@ class JournalRecords:
         return survey.log_start_offset
 
     def forget_superseded(self, survey: Survey, start: int) -> None:
-        """Take out of a survey what is missing before a snapshot that is the first segment.
+        """Remove from a survey the hole before a snapshot that is the first segment.
 
-        The slot may still name the start before it; nobody needs what was there.
+        The slot may still name an older start; what was there is not needed any more.
         """
         if not survey.holes or not survey.segments or survey.segments[0].base_offset != start:
             return
@@ -89,7 +89,7 @@ class JournalRecords:
 class StoredJournal:
     """Records that catalogue or cursors replay as if from their journal.
 
-    What they append is forgotten; what they say again as a snapshot is kept in `snapshots`.
+    What they append is forgotten; what they write as a snapshot is kept in `snapshots`.
     """
 
     size_bytes = 0
@@ -98,7 +98,7 @@ class StoredJournal:
     def __init__(
         self, records: Iterable[bytes], damage: Callable[[str], DamagedLog] | None = None
     ) -> None:
-        """`damage` makes the error for the record that was taken last, where its place is known."""
+        """`damage` makes the error for the record that was taken last, if its place is known."""
         self._records = records
         self._damage = damage
         self.snapshots: list[bytes] = []

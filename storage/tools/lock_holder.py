@@ -32,8 +32,8 @@ def is_held(line: str, inode: int, pid: int) -> bool:
     """Whether a line of /proc/locks, `N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END`, is
     about that file (proc(5)).
 
-    On some file systems the device there is none that stat gives, so it is left out, and the
-    process counts besides the inode.
+    On some file systems the device there is not the one that stat gives, so only inode and process
+    are compared.
     """
     fields = line.split()
     if len(fields) < 6 or fields[1:2] != ["FLOCK"]:

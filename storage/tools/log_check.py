@@ -30,7 +30,7 @@ from storage.tools.findings import Finding, Level, LogSummary
 from storage.tools.index_check import IndexCheck
 from storage.tools.survey import Good, Hole, LogSurvey, Survey
 
-# Findings of one log that are kept; of more only the number is told.
+# Findings of one log that are kept; any more are only counted.
 FINDINGS_MAX = 1000
 
 LOST_RESERVATION = (
@@ -41,7 +41,7 @@ Visit = Callable[[Good, bytes], None]
 
 
 class LogCheck:
-    """One check of one log; `findings` and `summary` are what it came to."""
+    """One check of one log; `findings` and `summary` are its results."""
 
     def __init__(self, files: Files, identity: LogIdentity, name: str, *, running: bool) -> None:
         """With `running`, a broker has the log open, and only what its slot covers is checked."""
@@ -56,9 +56,9 @@ class LogCheck:
         self._indexed: Segment | None = None
 
     def run(self, progress: Callable[[int], None], visit: Visit | None = None) -> Survey:
-        """Walk over everything; `progress` is told of bytes, `visit` of every good batch.
+        """Walk over everything; `progress` gets bytes, `visit` every good batch.
 
-        What the survey found amiss becomes findings with `take`. Raises: FileGone, StorageFailed.
+        `take` turns what the survey found wrong into findings. Raises: FileGone, StorageFailed.
         """
         slot = read_watermark(
             self._identity.folder, self._identity.partition_id, self._identity.kind
@@ -74,7 +74,7 @@ class LogCheck:
         return found
 
     def _check_views(self) -> None:
-        """Compacted views only repeat what the log says: a damaged one is no loss."""
+        """Check compacted views. They only repeat what the log says: a damaged one is no loss."""
         identity = self._identity
         for name in view_names(self._files.names(identity.folder))[:1]:
             place = (identity.folder, name.base_offset, identity.kind, identity.partition_id)
@@ -92,7 +92,7 @@ class LogCheck:
                 view.close()
 
     def take(self, found: Survey) -> None:
-        """Make findings of a survey's holes and tail, and of the slots."""
+        """Turn a survey's holes and tail, and bad slots, into findings."""
         for hole in found.holes:
             self._tell_hole(hole)
         if found.tail is not None:
@@ -196,7 +196,7 @@ class LogCheck:
 
 
 def reservation_is_lost(files: Files, identity: LogIdentity) -> bool:
-    """Whether there was a reservation, and nothing says how far it went.
+    """Whether there was a reservation, and nothing says how far it reached.
 
     An empty file is what a crash at its first use leaves.
     """

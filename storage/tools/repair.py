@@ -1,6 +1,6 @@
-"""`log repair`: the operator's way past damage. Holds the lock; plans first, then does it.
+"""`log repair`: the operator's way past damage. Holds the lock; plans first, then acts.
 
-What was damaged is set aside, never deleted; what is lost is said before anything is done. Knows no
+What was damaged is set aside, never deleted; losses are reported before anything is done. Knows no
 terminal: the caller shows the plan and asks.
 """
 
@@ -59,7 +59,7 @@ class Repair:
     def __init__(
         self, data_dir: str | os.PathLike[str], progress: Callable[[int, int], None]
     ) -> None:
-        """`progress` is told of bytes done and to be done while planning.
+        """`progress` gets bytes done and bytes to do while planning.
 
         Raises: NoDataDir; DirectoryLocked, while a broker runs; StorageFull; StorageFailed.
         """
@@ -82,7 +82,7 @@ class Repair:
         self._cursors: CursorStore | None = None
 
     def plan(self, place: str | None = None) -> Plan:
-        """Everything that is to be done, or only for one topic or partition; nothing is changed.
+        """Plan all that is to be done, or only for one topic or partition; nothing is changed.
 
         Raises: StorageError, InvalidTopicName, NoSuchTopic.
         """
@@ -124,7 +124,7 @@ class Repair:
     ) -> Catalogue | None:
         """The catalogue as it will be, None if it cannot be replayed; steps only if wanted.
 
-        The cursors come first: a topic that is made again must not meet those of another.
+        The cursors come first: a topic that is made again must not get those of another.
         """
         now_us = time_ns() // 1000
         if not folders and not any(self._has_segments(name) for name in JOURNAL_KINDS):
@@ -169,7 +169,7 @@ class Repair:
     # Partitions
 
     def _topic_file(self, folder: str, number: int) -> TopicFile | None:
-        """What the topic file of that partition says, None if it is not a good one of it."""
+        """What the topic file of that partition says, None if it is bad or another's."""
         try:
             content = unpack_topic_file(self.files.read_whole(os.path.join(folder, TOPIC_NAME)))
         except (OSError, BadTopicFile):
@@ -193,7 +193,7 @@ class Repair:
             self._plan.refusals.append(f"{name}: {path}: nothing says whose partition it is")
         identity = LogIdentity(folder, KIND_PARTITION, number)
         if there is None:
-            survey = Survey(identity, Watermark())  # What lies under that name now goes first.
+            survey = Survey(identity, Watermark())  # What has that name now is moved away first.
         else:
             survey = LogCheck(self.files, identity, name, running=False).run(self._advance)
         first_free = self._highest_position(catalogue, owner)

@@ -1,7 +1,7 @@
-"""Bringing a catalogue that lost records together with the partition folders again.
+"""Makes a catalogue that lost records fit the partition folders again.
 
-A folder's topic file says whose it is, so that no record of a user is out of reach for want of a
-record of ours. Knows the catalogue, and of folders only their topic files.
+A folder's topic file says whose it is, so that no record of a user becomes unreachable because a
+record of ours is lost. Knows the catalogue, and of folders only their topic files.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ from storage.metadata.names import InvalidTopicName, TopicName, parse_topic
 
 
 class CatalogueRepair:
-    """Changes a catalogue in memory; `lines` say for people what came of it."""
+    """Changes a catalogue in memory; `lines` tell people what was changed."""
 
     def __init__(self, catalogue: Catalogue, folders: Mapping[int, TopicFile | None]) -> None:
-        """`folders` are those that are there, with their topic files where these are good."""
+        """`folders` are those that exist, with their topic files, None for a bad one."""
         self.catalogue = catalogue
         self.lines: list[str] = []
         self._folders = folders
 
     def run(self, cursors: CursorStore | None, now_us: int) -> None:
-        """Drop topics without any folder, make those again that folders name.
+        """Drop topics without any folder, and make topics again that folders name.
 
         New ones get numbers that no cursor has.
         """
@@ -47,7 +47,7 @@ class CatalogueRepair:
                 self.lines.append(f"  topic {meta.name} goes: it has no folder, as if deleted")
 
     def _unclaimed(self) -> dict[TopicName, dict[int, int]]:
-        """Folders that no topic has, as partition number to partition id, by what they say."""
+        """Folders that no topic has: partition number to partition id, by the topic they name."""
         known = {one for meta in self.catalogue.all_topics() for one in meta.partition_ids}
         found: dict[TopicName, dict[int, int]] = {}
         for number, content in self._folders.items():
@@ -61,7 +61,7 @@ class CatalogueRepair:
         return found
 
     def _claim(self, name: TopicName, numbers: dict[int, int], now_us: int) -> None:
-        """Give a topic the folders that go on where its partitions end."""
+        """Give a topic the folders that continue where its partitions end."""
         meta = self.catalogue.topic(name)
         ids = list(meta.partition_ids) if meta is not None else []
         following = takewhile(numbers.__contains__, range(len(ids), len(ids) + len(numbers)))

@@ -1,8 +1,8 @@
 """Partition folders under a wrong number: whose records each holds, and the way back.
 
-People rename and copy folders by hand. Every segment header says whose records follow it: what is
-intact is evidence, and gets its right number or goes to `set-aside` whole. Knows folders and
-segment headers, no batch and no journal.
+People rename and copy folders by hand. Every segment header says whose records follow it: by intact
+headers a folder gets its right number, or goes to `set-aside` whole. Knows folders and segment
+headers, no batch and no journal.
 """
 
 import os
@@ -23,8 +23,8 @@ from storage.tools.rewriting import SetAside
 class FolderPlacement:
     """Which folder holds which partition.
 
-    `moves`: by the number of a folder the one it is to get. `strays`: by the number of a folder
-    the partition whose records it holds, where those are not wanted there or anywhere.
+    `moves`: the number of a folder to the one it is to get. `strays`: the number of a folder to the
+    partition whose records it holds, if those are not wanted there or anywhere.
     """
 
     def __init__(self, files: Files, path: str, numbers: Collection[int]) -> None:
@@ -43,8 +43,8 @@ class FolderPlacement:
         return os.path.join(self._path, str(number))
 
     def decide(self, known: Collection[int] | None) -> None:
-        """Decide what is to be done; `known` are the partitions that the catalogue names, None
-        where nobody can say.
+        """Decide what is to be done; `known` are the partitions that the catalogue names, None if
+        that is unknown.
         """
         self.moves, self.strays, self.refusals = {}, {}, []
         wrong = {
@@ -89,13 +89,13 @@ class FolderPlacement:
         return None if gone or number not in self._numbers else self.folder(number)
 
     def partitions(self) -> Iterable[tuple[int, str]]:
-        """(partition id, folder now) of every partition that is there, as it will be."""
+        """(partition id, folder now) of every partition that exists, with the id it will have."""
         ids = (self._numbers | set(self.moves.values())) - self.refused
         found = ((number, self.place_of(number)) for number in sorted(ids))
         return [(number, folder) for number, folder in found if folder is not None]
 
     def stray_steps(self, aside: SetAside) -> list[Step]:
-        """Put aside, whole, what has no place: before anything else is done."""
+        """Steps that set aside, whole, what has no place: they come before all others."""
         return [
             Step(
                 f"partition {number}",
@@ -109,7 +109,7 @@ class FolderPlacement:
         ]
 
     def move_steps(self) -> list[Step]:
-        """Give folders their right numbers: after everything else was done in them."""
+        """Steps that give folders their right numbers: they come after all others."""
         if not self.moves:
             return []
         lines = [
@@ -120,14 +120,14 @@ class FolderPlacement:
         return [Step("partitions", lines, lambda: self._move(self.moves))]
 
     def _move(self, moves: Mapping[int, int]) -> None:
-        """Rename one by one; killed in between, the rest is found again by what is in them."""
+        """Rename one by one. After a kill in between, the rest is found again by its contents."""
         left = dict(moves)
         spare = max(self._numbers | set(left.values())) + 1
         while left:
             ready = [one for one, target in left.items() if not self._is_there(target)]
             if ready:
                 self._rename(ready[0], left.pop(ready[0]))
-            else:  # Folders that have changed places: one makes room.
+            else:  # Folders that swap places: one makes room.
                 first = next(iter(left))
                 self._rename(first, spare)
                 left[spare] = left.pop(first)
@@ -145,8 +145,8 @@ def _moving_aside(aside: SetAside, folder: str, name: str) -> Callable[[], None]
 
 
 def held_partition(files: Files, folder: str) -> int | None:
-    """The partition whose records a folder holds: what all its whole segment headers say; None
-    where there is none, or they disagree.
+    """The partition whose records a folder holds, as all its intact segment headers say; None if
+    there is none, or they disagree.
     """
     found = set()
     for name in segment_names(files.names(folder))[0]:

@@ -1,7 +1,7 @@
-"""Getting a journal past damage: what can still be replayed is said again in a new snapshot.
+"""Getting a journal past damage: what can still be replayed is written as a new snapshot.
 
-The old segments are moved to `set-aside` once that snapshot is durable. Changes that need one that
-is lost go too, and are told. Knows journals and what they hold, no partition's log.
+The old segments are moved to `set-aside` once that snapshot is durable. Changes that depend on a
+lost one go too, and are reported. Knows journals and what they hold, no partition's log.
 """
 
 import os
@@ -20,7 +20,7 @@ from storage.tools.repair_step import Step, offsets_text
 from storage.tools.rewriting import SegmentWriter, SetAside
 from storage.tools.survey import Survey
 
-# Changes left out that are told one by one; of more only the number is.
+# Changes left out that are reported one by one; any more are only counted.
 TOLD_MAX = 10
 
 
@@ -32,7 +32,7 @@ class JournalRepair:
     """
 
     def __init__(self, files: Files, data_dir: str, name: str) -> None:
-        """Survey it; one that is not there is all damage. Raises: StorageFailed."""
+        """Survey it; a missing one counts as all damage. Raises: StorageFailed."""
         self.name = name
         self._files = files
         self._data_dir = data_dir
@@ -116,7 +116,7 @@ class JournalRepair:
         try:
             end = writer.snapshot(self.journal.snapshots)
             writer.finish()
-        except BaseException:  # An interrupt too: no half a file stays.
+        except BaseException:  # An interrupt too: leave no half-written file.
             writer.abandon()
             raise
         for old in bases:

@@ -31,8 +31,8 @@ class PartitionRepair:
         self._identity = survey.identity
 
     def plan(self, plan: Plan, *, first_free: int) -> None:
-        """Add what there is to do. `first_free` is the lowest offset that was surely never given
-        out, as far as others know, for a folder with neither segments nor slot.
+        """Add what there is to do. `first_free` is the lowest offset that, as far as others know,
+        was never given out: for a log without segments and slot, or with a foreign end.
         """
         survey = self._survey
         if not survey.segments:
@@ -40,7 +40,7 @@ class PartitionRepair:
             return
         for hole in survey.holes:
             if hole.is_foreign and hole.end_offset >= survey.end_offset:
-                # Of what was there nothing is known: offsets that readers saw must not come again.
+                # What was there is unknown: offsets that readers saw must not be used again.
                 hole.next_offset = max(hole.end_offset, first_free)
         refused = [hole for hole in survey.holes if hole.overlaps or hole.is_newer]
         for hole in refused:
@@ -85,14 +85,14 @@ class PartitionRepair:
         )
 
     def _write_gap(self, base: int, offset: int, next_offset: int) -> None:
-        """A segment that holds nothing but a gap."""
+        """Write a segment that holds nothing but a gap."""
         identity = self._identity
         header = SegmentHeader(identity.kind, new_salt(), identity.partition_id, base)
         writer = SegmentWriter(self._files, identity.folder, header)
         try:
             writer.gap(offset, next_offset)
             writer.finish()
-        except BaseException:  # An interrupt too: no half a file stays.
+        except BaseException:  # An interrupt too: leave no half-written file.
             writer.abandon()
             raise
 
@@ -132,7 +132,7 @@ class PartitionRepair:
                 pos = hole.end_pos
             writer.copy(segment, pos, segment.size)
             writer.finish()
-        except BaseException:  # An interrupt too: no half a file stays.
+        except BaseException:  # An interrupt too: leave no half-written file.
             writer.abandon()
             raise
         segment.close()
@@ -159,7 +159,7 @@ class ReservationRepair:
         identity, survey = self._survey.identity, self._survey
         self._aside.copy(path, f"{identity.partition_id}.reserved")
         reservation = Reservation(self._files, identity.folder, identity.partition_id)
-        # A reservation under way is confirmed at most this far above what one sync ago was there.
+        # A reservation reaches at most RESERVE_OFFSETS above the log end of one sync before.
         end = max(survey.end_offset, survey.proven)
         reservation.reserve_now(end + RESERVE_OFFSETS)
         reservation.close()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Step:
-    """One change. `lines` say for people what it does and, first of all, what is lost.
+    """One change. `lines` tell people what it does and, first of all, what is lost.
 
     `apply` does it; killed at any moment, a repair can be run again. Raises: StorageError.
     """

@@ -1,7 +1,7 @@
 """Rewriting a segment and setting files aside, so that a kill at any moment loses nothing.
 
-What is replaced was copied to `set-aside` before, and gives way to a file that is whole and synced
-by one rename. For `log repair`; knows batches, and no reason for any of it.
+A file that is replaced is first copied to `set-aside`; one rename then puts a whole, synced file in
+its place. For `log repair`; knows batches, and no reason for any of it.
 """
 
 import os
@@ -31,7 +31,7 @@ NEW_SUFFIX = ".new"
 
 
 class SegmentWriter:
-    """A segment file in the making; nothing is seen of it before `finish`."""
+    """A segment file in the making; nobody sees it before `finish`."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class SegmentWriter:
         append_us: int | None = None,
         path: str | None = None,
     ) -> None:
-        """`path` is that of the file it replaces, where compaction made that. `append_us` is when
-        its records were appended, as far as known, now if it is None: retention by age goes by it.
+        """`path` is that of the file it replaces, if compaction made that. `append_us` is when its
+        records were appended, as far as known, None for now: retention by age uses it.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -72,9 +72,7 @@ class SegmentWriter:
             start_pos += len(data)
 
     def gap(self, offset: int, next_offset: int) -> None:
-        """Cover these offsets with batches that hold nothing. Raises: StorageFull,
-        StorageFailed.
-        """
+        """Cover these offsets with empty batches. Raises: StorageFull, StorageFailed."""
         while offset < next_offset:
             covered = min(next_offset - offset, BATCH_OFFSETS_MAX)
             header = self._batch(offset, covered, 0, BodyFormat.GAP, BatchFlag.GAP, b"")
@@ -124,7 +122,7 @@ class SegmentWriter:
         self._file.datasync()
         self._file.close()
         os.utime(self.path + NEW_SUFFIX, ns=(self._append_us * 1000, self._append_us * 1000))
-        # An index of the file that goes would point into the wrong places of this one.
+        # The index of the replaced file would point to wrong places in this one.
         self._files.unlink(self.path.removesuffix(".log") + INDEX_SUFFIX)
         self._files.sync_folder(self._folder)
         self._files.rename(self.path + NEW_SUFFIX, self.path)
@@ -137,14 +135,14 @@ class SegmentWriter:
 
 
 class SetAside:
-    """The folder in which what was damaged is kept for people to look at. Nothing in it goes."""
+    """The folder in which what was damaged is kept for people to look at. Nothing is removed."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
         self._folder = folder
 
     def copy(self, path: str, name: str) -> None:
-        """Keep a copy of a file, durable; one that is kept already is not copied again.
+        """Keep a copy of a file, durably; one that is kept already is not copied again.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -165,7 +163,7 @@ class SetAside:
         self._files.sync_folder(self._folder)
 
     def move(self, path: str, name: str) -> None:
-        """Move a file there, durably. Raises: StorageFull, StorageFailed."""
+        """Move a file or folder there, durably. Raises: StorageFull, StorageFailed."""
         self._make()
         target = self._free_path(name, None)
         assert target is not None, "only an equal file needs no place"
@@ -179,7 +177,7 @@ class SetAside:
             self._files.sync_folder(os.path.dirname(self._folder))
 
     def _free_path(self, name: str, equal_to: str | None) -> str | None:
-        """A path that is free; None where one of those that are not is the same file already."""
+        """A free path; None if one of the paths that are taken has an equal file already."""
         number = 1
         candidate = os.path.join(self._folder, name)
         while os.path.lexists(candidate):

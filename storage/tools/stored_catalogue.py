@@ -1,6 +1,6 @@
 """The catalogue of a data directory, read beside a running or stopped broker: no lock, no writes.
 
-It is as far as the journal's watermark slot says that it is durable. Knows no broker.
+It reaches as far as the journal is durable by its watermark slot. Knows no broker.
 """
 
 import os

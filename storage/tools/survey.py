@@ -1,8 +1,8 @@
-"""A whole log from its first byte to its last, changing nothing: what is good and what is not.
+"""Surveys a whole log, changing nothing: what is good and what is not, from first byte to last.
 
 For `log verify`, `log repair` and `log dump`. A start looks at the end of a log only and acts on
-what it finds (`recovery.py`); this looks at everything and only tells, by the same rules (FORMAT.md
-section 7). Knows partitions and journals alike, and nothing of bodies, topics or a terminal.
+what it finds (`recovery.py`); this looks at everything and only reports, by the same rules
+(FORMAT.md section 7). Knows partitions and journals alike, nothing of bodies, topics or a terminal.
 """
 
 from collections.abc import Iterator
@@ -40,12 +40,12 @@ class Good:
 class Hole:
     """Offsets `[offset, next_offset)` that cannot be read: bytes `[file_pos, end_pos)` of a file.
 
-    `segment` is None where no file has them. `next_offset` is None while nothing good is known
-    behind. `records` is how many records there were, None if unknown. `header`: the segment
-    header alone is wrong, and this is what it was, proven by the batches behind it. `is_newer`:
-    the checksum is right, so a later version wrote it. `overlaps`: two segments claim the offsets.
-    `is_foreign`: it is whole and belongs to another log or place. `is_never_torn`: it is no torn
-    tail wherever it is.
+    `segment` is None if no file has them. `next_offset` is None while nothing good is known after
+    it. `records` is how many records there were, None if unknown. `header`: only the segment header
+    is wrong, and this is what it was, proven by the batches after it. `is_newer`: the checksum is
+    right, so a later version wrote it. `overlaps`: two segments claim the offsets. `is_foreign`: it
+    is intact and belongs to another log or place. `is_never_torn`: it cannot be a torn tail,
+    wherever it is.
     """
 
     path: str
@@ -72,7 +72,7 @@ class Hole:
 class Survey:
     """What a survey found, in the order of the offsets.
 
-    `holes` were acknowledged, `tail` and everything behind it never was: a start cuts it off.
+    `holes` were acknowledged, `tail` and everything after it never was: a start cuts it off.
     `proven`: everything below it is known to have been durable.
     """
 
@@ -90,9 +90,9 @@ class Survey:
 
 
 def segments_of(files: Files, identity: LogIdentity, slot: Watermark) -> list[Segment]:
-    """The segments that count, as they are now; those below the log start are on their way out.
+    """The segments that count, as they are now; those below the log start are being removed.
 
-    Raises: FileGone, if one goes meanwhile; StorageFailed.
+    Raises: FileGone, if one is removed meanwhile; StorageFailed.
     """
     found, _ = segment_names(files.names(identity.folder))
     while len(found) > 1 and found[1].base_offset <= slot.log_start_offset:
@@ -108,7 +108,7 @@ def segments_of(files: Files, identity: LogIdentity, slot: Watermark) -> list[Se
 
 
 class SurveyWalk(LogWalk):
-    """A walk that goes on behind every fault. `events` gives good batches and holes in order."""
+    """A walk that goes on after every fault. `events` gives good batches and holes in order."""
 
     def __init__(
         self, segments: list[Segment], slot: Watermark, folder: str, stop: int | None = None
@@ -182,7 +182,7 @@ class SurveyWalk(LogWalk):
         return hole
 
     def _resume_behind(self, hole: Hole) -> bool:
-        """Go on behind a hole; False at the end of the log."""
+        """Go on after a hole; False at the end of the log."""
         one = hole.segment
         if hole.header is not None and one is not None:
             self.resume(self.number, (one.base_offset, SEGMENT_HEADER_BYTES))
@@ -232,7 +232,7 @@ class LogSurvey:
         for hole in holes:
             is_known = not hole.overlaps and not hole.is_never_torn
             if hole.offset >= found.proven and found.segments and is_known:
-                found.tail = hole  # It was never durable, nor was anything behind it.
+                found.tail = hole  # It was never durable, nor was anything after it.
                 found.end_offset = hole.offset
                 break
             if hole.next_offset is None:
@@ -255,7 +255,7 @@ def header_alone(one: Segment, fault: Fault) -> BatchHeader | None:
 
 
 def is_newer(one: Segment, file_pos: int) -> bool:
-    """Whether a header there has a right checksum, and still is none of this version."""
+    """Whether a header there has a right checksum, but is not of this version."""
     size = HEADER_BYTES if file_pos else SEGMENT_HEADER_BYTES
     try:
         data = read_checked(one, size, file_pos, one.base_offset)
@@ -290,7 +290,7 @@ def proven_header(one: Segment) -> SegmentHeader | None:
     if len(data) < SEGMENT_HEADER_BYTES:
         return None
     if segment.CRC.unpack_from(data, segment.HEADER.size)[0] == crc32c(data[: segment.HEADER.size]):
-        return None  # It is whole, and says that it belongs elsewhere.
+        return None  # It is intact, and says that it belongs elsewhere.
     salt, flags = (segment.HEADER.unpack_from(data)[place] for place in (3, 6))
     if one.kind == KIND_PARTITION:
         flags = 0

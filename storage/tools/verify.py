@@ -27,12 +27,12 @@ from storage.tools.lock_holder import lock_holder
 from storage.tools.log_check import LogCheck
 from storage.tools.survey import Survey
 
-# How often a log is looked at again that a broker shortens meanwhile.
+# How often a log is looked at if a broker shortens it meanwhile.
 LOOKS_MAX = 5
 
 CATALOGUE, CURSORS = "catalogue", "cursors"
 
-# Changes of a journal that cannot be read and are told one by one; of more only the number is.
+# Unreadable changes of a journal that are reported one by one; any more are only counted.
 LOST_TOLD_MAX = 100
 
 Replayed = TypeVar("Replayed")
@@ -45,7 +45,7 @@ class NoDataDir(StorageError):
 
 @dataclass(slots=True, frozen=True)
 class Owner:
-    """Which partition of which topic the catalogue says a folder is."""
+    """Which partition of which topic a folder is, as the catalogue says."""
 
     topic: str
     index: int
@@ -96,7 +96,7 @@ class Verifier:
     def _replay(
         self, name: str, make: Callable[[StoredJournal, Lost], Replayed]
     ) -> Replayed | None:
-        """Check a journal; what a replay of it makes, None if it cannot be replayed."""
+        """Check a journal; returns what a replay of it makes, None if it cannot be replayed."""
         folder = os.path.join(self.path, name)
         if not os.path.isdir(folder):
             if self._partition_ids():
@@ -122,7 +122,7 @@ class Verifier:
         return None
 
     def _say_lost(self, name: str, folder: str, lost: Sequence[DamagedLog]) -> None:
-        """Records and changes that no start can read, whose checksums are right."""
+        """Report records and changes that no start can read, although their checksums are right."""
         for one in lost[:LOST_TOLD_MAX]:
             self._count(Level.FAULT)
             place = (one.path, one.file_pos, one.offset, one.offset + 1)
@@ -187,7 +187,7 @@ class Verifier:
         return str(owner or said)
 
     def _other_name(self, number: int, folder: str, said: Owner, owner: Owner) -> None:
-        """A topic file says otherwise than the catalogue did when it was read."""
+        """A topic file disagrees with the catalogue as it was read."""
         path = os.path.join(folder, TOPIC_NAME)
         if self._running:  # The topic may have been renamed between the two looks.
             again = self._replay(CATALOGUE, stored_catalogue)
@@ -201,7 +201,7 @@ class Verifier:
             self._say(Level.FAULT, str(owner), path, f"it says {said}, the catalogue says {owner}")
 
     def _log(self, identity: LogIdentity, name: str) -> tuple[Survey, JournalRecords] | None:
-        """Check one log, again where a broker took a file away meanwhile; None if it is gone."""
+        """Check one log, again if a broker took a file away meanwhile; None if the log is gone."""
         done = self._done
         for _ in range(LOOKS_MAX):
             self._done = done
@@ -216,7 +216,7 @@ class Verifier:
                 self._say(Level.FAULT, name, identity.folder, str(error))
                 return None
             if identity.kind != KIND_PARTITION:
-                with suppress(NoSnapshotEnd):  # Told where the records are wanted.
+                with suppress(NoSnapshotEnd):  # Reported where the records are needed.
                     records.forget_superseded(survey, records.start(survey))
             check.take(survey)
             self._take(check)
