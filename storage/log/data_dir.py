@@ -220,7 +220,7 @@ class DataDir:
         *,
         topic: str | None = None,
     ) -> PartitionLog:
-        """Open a partition that is there, recovering it.
+        """Open an existing partition, recovering it.
 
         After opening the last one, commit once before readers come: only then are the records shown
         that recovery kept above the slot.
@@ -244,7 +244,7 @@ class DataDir:
         self, one: NewPartition, settings: LogSettings, committer: Committer
     ) -> PartitionLog:
         """As `open_partition`, for a partition that the catalogue names. If a crash left the folder
-        with the topic's old name, it gets the new one.
+        with the topic's old name, it gets the new one that was prepared.
         """
         return self.open_partition(one.partition_id, settings, committer, topic=one.topic)
 

@@ -241,7 +241,7 @@ class Files:
 
     @property
     def syncs_all_at_once(self) -> bool:
-        """Whether `sync_all` works on this file system, for everything that `adopt` was told of."""
+        """Whether `sync_all` works on this file system, for all folders that `adopt` was given."""
         return self._file_system.can_sync
 
     @property

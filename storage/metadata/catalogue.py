@@ -141,7 +141,7 @@ class Catalogue:
         return self._change(NamespaceMade(numbered))
 
     def alter_namespace(self, tenant: str, namespace: str, settings: dict[str, Setting]) -> int:
-        """Replace all settings of a namespace that is there; return the ticket."""
+        """Replace all settings of an existing namespace; return the ticket."""
         assert (tenant, namespace) in self._namespaces
         return self._change(NamespaceSettingsSet(tenant, namespace, dict(settings)))
 

@@ -383,7 +383,7 @@ class Gathering:
         return not self._left
 
     def some(self, cursors: int) -> Iterator[Sequence[CursorChange]]:
-        """Records of about so many cursors more, at least one subscription if any is left."""
+        """Records of about `cursors` more cursors, at least one subscription if any is left."""
         while self._left and cursors > 0:
             topic_id = next(iter(self._left))
             names = self._names_left(topic_id)

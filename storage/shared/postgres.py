@@ -69,7 +69,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             return super().wait(gen, interval, self.answer_s if timeout is None else timeout)
         except psycopg.OperationalError:
             if timeout is None:
-                self.close()  # What it was asked may still be done: nobody may ask more of it.
+                self.close()  # Its statement may still be done: it must not be used again.
             raise
 
 

@@ -262,8 +262,8 @@ class Publisher:
 
 @dataclass(slots=True)
 class Patience:
-    """How to retry without an answer: `pause` between tries (it may raise), `stalled` at each one
-    after `stall_s` seconds; `tell` is called with each reason.
+    """How to retry without an answer: `pause` between tries (it may raise), `stalled` after each
+    try once `stall_s` seconds are over; `tell` is called with each reason.
     """
 
     pause: Callable[[float], None]

@@ -211,7 +211,7 @@ class Session:
         longer than a lease must not look like a broker that is gone.
         """
         while not self._stop.is_set():
-            with suppress(StoreUnanswered, ObjectMissing):  # The beats tell of it.
+            with suppress(StoreUnanswered, ObjectMissing):  # The beats report it.
                 self.objects.size(CLUSTER_NAME)
                 self._store_answered = True
             self._stop.wait(STORE_LOOK_S)

@@ -112,7 +112,7 @@ class _Check:
         self._tell = tell
 
     def look(self, at: Callable[[], T]) -> T | None:
-        """What `at` gives; None if it finds a fault, which is told."""
+        """What `at` gives; None if it finds a fault, which is reported."""
         try:
             return at()
         except (BadObject, ObjectMissing, DamagedLog, Fault) as error:

@@ -41,7 +41,7 @@ class IndexCheck:
         self._next_offset = header.next_offset
 
     def end(self, *, grows: bool) -> None:
-        """Check the end: entries after the last batch are wrong, unless it grows or ends badly."""
+        """Check the end: entries after it are wrong, unless the segment grows or is damaged."""
         if grows or self._next_pos < self._size:
             self._pass(self._next_pos)
             return

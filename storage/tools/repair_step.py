@@ -1,4 +1,4 @@
-"""What `log repair` is going to do, told before anything is done."""
+"""What `log repair` is going to do, shown before anything is done."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

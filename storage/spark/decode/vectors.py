@@ -17,8 +17,8 @@ from storage.codecs.quick import SPEEDUPS
 Array = np.ndarray[Any, Any]
 
 PADDING = 32
-# What is unpacked of bodies at a time. It is there three times for a moment: unpacked, joined, and
-# as Arrow's. A larger batch goes through its plain codec, in pages.
+# What is unpacked of bodies at a time. It is in memory three times for a moment: unpacked, joined,
+# and as Arrow's. A larger batch goes through its plain codec, in pages.
 ARENA_BYTES_MAX = 32 << 20
 ABSENT = -(1 << 63)  # A time or number that is not there, as in FORMAT.md.
 
@@ -79,7 +79,7 @@ def struct_at(arena: bytes, layout: np.dtype[Any], places: Array) -> Array:
 
 def chain(body: Buffer, head: int, least: int, *, is_big: bool) -> Array | None:
     """Where each entry of a body begins, found by the C extension. An entry is `head` bytes, the
-    last four of them a size of at least `least`, then so many bytes. None: Python has to look.
+    last four of them a size of at least `least`, then that many bytes. None: Python has to look.
     """
     if SPEEDUPS is None:
         return None
