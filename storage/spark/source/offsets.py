@@ -136,11 +136,20 @@ def split(found: Sequence[Span], pieces: int | None, records_max: int | None) ->
 
 
 def shares(wanted: Mapping[str, int], limit: int) -> dict[str, int]:
-    """How much of each backlog a micro-batch takes: in proportion, what is over to the largest."""
+    """How much of each backlog a micro-batch takes: one at least where the limit has room for that,
+    so that none waits for ever beside a large one; of the rest in proportion. What rounding leaves
+    over goes to the largest.
+    """
     total = sum(wanted.values())
     if total <= limit:
         return dict(wanted)
-    result = {name: count * limit // total for name, count in wanted.items()}
+    waiting = sum(map(bool, wanted.values()))
+    least = int(limit >= waiting)
+    room, rest = limit - least * waiting, total - least * waiting
+    result = {
+        name: least + (count - least) * room // rest if count else 0
+        for name, count in wanted.items()
+    }
     left = limit - sum(result.values())
     by_rest: Callable[[str], int] = lambda name: result[name] - wanted[name]  # noqa: E731
     for name in sorted(wanted, key=by_rest)[:left]:

@@ -95,4 +95,5 @@ def test_large_spans_are_split_in_proportion():
 def test_a_trigger_takes_from_each_in_proportion_and_never_more_than_allowed():
     assert shares({"a": 90, "b": 10}, 10) == {"a": 9, "b": 1}
     assert shares({"a": 1, "b": 1, "c": 1}, 2) == {"a": 1, "b": 1, "c": 0}
+    assert shares({"a": 1000, "b": 1, "c": 0}, 10) == {"a": 9, "b": 1, "c": 0}
     assert shares({"a": 3}, 10) == {"a": 3}
