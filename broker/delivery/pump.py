@@ -168,7 +168,12 @@ class Pump(abc.ABC):
         self._give()
         assert self._pausing is not None, "its task waits there"
         is_due_earlier = self._due_at() < self._pausing.deadline
-        return None if self._ahead or is_due_earlier else self._read_position
+        is_left = self._ahead or self._holds_back or is_due_earlier
+        return None if is_left else self._read_position
+
+    @property
+    def _holds_back(self) -> bool:  # Whether entries wait elsewhere for somebody to take them.
+        return False
 
     @property
     def _reads_compacted(self) -> bool:  # Whether reads come out of the compacted view.

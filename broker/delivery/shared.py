@@ -221,6 +221,10 @@ class SharedDispatcher(Dispatcher):
         else:
             await super()._fill()
 
+    @property
+    def _holds_back(self) -> bool:
+        return bool(self._again)
+
     def _ready_lanes(self) -> Sequence[Lane]:
         """Lanes with waiting entries that can be sent now."""
         if not self._again:

@@ -21,6 +21,7 @@ class FakeConsumer(Consumer):
     inbox: list = field(default_factory=list)
     was_disconnected: bool = False
     is_full: bool = False  # Its connection takes nothing.
+    was_asked: bool = False  # While it was full: it owes the dispatcher a call.
     changes: list = field(default_factory=list)  # What it heard of being active.
 
     def send(self, entries, size):
@@ -28,6 +29,7 @@ class FakeConsumer(Consumer):
         self.inbox += entries
 
     def takes_more(self):
+        self.was_asked |= self.is_full
         return not self.is_full
 
     def active_changed(self, *, is_active):

@@ -199,6 +199,25 @@ async def test_pieces_wait_for_their_consumer_and_hold_up_nobody_else(monkeypatc
         assert first.offsets == [0, 1, 2]
 
 
+async def test_a_piece_for_a_full_consumer_has_it_asked_for_room(monkeypatch):
+    monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
+    async with stage(SharedDispatcher) as play:
+        first = await play.join_settled(permits=100)
+        second = await play.join_settled(permits=100)
+        first.is_full = True
+        play.partition.entries(1, metadata=chunk(0))
+        await play.settled()
+        assert (first.offsets, second.offsets) == ([], [0])
+        first.is_full, second.is_full = False, True
+        play.partition.entries(1, metadata=chunk(1))  # It is the other's turn.
+        await play.settled()
+        assert (first.offsets, second.offsets, second.was_asked) == ([], [0], True)
+        second.is_full = False
+        play.dispatcher.wake()
+        await play.settled()
+        assert second.offsets == [0, 1]
+
+
 async def test_unfinished_message_starts_again_at_its_first_piece(monkeypatch):
     monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
     async with stage(SharedDispatcher) as play:
