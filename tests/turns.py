@@ -1,5 +1,9 @@
 """No turn of the event loop may take more than 50 ms of processor time: the test in which a broker
 does fails, whether the broker runs inside it or in a process of its own.
+
+A virtual machine may count what its host did as processor time: a turn of 88 ms that never came
+again was seen once in ten thousand tests. So a test that fails for its turns runs once more, and
+fails if they are too long again (`addopts` in `pyproject.toml`).
 """
 
 import gc
@@ -36,6 +40,10 @@ def is_allowed(task: str, ends_at: str) -> bool:
     return any(task.startswith(name) and re.search(place, ends_at) for name, place, _ in ALLOWED)
 
 
+class LongTurns(AssertionError):
+    """Turns took too long. pytest knows it by name: `--only-rerun` in `pyproject.toml`."""
+
+
 class Watch(LoopTurns):
     """Finds long turns of our own tasks in the trio run that it is made in.
 
@@ -53,7 +61,8 @@ class Watch(LoopTurns):
     def close(self) -> None:
         """Look no more; fails if a turn was too long."""
         gc.callbacks.remove(self._on_collection)
-        assert not self.found, f"turns of more than {self._limit_s()} s: {self.found}"
+        if self.found:
+            raise LongTurns(f"turns of more than {self._limit_s()} s: {self.found}")
 
     def _on_collection(self, phase: str, info: dict[str, int]) -> None:
         now = time.thread_time()

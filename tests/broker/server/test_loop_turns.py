@@ -1,5 +1,7 @@
 """Long turns of the loop are found by their processor time and named; waiting is none of it."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -10,6 +12,7 @@ from broker.config.logging import ThrottledLog
 from broker.metrics import TURN_BUCKETS, Histogram
 from broker.server.loop_turns import LongTurn, LoopTurns, log_long_turn, measuring_turns
 from tests import turns
+from tests.sources import ROOT
 
 LONG_S = 0.02
 
@@ -86,7 +89,7 @@ async def test_the_tests_find_a_turn_of_our_own_that_is_too_long():
         nursery.start_soon(hold_the_broker)
         nursery.start_soon(working, turns.TURN_S_MAX)  # Of a test: not watched.
     trio.lowlevel.remove_instrument(watch)
-    with pytest.raises(AssertionError, match=r"broker\.strange\.hold_the_broker"):
+    with pytest.raises(turns.LongTurns, match=r"broker\.strange\.hold_the_broker"):
         watch.close()
     assert len(watch.found) == 1
 
@@ -111,6 +114,50 @@ def test_a_line_of_a_process_is_found_unless_it_is_on_the_list(monkeypatch):
     assert turns.logged(lines, lambda: 2 * turns.TURN_S_MAX) == []
     monkeypatch.setattr(turns, "ALLOWED", [("broker.x.", "", "a reason")])
     assert turns.logged(lines, lambda: turns.TURN_S_MAX) == []
+
+
+RERUN_TESTS = """
+import pytest
+from tests.turns import LongTurns
+
+runs = []
+
+@pytest.fixture
+def machine():
+    yield
+    runs.append("machine")
+    if runs.count("machine") == 1:
+        raise LongTurns("once")
+
+@pytest.fixture
+def ours():
+    yield
+    raise LongTurns("each time")
+
+def test_of_the_machine(machine):
+    pass
+
+def test_of_ours(ours):
+    pass
+
+def test_of_something_else():
+    runs.append("else")
+    assert runs.count("else") == 2
+"""
+
+
+@pytest.mark.slow
+def test_a_turn_has_to_be_too_long_twice_and_nothing_else_is_tried_again(tmp_path):
+    (tmp_path / "test_rerun.py").write_text(RERUN_TESTS)
+    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-p", "no:cacheprovider"]
+    command += ["-rA", "--rootdir", tmp_path, tmp_path / "test_rerun.py"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    told = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR "))]
+    assert [(line.split()[0], line.split("::")[1].split()[0]) for line in told] == [
+        ("ERROR", "test_of_ours"),
+        ("FAILED", "test_of_something_else"),
+    ]
+    assert "2 rerun" in done.stdout
 
 
 def test_a_busy_machine_is_given_more_time():
