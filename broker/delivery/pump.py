@@ -129,9 +129,10 @@ class Pump(abc.ABC):
         position = self._next_wanted(max(self._read_position, self.cursor.position))
         if position >= self.partition.high_watermark:
             await self._pause(position)
+            if not (self._can_give() and self._can_read()):  # A new active consumer rewinds here.
+                return
             position = self._next_wanted(max(self._read_position, self.cursor.position))
-            has_more = position < self.partition.high_watermark
-            if not (has_more and self._can_give() and self._can_read()):
+            if position >= self.partition.high_watermark:
                 return
         read = await self._read(position, self._read_bytes)
         if read is not None:

@@ -87,6 +87,18 @@ async def test_next_one_goes_on_with_what_is_not_acknowledged():
         assert second.changes == [False, True]
 
 
+async def test_a_record_that_comes_as_the_active_one_leaves_hides_nothing():
+    async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
+        first, second = (play.join(permits=10, name=name) for name in ("a", "b"))
+        play.partition.entries(1, 1)
+        await play.settled()
+        assert first.offsets == [0, 1]
+        play.leave(first)
+        play.partition.entries(1)  # The pump waits for it, and has no turn before it comes.
+        await play.settled()
+        assert second.offsets == [0, 1, 2]
+
+
 async def test_displaced_one_has_a_second_for_its_acknowledgements(autojump_clock):
     async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
         play.partition.entries(1, 1)
