@@ -35,5 +35,9 @@ class Returning:
         return consumer, [offset for offset in offsets if offset in consumer.pending]
 
     def clear(self) -> None:
-        """Forget all: nothing more is given back."""
+        """Forget all: nothing more is given back. Their consumers hold none of it from now on:
+        acknowledgements of theirs may still be under way.
+        """
+        for consumer, _ in self._pieces:
+            consumer.pending.clear()
         self._pieces.clear()

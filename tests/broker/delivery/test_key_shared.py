@@ -3,8 +3,9 @@
 import random
 
 import pytest
+import trio
 
-from broker.delivery import key_shared
+from broker.delivery import key_shared, returning
 from broker.delivery.key_shared import KeySharedDispatcher
 from broker.delivery.key_slots import KeyRanges, KeyRing
 from tests.broker.delivery.dispatch_fakes import stage
@@ -241,3 +242,22 @@ class Game:
                 assert not open_before, f"{offset} overtook {open_before}"
                 self.held[offset] = consumer
             self.seen[consumer] = len(consumer.inbox)
+
+
+async def test_an_acknowledgement_may_outlive_its_consumer_and_the_rewind_after_it(monkeypatch):
+    monkeypatch.setattr(returning, "RETURNED_TOGETHER", 1)
+    async with keyed() as play, trio.open_nursery() as nursery:
+        first = play.join(permits=2)
+        put(play, b"a", b"a", b"a")
+        await play.settled()
+        assert first.offsets == [0, 1]
+        play.partition.gate = trio.Event()
+        nursery.start_soon(play.ack_by_ids, first, 0, 2)  # It waits: 2 has to be looked up.
+        await play.settled()
+        play.leave(first)  # What it holds goes back in pieces, but nobody is left to have it.
+        second = play.join()
+        play.partition.gate.set()
+        await play.settled()
+        play.dispatcher.flow(second, 10)
+        await play.settled()
+        assert second.offsets == [1]
