@@ -280,3 +280,5 @@ class KeySharedDispatcher(SharedDispatcher):
             if pending.slot in self._again.lanes:
                 self._note_ready(pending.slot)
                 self.wake()
+            elif self._is_full:  # What was read ahead may begin with an entry of that slot.
+                self.wake()

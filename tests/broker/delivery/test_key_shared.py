@@ -136,6 +136,25 @@ async def test_reading_ahead_ends_where_too_much_waits(monkeypatch):
         assert (low.offsets, high.offsets) == (list(range(7)), [10])
 
 
+async def test_a_key_that_is_acknowledged_comes_to_its_new_owner_where_too_much_waits(monkeypatch):
+    monkeypatch.setattr(key_shared, "LOOK_AHEAD_MAX", 1)
+    async with keyed() as play:
+        keys = [b"k%d" % number for number in range(10)]
+        first = play.join(permits=10, name="first")
+        put(play, *keys)
+        await play.settled()
+        second = play.join(permits=10, name="second")
+        policy = play.dispatcher.policy
+        owners = [policy.owner(policy.slot(key)) for key in keys]
+        stays, moves = owners.index(first), owners.index(second)
+        _, wanted = put(play, keys[stays], keys[moves])  # The first one has no more permits.
+        await play.settled()
+        assert second.offsets == []
+        await play.ack(first, moves)
+        await play.settled()
+        assert second.offsets == [wanted]
+
+
 async def test_delayed_entry_of_a_key_comes_at_its_time_to_the_keys_owner(autojump_clock):
     async with keyed(KeyRanges) as play:
         low = play.join(permits=10, name="low", key_ranges=[(0, 30_000)])
