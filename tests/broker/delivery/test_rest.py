@@ -1,0 +1,436 @@
+"""At rest nobody could have more: no wake-up of a pump is lost. Every kind of delivery, by chance.
+
+A consumer's connection fills up and takes more again, records come in passes of the poller, reads
+are slow, memory is taken back. A consumer wakes its dispatcher only where `takes_more` was asked
+while it was full, as connections do. Once everything rests the pump is woken for nothing: whatever
+anybody is sent then had been left lying. In the end everything is delivered and acknowledged.
+"""
+
+import math
+import random
+from dataclasses import dataclass, field
+
+import pytest
+import trio
+
+from broker.commit import waiters
+from broker.delivery import dispatcher, key_shared, pump, returning, shared
+from broker.delivery.exclusive import ExclusiveDispatcher
+from broker.delivery.failover import FailoverDispatcher
+from broker.delivery.key_shared import KeySharedDispatcher
+from broker.delivery.key_slots import KeyRanges, KeyRing
+from broker.delivery.shared import SharedDispatcher
+from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
+from tests.broker.delivery.entry_fakes import FakePartition
+
+KINDS = {
+    "exclusive": (ExclusiveDispatcher, {}, 1),
+    "failover": (FailoverDispatcher, {}, 3),
+    "shared": (SharedDispatcher, {}, 4),
+    "key_shared": (KeySharedDispatcher, {"policy": KeyRing}, 4),
+    "out of order": (KeySharedDispatcher, {"policy": KeyRing, "in_order": bool}, 4),
+    "sticky": (KeySharedDispatcher, {"policy": KeyRanges}, 2),
+}
+SEEDS = range(60)
+STEPS = 100
+PROBED = 0.3  # Of the rests. A pump that looks for nothing asks who takes more: that hides faults.
+KEYS = [b"a", b"hello world", b"k1", b"k2", b"k3"]
+HALVES = [(0, 30_000), (30_001, 65_535)]  # Of the slots; each has some of the keys.
+# Each is small now and then, so that few entries reach it.
+LIMITS = {
+    (waiters, "AT_ONCE_S"): (0, math.inf),  # A real clock would decide otherwise each time.
+    (pump, "AT_ONCE_RECORDS_MAX"): (2, 100),
+    (pump, "READ_AHEAD_BYTES"): (1, 200, 1 << 20),
+    (pump, "READ_AHEAD_BYTES_FOREIGN"): (1, 1 << 20),
+    (pump, "READ_AT_ONCE_BYTES"): (1, 200, 1 << 20),
+    (dispatcher, "TURN_BYTES"): (1, 200, 1 << 20),
+    (key_shared, "TURN_BYTES"): (1, 200, 1 << 20),
+    (key_shared, "TURN_ENTRIES"): (2, 200),
+    (key_shared, "LOOK_AHEAD_MAX"): (1, 3, 20_000),
+    (key_shared, "READY_LANES_MAX"): (1, 100),
+    (shared, "TURN_ENTRIES"): (20, 200),
+    (shared, "TURN_ENTRIES_SHARED"): (1, 3, 20),
+    (shared, "READ_AGAIN_BYTES"): (1, 200, 1 << 20),
+    (shared, "READY_LANES_MAX"): (1, 100),
+    (shared, "DUE_MAX"): (1, 3, 1000),
+    (shared, "UNACKED_MAX_CONSUMER"): (4, 50_000),
+    (shared, "UNACKED_MAX_SUBSCRIPTION"): (8, 200_000),
+    (returning, "RETURNED_TOGETHER"): (1, 2, 2000),
+}
+
+
+class Poller:
+    """Passes as the test makes them."""
+
+    def __init__(self):
+        self.in_pass = False
+        self._soon = []
+
+    def call_soon(self, call):
+        assert self.in_pass
+        self._soon.append(call)
+
+    def begin(self):
+        self.in_pass = True
+
+    def end(self):
+        calls, self._soon = self._soon, []
+        for call in calls:
+            call()
+        self.in_pass = False
+
+
+@dataclass(eq=False)
+class Partition(FakePartition):
+    """Wakes its readers as the broker does; what a read finds is in memory or not, by chance."""
+
+    rng: random.Random = field(default_factory=random.Random)
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.waits = {}
+        self.poller = Poller()
+        self.waiters = waiters.Waiters(self.poller)
+
+    def show_all(self):
+        self.high_watermark = self.next_offset
+        self.waiters.wake(self)
+
+    def read_warm(self, offset, bytes_max):
+        is_there = self.gate is None and self.rng.random() < 0.8
+        return self._found(offset, bytes_max) if is_there else None
+
+    async def wait_for(self, offset, at_once=None):
+        await self.waiters.wait_any([(self, offset)], at_once)
+
+
+class Client(FakeConsumer):
+    """Its socket is full after `room` entries."""
+
+    room = math.inf
+
+    def send(self, entries, size):
+        super().send(entries, size)
+        self.room -= len(entries)
+        self.is_full |= self.room <= 0
+
+    def make_room(self, room):
+        self.room, self.is_full = room, False
+        was_asked, self.was_asked = self.was_asked, False
+        return was_asked
+
+
+class Life:
+    """One life of a subscription."""
+
+    def __init__(self, play, nursery, kind, rng):
+        self.play = play
+        self.nursery = nursery
+        self.kind = kind
+        self.consumers_max = KINDS[kind][2]
+        self.random = rng
+        self.log = {}  # Messages of each entry, by offset.
+        self.unfinished = []  # Chunked messages: the metadata of the latest piece.
+        self.names = 0
+        self.first_permits = rng.choice([[0, 1, 5, 1000], [1000]])
+        self.rooms = rng.choice([[1, 2, 5, math.inf], [1, math.inf], [math.inf]])
+
+    @property
+    def dispatcher(self):
+        return self.play.dispatcher
+
+    @property
+    def partition(self):
+        return self.play.partition
+
+    @property
+    def consumers(self):
+        return self.dispatcher.consumers
+
+    # Steps. None of them waits for the pump.
+
+    def publish(self):
+        for _ in range(self.random.choice([1, 1, 1, 2, 6])):
+            if self.random.random() < 0.5:
+                self.put(1, self.piece())
+            else:
+                key = {"partition_key": self.random.choice(KEYS)}
+                self.put(self.random.choice([1, 1, 1, 3, 10]), key | self.delay())
+
+    def piece(self):
+        """The next piece of a chunked message."""
+        if not self.unfinished or self.random.random() < 0.2:
+            new = {
+                "uuid": b"u%d" % self.partition.next_offset,
+                "chunk_id": -1,
+                "num_chunks_from_msg": self.random.randrange(2, 10),
+                "total_chunk_msg_size": 100,
+                "partition_key": self.random.choice(KEYS),
+            }
+            self.unfinished.append(new | self.delay())
+        message = self.random.choice(self.unfinished)
+        message["chunk_id"] += 1
+        if message["chunk_id"] == message["num_chunks_from_msg"] - 1:
+            self.unfinished.remove(message)
+        return message
+
+    def delay(self):
+        delay_ms = self.random.choice([0, 0, 0, 300, 2000])
+        return {"deliver_at_time": self.play.clock.now_us // 1000 + delay_ms} if delay_ms else {}
+
+    def put(self, count, metadata):
+        (offset,) = self.partition.entries(count, metadata=metadata)
+        self.log[offset] = count
+
+    def publish_otherwise(self):
+        """As another protocol does, or as a transaction that was given up."""
+        if self.random.random() < 0.3:
+            self.partition.gap(2)
+        else:
+            records = self.partition.records(3, keep=self.random.choice([None, [0, 2], [1]]))
+            self.log |= dict.fromkeys(records, 1)
+
+    def join(self):
+        if len(self.consumers) >= self.consumers_max or self.dispatcher.resetting is not None:
+            return
+        settings = {}
+        if self.kind == "sticky":
+            taken = [consumer.key_ranges for consumer in self.consumers]
+            settings["key_ranges"] = next([one] for one in HALVES if [one] not in taken)
+        elif self.kind != "failover":
+            settings["priority"] = self.random.choice([0, 0, 0, 1])
+        self.names += 1
+        consumer = Client(f"c{self.names}", **settings)
+        consumer.room = self.random.choice(self.rooms)
+        self.dispatcher.attach(consumer)
+        self.dispatcher.flow(consumer, self.random.choice(self.first_permits))
+
+    def leave(self):
+        if self.consumers:
+            self.play.leave(self.random.choice(self.consumers))
+
+    def flow(self):
+        if self.consumers:
+            consumer = self.random.choice(self.consumers)
+            self.dispatcher.flow(consumer, self.random.choice([1, 1, 3, 50]))
+
+    def fill(self):
+        if self.consumers:
+            self.random.choice(self.consumers).is_full = True
+
+    def drain(self):
+        full = [consumer for consumer in self.consumers if consumer.is_full]
+        if full and self.random.choice(full).make_room(self.random.choice(self.rooms)):
+            self.dispatcher.wake()
+
+    def serve(self):
+        """Everybody takes more, for a while."""
+        for consumer in self.consumers:
+            if consumer.make_room(self.random.choice(self.rooms)):
+                self.dispatcher.wake()
+            self.dispatcher.flow(consumer, 20)
+
+    def ack(self):
+        if not self.consumers:
+            return
+        consumer = self.random.choice(self.consumers)
+        wanted = self.wanted(consumer)
+        if wanted and self.random.random() < 0.2:
+            offset = self.random.choice(wanted)
+            count = self.log[offset]
+            message_id = (
+                self.play.id(offset, (1 << count) - 2) if count > 1 else self.play.id(offset)
+            )
+            self.soon(self.dispatcher.acknowledge, consumer, [message_id])
+        elif wanted and self.random.random() < 0.2:
+            message_id = self.play.id(self.random.choice(wanted))
+            self.soon(self.dispatcher.acknowledge_to, consumer, message_id)
+        elif wanted:
+            few = self.random.sample(wanted, min(len(wanted), self.random.choice([1, 1, 4])))
+            self.nursery.start_soon(self.play.ack, consumer, *few)
+
+    def soon(self, call, consumer, ids):
+        async def acknowledge():
+            await call(consumer, ids, lazy=True)
+
+        self.nursery.start_soon(acknowledge)
+
+    def wanted(self, consumer):
+        """What it was sent and may acknowledge, whether or not it has it still."""
+        sent = dict.fromkeys(consumer.offsets)
+        return [one for one in sent if one in consumer.pending or not self.is_acked(one)]
+
+    def is_done(self, offset):
+        """Whether an entry is acknowledged or gone."""
+        return offset < self.partition.log_start_offset or self.is_acked(offset)
+
+    def is_acked(self, offset):
+        return self.play.cursor.state().covers(offset, offset + self.log[offset])
+
+    def nack(self):
+        if self.consumers:
+            consumer = self.random.choice(self.consumers)
+            few = consumer.offsets[-3:]
+            if few:
+                self.play.nack(consumer, *self.random.sample(few, 1))
+
+    def nack_all(self):
+        if self.consumers:
+            self.play.nack(self.random.choice(self.consumers))
+
+    def commit(self):
+        """Another protocol moves the position forward."""
+        self.play.cursor.ack_to(self.some_place(), lazy=True)
+        self.dispatcher.foreign_move(is_seek=False)
+
+    def seek_elsewhere(self):
+        self.play.cursor.seek(self.some_place())
+        self.dispatcher.foreign_move(is_seek=True)
+
+    def seek(self):
+        async def place():
+            await trio.lowlevel.checkpoint()
+            return self.some_place()
+
+        async def reset():
+            if self.dispatcher.resetting is None:
+                await self.dispatcher.reset(place)
+
+        self.nursery.start_soon(reset)
+
+    def some_place(self):
+        return self.random.choice([*self.log, self.partition.high_watermark])
+
+    def retention(self):
+        start = max(self.partition.log_start_offset, self.some_place())
+        self.partition.log_start_offset = start
+        self.dispatcher.wake()  # It is not told. What held up the others may be gone.
+
+    def take_memory_back(self):
+        self.play.budget.drop()
+
+    def slow_disk(self):
+        gate, self.partition.gate = self.partition.gate, None
+        if gate is None:
+            self.partition.gate = trio.Event()
+        else:
+            gate.set()
+
+    def time_passes(self):
+        self.jump(self.random.choice([0.3, 1.1, 2.5]))
+
+    def jump(self, seconds):
+        self.play.clock.now_us += int(seconds * 1_000_000)
+        trio.lowlevel.current_clock().jump(seconds + 1e-6)  # Sums of floats may fall short.
+
+    # At rest.
+
+    async def probe(self):
+        """Wake the pump for nothing. Who was full, and not asked, has room by now; what has fallen
+        due is on its way.
+        """
+        for consumer in self.consumers:
+            if consumer.is_full and not consumer.was_asked:
+                consumer.make_room(self.random.choice(self.rooms))
+        if self.random.random() < 0.3:
+            self.time_passes()
+            await self.play.settled()
+        before = {consumer: consumer.offsets for consumer in self.consumers}
+        self.dispatcher.wake()
+        await self.play.settled()
+        for consumer, offsets in before.items():
+            late = consumer.offsets[len(offsets) :]
+            assert not late, f"{late} had been left lying for {consumer.name}"
+
+    async def end(self):
+        """Everybody takes what comes, and everything comes."""
+        if self.partition.gate is not None:
+            self.slow_disk()
+        await self.play.settled()
+        while len(self.consumers) < self.consumers_max:
+            self.join()
+        for _ in range(len(self.log) + 5):
+            for consumer in self.consumers:
+                if consumer.make_room(math.inf):
+                    self.dispatcher.wake()
+                if consumer.permits < 1000:
+                    self.dispatcher.flow(consumer, 1000)
+            self.jump(2)
+            await self.play.settled()
+            for consumer in list(self.consumers):
+                await self.play.ack(consumer, *self.wanted(consumer))
+            if all(map(self.is_done, self.log)):
+                return
+        pytest.fail(f"never came: {[one for one in self.log if not self.is_done(one)]}")
+
+
+STEP_WEIGHTS = {
+    Life.publish: 16,
+    Life.publish_otherwise: 2,
+    Life.join: 4,
+    Life.leave: 2,
+    Life.flow: 8,
+    Life.fill: 4,
+    Life.drain: 6,
+    Life.serve: 2,
+    Life.ack: 8,
+    Life.nack: 2,
+    Life.nack_all: 0.5,
+    Life.commit: 0.2,
+    Life.seek: 0.2,
+    Life.seek_elsewhere: 0.2,
+    Life.retention: 0.2,
+    Life.take_memory_back: 1,
+    Life.slow_disk: 2,
+    Life.time_passes: 2,
+}
+
+
+def some_weights(rng):
+    """In each life some steps are never made, others often."""
+    return [
+        weight * (1 if step in (Life.publish, Life.join) else rng.choice([0, 1, 1, 4]))
+        for step, weight in STEP_WEIGHTS.items()
+    ]
+
+
+def set_limits(rng, monkeypatch):
+    """In some lives no limit is small, in others many are."""
+    share = rng.choice([0, 0.1, 0.4])
+    for (module, name), values in LIMITS.items():
+        value = rng.choice(values) if rng.random() < share else values[-1]
+        monkeypatch.setattr(module, name, value)
+
+
+async def live(kind, rng):
+    make, settings, _ = KINDS[kind]
+    settings = {name: made() for name, made in settings.items()}
+    partition = Partition(rng=rng)
+    poller = partition.poller
+    async with stage(make, partition=partition, **settings) as play, trio.open_nursery() as nursery:
+        life = Life(play, nursery, kind, rng)
+        for step in rng.choices([*STEP_WEIGHTS], some_weights(rng), k=STEPS):
+            if step is Life.publish and not poller.in_pass and rng.random() < 0.7:
+                await play.settled()  # The pump may wait for it alone.
+                poller.begin()
+            elif not poller.in_pass and rng.random() < 0.4:
+                poller.begin()
+            step(life)
+            if poller.in_pass and rng.random() < 0.6:
+                poller.end()
+            if not poller.in_pass and rng.random() < 0.6:
+                await play.settled()
+                if rng.random() < PROBED:
+                    await life.probe()
+        if poller.in_pass:
+            poller.end()
+        await life.end()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("kind", KINDS)
+async def test_at_rest_nobody_could_have_more(kind, seed, mock_clock, monkeypatch):
+    rng = random.Random(f"{kind} {seed}")
+    set_limits(rng, monkeypatch)
+    monkeypatch.setattr("trio._core._run._r", rng)  # It shuffles tasks.
+    await live(kind, rng)
