@@ -89,7 +89,7 @@ $(STAMPS)/venv:
 	@mkdir -p $(STAMPS) && touch $@
 
 # The extension in C is built where there is a compiler; without one this goes on, and Python does it all.
-$(STAMPS)/project: pyproject.toml storage/codecs/speedups.c $(STAMPS)/build
+$(STAMPS)/project: pyproject.toml storage/codecs/speedups.c storage/codecs/checksums.h $(STAMPS)/build
 	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -c "from storage.codecs.quick import LANGUAGE; print('hot loops run in', LANGUAGE)"
 	@touch $@

@@ -131,7 +131,13 @@ class _FormatReader(Reader):
         room = self._bytes_max - result.size
         if self.is_full or room <= 0 or result.next_offset >= batch.next_offset:
             return False
-        stored = Stored(batch.body, header.body_format, header.append_us, header.record_count)
+        stored = Stored(
+            batch.body,
+            header.body_format,
+            header.base_offset,
+            header.append_us,
+            header.record_count,
+        )
         records_max = min(self._records_left, CONVERTED_RECORDS_MAX)
         made: Converted | None = self._convert(
             stored, Wanted(result.next_offset, records_max, room)

@@ -39,6 +39,7 @@ class Stored:
 
     body: Buffer
     body_format: int
+    base_offset: int
     append_us: int
     record_count: int
 

@@ -16,7 +16,7 @@ from storage.codecs.api import (
     Decoded,
     Kept,
 )
-from storage.codecs.base import BodyCodec, Wanted
+from storage.codecs.base import BodyCodec, Converted, Stored, Wanted
 from storage.codecs.compression import INFLATED_BYTES_MAX, crc32
 from storage.codecs.kafka_layout import (
     CODEC_BITS,
@@ -39,6 +39,7 @@ from storage.codecs.kafka_layout import (
     skip_below,
 )
 from storage.codecs.kafka_prepare import packed
+from storage.codecs.quick import SPEEDUPS
 from storage.codecs.record import Record
 from storage.errors import CorruptBody
 
@@ -87,6 +88,17 @@ class KafkaCodec(BodyCodec):
         """Messages as records. Format 0 has no times: append_us is all that they get."""
         limits = (wanted.records_max, wanted.bytes_max)
         _decode_set(data, append_us, wanted.start_offset, limits, decoded)
+
+    def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
+        """As `BodyCodec.converted`, from Pulsar's entries."""
+        if stored.body_format != BodyFormat.PULSAR or SPEEDUPS is None:
+            return None
+        room = len(stored.body) + ENTRY_MIN * stored.record_count
+        made = bytearray(min(wanted.bytes_max, room))
+        limits = wanted.start_offset, wanted.records_max
+        end, *found = SPEEDUPS.pulsar_to_set(stored.body, stored.base_offset, *limits, made)
+        del made[end:]
+        return Converted(made, *found)
 
     def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
         """Wrappers that lose messages are opened and packed again with the same codec."""

@@ -10,24 +10,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#define ON_X86 1
-#include <immintrin.h>
-#else
-#define ON_X86 0
-#endif
+#include "checksums.h"
 
 /* Numbers in bytes. */
 static inline uint32_t be32(const uint8_t *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
-static inline uint32_t le32(const uint8_t *at) {
-    return (uint32_t)at[3] << 24 | (uint32_t)at[2] << 16 | (uint32_t)at[1] << 8 | at[0];
-}
-
-static inline uint64_t le64(const uint8_t *at) {
-    return le32(at) | (uint64_t)le32(at + 4) << 32;
 }
 
 static inline void put_le(uint8_t *at, uint64_t value, int bytes) {
@@ -35,170 +22,20 @@ static inline void put_le(uint8_t *at, uint64_t value, int bytes) {
         at[i] = (uint8_t)value;
 }
 
-/* Checksums: CRC-32 (zlib's) and CRC-32C. Tables serve everywhere, the processor's own
- * instructions where they are. */
-
-static uint32_t crc32_table[8][256], crc32c_table[8][256];
-static int has_clmul, has_sse42;
-
-static void fill_table(uint32_t table[8][256], uint32_t polynomial) {
-    for (int slice = 0; slice < 8; slice++) /* As many bytes of zero follow each. */
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t crc = slice ? table[slice - 1][i] : i;
-            for (int bit = 0; bit < 8; bit++)
-                crc = crc >> 1 ^ (crc & 1 ? polynomial : 0);
-            table[slice][i] = crc;
-        }
+static inline uint8_t *put(uint8_t *to, const void *at, Py_ssize_t size) {
+    memcpy(to, at, (size_t)size);
+    return to + size;
 }
 
-static uint32_t by_table(uint32_t table[8][256], uint32_t crc, const uint8_t *at, size_t size) {
-    for (; size >= 8; at += 8, size -= 8) {
-        uint32_t low = crc ^ le32(at), high = le32(at + 4);
-        crc = table[7][low & 0xff] ^ table[6][low >> 8 & 0xff] ^ table[5][low >> 16 & 0xff]
-            ^ table[4][low >> 24] ^ table[3][high & 0xff] ^ table[2][high >> 8 & 0xff]
-            ^ table[1][high >> 16 & 0xff] ^ table[0][high >> 24];
-    }
-    for (; size; at++, size--)
-        crc = crc >> 8 ^ table[0][(crc ^ *at) & 0xff];
-    return crc;
+static inline void put_be32(uint8_t *at, uint32_t value) {
+    put_le(at, __builtin_bswap32(value), 4);
 }
 
-#if ON_X86
-__attribute__((target("pclmul,sse4.1")))
-static inline __m128i fold(__m128i lane, __m128i by, __m128i next) {
-    __m128i low = _mm_clmulepi64_si128(lane, by, 0x00), high = _mm_clmulepi64_si128(lane, by, 0x11);
-    return _mm_xor_si128(_mm_xor_si128(high, low), next);
-}
-
-/* Gopal and others, "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction",
- * Intel 2009. `size` is 64 or more and a multiple of 16. */
-__attribute__((target("pclmul,sse4.1")))
-static uint32_t by_clmul(uint32_t crc, const uint8_t *at, size_t size) {
-    const __m128i fold_4 = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4);
-    const __m128i fold_1 = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0);
-    const __m128i fold_64 = _mm_set_epi64x(0, 0x0163cd6124);
-    const __m128i barrett = _mm_set_epi64x(0x01f7011641, 0x01db710641);
-    const __m128i low_halves = _mm_setr_epi32(~0, 0, ~0, 0);
-    __m128i lane[4], low, one;
-
-    for (int i = 0; i < 4; i++)
-        lane[i] = _mm_loadu_si128((const __m128i *)(at + 16 * i));
-    lane[0] = _mm_xor_si128(lane[0], _mm_cvtsi32_si128((int)crc));
-    for (at += 64, size -= 64; size >= 64; at += 64, size -= 64)
-        for (int i = 0; i < 4; i++)
-            lane[i] = fold(lane[i], fold_4, _mm_loadu_si128((const __m128i *)(at + 16 * i)));
-    one = lane[0];
-    for (int i = 1; i < 4; i++)
-        one = fold(one, fold_1, lane[i]);
-    for (; size; at += 16, size -= 16)
-        one = fold(one, fold_1, _mm_loadu_si128((const __m128i *)at));
-    low = _mm_clmulepi64_si128(one, fold_1, 0x10);
-    one = _mm_xor_si128(_mm_srli_si128(one, 8), low);
-    low = _mm_srli_si128(one, 4);
-    one = _mm_clmulepi64_si128(_mm_and_si128(one, low_halves), fold_64, 0x00);
-    one = _mm_xor_si128(one, low);
-    low = _mm_clmulepi64_si128(_mm_and_si128(one, low_halves), barrett, 0x10);
-    low = _mm_clmulepi64_si128(_mm_and_si128(low, low_halves), barrett, 0x00);
-    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(one, low), 1);
-}
-
-__attribute__((target("sse4.2")))
-static uint32_t by_sse42(uint32_t crc, const uint8_t *at, size_t size) {
-    uint64_t wide = crc;
-    for (; size >= 8; at += 8, size -= 8)
-        wide = _mm_crc32_u64(wide, le64(at));
-    crc = (uint32_t)wide;
-    for (; size; at++, size--)
-        crc = _mm_crc32_u8(crc, *at);
-    return crc;
-}
-#endif
-
-static uint32_t crc32_of(const uint8_t *at, size_t size) {
-    uint32_t crc = 0xffffffff;
-#if ON_X86
-    if (has_clmul && size >= 64) {
-        size_t folded = size & ~(size_t)15;
-        crc = by_clmul(crc, at, folded);
-        at += folded;
-        size -= folded;
-    }
-#endif
-    return ~by_table(crc32_table, crc, at, size);
-}
-
-static uint32_t crc32c_of(const uint8_t *at, size_t size) {
-#if ON_X86
-    if (has_sse42)
-        return ~by_sse42(0xffffffff, at, size);
-#endif
-    return ~by_table(crc32c_table, 0xffffffff, at, size);
-}
-
-/* XXH3 of 64 bits without a seed, of 17 bytes and more: github.com/Cyan4973/xxHash, xxhash_spec.md. */
-static const uint8_t xxh_secret[192] = {
-    184, 254, 108, 57, 35, 164, 75, 190, 124, 1, 129, 44, 247, 33, 173, 28, 222, 212, 109, 233, 131, 144,
-    151, 219, 114, 64, 164, 164, 183, 179, 103, 31, 203, 121, 230, 78, 204, 192, 229, 120, 130, 90, 208,
-    125, 204, 255, 114, 33, 184, 8, 70, 116, 247, 67, 36, 142, 224, 53, 144, 230, 129, 58, 38, 76, 60, 40,
-    82, 187, 145, 195, 0, 203, 136, 208, 101, 139, 27, 83, 46, 163, 113, 100, 72, 151, 162, 13, 249, 78, 56,
-    25, 239, 70, 169, 222, 172, 216, 168, 250, 118, 63, 227, 156, 52, 63, 249, 220, 187, 199, 199, 11, 79,
-    29, 138, 81, 224, 75, 205, 180, 89, 49, 200, 159, 126, 201, 217, 120, 115, 100, 234, 197, 172, 131, 52,
-    211, 235, 195, 197, 129, 160, 255, 250, 19, 99, 235, 23, 13, 221, 81, 183, 240, 218, 73, 211, 22, 85,
-    38, 41, 212, 104, 158, 43, 22, 190, 88, 125, 71, 161, 252, 143, 248, 184, 209, 122, 208, 49, 206, 69,
-    203, 58, 143, 149, 22, 4, 40, 175, 215, 251, 202, 187, 75, 64, 126,
-};
-
-enum { STRIPE = 64, BLOCK_STRIPES = 16 };
-static const uint64_t prime_1 = 0x9e3779b185ebca87, prime_32_1 = 0x9e3779b1;
-
-static inline uint64_t folded(uint64_t left, uint64_t right) {
-    unsigned __int128 product = (unsigned __int128)left * right;
-    return (uint64_t)product ^ (uint64_t)(product >> 64);
-}
-
-static inline uint64_t mixed(const uint8_t *at, const uint8_t *secret) {
-    return folded(le64(at) ^ le64(secret), le64(at + 8) ^ le64(secret + 8));
-}
-
-static inline uint64_t avalanche(uint64_t hash) {
-    hash = (hash ^ hash >> 37) * 0x165667919e3779f9;
-    return hash ^ hash >> 32;
-}
-
-static uint64_t xxh3_of_many(const uint8_t *at, size_t size) {
-    uint64_t lane[8] = {0xc2b2ae3d, prime_1, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9,
-                        0x85ebca77c2b2ae63, 0x85ebca77, 0x27d4eb2f165667c5, prime_32_1};
-    size_t stripes = (size - 1) / STRIPE;
-    uint64_t hash = size * prime_1;
-    for (size_t n = 0; n <= stripes; n++) { /* The last one is the end, whatever it overlaps. */
-        const uint8_t *stripe = n < stripes ? at + STRIPE * n : at + size - STRIPE;
-        const uint8_t *secret = xxh_secret + (n < stripes ? 8 * (n % BLOCK_STRIPES) : 121);
-        for (int i = 0; i < 8; i++) {
-            uint64_t value = le64(stripe + 8 * i), keyed = value ^ le64(secret + 8 * i);
-            lane[i ^ 1] += value;
-            lane[i] += (keyed & 0xffffffff) * (keyed >> 32);
-        }
-        for (int i = 0; i < 8 && n < stripes && n % BLOCK_STRIPES == BLOCK_STRIPES - 1; i++)
-            lane[i] = (lane[i] ^ lane[i] >> 47 ^ le64(xxh_secret + 128 + 8 * i)) * prime_32_1;
-    }
-    for (int i = 0; i < 8; i += 2)
-        hash += folded(lane[i] ^ le64(xxh_secret + 11 + 8 * i),
-                       lane[i + 1] ^ le64(xxh_secret + 19 + 8 * i));
-    return avalanche(hash);
-}
-
-static uint64_t xxh3_of(const uint8_t *at, size_t size) {
-    uint64_t hash = size * prime_1;
-    if (size > 240)
-        return xxh3_of_many(at, size);
-    for (size_t i = size > 128 ? 0 : (size + 31) / 32; i-- > 0;) /* From both ends inwards. */
-        hash += mixed(at + 16 * i, xxh_secret + 32 * i)
-            + mixed(at + size - 16 * (i + 1), xxh_secret + 32 * i + 16);
-    for (size_t i = 0; size > 128 && i < size / 16; i++) {
-        hash += mixed(at + 16 * i, xxh_secret + (i < 8 ? 16 * i : 16 * (i - 8) + 3));
-        hash = i == 7 ? avalanche(hash) : hash;
-    }
-    return avalanche(hash + (size > 128 ? mixed(at + size - 16, xxh_secret + 119) : 0));
+static int is_ascii(const uint8_t *at, Py_ssize_t size) {
+    uint8_t all = 0;
+    while (size-- > 0)
+        all |= at[size];
+    return all < 0x80;
 }
 
 /* Kafka sets of format 0: `kafka_prepare.py`. An entry: offset 8, size 4, crc 4, magic 1,
@@ -235,6 +72,27 @@ static int next_message(const uint8_t *at, Py_ssize_t *pos, Py_ssize_t end, Mess
     return 1;
 }
 
+static Py_ssize_t message_bytes(const Message *message) {
+    return KAFKA_ENTRY_MIN + (message->key_size > 0 ? message->key_size : 0)
+        + (message->value_size > 0 ? message->value_size : 0);
+}
+
+static uint8_t *put_sized(uint8_t *to, const uint8_t *at, int32_t size) {
+    put_be32(to, (uint32_t)size);
+    return size > 0 ? put(to + 4, at, size) : to + 4;
+}
+
+/* Write a message; `to` has room for KAFKA_ENTRY_MIN bytes besides key and value. Returns its end. */
+static uint8_t *put_message(uint8_t *to, const Message *message) {
+    uint8_t *end = put_sized(to + 18, message->key, message->key_size);
+    end = put_sized(end, message->value, message->value_size);
+    put_le(to, __builtin_bswap64((uint64_t)message->offset), 8);
+    put_be32(to + 8, (uint32_t)(end - to) - 12);
+    to[16] = to[17] = 0;
+    put_be32(to + 12, crc32_of(to + 16, (size_t)(end - to) - 16));
+    return end;
+}
+
 /* (set, base offset, bytes of an entry at most) -> (count, end, is compressed) or None. */
 static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args) {
     Py_buffer view;
@@ -267,10 +125,10 @@ static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args) {
 /* Pulsar SENDs: `protocols/pulsar/sending.py` and `pulsar.py`. A frame: size 4, command size 4,
  * command, 0e01, crc32c 4, metadata size 4, metadata, payload. Stored: size 4, delta 4, count 4 (little
  * endian), then what follows the command. */
-enum { SEND_HEAD = 12, CHECKED_MIN = 10, PREFIX = 12, VARINT_BYTES_MAX = 9 };
+enum { SEND_HEAD = 12, CHECKED_MIN = 10, PREFIX = 12, VARINT_BYTES_MAX = 9, SHORT_MAX = 127 };
 
 typedef struct {
-    uint64_t producer_id;
+    uint64_t producer_id, sequence_id;
     long long publish_ms; /* -1: none */
     Py_ssize_t rest_size, frame_size; /* of what follows the command, of all of it */
 } Send;
@@ -289,6 +147,13 @@ static int varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
     return 0;
 }
 
+static uint8_t *put_varint(uint8_t *to, uint64_t value) {
+    for (; value > 0x7f; value >>= 7)
+        *to++ = (uint8_t)(value | 0x80);
+    *to++ = (uint8_t)value;
+    return to;
+}
+
 /* A field of a message: a number, or so many bytes. 0: another kind, or none. */
 typedef struct {
     uint64_t tag, value;
@@ -296,7 +161,8 @@ typedef struct {
 } Field;
 
 static int next_field(const uint8_t **at, const uint8_t *end, Field *field) {
-    if (!varint(at, end, &field->tag) || field->tag & 5 || !varint(at, end, &field->value))
+    if (!varint(at, end, &field->tag) || field->tag & 5 || field->tag < 8 || field->tag >> 32
+        || !varint(at, end, &field->value))
         return 0;
     int has_bytes = (field->tag & 7) == 2;
     field->start = *at;
@@ -342,39 +208,112 @@ static int plain_metadata(const uint8_t *at, const uint8_t *end, Send *send) {
     return 1;
 }
 
-/* The ordering key in an entry's metadata, else its partition key; NULL where there is neither, or it
- * is not plain. */
-static const uint8_t *key_in(const uint8_t *at, const uint8_t *end, uint64_t *size) {
-    Field field, key = {0}, ordering = {0};
-    uint64_t is_base64 = 0;
+/* What keys and values need of the metadata of an entry, and of a message in a batch. */
+enum { KEY, IS_BASE64, ORDERING_KEY, IS_NULL, HAS_NO_KEY, IN_BATCH, IS_GONE = IN_BATCH, SIZE, WANTED };
+static const uint8_t of_entry[WANTED] = {BYTES(6), NUMBER(17), BYTES(18), NUMBER(25), NUMBER(30), NUMBER(11)};
+static const uint8_t of_single[WANTED] = {BYTES(2), NUMBER(6), BYTES(7), NUMBER(9), NUMBER(10), NUMBER(4), NUMBER(3)};
+
+/* The last field with each of these tags, all 0 where there is none. 0: some field is not plain. */
+static int find_fields(const uint8_t *at, const uint8_t *end, const uint8_t tags[], Field found[]) {
+    Field field;
+    memset(found, 0, WANTED * sizeof *found);
     while (at < end) {
         if (!next_field(&at, end, &field))
-            return NULL;
-        if (field.tag == NUMBER(17))
-            is_base64 = field.value;
-        else if (field.tag == BYTES(6))
-            key = field;
-        else if (field.tag == BYTES(18))
-            ordering = field;
+            return 0;
+        for (int i = 0; i < WANTED; i++)
+            if (field.tag == tags[i] && field.tag)
+                found[i] = field;
     }
-    *size = ordering.start ? ordering.value : key.value;
-    return ordering.start ? ordering.start : is_base64 ? NULL : key.start;
+    return 1;
+}
+
+/* Look into an entry with a checksum. Gives its payload, NULL where it is not plain. */
+static const uint8_t *open_entry(const uint8_t *at, Py_ssize_t size, Field found[]) {
+    if (size < CHECKED_MIN || at[0] != 0x0e || at[1] != 0x01 || be32(at + 6) > size - CHECKED_MIN)
+        return NULL;
+    const uint8_t *payload = at + CHECKED_MIN + be32(at + 6);
+    return find_fields(at + CHECKED_MIN, payload, of_entry, found) ? payload : NULL;
 }
 
 /* entry_key(entry) -> key or None: `sticky_key` of broker/delivery/entries.py. */
 static PyObject *entry_key(PyObject *self, PyObject *entry) {
     Py_buffer view;
+    Field found[WANTED], *key = found + KEY;
     if (PyObject_GetBuffer(entry, &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    const uint8_t *at = view.buf, *key = NULL;
-    uint64_t size = 0;
-    if (view.len >= CHECKED_MIN && at[0] == 0x0e && at[1] == 0x01
-        && (Py_ssize_t)be32(at + 6) <= view.len - CHECKED_MIN)
-        key = key_in(at + CHECKED_MIN, at + CHECKED_MIN + be32(at + 6), &size);
-    PyObject *found = key == NULL ? Py_NewRef(Py_None)
-                                  : PyBytes_FromStringAndSize((const char *)key, (Py_ssize_t)size);
+    int is_plain = open_entry(view.buf, view.len, found) != NULL;
+    if (is_plain && found[ORDERING_KEY].tag)
+        key = found + ORDERING_KEY;
+    else
+        is_plain = is_plain && key->tag && !found[IS_BASE64].value;
+    PyObject *result = !is_plain ? Py_NewRef(Py_None)
+        : PyBytes_FromStringAndSize((const char *)key->start, (Py_ssize_t)key->value);
     PyBuffer_Release(&view);
-    return found;
+    return result;
+}
+
+/* The next message of an entry, or of the batch in it, at *at, which moves behind it. 0: Python has to look. */
+static int next_in_entry(int is_batch, const uint8_t **at, const uint8_t *end, Field found[], Message *message) {
+    uint64_t size = (uint64_t)(end - *at);
+    if (is_batch) {
+        uint64_t left = size < 4 ? 0 : size - 4, metadata = left ? be32(*at) : 1;
+        if (metadata > left || !find_fields(*at + 4, *at + 4 + metadata, of_single, found)
+            || !found[SIZE].tag || found[SIZE].value > left - metadata)
+            return 0;
+        *at += 4 + metadata;
+        size = found[SIZE].value;
+    }
+    int has_key = found[KEY].tag && !found[HAS_NO_KEY].value;
+    message->key = found[KEY].start;
+    message->key_size = has_key ? (int32_t)found[KEY].value : -1;
+    message->value = *at;
+    message->value_size = found[IS_NULL].value ? -1 : (int32_t)size;
+    *at += size;
+    return !has_key || !found[IS_BASE64].value;
+}
+
+/* Write messages of stored entries as a set of format 0: (entries, base offset, start offset, count at most, set)
+ * -> (bytes, count, first offset, next offset, whether the next had no room). It ends before an entry that Python
+ * has to look at. */
+static PyObject *pulsar_to_set(PyObject *self, PyObject *args) {
+    Py_buffer view, set;
+    unsigned long long base, start, first = 0, next = 0;
+    Py_ssize_t count_max, count = 0, where = 0;
+    int is_full = 0, is_sound = 1;
+    if (!PyArg_ParseTuple(args, "y*KKnw*", &view, &base, &start, &count_max, &set))
+        return NULL;
+    for (const uint8_t *entry = view.buf, *stop = entry + view.len, *end; stop - entry >= PREFIX; entry = end) {
+        Field found[WANTED];
+        Message message;
+        Py_ssize_t size = le32(entry), done = count, place = where;
+        uint64_t offset = base + le32(entry + 4), left = le32(entry + 8);
+        const uint8_t *at = size > stop - entry - PREFIX ? NULL : open_entry(entry + PREFIX, size, found);
+        int is_batch = at != NULL && found[IN_BATCH].tag;
+        end = entry + PREFIX + size;
+        is_sound = at != NULL && left == (is_batch ? found[IN_BATCH].value : 1);
+        for (; is_sound && left; left--, offset++) {
+            is_sound = next_in_entry(is_batch, &at, end, found, &message);
+            if (!is_sound || offset < start || found[IS_GONE].value)
+                continue;
+            is_full = count == count_max || message_bytes(&message) > set.len - where;
+            if (is_full)
+                break;
+            message.offset = (long long)offset;
+            where = put_message((uint8_t *)set.buf + where, &message) - (uint8_t *)set.buf;
+            first = count++ ? first : offset;
+        }
+        if (!is_sound || (!is_full && at != end)) {
+            count = done;
+            where = place;
+            break;
+        }
+        next = offset;
+        if (is_full)
+            break;
+    }
+    PyBuffer_Release(&view);
+    PyBuffer_Release(&set);
+    return Py_BuildValue("nnKKN", where, count, first, next, PyBool_FromLong(is_full));
 }
 
 /* chain(body, head, least, is_big, is_cut) -> bytes of an int64 for the start of each whole entry, or None where
@@ -421,6 +360,7 @@ static int plain_send(const uint8_t *at, Py_ssize_t left, Py_ssize_t total_max,
     if (field < end && (!next_field(&field, end, &messages) || messages.tag != NUMBER(3) || field != end))
         return 0;
     send->producer_id = producer.value;
+    send->sequence_id = sequence.value;
     send->rest_size = total + 4 - SEND_HEAD - size;
     send->frame_size = total + 4;
     if (send->rest_size < CHECKED_MIN || send->rest_size > entry_max)
@@ -440,67 +380,91 @@ static PyObject *send_producer(PyObject *self, PyObject *args) {
         return NULL;
     int is_plain = plain_send(view.buf, view.len, total_max, entry_max, &send);
     PyBuffer_Release(&view);
-    if (!is_plain)
-        Py_RETURN_NONE;
-    return PyLong_FromUnsignedLongLong(send.producer_id);
+    return is_plain ? PyLong_FromUnsignedLongLong(send.producer_id) : Py_NewRef(Py_None);
 }
 
-/* Fill the stored entries and the list of what was sent: (sequence, `none`, delta, None). */
-static int fill_run(const uint8_t *at, Py_ssize_t count, uint32_t delta, PyObject *none,
-                    uint8_t *body, PyObject *sent) {
-    for (Py_ssize_t i = 0; i < count; i++, delta++) {
-        Field sequence = {0};
-        const uint8_t *field = at + SEND_HEAD, *stop = field + at[11];
-        Py_ssize_t whole = (Py_ssize_t)be32(at) + 4, rest = whole - (stop - at);
-        for (int skipped = 0; skipped < 2; skipped++) /* The producer is before it; all is in order. */
-            next_field(&field, stop, &sequence);
-        put_le(body, (uint64_t)rest, 4);
-        put_le(body + 4, delta, 4);
-        put_le(body + 8, 1, 4);
-        memcpy(body + PREFIX, stop, (size_t)rest);
-        body += PREFIX + rest;
-        at += whole;
-        PyObject *one = Py_BuildValue("KOIO", sequence.value, none, delta, Py_None);
-        if (one == NULL)
-            return -1;
-        PyList_SET_ITEM(sent, i, one);
-    }
-    return 0;
-}
-
-/* The plain SENDs of one producer at the front: bytes taken, what was sent, stored entries, publish
- * time of the first and the latest that have one, in ms (-1: none). */
+/* The plain SENDs of one producer at the front: bytes taken, what was sent (sequence, `none`, delta, None), stored
+ * entries, publish time of the first and the latest that have one, in ms (-1: none). */
 static PyObject *cut_sends(PyObject *self, PyObject *args) {
     Py_buffer view;
-    Py_ssize_t frames_max, total_max, entry_max;
+    Py_ssize_t frames_max, total_max, entry_max, pos = 0, stored = 0;
     unsigned long long producer_id;
     unsigned int delta;
-    PyObject *none, *sent = NULL, *body = NULL, *result = NULL;
-    if (!PyArg_ParseTuple(args, "y*nnnKIO", &view, &frames_max, &total_max, &entry_max,
-                          &producer_id, &delta, &none))
-        return NULL;
-    const uint8_t *at = view.buf;
-    Py_ssize_t pos = 0, count = 0, stored = 0;
     long long first_ms = -1, latest_ms = -1;
+    PyObject *none, *body = NULL;
     Send send;
-    while (count < frames_max
-           && plain_send(at + pos, view.len - pos, total_max, entry_max, &send)
+    if (!PyArg_ParseTuple(args, "y*nnnKIO", &view, &frames_max, &total_max, &entry_max, &producer_id, &delta, &none))
+        return NULL;
+    PyObject *sent = PyList_New(0);
+    while (sent != NULL && frames_max-- > 0
+           && plain_send((uint8_t *)view.buf + pos, view.len - pos, total_max, entry_max, &send)
            && send.producer_id == producer_id) {
+        PyObject *one = Py_BuildValue("KOIO", send.sequence_id, none, delta++, Py_None);
+        if (one == NULL || PyList_Append(sent, one) < 0)
+            Py_CLEAR(sent);
+        Py_XDECREF(one);
         first_ms = first_ms < 0 ? send.publish_ms : first_ms;
         latest_ms = send.publish_ms > latest_ms ? send.publish_ms : latest_ms;
         stored += PREFIX + send.rest_size;
         pos += send.frame_size;
-        count++;
     }
-    sent = PyList_New(count);
-    body = PyBytes_FromStringAndSize(NULL, stored);
-    if (sent != NULL && body != NULL
-        && fill_run(at, count, delta, none, (uint8_t *)PyBytes_AS_STRING(body), sent) == 0)
-        result = Py_BuildValue("nOOLL", pos, sent, body, first_ms, latest_ms);
-    Py_XDECREF(sent);
-    Py_XDECREF(body);
+    if (sent != NULL && (body = PyBytes_FromStringAndSize(NULL, stored)) != NULL) {
+        uint8_t *to = (uint8_t *)PyBytes_AS_STRING(body);
+        delta -= (unsigned int)PyList_GET_SIZE(sent);
+        for (const uint8_t *at = view.buf, *end = at + pos; at < end; at += be32(at) + 4) {
+            Py_ssize_t rest = (Py_ssize_t)be32(at) + 4 - SEND_HEAD - at[11];
+            put_le(to, (uint64_t)rest, 4);
+            put_le(to + 4, delta++, 4);
+            put_le(to + 8, 1, 4);
+            to = put(to + PREFIX, at + SEND_HEAD + at[11], rest);
+        }
+    }
     PyBuffer_Release(&view);
-    return result;
+    if (body == NULL)
+        Py_CLEAR(sent);
+    return sent == NULL ? NULL : Py_BuildValue("nNNLL", pos, sent, body, first_ms, latest_ms);
+}
+
+/* The messages from a start offset on as Pulsar entries: (set, start offset, count at most, metadata before the
+ * sequence id, metadata after it) -> entries, which have one offset after the other. It ends before what Python
+ * has to look at. */
+static PyObject *set_to_entries(PyObject *self, PyObject *args) {
+    Py_buffer set;
+    long long start;
+    const char *before, *after;
+    Py_ssize_t count_max, before_size, after_size, pos = 0;
+    Message message;
+    if (!PyArg_ParseTuple(args, "y*Lny#y#", &set, &start, &count_max, &before, &before_size, &after, &after_size))
+        return NULL;
+    PyObject *entries = PyList_New(0);
+    while (entries != NULL && count_max > 0 && next_message(set.buf, &pos, set.len, &message)) {
+        uint8_t sequence[VARINT_BYTES_MAX], key[] = {BYTES(6), (uint8_t)message.key_size};
+        if (message.offset < start)
+            continue;
+        if (message.offset != start || message.value_size < 0 || message.key_size > SHORT_MAX
+            || !is_ascii(message.key, message.key_size))
+            break;
+        int has_key = message.key_size >= 0;
+        Py_ssize_t sequence_size = put_varint(sequence, (uint64_t)message.offset) - sequence;
+        Py_ssize_t metadata = before_size + sequence_size + after_size + (has_key ? 2 + message.key_size : 3);
+        Py_ssize_t size = CHECKED_MIN + metadata + message.value_size;
+        PyObject *entry = PyBytes_FromStringAndSize(NULL, size);
+        if (entry != NULL) {
+            uint8_t *at = (uint8_t *)PyBytes_AS_STRING(entry), *to = put(at + CHECKED_MIN, before, before_size);
+            to = put(put(to, sequence, sequence_size), after, after_size);
+            to = has_key ? put(put(to, key, 2), message.key, message.key_size) : put(to, "\xf0\1\1", 3);
+            put(to, message.value, message.value_size); /* Without a key the field 30 has said so. */
+            put_be32(at + 6, (uint32_t)metadata);
+            put_be32(put(at, "\x0e\x01", 2), crc32c_of(at + 6, (size_t)size - 6));
+        }
+        if (entry == NULL || PyList_Append(entries, entry) < 0)
+            Py_CLEAR(entries);
+        Py_XDECREF(entry);
+        count_max--;
+        start++;
+    }
+    PyBuffer_Release(&set);
+    return entries;
 }
 
 /* Iggy's messages: `iggy.py`, `iggy_typed.py`, `iggy_forms.py`. In the older forms, as sent and as stored,
@@ -547,13 +511,6 @@ static int next_record(enum form form, const uint8_t *at, Py_ssize_t *pos, Py_ss
     }
     *pos += head_bytes[form] + record->headers_size + record->payload_size;
     return 1;
-}
-
-static int is_ascii(const uint8_t *at, Py_ssize_t size) {
-    uint8_t all = 0;
-    while (size-- > 0)
-        all |= at[size];
-    return all < 0x80;
 }
 
 /* Count the headers. 0: Python has to look at them, for one is wrong, or a text is not ASCII, or the form
@@ -777,6 +734,8 @@ static PyMethodDef methods[] = {
     {"send_producer", send_producer, METH_VARARGS, NULL},
     {"cut_sends", cut_sends, METH_VARARGS, NULL},
     {"entry_key", entry_key, METH_O, NULL},
+    {"pulsar_to_set", pulsar_to_set, METH_VARARGS, NULL},
+    {"set_to_entries", set_to_entries, METH_VARARGS, NULL},
     {"chain", chain, METH_VARARGS, NULL},
     {"iggy_check", iggy_check, METH_VARARGS, NULL},
     {"iggy_write", iggy_write, METH_VARARGS, NULL},
@@ -789,12 +748,6 @@ static struct PyModuleDef module = {
 };
 
 PyMODINIT_FUNC PyInit__speedups(void) {
-    fill_table(crc32_table, 0xedb88320);
-    fill_table(crc32c_table, 0x82f63b78);
-#if ON_X86
-    __builtin_cpu_init();
-    has_clmul = __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
-    has_sse42 = __builtin_cpu_supports("sse4.2");
-#endif
+    fill_tables();
     return PyModule_Create(&module);
 }

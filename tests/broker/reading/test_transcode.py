@@ -457,6 +457,32 @@ async def test_sets_made_over_in_parts_are_those_made_by_records(
         assert parts.first_offset == by_records.first_offset or not parts.parts, at
 
 
+@pytest.mark.skipif(SPEEDUPS is None, reason="the extension in C was not built")
+@pytest.mark.parametrize("seed", range(4))
+async def test_batches_of_pulsar_made_over_in_parts_are_those_made_by_records(
+    broker, partition, seed, monkeypatch
+):
+    chance = random.Random(seed)
+    while partition.log.log_end_offset < 150:
+        values = [chance.randbytes(chance.randrange(200)) for _ in range(chance.randrange(1, 30))]
+        odd = {"partition_key_b64_encoded": True} if chance.random() < 0.2 else {}
+        payload = b"".join(single(value, partition_key="a2V5", **odd) for value in values)
+        stored = body((entry(metadata(num_messages_in_batch=len(values)), payload), len(values)))
+        await store(broker, partition, codec_named("pulsar").format, stored, BodyInfo(len(values)))
+    end = partition.log.log_end_offset
+    for _ in range(60):
+        offset, bytes_max = chance.randrange(end), chance.choice((1, 60, 400, 2000, ALL))
+        limits = {"bytes_max": bytes_max, "records_max": chance.choice((None, 1, 10, 50))}
+        parts = await read_as(partition, KAFKA, offset, **limits)
+        with monkeypatch.context() as without:
+            without.setattr(type(KAFKA), "converted", lambda *_: None)
+            by_records = await read_as(partition, KAFKA, offset, **limits)
+        at = (seed, offset, limits)
+        assert b"".join(parts.parts) == b"".join(by_records.parts), at
+        assert parts.record_count == by_records.record_count, at
+        assert parts.first_offset == by_records.first_offset == offset, at
+
+
 async def test_bodies_made_over_stop_where_there_is_no_room(broker, partition):
     for _ in range(3):
         await append(broker, partition, "iggy", [b"v" * 100] * 100)

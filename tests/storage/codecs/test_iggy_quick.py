@@ -219,7 +219,7 @@ def test_made_over_is_what_goes_by_records(target, source, seed):
         wanted = Wanted(
             chance.choice((0, 0, 3, 43)), chance.randrange(1, 12), chance.choice((150, 9000))
         )
-        part = target.converted(Stored(body, source, 9, 12), wanted)
+        part = target.converted(Stored(body, source, 0, 9, 12), wanted)
         made += part.count
         assert len(part.records) <= wanted.bytes_max and part.count <= wanted.records_max
         if not part.count:
@@ -241,9 +241,9 @@ def test_made_over_takes_all_of_a_body_that_is_in_order():
     blocks = [b"", pack_header(b"n", b"v", 2) + pack_header(b"more", b"\xff", 1)]
     many = b"".join(typed(b"x" * (at + 1), blocks[at % 2]) for at in range(300))
     body = body_from_typed(many, 0, 9).body
-    part = IGGY.converted(Stored(body, IGGY_TYPED.format, 9, 300), ALL)
+    part = IGGY.converted(Stored(body, IGGY_TYPED.format, 0, 9, 300), ALL)
     assert (part.count, part.next_offset, part.is_full) == (300, 300, False)
-    back = IGGY_TYPED.converted(Stored(bytes(4) + part.records, IGGY.format, 9, 300), ALL)
+    back = IGGY_TYPED.converted(Stored(bytes(4) + part.records, IGGY.format, 0, 9, 300), ALL)
     assert back.count == 300
     assert len(back.records) == len(body) - read_key(body)[0]
 
@@ -257,20 +257,20 @@ def test_made_over_ends_before_what_python_has_to_look_at():
         typed(b"x", pack_header(b"n", b"\xff", 2)),  # and so may the value.
     ):
         body = body_from_typed(plain + odd + plain, 0, 9).body
-        part = IGGY.converted(Stored(body, IGGY_TYPED.format, 9, 3), ALL)
+        part = IGGY.converted(Stored(body, IGGY_TYPED.format, 0, 9, 3), ALL)
         assert (part.count, part.next_offset, part.is_full) == (1, 1, False)
     empty = batch(frame(b"x", number=0), frame(b"", number=1))
     body = body_one_by_one(memoryview(empty), bytes(4), 0, 9, 5)[0]
-    assert IGGY.converted(Stored(body, IGGY_TYPED.format, 9, 2), ALL).count == 1
+    assert IGGY.converted(Stored(body, IGGY_TYPED.format, 0, 9, 2), ALL).count == 1
 
 
 @in_c
 def test_made_over_tells_when_there_is_no_room():
     body = body_from_send(sent(b"x" * 50) * 3, 0, 9).body
     for room, count in ((0, 0), (113, 0), (114, 1), (228, 2), (341, 2), (342, 3)):
-        part = IGGY_TYPED.converted(Stored(body, IGGY.format, 9, 3), Wanted(0, 100, room))
+        part = IGGY_TYPED.converted(Stored(body, IGGY.format, 0, 9, 3), Wanted(0, 100, room))
         assert (part.count, part.is_full) == (count, count < 3)
-    part = IGGY_TYPED.converted(Stored(body, IGGY.format, 9, 3), Wanted(1, 1, 9000))
+    part = IGGY_TYPED.converted(Stored(body, IGGY.format, 0, 9, 3), Wanted(1, 1, 9000))
     assert (part.count, part.first_offset, part.next_offset, part.is_full) == (1, 1, 2, True)
 
 
@@ -278,16 +278,16 @@ def test_made_over_tells_when_there_is_no_room():
 @pytest.mark.parametrize("target", CODECS.values())
 def test_the_key_of_a_message_of_a_set_is_a_header(target):
     stored = KAFKA.encode([Record(0, 9, key=b"k" * 255, value=b"v" * 100)], 0)
-    part = target.converted(Stored(stored, KAFKA.format, 9, 1), ALL)
+    part = target.converted(Stored(stored, KAFKA.format, 0, 9, 1), ALL)
     (record,) = target.decode(bytes(4) + part.records, 0, 9).records
     assert [(one.name, one.value) for one in record.headers] == [(KEY_HEADER, b"k" * 255)]
 
 
 def test_no_other_format_is_made_over(in_python):
     body = body_from_send(sent(b"x"), 0, 9).body
-    assert IGGY_TYPED.converted(Stored(body, 1, 9, 1), ALL) is None
-    assert in_python(IGGY_TYPED.converted, Stored(body, IGGY.format, 9, 1), ALL) is None
-    wanted = (Form.CLASSIC, Form.TYPED, Stored(body, IGGY.format, 9, 1), ALL)
+    assert IGGY_TYPED.converted(Stored(body, 1, 0, 9, 1), ALL) is None
+    assert in_python(IGGY_TYPED.converted, Stored(body, IGGY.format, 0, 9, 1), ALL) is None
+    wanted = (Form.CLASSIC, Form.TYPED, Stored(body, IGGY.format, 0, 9, 1), ALL)
     assert in_python(made_over, body[4:], *wanted) is None
 
 
@@ -344,7 +344,7 @@ def test_a_partitioning_key_is_nothing_that_readers_of_iggy_are_shown():
     many = sent(b"y" * 40, message_id=3) * 9
     keyed, plain = (body_from_send(many, 0, 9, key=key).body for key in (b"k", None))
     assert pack_key(b"k") == keyed[:5]
-    made = [IGGY_TYPED.converted(Stored(one, IGGY.format, 9, 9), ALL) for one in (keyed, plain)]
+    made = [IGGY_TYPED.converted(Stored(one, IGGY.format, 0, 9, 9), ALL) for one in (keyed, plain)]
     assert made[0] == made[1]
     assert iggy_typed.IGGY_TYPED.readable(keyed) == IGGY_TYPED.readable(plain)
 
