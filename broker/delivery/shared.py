@@ -271,6 +271,8 @@ class SharedDispatcher(Dispatcher):
                 self._passed(offset)
                 continue
             lane = self._again.lane(offset)
+            if lane == ANYBODY and entry.flags & CHUNK:
+                lane = self._to_its_lane(entry)
             if lane != ANYBODY and self._again.first(lane) != offset:
                 continue  # A lane keeps its order.
             consumer = self._target(lane, shares)
@@ -279,6 +281,15 @@ class SharedDispatcher(Dispatcher):
                 entry.slot = lane if isinstance(lane, int) else 0
                 self._share(shares, consumer, entry, state)
         shares.send()
+
+    def _to_its_lane(self, entry: Entry) -> Lane:
+        """A piece of a chunked message whose delay is over: have it wait with its message."""
+        chunk = ids.entry_chunk(entry)
+        if chunk is None:
+            return ANYBODY
+        self._again.discard(entry.offset)
+        self._again.add((entry.offset,), chunk.uuid)
+        return chunk.uuid
 
     def _target(self, lane: Lane, shares: Shares) -> Consumer | None:
         """The consumer that may have that lane's next entry now; None: nobody yet."""

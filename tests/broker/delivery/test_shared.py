@@ -168,6 +168,24 @@ async def test_pieces_of_a_message_go_to_the_consumer_of_its_first(monkeypatch):
         assert shares == [[], [0, 2, 4], [1, 3, 5]]
 
 
+async def test_pieces_whose_delay_is_over_go_to_the_consumer_of_the_first(autojump_clock):
+    async with stage(SharedDispatcher) as play:
+        consumers = [await play.join_settled(permits=100) for _ in range(3)]
+        due_ms = play.clock.now_us // 1000 + 2000
+        for number in range(3):
+            for uuid in (b"u", b"v"):
+                metadata = chunk(number, uuid=uuid) | {"deliver_at_time": due_ms}
+                play.partition.entries(1, metadata=metadata)
+        await play.settled()
+        play.clock.now_us += 3_000_000
+        await play.passed(3)
+        await play.settled()
+        assert sorted(offset for one in consumers for offset in one.offsets) == [*range(6)]
+        for pieces in ([0, 2, 4], [1, 3, 5]):
+            shares = [[o for o in one.offsets if o in pieces] for one in consumers]
+            assert sorted(shares) == [[], [], pieces]
+
+
 async def test_pieces_come_back_first_where_much_is_given_back(monkeypatch):
     monkeypatch.setattr(returning, "RETURNED_TOGETHER", 1)
     async with stage(SharedDispatcher) as play:
