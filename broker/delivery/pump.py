@@ -22,7 +22,7 @@ from broker.delivery.entries import Entry
 from broker.delivery.entry_reads import EntryRead, read_entries, read_steps
 from broker.delivery.holes import HOLES_MAX, holes_of
 from broker.delivery.surroundings import Surroundings
-from broker.errors import BrokerError, OffsetOutOfRange
+from broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from broker.steps import run_now
 
 if TYPE_CHECKING:
@@ -234,7 +234,8 @@ class Pump(abc.ABC):
     def _below_start(self) -> None:
         """Retention has passed the cursor: what is gone counts as acknowledged."""
         start = self.partition.log_start_offset
-        self._own_move(partial(self.cursor.ack_to, start, lazy=True))
+        with suppress(StorageFull):  # The position stays; the same is found again after a rewind.
+            self._own_move(partial(self.cursor.ack_to, start, lazy=True))
         self._read_position = max(self._read_position, start)
 
     async def _pause(self, position: int | None = None) -> None:

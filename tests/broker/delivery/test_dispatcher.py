@@ -6,9 +6,10 @@ import trio
 
 from broker.delivery import dispatcher as dispatch
 from broker.delivery import entry_reads, pump
+from broker.delivery.cursor import MemoryCursor
 from broker.delivery.exclusive import ExclusiveDispatcher
 from broker.delivery.shared import SharedDispatcher
-from broker.errors import SubscriptionBusy
+from broker.errors import StorageFull, SubscriptionBusy
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
 
@@ -225,6 +226,22 @@ async def test_delivery_goes_on_at_the_log_start_when_retention_has_passed(kind)
         await play.settled()
         assert consumer.offsets == [2]
         assert play.cursor.position == 2
+
+
+class FullCursor(MemoryCursor):
+    """Its position cannot be stored: the disk is full."""
+
+    def ack_to(self, position, *, lazy):
+        raise StorageFull("no room")
+
+
+async def test_delivery_goes_on_at_the_log_start_on_a_full_disk_too(kind):
+    async with stage(kind, cursor=FullCursor(0)) as play:
+        play.partition.entries(1, 1, 1)
+        play.partition.log_start_offset = 2
+        consumer = play.join(permits=10)
+        await play.settled()
+        assert consumer.offsets == [2]
 
 
 def unreadable(partition):
