@@ -244,19 +244,23 @@ class SharedDispatcher(Dispatcher):
         first = self._again.lowest(lanes)
         assert first is not None
         generation = self._generation
+        read = EntryRead([], first)
         try:
             read = await read_entries(self.partition, first, self._again_bytes)
         except OffsetOutOfRange:
-            read = EntryRead([], first)
+            if generation == self._generation and not self.partition.removed:
+                self._below_start()
         except BrokerError as error:
             if not self.partition.removed:
                 self._report(first, error)
-            read = EntryRead([], first)
         if generation != self._generation:
             return
         found = [entry for entry in read.entries if entry.offset in self._again]
         if not found or found[0].offset != first:  # Retention or compaction may have taken it.
             self._again.discard(first)
+            gone_to = read.entries[0].offset if read.entries else read.next_offset
+            if gone_to > first:  # Nobody can acknowledge it any more.
+                self._pass_holes([(first, gone_to)])
         self._again_bytes = READ_AGAIN_BYTES if 2 * len(found) > len(read.entries) else 1
         self._give_found(found)
 

@@ -143,6 +143,33 @@ async def test_subscription_at_its_limit_waits_until_half_is_acknowledged(monkey
         assert len(first.inbox) + len(second.inbox) == 6
 
 
+async def test_what_retention_took_from_what_was_given_back_counts_as_acknowledged():
+    async with stage(SharedDispatcher) as play:
+        play.partition.entries(1, 1, 1)
+        consumer = play.join(permits=100)
+        await play.settled()
+        await play.ack(consumer, 2)
+        play.partition.log_start_offset = 2
+        play.nack(consumer, 0, 1)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2]
+        assert play.cursor.position == 3
+
+
+async def test_what_compaction_took_from_what_was_given_back_counts_as_acknowledged():
+    async with stage(SharedDispatcher) as play:
+        for _ in range(4):
+            play.partition.entries(1)
+        consumer = play.join(permits=100)
+        await play.settled()
+        await play.ack(consumer, 0, 3)
+        del play.partition.batches[1:3]
+        play.nack(consumer, 1, 2)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2, 3]
+        assert play.cursor.position == 4
+
+
 # Chunks.
 
 
