@@ -57,6 +57,7 @@ class Dispatcher(Pump):
         super().__init__(partition, name, cursor, surroundings)
         self.consumers: list[Consumer] = []
         self.resetting: trio.Event | None = None  # A seek is under way: newcomers wait for it.
+        self._seeks = 0  # So many there were.
 
     # Consumers come and go.
 
@@ -166,6 +167,7 @@ class Dispatcher(Pump):
             message_ids = [*map(self._id, unknown), *message_ids]
         ranges = list(whole)
         spans: list[Span] = []
+        seeks = self._seeks
         for message_id in message_ids:
             span = self._delivered_span(message_id)
             if span is None:
@@ -174,7 +176,7 @@ class Dispatcher(Pump):
             if span is not None:
                 spans.append(span)
                 ranges += ack_sets.acked_ranges(span, message_id.ack_set)
-        if not ranges:
+        if not ranges or seeks != self._seeks:  # A seek forgets what is under way, too.
             return 0
         try:
             return self._own_move(partial(self.cursor.ack, ack_sets.merged(ranges), lazy=lazy))
@@ -225,6 +227,7 @@ class Dispatcher(Pump):
         try:
             self.close_consumers()
             ticket = self._own_move(partial(self.cursor.seek, await position()))
+            self._seeks += 1
             self.rewind()
             return ticket
         finally:
@@ -238,6 +241,7 @@ class Dispatcher(Pump):
         if self._acking:
             return
         if is_seek:
+            self._seeks += 1
             self.close_consumers()
             self.rewind()
         else:

@@ -56,8 +56,9 @@ class OrderedDispatcher(Dispatcher):
         span = self._delivered_span(message_id)
         if span is not None and not message_id.ack_set:
             return self._ack_below(consumer, span.end, lazy=lazy)
+        seeks = self._seeks
         covered = await ids.resolve_cumulative(self.partition, message_id)
-        if covered is None:
+        if covered is None or seeks != self._seeks:  # A seek forgets what is under way, too.
             return 0
         ticket = self._ack_below(consumer, covered.position, lazy=lazy)
         if covered.ranges:

@@ -1,5 +1,7 @@
 """What every kind of dispatch shares: permits, turns, acks, resets, moves by other listeners."""
 
+from functools import partial
+
 import pytest
 import structlog.testing
 import trio
@@ -188,6 +190,35 @@ async def test_backward_move_of_another_listener_closes_the_consumers(kind):
         play.dispatcher.foreign_move(is_seek=True)
         assert consumer.was_disconnected
         assert play.dispatcher.consumers == []
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+@pytest.mark.parametrize("kind", [*KINDS, "cumulative"])
+async def test_an_acknowledgement_under_way_over_a_seek_does_nothing(kind, is_ours):
+    is_cumulative = kind == "cumulative"
+
+    async def start():
+        return 0
+
+    async with stage(ExclusiveDispatcher if is_cumulative else kind) as play:
+        play.partition.entries(1, 1, 1)
+        consumer = play.join()  # It had them before it came back.
+        await play.settled()
+        play.partition.gate = trio.Event()  # Where they are is looked up.
+        async with trio.open_nursery() as nursery:
+            if is_cumulative:
+                ack = partial(play.dispatcher.acknowledge_to, consumer, play.id(1), lazy=True)
+            else:
+                ack = partial(play.ack_by_ids, consumer, 0, 1)
+            nursery.start_soon(ack)
+            await play.settled()
+            if is_ours:
+                await play.dispatcher.reset(start)
+            else:
+                play.cursor.seek(0)
+                play.dispatcher.foreign_move(is_seek=True)
+            play.partition.gate.set()
+        assert play.cursor.position == 0
 
 
 async def test_forward_move_of_another_listener_counts_as_acknowledged(kind):
