@@ -1,10 +1,13 @@
 """What a run exports: ranges of offsets, split into tasks. Pure; knows no Spark and no Parquet."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeVar
 
 from storage.spark.readers import PartitionState
+
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 TASK_BYTES = 96 << 20  # Of log: between the 64 and 128 MB at which a task outweighs its start.
 TASK_BYTES_MIN = 8 << 20  # Below it more files cost more than idle cores.
@@ -91,6 +94,28 @@ def plan(
     return found
 
 
+def shares(wanted: Mapping[KeyT, int], limit: int) -> dict[KeyT, int]:
+    """How much of each backlog a run or a micro-batch takes: one at least where the limit has room
+    for that, so that none waits for ever beside a large one; of the rest in proportion. What
+    rounding leaves over goes to the largest.
+    """
+    total = sum(wanted.values())
+    if total <= limit:
+        return dict(wanted)
+    waiting = sum(map(bool, wanted.values()))
+    least = int(limit >= waiting)
+    room, rest = limit - least * waiting, total - least * waiting
+    result = {
+        name: least + (count - least) * room // rest if count else 0
+        for name, count in wanted.items()
+    }
+    left = limit - sum(result.values())
+    by_rest: Callable[[KeyT], int] = lambda name: result[name] - wanted[name]  # noqa: E731
+    for name in sorted(wanted, key=by_rest)[:left]:
+        result[name] += 1
+    return result
+
+
 def is_kept(part: Range, partitions: Sequence[PartitionState]) -> bool:
     """Whether all of a range is still in the log."""
     return any(
@@ -116,11 +141,7 @@ def _shares(
         fraction = min(fraction, bounds.bytes_max / max(1, size))
     if fraction >= 1:
         return wanted
-    counts = [int(count * fraction) for count in wanted]
-    if not any(counts):
-        largest = max(range(len(wanted)), key=wanted.__getitem__)
-        counts[largest] = min(1, wanted[largest])
-    return counts
+    return list(shares(dict(enumerate(wanted)), max(1, int(total * fraction))).values())
 
 
 def _bytes_of(state: PartitionState, count: int) -> int:

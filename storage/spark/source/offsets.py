@@ -5,7 +5,7 @@ Knows a log reader and no Spark.
 
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -132,28 +132,6 @@ def split(found: Sequence[Span], pieces: int | None, records_max: int | None) ->
             start = span.start + size * number // parts
             end = span.start + size * (number + 1) // parts
             result.append(Span(span.topic, span.partition, span.partition_id, start, end))
-    return result
-
-
-def shares(wanted: Mapping[str, int], limit: int) -> dict[str, int]:
-    """How much of each backlog a micro-batch takes: one at least where the limit has room for that,
-    so that none waits for ever beside a large one; of the rest in proportion. What rounding leaves
-    over goes to the largest.
-    """
-    total = sum(wanted.values())
-    if total <= limit:
-        return dict(wanted)
-    waiting = sum(map(bool, wanted.values()))
-    least = int(limit >= waiting)
-    room, rest = limit - least * waiting, total - least * waiting
-    result = {
-        name: least + (count - least) * room // rest if count else 0
-        for name, count in wanted.items()
-    }
-    left = limit - sum(result.values())
-    by_rest: Callable[[str], int] = lambda name: result[name] - wanted[name]  # noqa: E731
-    for name in sorted(wanted, key=by_rest)[:left]:
-        result[name] += 1
     return result
 
 

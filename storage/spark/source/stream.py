@@ -20,9 +20,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from storage.spark.places import open_log, tell_positions
+from storage.spark.ranges import shares
 from storage.spark.readers import PartitionState
 from storage.spark.source.batch import SpanPartition
-from storage.spark.source.offsets import DataLoss, Span, begin, check_named, select, shares, split
+from storage.spark.source.offsets import DataLoss, Span, begin, check_named, select, split
 from storage.spark.source.options import ReadOptions
 from storage.spark.source.reading import Reading
 

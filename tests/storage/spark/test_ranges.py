@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.spark.ranges import TASK_BYTES, Bounds, Range, RecordsLost, is_kept
+from storage.spark.ranges import TASK_BYTES, Bounds, Range, RecordsLost, is_kept, shares
 from storage.spark.ranges import plan as whole_plan
 from storage.spark.readers import PartitionState
 
@@ -72,6 +72,20 @@ def test_a_bounded_run_takes_from_each_in_proportion_to_its_backlog():
     partitions = [state(1, watermark=300), state(2, watermark=100), state(3, watermark=0)]
     tasks = plan(partitions, {}, bounds=Bounds(rows_max=40))
     assert [(task.partition_id, task.end) for task in tasks] == [(1, 30), (2, 10)]
+
+
+def test_shares_are_in_proportion_and_never_more_than_allowed():
+    assert shares({"a": 90, "b": 10}, 10) == {"a": 9, "b": 1}
+    assert shares({"a": 1, "b": 1, "c": 1}, 2) == {"a": 1, "b": 1, "c": 0}
+    assert shares({"a": 1000, "b": 1, "c": 0}, 10) == {"a": 9, "b": 1, "c": 0}
+    assert shares({"a": 3}, 10) == {"a": 3}
+
+
+def test_a_bounded_run_leaves_no_small_backlog_out():
+    partitions = [state(1, watermark=10_000), state(2, watermark=3)]
+    for bounds in (Bounds(rows_max=10), Bounds(bytes_max=1000)):
+        tasks = plan(partitions, {}, bounds=bounds)
+        assert [task.partition_id for task in tasks] == [1, 2]
 
 
 def test_a_bound_by_bytes_goes_by_the_average_record():

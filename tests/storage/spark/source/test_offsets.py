@@ -6,7 +6,7 @@ from storage.codecs.api import BodyFormat
 from storage.log.data_dir import NewPartition
 from storage.log.settings import LogSettings
 from storage.spark.readers import FolderReader
-from storage.spark.source.offsets import DataLoss, Span, shares, spans, split
+from storage.spark.source.offsets import DataLoss, Span, spans, split
 from storage.spark.source.options import BadOption, read_options
 from tests.storage.spark.test_worker import TOPIC, Data, record
 
@@ -90,10 +90,3 @@ def test_large_spans_are_split_in_proportion():
     assert split([span(0, 5)], None, 2) == [span(0, 1), span(1, 3), span(3, 5)]
     assert split([span(0, 2)], 100, None) == [span(0, 1), span(1, 2)]
     assert split([], 4, None) == []
-
-
-def test_a_trigger_takes_from_each_in_proportion_and_never_more_than_allowed():
-    assert shares({"a": 90, "b": 10}, 10) == {"a": 9, "b": 1}
-    assert shares({"a": 1, "b": 1, "c": 1}, 2) == {"a": 1, "b": 1, "c": 0}
-    assert shares({"a": 1000, "b": 1, "c": 0}, 10) == {"a": 9, "b": 1, "c": 0}
-    assert shares({"a": 3}, 10) == {"a": 3}
