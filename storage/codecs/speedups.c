@@ -279,7 +279,7 @@ static PyObject *pulsar_to_set(PyObject *self, PyObject *args) {
     Py_buffer view, set;
     unsigned long long base, start, first = 0, next = 0;
     Py_ssize_t count_max, count = 0, where = 0;
-    int is_full = 0, is_sound = 1;
+    int is_full = 0;
     if (!PyArg_ParseTuple(args, "y*KKnw*", &view, &base, &start, &count_max, &set))
         return NULL;
     for (const uint8_t *entry = view.buf, *stop = entry + view.len, *end; stop - entry >= PREFIX; entry = end) {
@@ -287,10 +287,12 @@ static PyObject *pulsar_to_set(PyObject *self, PyObject *args) {
         Message message;
         Py_ssize_t size = le32(entry), done = count, place = where;
         uint64_t offset = base + le32(entry + 4), left = le32(entry + 8);
+        end = entry + PREFIX + size;
+        if (size <= stop - entry - PREFIX && offset + left <= start)
+            continue;
         const uint8_t *at = size > stop - entry - PREFIX ? NULL : open_entry(entry + PREFIX, size, found);
         int is_batch = at != NULL && found[IN_BATCH].tag;
-        end = entry + PREFIX + size;
-        is_sound = at != NULL && left == (is_batch ? found[IN_BATCH].value : 1);
+        int is_sound = at != NULL && left == (is_batch ? found[IN_BATCH].value : 1);
         for (; is_sound && left; left--, offset++) {
             is_sound = next_in_entry(is_batch, &at, end, found, &message);
             if (!is_sound || offset < start || found[IS_GONE].value)
@@ -452,8 +454,9 @@ static PyObject *set_to_entries(PyObject *self, PyObject *args) {
         if (entry != NULL) {
             uint8_t *at = (uint8_t *)PyBytes_AS_STRING(entry), *to = put(at + CHECKED_MIN, before, before_size);
             to = put(put(to, sequence, sequence_size), after, after_size);
+            /* Field 30, null_partition_key, says that there is none. */
             to = has_key ? put(put(to, key, 2), message.key, message.key_size) : put(to, "\xf0\1\1", 3);
-            put(to, message.value, message.value_size); /* Without a key the field 30 has said so. */
+            put(to, message.value, message.value_size);
             put_be32(at + 6, (uint32_t)metadata);
             put_be32(put(at, "\x0e\x01", 2), crc32c_of(at + 6, (size_t)size - 6));
         }
