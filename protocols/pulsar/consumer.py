@@ -18,6 +18,7 @@ from protocols.pulsar.machine import FRAME_BYTES_MAX
 from protocols.pulsar.names import partition_number
 from protocols.pulsar.oversize import pieces
 from storage.codecs.api import Buffer
+from storage.codecs.varints import LOW_BITS, LOW_MASK
 
 if TYPE_CHECKING:
     from broker.delivery.dispatcher import Dispatcher
@@ -167,14 +168,21 @@ def frames(
     parts: list[Buffer] = []
     has_checksums = consumer.owner.protocol_version >= CHECKSUM_VERSION
     is_plain = has_checksums and not consumer.owner.takes_entry_metadata
-    head = writer.head
+    block, size, before, low, after = writer.block
+    pack = messages.SIZES.pack
     for entry in entries:  # hot: see make bench
-        body = entry.body
-        if is_plain and len(body) <= ENTRY_BYTES_MAX:
-            parts.append(head(entry.offset, entry.redelivery_count, entry.ack_set, len(body)))
-            parts.append(body)
-        else:
+        body, number = entry.body, entry.offset
+        body_bytes = len(body)
+        if not is_plain or body_bytes > ENTRY_BYTES_MAX:
             parts += _unusual(consumer, writer, entry, has_checksums)
+            continue
+        if number >> LOW_BITS == block and not (entry.redelivery_count or entry.ack_set):
+            sizes = pack(size + 4 + body_bytes, size)
+            parts.append(sizes + before + low[number & LOW_MASK] + after)
+        else:
+            parts.append(writer.head(number, entry.redelivery_count, entry.ack_set, body_bytes))
+            block, size, before, low, after = writer.block
+        parts.append(body)
     return parts
 
 

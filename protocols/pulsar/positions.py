@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -38,15 +38,14 @@ def entry_id(data: MessageIdData) -> EntryId:
     return EntryId(messages.signed(data.ledgerId), messages.signed(data.entryId), ack_set)
 
 
-def whole_entries(named: Iterable[MessageIdData], ledger: int) -> tuple[list[int], list[EntryId]]:
+def whole_entries(named: Sequence[MessageIdData], ledger: int) -> tuple[list[int], list[EntryId]]:
     """Entry ids of the whole entries of this ledger that are named, and apart all other ids."""
-    entries: list[int] = []
-    others: list[EntryId] = []
-    for data in named:  # hot: see make bench
-        if data.ledgerId == ledger and not data.ack_set:
-            entries.append(data.entryId)
-        else:
-            others.append(entry_id(data))
+    entries = [  # hot: see make bench
+        data.entryId for data in named if data.ledgerId == ledger and not data.ack_set
+    ]
+    if len(entries) == len(named):
+        return entries, []
+    others = [entry_id(data) for data in named if data.ledgerId != ledger or data.ack_set]
     return entries, others
 
 
