@@ -1,6 +1,6 @@
 """What a run exports: ranges of offsets, split into tasks. Pure; knows no Spark and no Parquet."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeVar
@@ -110,8 +110,7 @@ def shares(wanted: Mapping[KeyT, int], limit: int) -> dict[KeyT, int]:
         for name, count in wanted.items()
     }
     left = limit - sum(result.values())
-    by_rest: Callable[[KeyT], int] = lambda name: result[name] - wanted[name]  # noqa: E731
-    for name in sorted(wanted, key=by_rest)[:left]:
+    for name in sorted(wanted, key=lambda name: result[name] - wanted[name])[:left]:
         result[name] += 1
     return result
 

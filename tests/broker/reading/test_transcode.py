@@ -397,6 +397,14 @@ async def test_little_that_unpacks_to_much_is_decoded_in_pieces(broker, partitio
     assert result.next_offset == 50
 
 
+async def both_ways(partition, codec, offset, limits, monkeypatch):
+    """What a read gives that converts directly where it can, and one that goes by records."""
+    converted = await read_as(partition, codec, offset, **limits)
+    with monkeypatch.context() as without:
+        without.setattr(type(codec), "converted", lambda *_: None)
+        return converted, await read_as(partition, codec, offset, **limits)
+
+
 @pytest.mark.parametrize(("writer", "reader"), [("iggy", "iggy_typed"), ("iggy_typed", "iggy")])
 async def test_iggys_two_forms_give_the_same_whole_or_by_records(
     broker, partition, writer, reader, monkeypatch
@@ -408,10 +416,7 @@ async def test_iggys_two_forms_give_the_same_whole_or_by_records(
     codec = codec_named(reader)
     for offset, records_max in ((0, None), (0, 100), (0, 150), (50, 100), (250, None), (300, None)):
         limits = {"bytes_max": ALL, "records_max": records_max}
-        whole = await read_as(partition, codec, offset, **limits)
-        with monkeypatch.context() as without:
-            without.setattr(type(codec), "converted", lambda *_: None)
-            by_records = await read_as(partition, codec, offset, **limits)
+        whole, by_records = await both_ways(partition, codec, offset, limits, monkeypatch)
         assert b"".join(whole.parts) == b"".join(by_records.parts)
         assert (whole.next_offset, whole.record_count) == (
             by_records.next_offset,
@@ -447,10 +452,7 @@ async def test_sets_made_over_in_parts_are_those_made_by_records(
         offset = chance.randrange(end)
         bytes_max = chance.choice((1, 60, 400, 2000, ALL))
         limits = {"bytes_max": bytes_max, "records_max": chance.choice((None, 1, 10, 50))}
-        parts = await read_as(partition, IGGY, offset, **limits)
-        with monkeypatch.context() as without:
-            without.setattr(type(IGGY), "converted", lambda *_: None)
-            by_records = await read_as(partition, IGGY, offset, **limits)
+        parts, by_records = await both_ways(partition, IGGY, offset, limits, monkeypatch)
         at = (seed, offset, limits)
         assert b"".join(parts.parts) == b"".join(by_records.parts), at
         assert parts.record_count == by_records.record_count, at
@@ -473,10 +475,7 @@ async def test_batches_of_pulsar_made_over_in_parts_are_those_made_by_records(
     for _ in range(60):
         offset, bytes_max = chance.randrange(end), chance.choice((1, 60, 400, 2000, ALL))
         limits = {"bytes_max": bytes_max, "records_max": chance.choice((None, 1, 10, 50))}
-        parts = await read_as(partition, KAFKA, offset, **limits)
-        with monkeypatch.context() as without:
-            without.setattr(type(KAFKA), "converted", lambda *_: None)
-            by_records = await read_as(partition, KAFKA, offset, **limits)
+        parts, by_records = await both_ways(partition, KAFKA, offset, limits, monkeypatch)
         at = (seed, offset, limits)
         assert b"".join(parts.parts) == b"".join(by_records.parts), at
         assert parts.record_count == by_records.record_count, at
