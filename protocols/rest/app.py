@@ -11,9 +11,9 @@ from broker.access.rights import Action
 from protocols.rest import messages
 from protocols.rest.admin.table import admin_routes
 from protocols.rest.bodies import Bodies, BodyReader
+from protocols.rest.documentation import Documentation
 from protocols.rest.groups import GroupsApi
 from protocols.rest.health import HealthApi
-from protocols.rest.openapi import Documentation
 from protocols.rest.pip64.consumers import Consumers
 from protocols.rest.pip64.table import pip64_routes
 from protocols.rest.raw_log import RawLogApi

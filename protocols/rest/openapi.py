@@ -1,4 +1,4 @@
-"""`/openapi.json`, made from the routes themselves, and `/docs`, which shows it.
+"""The OpenAPI document, made from the routes themselves, and the page that shows it.
 
 Knows the table of routes and the types of bodies, no broker.
 """
@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
 
 from protocols.rest.examples import EXAMPLES
 from protocols.rest.messages import ErrorBody
@@ -22,26 +20,7 @@ PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 JSON = "application/json"
 REFERENCE = "#/components/schemas/{name}"
 ERROR = {"$ref": REFERENCE.format(name=ErrorBody.__name__)}
-# No scripts at all; styles only within the page.
-POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 Json = dict[str, Any]
-
-
-class Documentation:
-    """The document of one listener's routes; made once."""
-
-    def __init__(self, described: Sequence[Described], version: str) -> None:
-        document = make_document(described, version)
-        self._json = msgspec.json.encode(document)
-        self._page = make_page(document)
-
-    async def openapi(self, _: Request) -> Response:
-        """The description of every path, as OpenAPI 3.1."""
-        return Response(self._json, media_type=JSON)
-
-    async def docs(self, _: Request) -> Response:
-        """The description of every path as an HTML page."""
-        return HTMLResponse(self._page, headers={"Content-Security-Policy": POLICY})
 
 
 def make_document(described: Sequence[Described], version: str) -> Json:

@@ -16,7 +16,7 @@ TIME_MS_MAX: Final = (2**63 - 1) // 1000
 RECORD_HEADERS_MAX: Final = 10_000
 
 VARLONG_BYTES_MAX: Final = 10
-_SHORT_MAX: Final = 1 << 13  # what fits two bytes, zig-zag
+_TWO_BYTES_MAX: Final = 1 << 13
 
 
 def _long(value: int) -> bytes:
@@ -29,12 +29,17 @@ def _long(value: int) -> bytes:
     return bytes(out)
 
 
+_SHORT_MAX: Final = 1 << 9  # The lengths of most keys and small values, and most differences.
 _SHORT: Final = tuple(_long(value) for value in range(_SHORT_MAX))
 
 
 def varint_bytes(value: int) -> bytes:
     """A signed integer of up to 64 bits."""
-    return _SHORT[value] if 0 <= value < _SHORT_MAX else _long(value)
+    if 0 <= value < _SHORT_MAX:
+        return _SHORT[value]
+    if 0 < value < _TWO_BYTES_MAX:
+        return bytes((value << 1 & 0x7F | 0x80, value >> 6))
+    return _long(value)
 
 
 def read_varint(data: Buffer, pos: int) -> tuple[int, int]:
