@@ -36,8 +36,9 @@ BYTES_PER_TURN = 1024 * 1024
 # The fixed cost of a read, as bytes that take the same time.
 READ_COST_BYTES = 64 * 1024
 # In an answer of this size or more, large sets go straight from the file to the socket. A smaller
-# one is copied within the processor's cache, which costs no more.
-FETCH_IN_PLACE_BYTES_MIN = 256 * 1024
+# one is copied within the processor's cache, which costs less on processors that copy quickly
+# (docs/benchmarks.md).
+FETCH_IN_PLACE_BYTES_MIN = 2 * 1024 * 1024
 # Partitions handled before others get their turn: a millisecond, or two.
 PARTITIONS_PER_TURN = 500
 # More parts than this, of fewer bytes each on average, are joined into one.

@@ -62,6 +62,12 @@ def random_values(random_: random.Random, number: int) -> list[bytes]:
     return [random_.randbytes(random_.randrange(size)) for _ in range(random_.randrange(140, 200))]
 
 
+@pytest.fixture(autouse=True)
+def in_place_from_256k(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a size on with which the tests need little data; what pays is a matter of measuring."""
+    monkeypatch.setattr("protocols.kafka.fetch.FETCH_IN_PLACE_BYTES_MIN", 1 << 18)
+
+
 @pytest.fixture
 def watched(broker: Broker, client: Client) -> Watched:
     return Watched(broker)
@@ -157,6 +163,14 @@ async def test_any_answers_one_behind_the_other_are_those_that_are_copied(
             offset = parse_set(data_of(given))[-1][0] + random_.choice((1, 1, 1, 2))
     assert watched.sends > SETS // 4
     assert watched.leases.count == 0
+
+
+async def test_a_smaller_fetch_is_copied(client: Client, watched: Watched) -> None:
+    await fill(client, message_set, 6)
+    for bytes_max in ((1 << 18) - 1, 1 << 18):
+        assert not watched.sends
+        assert (await fetch_one(client, 0, bytes_max)).size == bytes_max
+    assert watched.sends
 
 
 async def test_little_is_read_of_the_set_in_which_an_answer_ends(
