@@ -48,6 +48,14 @@ TRANSITIVE: Final = frozenset(
 )
 BACKWARD_ONLY: Final = frozenset({Strategy.BACKWARD, Strategy.BACKWARD_TRANSITIVE})
 FORWARD_ONLY: Final = frozenset({Strategy.FORWARD, Strategy.FORWARD_TRANSITIVE})
+# How a consumer's schema is checked where that is not as a producer's: it writes nothing, so that
+# it has to read what there is and nobody has to read it; checkConsumerCompatibility in Apache's
+# SchemaRegistryServiceImpl.
+FOR_CONSUMERS: Final = {
+    Strategy.FULL: Strategy.BACKWARD,
+    Strategy.FORWARD: Strategy.BACKWARD,
+    Strategy.FORWARD_TRANSITIVE: Strategy.BACKWARD,
+}
 
 
 PARSER: Final = "fastavro"

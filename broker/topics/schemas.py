@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from broker.live.topic import LiveTopic
 from broker.topics.catalogue import LocalCatalogue
 from broker.topics.schema_rules import (
+    FOR_CONSUMERS,
     TRANSITIVE,
     BadDefinition,
     Strategy,
@@ -31,6 +32,7 @@ __all__ = [
     "in_force",
     "latest_version",
     "numbered",
+    "readable",
     "schema_of",
     "strategy_of",
     "version_of",
@@ -83,10 +85,19 @@ def version_of(topic: Topic, schema: SchemaMeta) -> int | None:
 
 def compatible(topic: Topic, schema: SchemaMeta) -> None:
     """Raises IncompatibleSchema if the schema may not follow the topic's latest one."""
+    _check(topic, schema, strategy_of(topic))
+
+
+def readable(topic: Topic, schema: SchemaMeta) -> None:
+    """Raises IncompatibleSchema if the topic may not be read with that schema."""
+    strategy = strategy_of(topic)
+    _check(topic, schema, FOR_CONSUMERS.get(strategy, strategy))
+
+
+def _check(topic: Topic, schema: SchemaMeta, strategy: Strategy) -> None:
     schemas = [topic.meta.schemas[version] for version in in_force(topic.meta.schemas)]
     try:
         check_definition(schema)
-        strategy = strategy_of(topic)
         known = schemas if strategy in TRANSITIVE else schemas[-1:]
         reasons = (difference(strategy, one, schema) for one in reversed(known))
         reason = next(filter(None, reasons), "")

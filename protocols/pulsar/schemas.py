@@ -18,9 +18,9 @@ from broker.errors import BrokerError, OwnedElsewhere, TopicNotFound
 from broker.topics.schemas import (
     IncompatibleSchema,
     SchemaMeta,
-    compatible,
     latest_version,
     numbered,
+    readable,
 )
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
@@ -70,7 +70,7 @@ def of_consumer(client: Client, topic: Topic, schema: Schema) -> int:
         return of_producer(client, topic, schema)[1]
     if schema.type not in WITHOUT_DEFINITION:
         try:
-            compatible(topic, _stored(schema))
+            readable(topic, _stored(schema))
         except IncompatibleSchema as error:
             raise Refused(ServerError.IncompatibleSchema, str(error)) from None
     return 0

@@ -143,6 +143,25 @@ async def test_topics_setting_says_what_may_follow(broker, client):
     assert code == ServerError.IncompatibleSchema
 
 
+def fields(**types):
+    named = ",".join(f'{{"name":"{name}","type":"{kind}"}}' for name, kind in types.items())
+    return f'{{"type":"record","name":"R","fields":[{named}]}}'.encode()
+
+
+@pytest.mark.parametrize("strategy", ["full", "forward", "forward_transitive"])
+async def test_a_consumer_only_has_to_read_what_is_written(broker, client, strategy):
+    await client.produce(schema=schema(data=fields(x="int", y="int")))
+    await broker.topics.alter_settings(NAME, {"schema_compatibility": strategy})
+    await client.subscribe(schema=schema(data=fields(x="int")))  # An older program, or a view.
+    subscribe = {"topic": TOPIC, "subscription": "other", "subType": 0, "consumer_id": 1}
+    unreadable = schema(data=fields(x="int", y="int", z="int"))
+    code, text = await client.refused(Type.SUBSCRIBE, **subscribe, schema=unreadable)
+    assert code == ServerError.IncompatibleSchema, text
+    if strategy == "full":  # A producer's has to be read by the consumers of the last one, too.
+        new = {"topic": TOPIC, "producer_id": 1, "schema": schema(data=fields(x="int"))}
+        assert (await client.refused(Type.PRODUCER, **new))[0] == ServerError.IncompatibleSchema
+
+
 def test_a_refusal_may_quote_what_is_no_text():
     """JSON can hold half a surrogate pair, which no text of an answer can."""
     refused = Refused(ServerError.IncompatibleSchema, "not an Avro schema: \ud800ing")
