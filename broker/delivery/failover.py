@@ -29,13 +29,14 @@ class FailoverDispatcher(OrderedDispatcher):
 
     kind = SubscriptionKind.FAILOVER
     _change_at = math.inf  # When the chosen one becomes active, in trio's seconds.
+    _has_fewer = False  # An inactive one has left since the choice: it may be another one now.
 
     def _joined(self, consumer: Consumer) -> None:
-        if self._chosen() is not consumer:
+        chosen = self._chosen()
+        if chosen is not consumer:
             consumer.active_changed(is_active=False)
-        elif self.active is not None:  # It is displaced, and sent nothing more.
-            self.active = None
-            self._change_at = trio.current_time() + DELAY_S
+        if self.active is not None:
+            self._displace_all_but(chosen)
         elif self._change_at == math.inf:
             self._change_at = trio.current_time()
 
@@ -46,11 +47,23 @@ class FailoverDispatcher(OrderedDispatcher):
         elif consumer is self.active:
             self.active = None
             self._change_at = trio.current_time()
+        else:
+            self._has_fewer = True  # Of very many that leave together, only once.
+
+    def _displace_all_but(self, chosen: Consumer) -> None:
+        """The active one is sent nothing more if another one is chosen."""
+        if self.active is not chosen:
+            self.active = None
+            self._change_at = trio.current_time() + DELAY_S
 
     def _due_at(self) -> float:
         return self._change_at
 
     def _can_give(self) -> bool:
+        if self._has_fewer:
+            self._has_fewer = False
+            if self.active is not None:
+                self._displace_all_but(self._chosen())
         if self._change_at <= trio.current_time():
             self._change()
         return super()._can_give()

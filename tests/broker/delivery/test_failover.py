@@ -38,6 +38,22 @@ async def test_partitions_are_spread_over_the_names(index):
         assert [consumer.offsets for consumer in order].index([0]) == index % 3
 
 
+@pytest.mark.parametrize("index", range(4))
+async def test_partitions_are_spread_anew_whoever_comes_or_leaves(index):
+    async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(index)) as play:
+        there = {name: play.join(name=name) for name in "bd"}
+        await play.settled()
+        for name in "cacd":  # The other ones' numbers change, too.
+            if name in there:
+                play.leave(there.pop(name))
+            else:
+                there[name] = play.join(name=name)
+            await play.passed(DELAY_S + 1)
+            names = sorted(there)
+            assert play.dispatcher.active.name == names[index % len(names)]
+            assert [n for n in names if there[n].changes[-1]] == [play.dispatcher.active.name]
+
+
 async def test_better_priority_goes_before_the_name():
     async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
         play.join(permits=10, name="a", priority=1)
