@@ -57,7 +57,7 @@ class Dispatcher(Pump):
         super().__init__(partition, name, cursor, surroundings)
         self.consumers: list[Consumer] = []
         self.resetting: trio.Event | None = None  # A seek is under way: newcomers wait for it.
-        self._seeks = 0  # So many there were.
+        self._seeks = 0  # So many there were, or may be without our hearing of them.
 
     # Consumers come and go.
 
@@ -98,6 +98,13 @@ class Dispatcher(Pump):
         for consumer in list(self.consumers):
             self.detach(consumer)
             consumer.disconnect()
+
+    def close(self) -> None:
+        """As of a pump. It hears of no seek from now on, so acknowledgements under way may not
+        count any more: they could move the position forward over one.
+        """
+        self._seeks += 1
+        super().close()
 
     # Handing out.
 

@@ -1,5 +1,7 @@
 """The register of dispatchers: found by name, linked to cursors, readers awaited after a seek."""
 
+from functools import partial
+
 import pytest
 import trio
 from structlog.testing import capture_logs
@@ -7,6 +9,7 @@ from structlog.testing import capture_logs
 from broker.closing import STEPS_TOGETHER
 from broker.delivery.consumer import SubscriptionKind
 from broker.delivery.cursor import MemoryCursor, SubscriptionCursor
+from broker.delivery.entries import EntryId
 from broker.delivery.registry import KEPT_S, Dispatchers
 from broker.errors import OwnedElsewhere, TopicNotFound
 from broker.topics.topic import TopicEvent
@@ -36,6 +39,26 @@ async def test_dispatcher_is_found_while_it_has_consumers():
     assert dispatchers.find(partition, b"s") is None
     dispatchers.detach(dispatcher, consumer)
     assert len(dispatchers) == 0
+
+
+@pytest.mark.parametrize("kind", SubscriptionKind)
+async def test_an_acknowledgement_under_way_may_not_outlive_its_dispatcher(kind):
+    dispatchers, partition, cursor = (
+        Dispatchers(),
+        FakePartition(gate=trio.Event()),
+        MemoryCursor(0),
+    )
+    partition.entries(1, 1)
+    dispatcher, consumer = attached(dispatchers, partition, cursor, kind)
+    async with trio.open_nursery() as nursery:
+        ids = [EntryId(partition.partition_id, 0), EntryId(partition.partition_id, 1)]
+        nursery.start_soon(partial(dispatcher.acknowledge, consumer, ids, lazy=True))
+        nursery.start_soon(partial(dispatcher.acknowledge_to, consumer, ids[1], lazy=True))
+        await trio.testing.wait_all_tasks_blocked()  # Where they are is looked up.
+        dispatchers.detach(dispatcher, consumer)
+        cursor.seek(0)  # By another protocol, or with a new subscription of the name.
+        partition.gate.set()
+    assert cursor.state().acked.within(0, 2) == [] and cursor.position == 0
 
 
 async def test_a_topic_that_moves_while_it_is_read_ends_its_delivery_and_is_no_error():
