@@ -336,8 +336,14 @@ class SharedDispatcher(Dispatcher):
         return trio.current_time() + min(max(left_s, 0.0), DUE_CHECK_S)
 
     def _hold_early(self, entry: Entry, due_ms: int, slot: int) -> bool:
-        """Hold an entry that is to be delivered later; False if its time has come."""
-        if due_ms <= self._now_us() // 1000:
+        """Hold an entry that is to be delivered later; False if its time has come.
+
+        What is due is not collected at once: one that is due after something held waits behind it.
+        It may be the next piece of the same chunked message.
+        """
+        first_ms = self._delays.first_ms
+        is_next = first_ms is None or due_ms < first_ms
+        if is_next and due_ms <= self._now_us() // 1000:
             return False
         self._delays.add(due_ms, entry.offset, slot)
         return True
