@@ -37,6 +37,8 @@ READ_AHEAD_BYTES_FOREIGN = 128 * 1024
 # More than these, or one read of that size, go out in a turn of their own.
 AT_ONCE_RECORDS_MAX = 100
 READ_AT_ONCE_BYTES = 64 * 1024
+# Before another try where the shared store did not answer; that took seconds, too.
+READ_AGAIN_S = 1.0
 
 
 class Pump(abc.ABC):
@@ -197,6 +199,9 @@ class Pump(abc.ABC):
             read = await read_entries(
                 self.partition, position, bytes_max, compacted=self._reads_compacted
             )
+        except StorageFull:  # It passes, and the partition has reported it.
+            await trio.sleep(READ_AGAIN_S)
+            return None
         except BrokerError as error:
             if generation == self._generation and not self.partition.removed:
                 if isinstance(error, OffsetOutOfRange):

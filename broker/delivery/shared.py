@@ -29,9 +29,10 @@ from broker.delivery.dispatcher import (
 )
 from broker.delivery.entries import Entry, EntryId, Span
 from broker.delivery.entry_reads import EntryRead, read_entries
+from broker.delivery.pump import READ_AGAIN_S
 from broker.delivery.shares import Shares
 from broker.delivery.surroundings import Surroundings
-from broker.errors import BrokerError, OffsetOutOfRange
+from broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 
 if TYPE_CHECKING:
     from broker.delivery.cursor import DispatchCursor
@@ -250,6 +251,9 @@ class SharedDispatcher(Dispatcher):
         except OffsetOutOfRange:
             if generation == self._generation and not self.partition.removed:
                 self._below_start()
+        except StorageFull:  # As in `_read`.
+            await trio.sleep(READ_AGAIN_S)
+            return
         except BrokerError as error:
             if not self.partition.removed:
                 self._report(first, error)

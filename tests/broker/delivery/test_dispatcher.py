@@ -302,6 +302,38 @@ async def test_what_comes_before_a_record_that_cannot_be_read_goes_once_and_is_a
         assert (line["offset"], line["subscription"]) == (place, "s")
 
 
+class FarPartition(FakePartition):
+    """Its records are in a shared store that may not answer."""
+
+    answers = False
+
+    async def read(self, offset, bytes_max):
+        await trio.lowlevel.checkpoint()
+        if not self.answers:
+            raise StorageFull("the object store does not answer")
+        return self._found(offset, bytes_max)
+
+    def read_warm(self, offset, bytes_max):
+        return None
+
+
+async def test_delivery_goes_on_once_the_shared_store_answers_again(kind, autojump_clock):
+    async with stage(kind, partition=FarPartition()) as play:
+        play.partition.entries(1, 1)
+        consumer = play.join(permits=10)
+        await play.passed(10)
+        assert consumer.offsets == []
+        play.partition.answers = True
+        await play.passed(10)
+        assert consumer.offsets == [0, 1]
+        play.partition.answers = False
+        play.nack(consumer)
+        await play.passed(10)
+        play.partition.answers = True
+        await play.passed(10)
+        assert consumer.offsets == [0, 1, 0, 1]
+
+
 async def test_delivery_goes_on_when_the_cursor_is_moved_past_what_cannot_be_read(kind):
     async with stage(kind) as play:
         place = unreadable(play.partition)
