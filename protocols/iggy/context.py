@@ -54,12 +54,14 @@ class Client:
 class Shared:
     """State that all connections share, for as long as the broker runs.
 
-    `turns` is the next partition of a balanced SEND, by the catalogue's topic id.
+    `turns` is the next partition of a balanced SEND, by the catalogue's topic id. `being_made` has
+    the stream and the number of each topic that is not in the catalogue yet.
     """
 
     clients: dict[int, Client] = field(default_factory=dict)
     groups: Groups = field(default_factory=lambda: Groups(trio.current_time))
     turns: dict[int, int] = field(default_factory=dict)
+    being_made: set[tuple[str, int]] = field(default_factory=set)
     large_sends: trio.Lock = field(default_factory=trio.Lock)  # Held while one is prepared.
     gated: set[int] = field(default_factory=set)  # Partitions whose other SENDs wait for that.
 

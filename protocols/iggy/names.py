@@ -7,7 +7,7 @@ The catalogue keeps the numbers; names are kept as given. Knows no bytes and no 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -150,14 +150,18 @@ def free_stream_id(broker: Broker) -> int:
     return _first_free(lambda number: taken(number) is None, ErrorCode.INVALID_STREAM_ID)
 
 
-def free_topic_id(broker: Broker, stream: Stream) -> int:
-    """The number for a topic whose client leaves the choice to us.
+def free_topic_id(broker: Broker, stream: Stream, being_made: Container[tuple[str, int]]) -> int:
+    """The number for a topic whose client leaves the choice to us; not that of a topic which is
+    still being made for another client.
 
     Raises Refusal if there is none left.
     """
     taken = broker.topics.find_numbered
     return _first_free(
-        lambda number: taken(TENANT, stream.name, number) is None, ErrorCode.INVALID_TOPIC_ID
+        lambda number: (
+            (stream.name, number) not in being_made and taken(TENANT, stream.name, number) is None
+        ),
+        ErrorCode.INVALID_TOPIC_ID,
     )
 
 

@@ -81,13 +81,16 @@ async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
     name = TopicName(names.TENANT, stream.name, request.name)
     _check_name(name)
     names.check_chosen(request.topic_id, ErrorCode.INVALID_TOPIC_ID)
-    topic_id = request.topic_id or names.free_topic_id(broker, stream)
-    numbered = broker.topics.find_numbered(names.TENANT, stream.name, topic_id)
+    being_made = context.shared.being_made
+    topic_id = request.topic_id or names.free_topic_id(broker, stream, being_made)
+    number = (stream.name, topic_id)
+    numbered = broker.topics.find_numbered(names.TENANT, *number)
     names.check_free(
         context.dialect.habits,
-        (numbered is not None, ErrorCode.TOPIC_ID_ALREADY_EXISTS),
+        (numbered is not None or number in being_made, ErrorCode.TOPIC_ID_ALREADY_EXISTS),
         (broker.topics.find(name) is not None, ErrorCode.TOPIC_NAME_ALREADY_EXISTS),
     )
+    being_made.add(number)  # Atomic: no await since the number was chosen.
     try:
         topic = await broker.topics.create(
             name,
@@ -97,6 +100,8 @@ async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
         )
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS, str(error)) from error
+    finally:
+        being_made.discard(number)
     return Answer(_details(broker, topic), ticket=topic.ticket)
 
 

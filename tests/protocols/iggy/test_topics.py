@@ -98,6 +98,26 @@ async def test_topic_that_cannot_be_made(talk, name, topic_id, partitions, statu
     assert answer["status"] == status
 
 
+async def test_topics_that_are_made_at_the_same_time_get_numbers_of_their_own(talk, connect):
+    await talk.create_topic("first")
+    numbers, statuses = [], []
+
+    async def create(name, topic_id):
+        client = await connect()
+        assert await client.login() == 0
+        answer = await client.create_topic(name, topic_id=topic_id)
+        statuses.append(answer["status"])
+        numbers.extend([answer["topic"]["id"]] if answer["status"] == 0 else [])
+
+    async with trio.open_nursery() as nursery:
+        for name in ("a", "b", "c"):
+            nursery.start_soon(create, name, 0)
+        for name in ("d", "e"):
+            nursery.start_soon(create, name, 9)
+    assert sorted(numbers) == [2, 3, 4, 9]
+    assert sorted(statuses) == [0, 0, 0, 0, 2012]
+
+
 async def test_stream_of_a_topic_must_be_there(talk):
     missing = {"stream": named("nope"), "topic": named("tp")}
     assert await talk.ask(GET, **missing) == {"status": 0}
