@@ -161,8 +161,13 @@ class Group:
         self._joined.clear()
 
     def _begin(self, owner: Member, to: Member) -> None:
-        """Move a partition; preferably one without uncommitted polls, which moves at once."""
+        """Move a partition; preferably one without uncommitted polls, which moves at once. An owner
+        that waits for all of its share passes on one that it waits for.
+        """
         free = owner.polled_ones
+        if not free:
+            next(move for move in self._moves.values() if move.to is owner).to = to
+            return
         partition = next((p for p in reversed(free) if p not in self._uncommitted), free[-1])
         self._moves[partition] = Move(owner, to, self._clock_s() + REVOKE_S)
         owner.leaving.add(partition)

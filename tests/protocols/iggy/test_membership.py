@@ -204,3 +204,15 @@ def test_who_leaves_while_a_partition_is_under_way_has_all_dealt_anew(gone):
     assert list(dealt(groups, 2).values()) == [[0, 1]]
     groups.committed(KEY, 1, 5)
     assert list(dealt(groups, 2).values()) == [[0, 1]]
+
+
+def test_who_joins_while_all_partitions_are_under_way_gets_one_that_another_waits_for():
+    groups = two(Clock())
+    for partition in range(4):
+        groups.polled(KEY, 11, partition, 5)
+    for member in (22, 33, 44):
+        groups.join(TOPIC, NAME, member, gently=True)
+        assert dealt(groups, 4)[member] == []
+    for partition in range(4):
+        groups.committed(KEY, partition, 5)
+    assert sorted(dealt(groups, 4).values()) == [[0], [1], [2], [3]]
