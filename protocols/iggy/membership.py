@@ -145,7 +145,7 @@ class Group:
 
     def _deal_shares(self, count: int) -> None:
         """Give new members their share, taken from the members with the most partitions."""
-        share = count // len(self.members)
+        share = max(count // len(self.members), 1)  # Of few partitions each is somebody's share.
         sizes = {one.member_id: len(one.partitions) for one in self.members.values()}
         for move in self._moves.values():
             sizes[move.owner.member_id] -= 1

@@ -216,3 +216,12 @@ def test_who_joins_while_all_partitions_are_under_way_gets_one_that_another_wait
     for partition in range(4):
         groups.committed(KEY, partition, 5)
     assert sorted(dealt(groups, 4).values()) == [[0], [1], [2], [3]]
+
+
+def test_of_three_members_that_join_together_one_gets_the_partition_that_is_left_over():
+    groups = two(Clock(), partitions=3)
+    groups.join(TOPIC, NAME, 22, gently=True)
+    assert dealt(groups, 3) == {11: [0, 1], 22: [2]}
+    for member in (33, 44):
+        groups.join(TOPIC, NAME, member, gently=True)
+    assert dealt(groups, 3) == {11: [0], 22: [2], 33: [1], 44: []}
