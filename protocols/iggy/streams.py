@@ -73,6 +73,7 @@ async def create_stream(context: Context, request: m.CreateStream) -> Answer:
 async def update_stream(context: Context, request: m.UpdateStream) -> Answer:
     """Give a stream, with all of its topics, another name. Raises Refusal."""
     broker = context.broker
+    check_no_options(request.options)
     stream = names.get_stream(broker, request.stream)
     if request.name == stream.name:
         return Answer()

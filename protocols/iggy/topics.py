@@ -18,6 +18,7 @@ from protocols.iggy import replies as r
 from protocols.iggy.context import Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
 from protocols.iggy.messages import UNBOUNDED
+from protocols.iggy.topic_options import COMPRESSION as COMPRESSION_OPTION
 from protocols.iggy.topic_options import (
     DURABILITY,
     EXPIRY,
@@ -47,6 +48,13 @@ REQUEST_PARTITIONS_MAX = 1_000  # Of one request, in V.
 RETENTION_MS, RETENTION_BYTES = "retention_ms", "retention_bytes"
 SEGMENT_BYTES, LOG_DURABILITY = "segment_bytes", "durability"
 COMPRESSION, REPLICATION, OPTIONS = "iggy_compression", "iggy_replication", "iggy_options"
+OF_OPTIONS = {  # The setting that each option of V stands for.
+    EXPIRY: RETENTION_MS,
+    SIZE: RETENTION_BYTES,
+    COMPRESSION_OPTION: COMPRESSION,
+    SEGMENT: SEGMENT_BYTES,
+    DURABILITY: LOG_DURABILITY,
+}
 
 KeptElsewhere = Mapping[str, tuple[int, int, int]]
 """Messages, bytes and segments of topics of other brokers (`Siblings.kept`)."""
@@ -117,9 +125,11 @@ async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
         if broker.topics.find(name) is not None:
             raise Refusal(ErrorCode.TOPIC_NAME_ALREADY_EXISTS)
         broker.renaming.check_possible()
-    changes: dict[str, str | int | bool | None] = {}
-    if request.options is None:
-        changes = dict.fromkeys((RETENTION_MS, RETENTION_BYTES, COMPRESSION, REPLICATION))
+    named = [RETENTION_MS, RETENTION_BYTES, COMPRESSION, REPLICATION]
+    if request.options is not None:
+        named = [OF_OPTIONS[key] for key in request.options if key in OF_OPTIONS]
+    # A value that is the default has no setting: the one before it goes.
+    changes: dict[str, str | int | bool | None] = dict.fromkeys(named)
     changes |= _settings(request, len(topic.partitions))
     if request.options is not None:
         given = {**_given_options(topic), **request.options}
