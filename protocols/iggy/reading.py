@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import trio
 
+from broker.errors import OffsetOutOfRange
 from broker.reading.transcode import read_steps
 from broker.steps import Steps
 from broker.topics.partition import Partition
@@ -37,8 +38,9 @@ def read(
     """Read up to `count` messages from `start` on, for an answer that holds `size` bytes already,
     of POLL_BYTES_MAX or of what memory is free.
 
-    There are none at the high watermark or beyond. Records that Iggy's readers cannot have are
-    skipped; how far is remembered, so that polls that do not commit need not skip them again.
+    There are none at the high watermark or beyond. Records that retention or a purge removes
+    meanwhile are skipped, and so are those that Iggy's readers cannot have; how far is remembered,
+    so that polls that do not commit need not skip them again.
     """
     taken = Taken(start)
     walked_from, walked_to = context.walked.get(partition.partition_id, (0, 0))
@@ -49,13 +51,19 @@ def read(
         yield budget.some_free()
     room = budget.allowance(POLL_BYTES_MAX)
     while not taken.count and taken.next_offset < partition.high_watermark:
-        result = yield from read_steps(
-            partition,
-            context.dialect.form.codec,
-            taken.next_offset,
-            bytes_max=max(room - size, 1),
-            records_max=count,
-        )
+        try:
+            result = yield from read_steps(
+                partition,
+                context.dialect.form.codec,
+                taken.next_offset,
+                bytes_max=max(room - size, 1),
+                records_max=count,
+            )
+        except OffsetOutOfRange as error:
+            if taken.next_offset >= error.log_start_offset:
+                raise
+            taken.next_offset = error.log_start_offset
+            continue
         if result.left_out:
             context.broker.metrics.left_out(PROTOCOL, partition.topic.name.full, result.left_out)
         if result.next_offset == taken.next_offset:
@@ -100,7 +108,13 @@ async def first_not_older(partition: Partition, time_us: int) -> int:
     low, high = partition.log_start_offset, partition.high_watermark
     while low < high:
         middle = (low + high) // 2
-        batches = await partition.read(middle, 1)
+        try:
+            batches = await partition.read(middle, 1)
+        except OffsetOutOfRange as error:
+            if middle >= error.log_start_offset:
+                raise
+            low = min(error.log_start_offset, high)  # Removed meanwhile.
+            continue
         await trio.lowlevel.checkpoint()
         if batches and batches[0].header.append_us < time_us:
             low = batches[0].next_offset

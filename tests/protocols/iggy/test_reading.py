@@ -1,0 +1,63 @@
+"""Reads of a partition from which retention removes records meanwhile."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from broker.steps import run
+from protocols.iggy.all_dialects import D2
+from protocols.iggy.reading import first_not_older, messages, read
+from tests.protocols.iggy.foreign import partition_of
+
+KEPT = 4
+
+
+class Shrinking:
+    """A partition that loses all records below KEPT while its first read waits for the disk."""
+
+    def __init__(self, broker) -> None:
+        self._retention = broker.retention
+        self._partition = partition_of(broker)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._partition, name)
+
+    def read_warm(self, *_: object) -> None:
+        """Nothing is in memory."""
+
+    async def read(self, *args: object) -> object:
+        """As of a partition."""
+        self._retention.delete_below(self._partition, KEPT)
+        return await self._partition.read(*args)
+
+
+@pytest.fixture
+async def shrinking(broker, talk):
+    """Six messages, each in a batch of its own."""
+    await talk.create_topic()
+    for number in range(6):
+        assert await talk.send(b"%d" % number) == 0
+    return Shrinking(broker)
+
+
+@pytest.fixture
+def context(broker):
+    """What a read needs of it."""
+    budget = SimpleNamespace(is_spent=False, allowance=lambda wanted: wanted)
+    return SimpleNamespace(
+        broker=broker,
+        connection=SimpleNamespace(outbox=SimpleNamespace(budget=budget)),
+        dialect=D2,
+        walked={},
+    )
+
+
+async def test_a_poll_goes_on_where_the_log_begins_then(shrinking, context):
+    taken = await run(read(context, shrinking, 1, 10))
+    assert [offset for offset, _ in messages(context, taken.parts)] == [4, 5]
+    assert taken.next_offset == 6
+
+
+async def test_the_first_message_of_a_time_is_looked_for_in_what_is_left(shrinking):
+    assert await first_not_older(shrinking, 0) == KEPT
+    assert await first_not_older(shrinking, 1 << 62) == 6
