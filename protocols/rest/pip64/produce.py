@@ -119,8 +119,7 @@ class Producing:
         messages = request.messages or []
         if len(messages) > MESSAGES_MAX:
             raise Refused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request")
-        if not topic.partitions:
-            raise Refused(PARTITION_NOT_FOUND, f"{topic.name} has no partitions")
+        _check_partitions(topic)
         fields = schema_fields(request)
         if fields != SchemaFields():
             await load_parser()
@@ -135,6 +134,7 @@ class Producing:
         packed = None if version is None else version.to_bytes(8, "big")
         for record in records:
             record.schema_version = packed
+        _check_partitions(topic)  # Another client may have deleted them meanwhile.
         shares = self._shares(topic, messages, records, writer)
         await self._broker.poller.give_way()
         placed, ticket = await self._append(topic, shares, len(records), ticket)
@@ -333,6 +333,11 @@ class _RecordWriter:
         if encoding != "base64":
             raise BadValue(f"an encoding is utf8 or base64, not {encoding[:40]!r}")
         return PRIMITIVES["BYTES"].write(msgspec.json.decode(text))
+
+
+def _check_partitions(topic: Topic) -> None:
+    if not topic.partitions:
+        raise Refused(PARTITION_NOT_FOUND, f"{topic.name} has no partitions")
 
 
 async def _in_turns(

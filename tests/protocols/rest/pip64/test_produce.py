@@ -2,6 +2,7 @@ import base64
 import json
 
 import pytest
+import trio
 
 from broker.topics.partitioning import key_partition
 from protocols.rest.limits import MESSAGES_MAX, RECORD_BYTES_MAX
@@ -343,3 +344,19 @@ async def test_a_large_body_is_stored_as_a_small_one_is(orders, ask):
     assert [one.key for one in records] == [b"k%d" % n for n in range(1000)]
     assert records[7].headers[0].value == b"7"
     assert records[0].producer_name == b"large"
+
+
+async def test_partitions_that_go_while_the_messages_are_read_are_not_found(broker, orders, ask):
+    body = {"messages": [{"key": "k"}] * 4000}  # Read in forty turns of the loop.
+    answers = []
+
+    async def produce():
+        answers.append(await ask("POST", BASE, body))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(produce)
+        for _ in range(20):
+            await trio.lowlevel.checkpoint()
+        assert not answers
+        await broker.topics.remove_partitions(ORDERS, 2)
+    assert (answers[0].status, answers[0].json["error_code"]) == (404, 40402)
