@@ -1,0 +1,380 @@
+"""Values of one Avro definition: from JSON in Avro's JSON encoding to Avro binary, and back (Avro
+specification, "JSON Encoding" and "Binary Encoding").
+
+fastavro reads and writes JSON too, but does not keep which branch of a union a value names: of two
+records with the same fields it writes the first one. Logical types are those that they stand on, as
+in the JSON of Avro's own library. Python's recursion limit bounds how deep a value may be.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+Definition = Any  # As fastavro's parse_schema returns it: with full names.
+Value = Any  # JSON.
+
+FLOAT, DOUBLE = struct.Struct("<f"), struct.Struct("<d")
+LONG_BITS = 64
+ONE_BYTE_TEXT = "latin-1"  # Bytes are written as text of U+0000 to U+00FF.
+NAMED = ("record", "error", "enum", "fixed")
+
+# The JSON types of each kind of value.
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "null": (type(None),),
+    "boolean": (bool,),
+    **dict.fromkeys(("int", "long"), (int,)),
+    **dict.fromkeys(("float", "double"), (int, float)),
+    **dict.fromkeys(("string", "bytes", "fixed", "enum"), (str,)),
+    "array": (list,),
+    **dict.fromkeys(("map", "record", "error"), (dict,)),
+}
+
+
+class AvroValues:
+    """Reads and writes values of one parsed definition. Any value or bytes that do not fit raise
+    ValueError, or what Python raises for them.
+    """
+
+    def __init__(self, definition: Definition) -> None:
+        self._definition = definition
+        self._named: dict[str, Definition] = {}
+        self._collect(definition)
+
+    def write(self, value: Value) -> bytes:
+        """Avro binary of a value."""
+        out = bytearray()
+        self.write_as(self._definition, value, out)
+        return bytes(out)
+
+    def read(self, data: bytes) -> Value:
+        """The value whose Avro binary that is, and nothing after it."""
+        source = Source(data)
+        value = self.read_as(self._definition, source)
+        if source.pos != len(data):
+            raise ValueError("more bytes than the Avro schema describes")
+        return value
+
+    def write_as(self, node: Definition, value: Value, out: bytearray) -> None:
+        """Append a value of a part of the definition."""
+        kind, node = self._resolved(node)
+        if kind != "union" and type(value) not in _TYPES[kind]:
+            raise ValueError(f"a value of {kind} cannot be a {type(value).__name__}")
+        _WRITERS[kind](self, node, value, out)
+
+    def read_as(self, node: Definition, source: Source) -> Value:
+        """The next value, which is of a part of the definition."""
+        kind, node = self._resolved(node)
+        return _READERS[kind](self, node, source)
+
+    def label(self, branch: Definition) -> str:
+        """How a union's branch is named in JSON."""
+        kind, node = self._resolved(branch)
+        return str(node["name"]) if kind in NAMED else kind
+
+    def default_of(self, field: Mapping[str, Definition]) -> Value:
+        """The JSON that stands for a field that is left out."""
+        if "default" not in field:
+            raise ValueError(f"no value for {field['name']!r}, which has no default")
+        return self._labelled(field["type"], field["default"])
+
+    def _collect(self, node: Definition) -> None:
+        if isinstance(node, list):
+            for one in node:
+                self._collect(one)
+        elif isinstance(node, dict):
+            if node["type"] in NAMED:
+                self._named[node["name"]] = node
+            for field in node.get("fields", ()):
+                self._collect(field["type"])
+            for name in ("type", "items", "values"):
+                self._collect(node.get(name))
+
+    def _resolved(self, node: Definition) -> tuple[str, Definition]:
+        """The kind of a definition, and the node that has its parts."""
+        while True:
+            if isinstance(node, list):
+                return "union", node
+            kind = node if isinstance(node, str) else node["type"]
+            if isinstance(kind, str) and kind not in self._named:
+                return kind, node
+            node = self._named[kind] if isinstance(kind, str) else kind
+
+    def _labelled(self, node: Definition, default: Value) -> Value:
+        """A default, in which values of unions do not name their branch, as JSON that does: the
+        first branch that it fits.
+        """
+        kind, node = self._resolved(node)
+        if kind == "union":
+            return self._labelled_branch(node, default)
+        if kind in ("record", "error"):
+            return {
+                field["name"]: (
+                    self._labelled(field["type"], default[field["name"]])
+                    if field["name"] in default
+                    else self.default_of(field)
+                )
+                for field in node["fields"]
+            }
+        if kind == "array":
+            return [self._labelled(node["items"], one) for one in default]
+        if kind == "map":
+            return {name: self._labelled(node["values"], one) for name, one in default.items()}
+        return default
+
+    def _labelled_branch(self, branches: list[Definition], default: Value) -> Value:
+        for branch in branches:
+            try:
+                value = self._labelled(branch, default)
+                self.write_as(branch, value, bytearray())
+            except (ValueError, TypeError, KeyError, AttributeError):
+                continue
+            return None if value is None else {self.label(branch): value}
+        raise ValueError("a default fits no branch of its union")
+
+
+class Source:
+    """Avro binary that is being read."""
+
+    __slots__ = ("data", "pos")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.pos = 0
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        start, self.pos = self.pos, self.pos + size
+        if size < 0 or self.pos > len(self.data):
+            raise ValueError("the bytes end too soon")
+        return self.data[start : self.pos]
+
+    def long(self) -> int:
+        """The next number: seven bits a byte, the lowest first, the sign in the very first."""
+        data, pos = self.data, self.pos
+        number = shift = 0
+        more = True
+        while more:
+            if pos == len(data) or shift >= LONG_BITS:
+                raise ValueError("the bytes end in a number, or it has too many")
+            byte = data[pos]
+            pos += 1
+            number |= (byte & 0x7F) << shift
+            shift += 7
+            more = byte > 0x7F
+        self.pos = pos
+        return (number >> 1) ^ -(number & 1)
+
+    def counts(self) -> Iterator[int]:
+        """The number of items in each block of an array or map."""
+        while count := self.long():
+            if count < 0:
+                self.long()  # The size of the block, for those who pass over it.
+            yield abs(count)
+
+
+def _write_long(number: int, out: bytearray) -> None:
+    number = (number << 1) ^ (number >> (LONG_BITS - 1))
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def _write_sized(data: bytes, out: bytearray) -> None:
+    _write_long(len(data), out)
+    out += data
+
+
+def _write_null(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+    """Nothing is written."""
+
+
+def _write_boolean(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+    out.append(value)
+
+
+def _whole(bits: int) -> Writer:
+    limit = 1 << (bits - 1)
+
+    def write(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+        if not -limit <= value < limit:
+            raise ValueError(f"{value} is outside of {bits} bits")
+        _write_long(value, out)
+
+    return write
+
+
+def _floating(layout: struct.Struct) -> tuple[Writer, Reader]:
+    def write(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+        packed = layout.pack(value)  # OverflowError if it is too large.
+        if not math.isfinite(layout.unpack(packed)[0]):
+            raise ValueError("the number is too large")
+        out += packed
+
+    def read(values: AvroValues, node: Definition, source: Source) -> Value:
+        (number,) = layout.unpack(source.take(layout.size))
+        if not math.isfinite(number):
+            raise ValueError(f"JSON has no {number}")
+        return number
+
+    return write, read
+
+
+def _write_string(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+    _write_sized(value.encode(), out)
+
+
+def _write_bytes(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+    _write_sized(value.encode(ONE_BYTE_TEXT), out)
+
+
+def _write_fixed(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+    if len(value) != node["size"]:
+        raise ValueError(f"{len(value)} bytes of {node['name']}, which has {node['size']}")
+    out += value.encode(ONE_BYTE_TEXT)
+
+
+def _write_enum(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+    if value not in node["symbols"]:
+        raise ValueError(f"{value[:40]!r} is not a symbol of {node['name']}")
+    _write_long(node["symbols"].index(value), out)
+
+
+def _write_array(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+    if value:
+        _write_long(len(value), out)
+        for one in value:
+            values.write_as(node["items"], one, out)
+    out.append(0)
+
+
+def _write_map(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+    if value:
+        _write_long(len(value), out)
+        for name, one in value.items():
+            _write_sized(name.encode(), out)
+            values.write_as(node["values"], one, out)
+    out.append(0)
+
+
+def _write_record(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+    for field in node["fields"]:
+        name = field["name"]
+        given = value[name] if name in value else values.default_of(field)
+        values.write_as(field["type"], given, out)
+
+
+def _write_union(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
+    wanted = "null"
+    if value is not None:
+        if type(value) is not dict or len(value) != 1:
+            raise ValueError("a value of a union is null or an object that names its branch")
+        ((wanted, value),) = value.items()
+    for number, branch in enumerate(node):
+        if values.label(branch) == wanted:
+            _write_long(number, out)
+            values.write_as(branch, value, out)
+            return
+    raise ValueError(f"{wanted[:40]!r} is not a branch of the union")
+
+
+def _read_null(values: AvroValues, node: Definition, source: Source) -> Value:
+    return None
+
+
+def _read_boolean(values: AvroValues, node: Definition, source: Source) -> Value:
+    return source.take(1) != b"\0"
+
+
+def _read_long(values: AvroValues, node: Definition, source: Source) -> Value:
+    return source.long()
+
+
+def _read_string(values: AvroValues, node: Definition, source: Source) -> Value:
+    return source.take(source.long()).decode()
+
+
+def _read_bytes(values: AvroValues, node: Definition, source: Source) -> Value:
+    return source.take(source.long()).decode(ONE_BYTE_TEXT)
+
+
+def _read_fixed(values: AvroValues, node: Definition, source: Source) -> Value:
+    return source.take(node["size"]).decode(ONE_BYTE_TEXT)
+
+
+def _read_enum(values: AvroValues, node: Definition, source: Source) -> Value:
+    return _numbered(node["symbols"], source)
+
+
+def _read_array(values: AvroValues, node: Definition, source: Source) -> Value:
+    items = node["items"]
+    return [values.read_as(items, source) for count in source.counts() for _ in range(count)]
+
+
+def _read_map(values: AvroValues, node: Definition, source: Source) -> Value:
+    found = {}
+    for count in source.counts():
+        for _ in range(count):
+            name = source.take(source.long()).decode()
+            found[name] = values.read_as(node["values"], source)
+    return found
+
+
+def _read_record(values: AvroValues, node: Definition, source: Source) -> Value:
+    return {field["name"]: values.read_as(field["type"], source) for field in node["fields"]}
+
+
+def _read_union(values: AvroValues, node: Definition, source: Source) -> Value:
+    branch = _numbered(node, source)
+    value = values.read_as(branch, source)
+    return None if value is None else {values.label(branch): value}
+
+
+def _numbered(choices: list[Value], source: Source) -> Value:
+    number = source.long()
+    if not 0 <= number < len(choices):
+        raise ValueError(f"there is no choice {number}")
+    return choices[number]
+
+
+Writer = Callable[[AvroValues, Definition, Value, bytearray], None]
+Reader = Callable[[AvroValues, Definition, Source], Value]
+
+_FLOAT, _DOUBLE = _floating(FLOAT), _floating(DOUBLE)
+_WRITERS: Mapping[str, Writer] = {
+    "null": _write_null,
+    "boolean": _write_boolean,
+    "int": _whole(32),
+    "long": _whole(64),
+    "float": _FLOAT[0],
+    "double": _DOUBLE[0],
+    "string": _write_string,
+    "bytes": _write_bytes,
+    "fixed": _write_fixed,
+    "enum": _write_enum,
+    "array": _write_array,
+    "map": _write_map,
+    "record": _write_record,
+    "error": _write_record,
+    "union": _write_union,
+}
+_READERS: Mapping[str, Reader] = {
+    "null": _read_null,
+    "boolean": _read_boolean,
+    "int": _read_long,
+    "long": _read_long,
+    "float": _FLOAT[1],
+    "double": _DOUBLE[1],
+    "string": _read_string,
+    "bytes": _read_bytes,
+    "fixed": _read_fixed,
+    "enum": _read_enum,
+    "array": _read_array,
+    "map": _read_map,
+    "record": _read_record,
+    "error": _read_record,
+    "union": _read_union,
+}
