@@ -80,7 +80,9 @@ def _from_timestamp(
 def _from_last(
     context: Context, found: Target, request: m.PollMessages
 ) -> Steps[tuple[int, Taken]]:
-    """The last `count` messages; looks further back if some records are left out for Iggy."""
+    """The last `count` messages, or as many of the newest as an answer holds; looks further back if
+    some records are left out for Iggy.
+    """
     partition = found.partition
     end, first = partition.high_watermark, partition.log_start_offset
     span = request.count
@@ -90,6 +92,10 @@ def _from_last(
         if taken.count >= request.count or start == first or taken.next_offset < end:
             break
         span *= 2
+    while taken.next_offset < end and span > 1:  # Too many for one answer: the older ones go.
+        span = max(min(taken.next_offset - start, span * 3 // 4), 1)
+        start = max(end - span, first)
+        taken = yield from read(context, partition, start, span)
     return start, last_of(context, taken, request.count)
 
 

@@ -49,6 +49,21 @@ async def test_strategy_says_where_a_poll_begins(filled, kind, value, count, exp
     assert await filled.stored() is None
 
 
+async def test_of_more_messages_than_an_answer_holds_the_last_are_the_newest(talk):
+    await talk.create_topic()
+    for _ in range(12):
+        assert await talk.send(bytes(1024 * 1024)) == 0
+
+    async def offsets(kind, count):
+        messages = (await talk.poll(kind, count=count))["messages"]
+        return [message["offset"] for message in messages]
+
+    held = len(await offsets(FIRST, 12))
+    assert held < 12
+    assert await offsets(LAST, 12) == list(range(12 - held, 12))
+    assert await offsets(LAST, 2) == [10, 11]
+
+
 async def test_empty_partition_gives_the_bare_head(filled):
     for kind in (FIRST, LAST, OFFSET, TIMESTAMP, NEXT):
         answer = await filled.poll(kind, partition=2, commit=True)
