@@ -9,8 +9,10 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import h2.events
 import h11
 import trio
+from h2.events import DataReceived
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.events import StreamClosed
@@ -207,7 +209,7 @@ def _has_length(answer: h11.Response) -> bool:
 
 class Http2(H2Protocol):
     """HTTP/2 that sends GOAWAY only after the end of its last answer: another task sends that end,
-    and would find the connection closed.
+    and would find the connection closed. The rest of a body whose request is answered is dropped.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -234,6 +236,20 @@ class Http2(H2Protocol):
         if self.closed:
             for sent in self._sent.values():
                 sent.set()
+
+    async def _handle_events(self, events: list[h2.events.Event]) -> None:
+        """Handle each event by itself: a stream may end before the next one. What still comes of a
+        refused body frees its part of the window, else its client could wait before it reads the
+        answer.
+        """
+        for event in events:
+            if isinstance(event, DataReceived) and event.stream_id not in self.streams:
+                self.connection.acknowledge_received_data(
+                    event.flow_controlled_length, event.stream_id
+                )
+                await self._flush()
+            else:
+                await super()._handle_events([event])
 
     @classmethod
     async def begun(cls, switch: SwitchTo2, parts: Parts) -> Http2:

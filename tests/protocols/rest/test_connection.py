@@ -4,6 +4,7 @@ import json
 import h2.connection
 import h2.events
 import pytest
+from hypercorn.config import Config
 from trio.testing import wait_all_tasks_blocked
 
 from protocols.rest.connection import HttpConnection
@@ -158,3 +159,46 @@ async def test_what_waits_over_http_2_is_answered_at_a_stop(mock_clock, listener
     found = await events_until(stream, connection, h2.events.StreamEnded)
     assert json.loads(body_of(found))["messages"] == []
     await until(done.is_set)
+
+
+async def test_the_rest_of_a_refused_body_over_http_2_holds_up_no_other_request(listener):
+    stream = await connect(listener[0])
+    connection = h2.connection.H2Connection()
+    connection.initiate_connection()
+    head = [(":method", "POST"), (":path", "/topics/public/default/orders"), (":authority", "x")]
+    head += [(":scheme", "http"), ("content-type", "text/plain")]
+    connection.send_headers(1, head)
+    await stream.send_all(connection.data_to_send())
+    found = await events_until(stream, connection, h2.events.StreamEnded)
+    assert json.loads(body_of(found))["error_code"] == 41501
+    window = connection.local_flow_control_window(1)
+    for _ in range(window // connection.max_outbound_frame_size):
+        connection.send_data(1, bytes(connection.max_outbound_frame_size))
+    await stream.send_all(connection.data_to_send())
+    await events_until(stream, connection, h2.events.WindowUpdated)
+    connection.end_stream(1)
+    head = [(":method", "GET"), (":path", "/healthz"), (":authority", "x"), (":scheme", "http")]
+    connection.send_headers(3, head, end_stream=True)
+    await stream.send_all(connection.data_to_send())
+    assert body_of(await events_until(stream, connection, h2.events.StreamEnded)) == b"ok\n"
+
+
+@pytest.mark.slow
+async def test_a_connection_of_http_2_answers_more_requests_than_a_thousand(listener):
+    stream = await connect(listener[0])
+    connection = await http2(stream, "/healthz")
+    await events_until(stream, connection, h2.events.StreamEnded)
+    head = [(":method", "GET"), (":path", "/healthz"), (":authority", "x"), (":scheme", "http")]
+    answered = 1
+    while answered < Config().keep_alive_max_requests + 100:
+        for _ in range(50):
+            connection.send_headers(
+                connection.get_next_available_stream_id(), head, end_stream=True
+            )
+        await stream.send_all(connection.data_to_send())
+        left = 50
+        while left:
+            found = connection.receive_data(await stream.receive_some(READ_BYTES))
+            assert not any(isinstance(one, h2.events.ConnectionTerminated) for one in found)
+            left -= sum(isinstance(one, h2.events.StreamEnded) for one in found)
+        answered += 50
