@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 import h2.events
 import h11
 import trio
-from h2.events import DataReceived
+from h2.errors import ErrorCodes
+from h2.events import DataReceived, RequestReceived
 from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.events import StreamClosed
@@ -240,13 +241,16 @@ class Http2(H2Protocol):
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         """Handle each event by itself: a stream may end before the next one. What still comes of a
         refused body frees its part of the window, else its client could wait before it reads the
-        answer.
+        answer. A request that Hypercorn cannot read ends alone (RFC 9113, section 8.1.1).
         """
         for event in events:
             if isinstance(event, DataReceived) and event.stream_id not in self.streams:
                 self.connection.acknowledge_received_data(
                     event.flow_controlled_length, event.stream_id
                 )
+                await self._flush()
+            elif isinstance(event, RequestReceived) and _is_malformed(event.headers):
+                self.connection.reset_stream(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
                 await self._flush()
             else:
                 await super()._handle_events([event])
@@ -257,3 +261,9 @@ class Http2(H2Protocol):
         protocol = cls(parts)
         await protocol.initiate(getattr(switch, "headers", None), getattr(switch, "settings", None))
         return protocol
+
+
+def _is_malformed(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request has no method or path, or one that is not ASCII."""
+    found = [value for name, value in headers if name in (b":method", b":path")]
+    return len(found) < 2 or not all(map(bytes.isascii, found))

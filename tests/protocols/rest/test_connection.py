@@ -183,6 +183,27 @@ async def test_the_rest_of_a_refused_body_over_http_2_holds_up_no_other_request(
     assert body_of(await events_until(stream, connection, h2.events.StreamEnded)) == b"ok\n"
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        [(":method", "CONNECT"), (":authority", "x")],
+        [(":method", "GET"), (":path", b"/\xff"), (":authority", "x"), (":scheme", "http")],
+        [(":method", b"G\xff"), (":path", "/"), (":authority", "x"), (":scheme", "http")],
+    ],
+)
+async def test_a_malformed_request_over_http_2_ends_alone(listener, head):
+    stream = await connect(listener[0])
+    connection = await http2(stream, "/healthz")
+    await events_until(stream, connection, h2.events.StreamEnded)
+    connection.send_headers(3, head)
+    await stream.send_all(connection.data_to_send())
+    await events_until(stream, connection, h2.events.StreamReset)
+    head = [(":method", "GET"), (":path", "/healthz"), (":authority", "x"), (":scheme", "http")]
+    connection.send_headers(5, head, end_stream=True)
+    await stream.send_all(connection.data_to_send())
+    assert body_of(await events_until(stream, connection, h2.events.StreamEnded)) == b"ok\n"
+
+
 @pytest.mark.slow
 async def test_a_connection_of_http_2_answers_more_requests_than_a_thousand(listener):
     stream = await connect(listener[0])
