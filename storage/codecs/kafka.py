@@ -113,7 +113,10 @@ class KafkaCodec(BodyCodec):
                 if left.record_count:
                     is_whole = len(left.body) == len(inner)
                     last = left.end_offset - 1
-                    parts.append(data[pos:stop] if is_whole else packed(left.body, codec, last))
+                    if is_whole:
+                        parts.append(data[pos:stop])
+                    else:
+                        parts.append(packed(left.body, codec, last, stop - pos))
                     kept.record_count += left.record_count
                     kept.end_offset = left.end_offset
             elif not is_removed(offset := OFFSET.unpack_from(data, pos)[0]):

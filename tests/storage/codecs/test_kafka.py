@@ -1,3 +1,4 @@
+import gzip
 import random
 import struct
 import zlib
@@ -235,6 +236,31 @@ def test_only_the_wrapper_is_measured_before_and_after() -> None:
     assert prepare(tight, 0, 5, message_bytes_max=limit).info.record_count == 1
     with pytest.raises(RecordTooLarge):
         prepare(tight, 0, 5, message_bytes_max=limit - 1)
+
+
+def text_set(count: int) -> bytes:
+    """Messages that zlib packs much smaller than the quick packing does."""
+    choose, words = random.Random(1).choices, ("lorem", "ipsum", "dolor", "sit", "amet")
+    texts = [" ".join(choose(words, k=2_000)).encode() for _ in range(count)]
+    return b"".join(entry(at, message(b"k", text)) for at, text in enumerate(texts))
+
+
+def test_what_fits_as_zlib_packs_it_is_not_refused_for_the_quick_packing() -> None:
+    wrapped = entry(0, message(None, gzip.compress(text_set(10), 6), 1))
+    limit = len(wrapped) * 101 // 100  # The offsets take some bytes.
+    quick = prepared(wrapped)
+    assert len(quick.body) > limit  # Else this shows nothing.
+    tight = prepare(wrapped, 100, 5, message_bytes_max=limit)
+    assert values(tight) == values(quick)
+    with pytest.raises(RecordTooLarge):
+        prepare(wrapped, 100, 5, message_bytes_max=len(tight.body) - 1)
+
+
+def test_a_wrapper_that_loses_a_message_is_not_larger_than_before() -> None:
+    stored = entry(9, message(None, gzip.compress(text_set(10), 6), 1))
+    left = KAFKA.without(stored, 0, lambda offset: offset == 0)
+    assert left.record_count == 9
+    assert len(left.body) <= len(stored)
 
 
 @pytest.mark.slow
