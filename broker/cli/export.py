@@ -147,7 +147,7 @@ def export(
         from storage.spark.export import ExportFailed, ExportJob, NoSuchTopic, Progress, Source
         from storage.spark.files import Compression, TableSettings
         from storage.spark.jvm import NoJava
-        from storage.spark.ranges import RecordsLost
+        from storage.spark.ranges import LogTooShort, RecordsLost
         from storage.spark.session import Spark, SparkFailed
     except ImportError as error:
         return _fail(f"{error.name} is missing: pip install 'braidlog[spark]'", EXIT_FAILED)
@@ -180,7 +180,7 @@ def export(
         return _fail(str(error), EXIT_NOT_FOUND)
     except OSError as error:
         return _fail(f"{error.filename or to}: {error.strerror or error}", EXIT_FAILED)
-    except (ExportFailed, FolderBusy, NoJava, RecordsLost, SparkFailed) as error:
+    except (ExportFailed, FolderBusy, LogTooShort, NoJava, RecordsLost, SparkFailed) as error:
         return _fail(str(error), EXIT_FAILED)
     return EXIT_DONE
 

@@ -123,8 +123,9 @@ def run_export(job: ExportJob, spark: Spark | None = None, report: Report | None
     """Export what was not exported yet, up to the watermarks and within the bounds of one run.
 
     Raises:
-        ExportFailed; storage.spark.ranges.RecordsLost, storage.spark.commit.FolderBusy,
-        storage.spark.jvm.NoJava; OSError where the log or the folder cannot be reached.
+        ExportFailed; storage.spark.ranges.RecordsLost, storage.spark.ranges.LogTooShort,
+        storage.spark.commit.FolderBusy, storage.spark.jvm.NoJava; OSError where the log or the
+        folder cannot be reached.
     """
     if spark is None:
         with Spark(jvm.AUTO) as own:

@@ -53,6 +53,17 @@ class RecordsLost(Exception):
         )
 
 
+class LogTooShort(Exception):
+    """The log ends before what was exported of it: it is another one, or an older state of it."""
+
+    def __init__(self, topic: str, index: int, position: int, watermark: int) -> None:
+        super().__init__(
+            f"{topic} partition {index} (log ends at {watermark}) was exported up to {position}: "
+            "this is an older state of the log, or another data directory, which needs another "
+            "folder for its export; after a power cut, start the broker first"
+        )
+
+
 def plan(
     partitions: Sequence[PartitionState],
     positions: Mapping[int, int],
@@ -69,12 +80,16 @@ def plan(
 
     Raises:
         RecordsLost: a position lies below the log start, unless `fail_on_loss` is False.
+        LogTooShort: a position lies above the watermark. Waiting until the log has reached it would
+            leave out what was written meanwhile.
     """
     found = Plan()
     backlogs: list[tuple[PartitionState, int]] = []
     for state in partitions:
         first = state.watermark if from_latest else state.log_start_offset
         start = positions.get(state.partition_id, first)
+        if start > state.watermark:
+            raise LogTooShort(state.topic, state.index, start, state.watermark)
         if start < state.log_start_offset:
             if fail_on_loss:
                 raise RecordsLost(state.topic, state.index, start, state.log_start_offset)

@@ -16,7 +16,7 @@ from storage.spark.commit import FolderBusy
 from storage.spark.export import ExportFailed, ExportJob, Source, run_export
 from storage.spark.jvm import AUTO, NoJava
 from storage.spark.places import STORES, BadPlace, store_place
-from storage.spark.ranges import Bounds, RecordsLost
+from storage.spark.ranges import Bounds, LogTooShort, RecordsLost
 from storage.spark.session import Spark, SparkFailed
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
@@ -44,7 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (InvalidTopicName, BadPlace) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE
-    except (ExportFailed, FolderBusy, NoJava, RecordsLost, SparkFailed, OSError) as error:
+    except (
+        ExportFailed,
+        FolderBusy,
+        LogTooShort,
+        NoJava,
+        RecordsLost,
+        SparkFailed,
+        OSError,
+    ) as error:
         print(error, file=sys.stderr)
         return EXIT_FAILED
     return EXIT_DONE

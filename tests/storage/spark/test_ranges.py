@@ -2,7 +2,15 @@
 
 import pytest
 
-from storage.spark.ranges import TASK_BYTES, Bounds, Range, RecordsLost, is_kept, shares
+from storage.spark.ranges import (
+    TASK_BYTES,
+    Bounds,
+    LogTooShort,
+    Range,
+    RecordsLost,
+    is_kept,
+    shares,
+)
 from storage.spark.ranges import plan as whole_plan
 from storage.spark.readers import PartitionState
 
@@ -29,8 +37,10 @@ def test_nothing_new_is_no_task():
     assert plan([state()], {7: 100}) == []
 
 
-def test_a_position_above_the_watermark_is_no_task():
-    assert plan([state()], {7: 120}) == []
+@pytest.mark.parametrize("fail_on_loss", [True, False])
+def test_a_log_that_ends_before_the_position_stops_the_run(fail_on_loss):
+    with pytest.raises(LogTooShort, match=r"ends at 100\) was exported up to 120"):
+        plan([state()], {7: 120}, fail_on_loss=fail_on_loss)
 
 
 def test_lost_records_stop_the_run():
