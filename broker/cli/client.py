@@ -39,11 +39,11 @@ class AdminClient:
         """
         self._headers = {"Content-Type": "application/json", **_credentials(environment)}
         self._ca_file = environment.get("BRAIDLOG_CA_FILE")
-        parts = urlsplit(url)
         try:
+            parts = urlsplit(url)
             self._address = (parts.hostname or "", parts.port)
-        except ValueError:
-            self._address = ("", None)
+        except ValueError:  # A bracket that is not closed, or a port that cannot be.
+            parts, self._address = urlsplit(""), ("", None)
         if parts.scheme not in ("http", "https") or not self._address[0]:
             raise AdminError(f"{url!r} is not the URL of a broker: http://HOST:PORT is", EXIT_USAGE)
         self._url = url

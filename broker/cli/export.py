@@ -189,7 +189,10 @@ def _bounds(runs: Runs) -> Bounds:
     """Raises ValueError."""
     from storage.spark.ranges import Bounds
 
-    bytes_max = parse_bytes(runs.max_bytes) if runs.max_bytes else None
+    bytes_max = parse_bytes(runs.max_bytes) if runs.max_bytes is not None else None
+    for name, given in (("--max-rows", runs.max_rows), ("--max-bytes", bytes_max)):
+        if given is not None and given < 1:
+            raise ValueError(f"{name} is 1 or more")
     return Bounds(runs.max_rows, bytes_max, parse_bytes(runs.min_bytes))
 
 

@@ -4,6 +4,7 @@ Knows pyarrow and the folder's layout, no log and no Spark.
 """
 
 import os
+import re
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -44,6 +45,17 @@ _DELTA = {
 _LENGTHS = {"key": "DELTA_LENGTH_BYTE_ARRAY", "value": "DELTA_LENGTH_BYTE_ARRAY"}
 _DICTIONARY = ["partition", "timestampType", "protocol", "producerName", "schemaVersion"]
 
+# The levels of each codec; others than these make Parquet's writer fail in the middle of a task.
+LEVELS = {
+    "zstd": range(-7, 23),
+    "gzip": range(10),
+    "brotli": range(12),
+    "snappy": range(0),
+    "lz4": range(0),
+    "none": range(0),
+}
+LEVEL = re.compile("-?[0-9]{1,2}")
+
 DEAD_LETTER_SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -67,8 +79,12 @@ class Compression(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> "Compression":
         """`zstd:1`, `snappy`, `none`. Raises ValueError."""
         codec, _, level = text.partition(":")
-        if codec not in ("zstd", "snappy", "gzip", "lz4", "brotli", "none"):
-            raise ValueError(f"{text!r}: zstd[:LEVEL], snappy, gzip[:LEVEL], lz4, brotli or none")
+        known = LEVELS.get(codec)
+        if known is None or (level and not (LEVEL.fullmatch(level) and int(level) in known)):
+            raise ValueError(
+                f"compression {text!r}: zstd[:LEVEL], snappy, gzip[:LEVEL], lz4, brotli[:LEVEL] or "
+                "none; a level is at most 22 of zstd, 9 of gzip, 11 of brotli"
+            )
         return cls(codec, int(level) if level else (1 if codec == "zstd" else None))
 
 

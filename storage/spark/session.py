@@ -96,11 +96,15 @@ class Spark:
     def _started_context(self) -> "SparkContext":
         if self._context is None:
             from pyspark import SparkContext
+            from pyspark.errors import PySparkException
 
             settings = self._settings()
             if settings.contains(JAVA_OPTIONS):
                 settings.set(JAVA_OPTIONS, f"{settings.get(JAVA_OPTIONS)} {QUICK_START}")
-            self._context = SparkContext.getOrCreate(settings)
+            try:
+                self._context = SparkContext.getOrCreate(settings)
+            except PySparkException as error:  # Java has said why: an unknown master, no memory.
+                raise SparkFailed(f"Spark did not start: {error}") from error
         return self._context
 
     def _settings(self) -> "SparkConf":

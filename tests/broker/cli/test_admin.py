@@ -304,3 +304,10 @@ def test_commands_and_a_running_broker_understand_each_other(tmp_path, capsys):
         assert run(["topics", "show", "orders-partition-1", *where]) == 2
         assert broker.stop() == 0
     assert run(["topics", "list", *where]) == 3
+
+
+@pytest.mark.parametrize("url", ["orders", "ftp://h", "http://", "http://[::1", "http://h:99999"])
+def test_what_is_no_url_is_a_wrong_command(url, capsys):
+    assert run(["topics", "list", "--url", url]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"braidlog: {url!r} is not the URL of a broker: http://HOST:PORT is"
