@@ -100,19 +100,28 @@ class LogLook(abc.ABC):
     def first_at(self, time_us: int) -> int | None:
         """Offset of the first batch with a record of that time or later, None if all are older.
 
-        Raises DamagedLog.
+        Raises: DamagedLog; FileNotFoundError if its topic was deleted.
         """
-        for number in range(len(self._names)):
-            segment = self.segment(number)
+        while True:
             try:
-                segment.size = segment.file.size()
-                found = first_at_or_after(segment, time_us, LogSettings().index_interval_bytes)
-            except FileGone:
-                continue  # Retention dropped all of it meanwhile.
+                found = self._first_at(time_us)
+                break
+            except FileGone:  # Retention dropped it, or a compacted one has its records now.
+                self.refresh()
             except Fault as fault:
                 raise fault.damage() from None
+        if found is None or found >= self.high_watermark:
+            return None
+        return max(found, self.log_start_offset)
+
+    def _first_at(self, time_us: int) -> int | None:
+        """Raises Fault, FileGone."""
+        for number in range(len(self._names)):
+            segment = self.segment(number)
+            segment.size = segment.file.size()
+            found = first_at_or_after(segment, time_us, LogSettings().index_interval_bytes)
             if found is not None:
-                return max(found, self.log_start_offset) if found < self.high_watermark else None
+                return found
         return None
 
     def number_of(self, offset: int) -> int:

@@ -5,6 +5,7 @@ Knows the folders of FORMAT.md section 1 and no catalogue.
 """
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 from storage.log.data_dir import PARTITIONS_NAME, numbers_among
@@ -65,8 +66,11 @@ class ReadOnlyLog(LogLook):
     @property
     def size_bytes(self) -> int:
         """Bytes of all segment files now."""
-        paths = [os.path.join(self.folder, name.file_name) for name in self._names]
-        return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+        total = 0
+        for name in self._names:
+            with suppress(FileNotFoundError):  # Retention or compaction removed it meanwhile.
+                total += os.path.getsize(os.path.join(self.folder, name.file_name))
+        return total
 
     def refresh(self) -> None:
         """Look again at the watermark slot and the segments that are there."""

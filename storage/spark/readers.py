@@ -6,6 +6,7 @@ Everything above reads partitions through `LogReader`. Takes no lock, writes not
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -104,7 +105,7 @@ class FolderReader:
         for found in list_partitions(self._data_dir):
             if not is_wanted(found.topic):
                 continue
-            with ReadOnlyLog(found.folder) as log:
+            with suppress(FileNotFoundError), ReadOnlyLog(found.folder) as log:  # Deleted since.
                 states.append(
                     PartitionState(
                         found.topic,

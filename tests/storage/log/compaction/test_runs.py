@@ -8,6 +8,7 @@ import pytest
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_named
 from storage.log.compaction.runs import LogCompaction
+from storage.log.reader import ReadOnlyLog
 from tests.storage.log.compaction.compacting import (
     HOUR_US,
     compact_log,
@@ -207,3 +208,17 @@ def test_a_damaged_view_is_passed_over(tmp_path):
     assert read_view(again.log) == records
     compact_view(again)
     assert read_view(again.log) == records[1:]
+
+
+def test_a_time_is_found_beside_a_compaction(tmp_path):
+    """The file that has it goes while a reader of its own looks for the time."""
+    one = OneLog(tmp_path, **SMALL)
+    for number in range(60):
+        append(one, [(b"key-%d" % (number % 3), b"v" * 200)], "kafka_batches", 1_000_000 + number)
+        one.commit()
+    append(one, [(b"other", b"v")], "kafka_batches", 9_000_000)
+    one.commit()
+    with ReadOnlyLog(one.folder) as log:
+        compact_log(one)
+        latest = read_all(one.log)[0][0]
+        assert log.first_at(1_000_000) == latest
