@@ -99,7 +99,7 @@ def dump(
     except NoSuchTopic as error:
         return fail(str(error), EXIT_NOT_FOUND)
     except FileGone as error:
-        return fail(f"retention took {error} meanwhile; try again", EXIT_FAILED)
+        return fail(f"the broker removed {error} meanwhile; try again", EXIT_FAILED)
     except BrokenPipeError:  # The reader, `head` perhaps, has enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_DONE

@@ -6,15 +6,16 @@ What cannot be read is reported in its place, never skipped. Knows no terminal.
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from storage.codecs.api import BatchFlag, BodyFormat
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_for
 from storage.errors import StorageError, UnreadableBody
 from storage.log.batch import HEADER_BYTES, BatchHeader
-from storage.log.files import Files
+from storage.log.files import FileGone, Files
 from storage.log.reader import HANDLES_MAX, PartitionFolder, list_partitions
 from storage.log.recovery import LogIdentity
 from storage.log.scan import Fault, read_checked
@@ -22,6 +23,8 @@ from storage.log.segment import KIND_PARTITION
 from storage.log.watermark import read_watermark
 from storage.metadata.names import InvalidTopicName, TopicName, parse_topic, split_partition
 from storage.tools.survey import Good, SurveyWalk, segments_of
+
+LOOKS_MAX = 5  # At the same place, where a broker removes files meanwhile.
 
 
 class NoSuchTopic(StorageError):
@@ -47,6 +50,9 @@ class Unreadable:
     path: str
     file_pos: int
     reason: str
+
+
+FoundT = TypeVar("FoundT", "DumpedBatch | Unreadable", "Record | Unreadable")
 
 
 def parse_place(text: str) -> tuple[TopicName, int | None]:
@@ -102,7 +108,32 @@ class PartitionDump:
         self._running = running
 
     def batches(self, from_offset: int = 0) -> Iterator[DumpedBatch | Unreadable]:
-        """Batches that end above the offset. Raises FileGone, if retention is faster."""
+        """Batches that end above the offset. Raises FileGone, if the partition is deleted."""
+        return self._looking_again(self._batches, from_offset)
+
+    def records(self, from_offset: int = 0) -> Iterator[Record | Unreadable]:
+        """Records from the offset on. Raises FileGone, if the partition is deleted."""
+        return self._looking_again(self._records, from_offset)
+
+    def _looking_again(
+        self, look: Callable[[int], Iterator[FoundT]], offset: int
+    ) -> Iterator[FoundT]:
+        """What a look from the offset on finds; it looks again for the rest where the broker has
+        removed a file meanwhile: by retention, or with a compacted one in its place.
+        """
+        looks_left = LOOKS_MAX
+        while True:
+            try:
+                for found in look(offset):
+                    yield found
+                    offset, looks_left = max(offset, end_of(found)), LOOKS_MAX
+                return
+            except FileGone:
+                looks_left -= 1
+                if not looks_left or not os.path.isdir(self._identity.folder):
+                    raise
+
+    def _batches(self, from_offset: int) -> Iterator[DumpedBatch | Unreadable]:
         identity = self._identity
         slot = read_watermark(identity.folder, identity.partition_id)
         segments = segments_of(self._files, identity, slot)
@@ -120,9 +151,8 @@ class PartitionDump:
                 place = (event.path, event.file_pos, event.reason)
                 yield Unreadable(event.offset, event.next_offset, *place)
 
-    def records(self, from_offset: int = 0) -> Iterator[Record | Unreadable]:
-        """Records from the offset on. Raises FileGone."""
-        for batch in self.batches(from_offset):
+    def _records(self, from_offset: int) -> Iterator[Record | Unreadable]:
+        for batch in self._batches(from_offset):
             if isinstance(batch, Unreadable):
                 yield batch
             else:
@@ -149,6 +179,15 @@ class PartitionDump:
     def close(self) -> None:
         """Close the files."""
         self._files.close()
+
+
+def end_of(found: DumpedBatch | Record | Unreadable) -> int:
+    """The offset after what was found."""
+    if isinstance(found, DumpedBatch):
+        return found.header.next_offset
+    if isinstance(found, Unreadable):
+        return found.offset if found.next_offset is None else found.next_offset
+    return found.offset + 1
 
 
 def format_name(body_format: int) -> str:

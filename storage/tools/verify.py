@@ -215,6 +215,8 @@ class Verifier:
             except StorageError as error:
                 self._say(Level.FAULT, name, identity.folder, str(error))
                 return None
+            if self._running and not os.path.isdir(identity.folder):
+                return None  # Its topic was deleted meanwhile.
             if identity.kind != KIND_PARTITION:
                 with suppress(NoSnapshotEnd):  # Reported where the records are needed.
                     records.forget_superseded(survey, records.start(survey))

@@ -324,6 +324,37 @@ def test_beside_a_running_broker_it_checks_as_far_as_the_slot_goes(healthy):
     assert verified(healthy.path)[1].broker_pid == 0
 
 
+def test_a_topic_deleted_meanwhile_is_no_fault_beside_a_running_broker(healthy):
+    one = Directory(healthy.path, **SMALL)
+    found = []
+    folder = one.path / "partitions" / "2"
+    journals = [path for name in ("catalogue", "cursors") for path in (one.path / name).iterdir()]
+    size = sum(path.stat().st_size for path in journals)
+
+    def progress(done, total):
+        if done > size and folder.exists():  # Partition 1 is being checked.
+            shutil.rmtree(folder)
+
+    report = Verifier(healthy.path, found.append, progress).run()
+    assert (found, report.faults) == ([], 0)
+    one.crash()
+
+
+def test_a_dump_looks_again_where_the_broker_has_removed_a_file(healthy):
+    one = Directory(healthy.path, **SMALL)
+    (part,) = find_partitions(one.path, "orders/0")
+    reading = PartitionDump(part, running=True)
+    batches = reading.batches()
+    offsets = [next(batches).header.base_offset]
+    one.logs[1].drop(len(one.segments()) - 1)
+    one.committer.commit()
+    offsets += [batch.header.base_offset for batch in batches]
+    assert offsets[0] == 0 and offsets[-1] == 33
+    assert one.logs[1].log_start_offset in offsets
+    reading.close()
+    one.crash()
+
+
 def test_damage_below_the_slot_is_found_beside_a_running_broker_too(healthy):
     one = Directory(healthy.path, **SMALL)
     path, file_pos, _ = places(healthy.path)[2]
