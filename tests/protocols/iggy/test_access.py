@@ -1,9 +1,12 @@
 """No command gets past the access check: what each is told, and that nothing has happened."""
 
+import struct
+
 import pytest
 
 from broker.access.access import Access
 from broker.access.rights import ANONYMOUS, Action, Principal
+from conformance.raw import iggy as raw
 from protocols.iggy import messages as m
 from protocols.iggy import user_messages as u
 from protocols.iggy.all_dialects import D2
@@ -13,6 +16,8 @@ from storage.metadata.names import TopicName
 from tests.broker.access.rules import Nothing
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import NEVER, to_partition
+from tests.protocols.iggy.test_golden_v import VTalk
+from tests.protocols.iggy.test_vsr import CLIENT, frame
 
 STREAM = {"stream": named("st")}
 TOPIC = {**STREAM, "topic": named("tp")}
@@ -80,11 +85,17 @@ SAMPLES = {
         "name": "tp",
     },
 }
-# These ask by themselves: see test_users.py.
-ABOUT_USERS = {
-    *(u.LoginWithToken, u.GetUser, u.GetUsers, u.CreateUser, u.UpdateUser, u.DeleteUser),
-    *(u.UpdatePermissions, u.ChangePassword, u.GetTokens, u.CreateToken, u.DeleteToken),
+# These ask by themselves, as everybody may see and change what is their own.
+OF_OTHERS = {
+    u.GetUser: {"user": named("bob")},
+    u.GetUsers: {},
+    u.CreateUser: {"username": "eve", "password": "secret", "status": 1, "permissions": None},
+    u.UpdateUser: {"user": named("bob"), "username": "rob", "status": None},
+    u.DeleteUser: {"user": named("bob")},
+    u.UpdatePermissions: {"user": named("bob"), "permissions": None},
+    u.ChangePassword: {"user": named("bob"), "old": "secret1", "new": "secret2"},
 }
+ABOUT_USERS = {*OF_OTHERS, u.LoginWithToken, u.GetTokens, u.CreateToken, u.DeleteToken}
 FOR_ANYBODY = {
     *(m.Ping, u.LoginUser, u.LogoutUser, m.GetMe),
     *(m.GetClusterMetadata, m.DescribeOptions),
@@ -129,6 +140,43 @@ async def test_a_command_that_is_not_allowed_is_refused(broker, ready, kind):
     assert await ready.status(CODES[kind], **SAMPLES[kind]) == ErrorCode.UNAUTHORIZED
     assert rules.actions == {COMMANDS[kind].action}
     assert broker.durability.ticket == ticket  # Nothing was written.
+
+
+@pytest.mark.parametrize("kind", OF_OTHERS, ids=lambda kind: kind.__name__)
+async def test_a_command_about_another_user_is_refused(broker, talk, kind):
+    bob = {"username": "bob", "password": "secret1", "status": 1, "permissions": None}
+    await talk.ask(CODES[u.CreateUser], **bob)
+    before = repr(broker.users.all())
+    rules = Nothing()
+    broker.access = Access(rules)
+    assert await talk.status(CODES[kind], **OF_OTHERS[kind]) == ErrorCode.UNAUTHORIZED
+    reads = kind in (u.GetUser, u.GetUsers)
+    assert rules.actions == {Action.DESCRIBE if reads else Action.ADMINISTER}
+    assert repr(broker.users.all()) == before
+
+
+async def test_deleting_segments_is_refused(broker, ready, connect):
+    later = await connect()
+    assert await later.login("0.7.0") == 0
+    rules = Nothing()
+    broker.access = Access(rules)
+    body = raw.identifier("st") + raw.identifier("tp") + struct.pack("<II", 1, 1)
+    answer = await later.exchange(raw.frame(m.Code.DELETE_SEGMENTS, body))
+    assert struct.unpack_from("<I", answer) == (ErrorCode.UNAUTHORIZED,)
+    assert rules.actions == {COMMANDS[m.DeleteSegments].action}
+
+
+async def test_asking_for_a_members_partitions_is_refused(broker, ready, open_client):
+    talk = VTalk(await open_client("iggy"))
+    await talk.login(CLIENT)
+    rules = Nothing()
+    broker.access = Access(rules)
+    body = raw.identifier("st") + raw.identifier("tp") + raw.identifier("grp")
+    request = bytearray(frame(operation=2, code=m.Code.SYNC_GROUP, body=body, number=1))
+    struct.pack_into("<Q", request, 184, talk.session)
+    answer = await talk.exchange(bytes(request))
+    assert struct.unpack_from("<I", answer, 216) == (ErrorCode.UNAUTHORIZED,)
+    assert rules.actions == {COMMANDS[m.SyncGroup].action}
 
 
 @pytest.mark.parametrize("kind", SAMPLES, ids=lambda kind: kind.__name__)

@@ -8,6 +8,7 @@ from broker.broker import Broker
 from protocols.kafka import admin_messages as a
 from protocols.kafka import group_messages as g
 from protocols.kafka import messages as m
+from protocols.kafka import sasl_messages
 from protocols.kafka.errors import Code
 from protocols.kafka.session import COMMANDS
 from tests.broker.access.rules import Nothing
@@ -54,6 +55,10 @@ LATER: dict[type, tuple[m.RequestBody, int]] = {
     a.DeleteRecordsRequest: (a.DeleteRecordsRequest({FOO: {0: 0}}), 1),
     a.DescribeLogDirsRequest: (a.DescribeLogDirsRequest(None), 1),
 }
+FOR_ANYBODY = {
+    *(m.ApiVersionsRequest, m.InitProducerIdRequest),
+    *(sasl_messages.SaslHandshakeRequest, sasl_messages.SaslAuthenticateRequest),
+}
 CHECKED = [
     kind
     for kind, command in COMMANDS.items()
@@ -68,6 +73,10 @@ def codes(reply: m.Reply) -> list[int]:
         return [reply.error]
     answers = [one for partitions in reply.topics.values() for one in partitions.values()]
     return [one if isinstance(one, int) else one.error for one in answers]
+
+
+def test_only_these_are_for_everybody() -> None:
+    assert {kind for kind, command in COMMANDS.items() if command.action is None} == FOR_ANYBODY
 
 
 def test_each_request_has_a_sample() -> None:
