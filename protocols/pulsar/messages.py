@@ -130,7 +130,7 @@ def partitions_failed(request_id: int, code: ServerError, text: str) -> bytes:
     )
 
 
-def lookup(request_id: int, url: str, *, through_service_url: bool = False) -> bytes:
+def lookup(request_id: int, url: str) -> bytes:
     """The topic is served at `url`, which begins with `pulsar+ssl:` for clients that use TLS."""
     field = "brokerServiceUrlTls" if url.startswith("pulsar+ssl:") else "brokerServiceUrl"
     answer = CommandLookupTopicResponse(
@@ -138,7 +138,7 @@ def lookup(request_id: int, url: str, *, through_service_url: bool = False) -> b
         response=CommandLookupTopicResponse.Connect,
         request_id=request_id,
         authoritative=True,
-        proxy_through_service_url=through_service_url,
+        proxy_through_service_url=False,
     )
     return frame(BaseCommand(type=BaseCommand.LOOKUP_RESPONSE, lookupTopicResponse=answer))
 

@@ -36,15 +36,14 @@ class MessageId:
     batch_index: int = NONE
 
 
-def write_id(message_id: MessageId, *, url_safe: bool = False) -> str:
+def write_id(message_id: MessageId) -> str:
     """The id as text for clients. Absent fields are left out, as Pulsar's clients do."""
     data = MessageIdData(ledgerId=message_id.ledger, entryId=message_id.entry)
     if message_id.partition >= 0:
         data.partition = message_id.partition
     if message_id.batch_index >= 0:
         data.batch_index = message_id.batch_index
-    encode = base64.urlsafe_b64encode if url_safe else base64.b64encode
-    return encode(data.SerializeToString()).decode("ascii")
+    return base64.b64encode(data.SerializeToString()).decode("ascii")
 
 
 def read_id(text: str) -> MessageId:

@@ -314,10 +314,15 @@ def check_headers(block: Buffer) -> int:
     return total
 
 
-def pack_header(key: bytes, value: bytes, kind: int, key_kind: int = HeaderKind.STRING) -> bytes:
+def pack_header(name: bytes, value: bytes, kind: int) -> bytes:
     """One header."""
     return b"".join(
-        (HEADER_ENTRY.pack(key_kind, len(key)), key, HEADER_ENTRY.pack(kind, len(value)), value)
+        (
+            HEADER_ENTRY.pack(STRING_KIND, len(name)),
+            name,
+            HEADER_ENTRY.pack(kind, len(value)),
+            value,
+        )
     )
 
 

@@ -95,9 +95,9 @@ def unpack_segment_header(data: Buffer) -> SegmentHeader:
     return SegmentHeader(kind, salt, partition_id, base_offset, flags, *compacted)
 
 
-def segment_path(folder: str, base_offset: int, suffix: str = LOG_SUFFIX) -> str:
+def segment_path(folder: str, base_offset: int) -> str:
     """Path of a segment's file that no compaction made: the base offset in 20 digits."""
-    return f"{folder}/{base_offset:020d}{suffix}"
+    return f"{folder}/{base_offset:020d}{LOG_SUFFIX}"
 
 
 def segment_bases(names: Sequence[str]) -> list[int]:

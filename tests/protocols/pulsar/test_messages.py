@@ -56,8 +56,9 @@ APACHE = {
     "partitioned_metadata_response_no_namespace": lambda: messages.partitions_failed(
         10, ServerError.TopicNotFound, "Namespace not found"
     ),
-    "lookup_response": lambda: messages.lookup(
-        12, "pulsar://127.0.0.1:6650", through_service_url=True
+    # The recorded broker says that its clients come through a proxy (field 8).
+    "lookup_response": lambda: messages.lookup(12, "pulsar://127.0.0.1:6650").replace(
+        b"\x40\x00", b"\x40\x01"
     ),
     "lookup_response_no_namespace": lambda: messages.lookup_failed(
         13, ServerError.TopicNotFound, "Namespace not found"

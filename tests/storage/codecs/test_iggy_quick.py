@@ -64,14 +64,21 @@ def same(block, size):
     return block * (size // 16)
 
 
+def of_kind(kind, header):
+    """A header whose name is of that kind."""
+    return bytes((kind,)) + header[1:]
+
+
 def headers(chance, kinds=(2, 2, 2, 1)):
     """Headers with kinds of names."""
     return b"".join(
-        pack_header(
-            chance.choice([b"name-%d" % at, "ключ".encode()]),
-            chance.randbytes(chance.randrange(1, 9)),
-            chance.choice([1, 1, 1, 2, 15]),
+        of_kind(
             chance.choice(kinds),
+            pack_header(
+                chance.choice([b"name-%d" % at, "ключ".encode()]),
+                chance.randbytes(chance.randrange(1, 9)),
+                chance.choice([1, 1, 1, 2, 15]),
+            ),
         )
         for at in range(chance.choice([0, 0, 1, 3]))
     )
@@ -252,7 +259,7 @@ def test_made_over_takes_all_of_a_body_that_is_in_order():
 def test_made_over_ends_before_what_python_has_to_look_at():
     plain = typed(b"x")
     for odd in (
-        typed(b"x", pack_header(b"n", b"v", 2, 1)),  # The name is no text,
+        typed(b"x", of_kind(1, pack_header(b"n", b"v", 2))),  # The name is no text,
         typed(b"x", pack_header("ключ".encode(), b"v", 2)),  # or may be none,
         typed(b"x", pack_header(b"n", b"\xff", 2)),  # and so may the value.
     ):
