@@ -46,7 +46,7 @@ class ShardCursors:
             else:
                 store.resize(topic_id, len(meta.partition_ids))
 
-    def let_go(self, shard: int) -> None:
+    def give_up(self, shard: int) -> None:
         """Give a shard up."""
         self._stores.pop(shard, None)
         self._moved()

@@ -93,9 +93,9 @@ class Membership:
         held = self._broker.placement.held
         if leaving := [shard for shard in leaving if shard in held]:
             await self._give(leaving)
-        return self._is_settled(view)
+        return self._check_settled(view)
 
-    def _is_settled(self, view: View) -> bool:
+    def _check_settled(self, view: View) -> bool:
         """Whether clients can be served: every shard has an owner, and there is a catalogue."""
         mine = self._session.epochs
         free = [row.shard for row in view.shards if row.session is None and row.shard not in mine]
@@ -107,7 +107,9 @@ class Membership:
     def _show(self, view: View) -> None:
         """Tell the placement what was seen."""
         live = view.live
-        owners = {number: Owner(row.node, _addresses(row.doors)) for number, row in live.items()}
+        owners = {
+            number: Owner(row.node, _addresses(row.listeners)) for number, row in live.items()
+        }
         others = [one for number, one in owners.items() if number != self._session.number]
         newest = max((row.session for row in view.sessions), default=0)
         self._broker.placement.show_sessions(frozenset(live), newest)
@@ -275,14 +277,14 @@ class Membership:
                     if (topic := topics.find(meta.name)) is not None:
                         topics.move_away(topic)
                 broker.cursors.settle()
-                broker.cursors.let_go(shard)
+                broker.cursors.give_up(shard)
                 if shard == CATALOGUE_SHARD:
                     state.disown()
                 else:
-                    state.let_go(shard)
+                    state.give_up(shard)
             await broker.durability.settled()
             for shard in shards:
-                shared.let_go(shard)
+                shared.give_up(shard)
                 await run_in_thread(self._session.release, shard)
                 for meta in state.topics_of(shard) if shard else ():
                     if (topic := topics.find(meta.name)) is not None:
@@ -291,5 +293,5 @@ class Membership:
         log.info("shards_given_up", session=self._session.number, shards=len(shards))
 
 
-def _addresses(doors: Mapping[str, str]) -> dict[str, tuple[str, int]]:
-    return {name: parse_address(text) for name, text in doors.items()}
+def _addresses(listeners: Mapping[str, str]) -> dict[str, tuple[str, int]]:
+    return {name: parse_address(text) for name, text in listeners.items()}

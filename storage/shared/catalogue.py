@@ -178,7 +178,7 @@ class SharedCatalogue(Catalogue):
         """
         self._changes_of(Rows(rows)).replay(partial(self._apply_inner, shard))
 
-    def let_go(self, shard: int) -> None:
+    def give_up(self, shard: int) -> None:
         """Give up a shard, which is another broker's now."""
         self._inner.pop(shard, None)
         self._forget_scope(shard)

@@ -53,8 +53,8 @@ class Cluster:
 @dataclass(slots=True, frozen=True)
 class SessionRow:
     """One run of a broker. `silent_ms` is the time since its last beat by the ledger's clock,
-    `store_silent_ms` since it last reached the object store (None: never). `doors` says where its
-    listeners are; `drains`: it is to own nothing.
+    `store_silent_ms` since it last reached the object store (None: never). `listeners` says where
+    they are (column `doors`); `drains`: it is to own nothing.
     """
 
     session: int
@@ -63,7 +63,7 @@ class SessionRow:
     round: int
     silent_ms: int
     store_silent_ms: int | None = None
-    doors: dict[str, str] = field(default_factory=dict)
+    listeners: dict[str, str] = field(default_factory=dict)
     drains: bool = False
     age_ms: int = 0  # Since it joined.
 
@@ -197,7 +197,7 @@ class Ledger(Protocol):
 
     # Sessions.
 
-    def join(self, node: int, doors: dict[str, str]) -> int:
+    def join(self, node: int, listeners: dict[str, str]) -> int:
         """Begin a session of that node, and fence an older live one; returns its number."""
 
     def beat(self, session: int, *, store_ok: bool) -> State:
@@ -211,7 +211,7 @@ class Ledger(Protocol):
     def sessions(self) -> list[SessionRow]:
         """All sessions that are live or may still have objects."""
 
-    def set_doors(self, session: int, doors: dict[str, str]) -> None:
+    def set_listeners(self, session: int, listeners: dict[str, str]) -> None:
         """Say where a live session's listeners are."""
 
     def drain(self, node: int, *, drains: bool) -> bool:

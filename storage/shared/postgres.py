@@ -181,14 +181,16 @@ class PostgresLedger:
 
     # Sessions.
 
-    def join(self, node: int, doors: dict[str, str]) -> int:
+    def join(self, node: int, listeners: dict[str, str]) -> int:
         """Begin a session of that node, and fence an older live one; returns its number."""
 
         def work(connection: Connection) -> int:
             older = connection.execute(sql.FENCE_NODE, {"node": node}).fetchall()
             for session, round_ in older:
                 _free(connection, session, round_)
-            row = connection.execute(sql.JOIN, {"node": node, "doors": Json(doors)}).fetchone()
+            row = connection.execute(
+                sql.JOIN, {"node": node, "listeners": Json(listeners)}
+            ).fetchone()
             assert row is not None
             return int(row[0])
 
@@ -213,9 +215,9 @@ class PostgresLedger:
             for session, node, state, *rest in self._rows(sql.SESSIONS)
         ]
 
-    def set_doors(self, session: int, doors: dict[str, str]) -> None:
+    def set_listeners(self, session: int, listeners: dict[str, str]) -> None:
         """Say where a live session's listeners are."""
-        self._rows(sql.SET_DOORS, s=session, doors=Json(doors))
+        self._rows(sql.SET_LISTENERS, s=session, listeners=Json(listeners))
 
     def drain(self, node: int, *, drains: bool) -> bool:
         """Make a node give up what it owns, or own again."""

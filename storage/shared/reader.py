@@ -170,7 +170,7 @@ class StoredLog(LogLook):
         return True
 
     def _show(self, pieces: PartitionPieces) -> None:
-        self.let_go()
+        self.close_segments()
         self._pieces = pieces
         self.partition_id = pieces.partition_id
         self.log_start_offset, self.high_watermark = pieces.log_start, pieces.log_end

@@ -145,14 +145,14 @@ class Session:
         if self.ended is not None:
             raise self.ended
 
-    def begin(self, doors: dict[str, str]) -> None:
+    def begin(self, listeners: dict[str, str]) -> None:
         """Join, and end an older session of this node; then show that the store can be written.
 
         Raises SessionNotBegun; LedgerWentBack and ObjectForged, where the ledger is older than the
         objects.
         """
         try:
-            number = self.ledger.join(self.settings.node, doors)
+            number = self.ledger.join(self.settings.node, listeners)
         except (LedgerUnanswered, LedgerRefused) as error:
             raise SessionNotBegun(str(error)) from error
         self.identity = SessionIdentity(number, self.identity.nonce)
@@ -218,7 +218,7 @@ class Session:
 
     def tell_addresses(self, addresses: dict[str, str]) -> None:
         """Say where this broker's listeners are. Raises what ended the session."""
-        surely(lambda: self.ledger.set_doors(self.number, addresses), self.patience)
+        surely(lambda: self.ledger.set_listeners(self.number, addresses), self.patience)
 
     # Owning.
 

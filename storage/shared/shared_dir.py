@@ -172,7 +172,7 @@ class SharedDir(DataDir):
             del self._found[number]
             self._shards[shard].gone.add(number)
 
-    def let_go(self, shard: int) -> None:
+    def give_up(self, shard: int) -> None:
         """Give up a shard: its logs and journals take no more records."""
         epoch = self._shards[shard].owned.epoch
         for number, log in self._logs_of.pop(shard).items():

@@ -46,15 +46,15 @@ UPDATE sessions SET state = 3 WHERE node = %(node)s AND state = 1 RETURNING sess
 """
 JOIN = """
 INSERT INTO sessions(node, state, beat, doors)
- VALUES (%(node)s, 1, clock_timestamp(), %(doors)s) RETURNING session
+ VALUES (%(node)s, 1, clock_timestamp(), %(listeners)s) RETURNING session
 """
 BEAT = """
 UPDATE sessions SET beat = clock_timestamp(),
  store_ok = CASE WHEN %(store_ok)s THEN clock_timestamp() ELSE store_ok END
  WHERE session = %(s)s AND state = 1 RETURNING round
 """
-SET_DOORS = """
-UPDATE sessions SET doors = %(doors)s WHERE session = %(s)s AND state = 1 RETURNING session
+SET_LISTENERS = """
+UPDATE sessions SET doors = %(listeners)s WHERE session = %(s)s AND state = 1 RETURNING session
 """
 DRAIN = """
 UPDATE sessions SET drains = %(drains)s WHERE node = %(node)s AND state = 1

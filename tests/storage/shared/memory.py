@@ -83,12 +83,12 @@ class MemoryLedger:
         self._shards = {n: ShardRow(n, 0, None) for n in range(cluster.shards + 1)}
         return True
 
-    def join(self, node, doors):
+    def join(self, node, listeners):
         for row in self._sessions.values():
             if row.node == node and row.state is State.LIVE:
                 self._end(row.session, State.FENCED)
         session = len(self._sessions) + 1
-        self._sessions[session] = SessionRow(session, node, State.LIVE, 0, 0, None, doors)
+        self._sessions[session] = SessionRow(session, node, State.LIVE, 0, 0, None, listeners)
         self._beats[session] = (self._now_ms(), None)
         self._joined[session] = self._now_ms()
         return session
@@ -114,9 +114,9 @@ class MemoryLedger:
             rows.append(replace(row, silent_ms=now_ms - beat, store_silent_ms=silent, age_ms=age))
         return rows
 
-    def set_doors(self, session, doors):
+    def set_listeners(self, session, listeners):
         if self.is_live(session):
-            self._sessions[session] = replace(self._sessions[session], doors=doors)
+            self._sessions[session] = replace(self._sessions[session], listeners=listeners)
 
     def drain(self, node, *, drains):
         found = [row for row in self._sessions.values() if row.node == node]

@@ -75,7 +75,7 @@ def test_a_shard_that_is_given_up_is_counted_from_its_journal_when_it_comes_back
     catalogue, end_round = owner(rows)
     first = catalogue.producer_id(b"here", SHARD)
     end_round()
-    catalogue.let_go(SHARD)
+    catalogue.give_up(SHARD)
     other, end_round = owner(rows)
     elsewhere = other.producer_id(b"elsewhere", SHARD)
     end_round()

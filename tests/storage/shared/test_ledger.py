@@ -66,17 +66,17 @@ def test_a_node_has_one_live_session(ledger):
     assert ledger.beat(second, store_ok=True) is State.LIVE
     assert [row.session for row in ledger.shards()] == [None] * 5
     rows = {row.session: row for row in ledger.sessions()}
-    assert rows[first].state is State.FENCED and rows[first].doors == {"kafka": "a:1"}
+    assert rows[first].state is State.FENCED and rows[first].listeners == {"kafka": "a:1"}
     assert rows[second].store_silent_ms is not None and rows[first].store_silent_ms is None
     assert ledger.session_state(99) == (State.FENCED, -1)
 
 
 def test_a_session_tells_where_it_is_and_a_node_is_drained(ledger):
     session = ledger.join(7, {})
-    ledger.set_doors(session, {"kafka": "b:2"})
+    ledger.set_listeners(session, {"kafka": "b:2"})
     assert ledger.drain(7, drains=True) and not ledger.drain(8, drains=True)
     [row] = ledger.sessions()
-    assert (row.doors, row.drains) == ({"kafka": "b:2"}, True) and row.age_ms >= 0
+    assert (row.listeners, row.drains) == ({"kafka": "b:2"}, True) and row.age_ms >= 0
     assert ledger.drain(7, drains=False) and not ledger.sessions()[0].drains
     ledger.leave(session)
     assert not ledger.drain(7, drains=True)

@@ -290,7 +290,7 @@ def test_a_shard_that_is_given_up_and_taken_again_goes_on_where_another_ended(st
     first, second = Life(store), store.open(2, takes=False)
     shard = first.log.shard
     first.append(b"a")
-    first.directory.let_go(shard)
+    first.directory.give_up(shard)
     first.directory.session.release(shard)
     second.session.take([shard])
     committer = hold_all(second)
@@ -298,7 +298,7 @@ def test_a_shard_that_is_given_up_and_taken_again_goes_on_where_another_ended(st
     log = second.open_of_topic(named, LogSettings(), committer)
     log.append([b"b"], BodyInfo(1), body_format=1, append_us=1)
     committer.commit()
-    second.let_go(shard)
+    second.give_up(shard)
     second.session.release(shard)
     first.directory.session.take([shard])
     taken = first.directory.read([shard])
