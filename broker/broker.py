@@ -225,7 +225,7 @@ class Broker:
             self.users,
             verifier,
             required=access.required,
-            told=self._login_tried,
+            on_attempt=self._login_tried,
         )
 
     @classmethod

@@ -60,15 +60,15 @@ class Authentication:
         verifier: TokenVerifier,
         *,
         required: bool,
-        told: Callable[[Attempt], None],
+        on_attempt: Callable[[Attempt], None],
     ) -> None:
-        """`required`: whether a client must prove who it is before anything else. `told` is called
-        with each attempt.
+        """`required`: whether a client must prove who it is before anything else. `on_attempt` is
+        called with each attempt.
         """
         self.required = required
         self._users = users
         self._verifier = verifier
-        self._told = told
+        self._on_attempt = on_attempt
 
     async def password(self, name: str, password: str, at: str) -> Identity:
         """Log in by name and password; `at` is the protocol and the client's host.
@@ -78,16 +78,16 @@ class Authentication:
         try:
             user = await self._users.verify(name, password, host_of(at))
         except NotAuthenticated:
-            self._told(Attempt("password", at, name, succeeded=False))
+            self._on_attempt(Attempt("password", at, name, succeeded=False))
             raise
-        self._told(Attempt("password", at, name, succeeded=True))
+        self._on_attempt(Attempt("password", at, name, succeeded=True))
         return Identity(principal_of(user), user_id=user.user_id)
 
     def scram(self, mechanism: str, at: str) -> ScramLogin:
         """Begin a login by SCRAM-SHA-256 or SCRAM-SHA-512, which sends no password; `at` as with a
         password.
         """
-        return ScramLogin(mechanism, at, self._users, self._told)
+        return ScramLogin(mechanism, at, self._users, self._on_attempt)
 
     def bearer(self, token: str, at: str) -> Identity:
         """Log in by a signed token or one of Braidlog's own access tokens; `at` as with a password.
@@ -104,9 +104,9 @@ class Authentication:
                     principal_of(user), user_id=user.user_id, token_digest=token_digest(token)
                 )
         except NotAuthenticated:
-            self._told(Attempt("token", at, "", succeeded=False))
+            self._on_attempt(Attempt("token", at, "", succeeded=False))
             raise
-        self._told(Attempt("token", at, identity.principal.name, succeeded=True))
+        self._on_attempt(Attempt("token", at, identity.principal.name, succeeded=True))
         return identity
 
     def certificate(self, certificate: Mapping[str, Any] | None, at: str) -> Identity:
@@ -118,7 +118,7 @@ class Authentication:
             for name, value in part:
                 if name == "commonName" and value:
                     return self._vouched("certificate", value, at)
-        self._told(Attempt("certificate", at, "", succeeded=False))
+        self._on_attempt(Attempt("certificate", at, "", succeeded=False))
         raise NotAuthenticated("no certificate with a common name")
 
     def listener(self, name: str, at: str) -> Identity:
@@ -150,9 +150,9 @@ class Authentication:
         try:
             identity = Identity(self._named(name))
         except NotAuthenticated:
-            self._told(Attempt(way, at, name, succeeded=False))
+            self._on_attempt(Attempt(way, at, name, succeeded=False))
             raise
-        self._told(Attempt(way, at, name, succeeded=True))
+        self._on_attempt(Attempt(way, at, name, succeeded=True))
         return identity
 
     def _named(self, name: str) -> Principal:
@@ -169,11 +169,11 @@ class ScramLogin:
     """One SCRAM login under way: the client's first message, then its last."""
 
     def __init__(
-        self, mechanism: str, at: str, users: Users, told: Callable[[Attempt], None]
+        self, mechanism: str, at: str, users: Users, on_attempt: Callable[[Attempt], None]
     ) -> None:
-        """`at` and `told` as in `Authentication`."""
+        """`at` and `on_attempt` as in `Authentication`."""
         self._mechanism, self._at = mechanism, at
-        self._users, self._told = users, told
+        self._users, self._on_attempt = users, on_attempt
         self._server = ScramServer(mechanism)
         self._name = ""
         self._key: ScramKey | None = None
@@ -211,4 +211,4 @@ class ScramLogin:
         return answer, Identity(principal_of(user), user_id=user.user_id)
 
     def _tell(self, *, succeeded: bool) -> None:
-        self._told(Attempt("password", self._at, self._name, succeeded=succeeded))
+        self._on_attempt(Attempt("password", self._at, self._name, succeeded=succeeded))

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 class RoundSyncer:
-    """One round at a time: `start` it, and whenever `fd` can be read ask `is_over`."""
+    """One round at a time: `start` it, and whenever `fd` can be read call `collect`.
+
+    Guarantees: a round is over only once every file of it was synced without an error. Only `close`
+    waits.
+    """
 
     def __init__(self, committer: Committer) -> None:
         self.fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)

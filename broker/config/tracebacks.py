@@ -52,7 +52,7 @@ class _Writer:
         """The error and what led to it, each with how it follows from the next one."""
         chain: list[tuple[BaseException, str]] = []
         one: BaseException | None = error
-        while one is not None and len(chain) < CHAIN_MAX and self._is_new(one):
+        while one is not None and len(chain) < CHAIN_MAX and self._remember(one):
             before, link = one.__cause__, _CAUSE
             if before is None and not one.__suppress_context__:
                 before, link = one.__context__, _CONTEXT
@@ -60,7 +60,8 @@ class _Writer:
             one = before
         return chain
 
-    def _is_new(self, error: BaseException) -> bool:
+    def _remember(self, error: BaseException) -> bool:
+        """Whether it was new, and is not one too many."""
         is_new = id(error) not in self._seen and len(self._seen) < ERRORS_MAX
         self._seen.add(id(error))
         return is_new

@@ -29,7 +29,7 @@ class OrderedDispatcher(Dispatcher):
         """As the active consumer wants it."""
         return self.active is not None and self.active.reads_compacted
 
-    def _can_give(self) -> bool:
+    def _get_ready(self) -> bool:
         active = self.active
         return active is not None and active.can_take and active.takes_more()
 

@@ -59,14 +59,14 @@ class FailoverDispatcher(OrderedDispatcher):
     def _due_at(self) -> float:
         return self._change_at
 
-    def _can_give(self) -> bool:
+    def _get_ready(self) -> bool:
         if self._has_fewer:
             self._has_fewer = False
             if self.active is not None:
                 self._displace_all_but(self._chosen())
         if self._change_at <= trio.current_time():
             self._change()
-        return super()._can_give()
+        return super()._get_ready()
 
     def _change(self) -> None:
         """Make the chosen consumer active, tell all of them, and start again for it."""

@@ -108,13 +108,13 @@ class KeySharedDispatcher(SharedDispatcher):
         self._ready.clear()
         self._unsorted = list(self._again.lanes)
 
-    def _can_give(self) -> bool:
+    def _get_ready(self) -> bool:
         for _ in range(min(len(self._unsorted), returning.RETURNED_TOGETHER)):
             if (slot := self._unsorted.pop()) in self._again.lanes:
                 self._note_ready(slot)
         if self._unsorted:
             self.wake()
-        return super()._can_give()
+        return super()._get_ready()
 
     # Who may have what.
 

@@ -78,17 +78,17 @@ class Pump(abc.ABC):
         """Read ahead and give out, until cancelled or the partition is gone."""
         has_worked = False  # Since its last wait. A turn of the loop costs more than an entry.
         while not self.partition.removed:
-            can_give = self._can_give()
-            if can_give and has_worked:
+            is_ready = self._get_ready()
+            if is_ready and has_worked:
                 await trio.lowlevel.checkpoint()
-                can_give = self._can_give()
+                is_ready = self._get_ready()
             if self.partition.is_terminated:
                 self._tell_end()
-            has_worked = can_give and self._give()
-            if not has_worked and can_give and self._can_read():
+            has_worked = is_ready and self._give()
+            if not has_worked and is_ready and self._can_read():
                 await self._fill()  # What it read goes out without another turn of the loop.
                 has_worked = True
-                if self._can_give():
+                if self._get_ready():
                     self._give()
             elif not has_worked:
                 await self._pause()
@@ -131,7 +131,7 @@ class Pump(abc.ABC):
         position = self._next_wanted(max(self._read_position, self.cursor.position))
         if position >= self.partition.high_watermark:
             await self._pause(position)
-            if not (self._can_give() and self._can_read()):  # A new active consumer rewinds here.
+            if not (self._get_ready() and self._can_read()):  # A new active consumer rewinds here.
                 return
             position = self._next_wanted(max(self._read_position, self.cursor.position))
             if position >= self.partition.high_watermark:
@@ -155,7 +155,7 @@ class Pump(abc.ABC):
         loop. The offset above which the next ones are; None: the pump is to look.
         """
         partition = self.partition
-        if partition.is_terminated or not (self._can_give() and self._can_read()):
+        if partition.is_terminated or not (self._get_ready() and self._can_read()):
             return None
         position = self._next_wanted(max(self._read_position, self.cursor.position))
         if partition.high_watermark - position > AT_ONCE_RECORDS_MAX:
@@ -278,8 +278,8 @@ class Pump(abc.ABC):
     # What a dispatcher decides.
 
     @abc.abstractmethod
-    def _can_give(self) -> bool:
-        """Whether any consumer can take anything now."""
+    def _get_ready(self) -> bool:
+        """Do what is due before anything is given out; False if no consumer can take anything."""
 
     @abc.abstractmethod
     def _give(self) -> bool:

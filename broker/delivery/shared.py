@@ -174,7 +174,7 @@ class SharedDispatcher(Dispatcher):
 
     # The pump: what comes back goes before what is new.
 
-    def _can_give(self) -> bool:
+    def _get_ready(self) -> bool:
         self._collect_due()
         if self._returning:
             self._return_some()

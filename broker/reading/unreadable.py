@@ -14,14 +14,14 @@ class UnreadablePlaces:
 
     def __init__(self) -> None:
         """None yet."""
-        self._told: dict[tuple[int, int], str] = {}
+        self._texts: dict[tuple[int, int], str] = {}
 
     def add(self, offset: int, reader_format: int, text: str) -> None:
         """A read from `offset` on in that format failed with that text."""
-        if len(self._told) >= UNREADABLE_PLACES_MAX:
-            del self._told[next(iter(self._told))]
-        self._told[offset, reader_format] = text
+        if len(self._texts) >= UNREADABLE_PLACES_MAX:
+            del self._texts[next(iter(self._texts))]
+        self._texts[offset, reader_format] = text
 
-    def told(self, offset: int, reader_format: int) -> str | None:
+    def error_text(self, offset: int, reader_format: int) -> str | None:
         """The text with which a read from there would fail, None if that is not known."""
-        return self._told.get((offset, reader_format)) if self._told else None
+        return self._texts.get((offset, reader_format)) if self._texts else None

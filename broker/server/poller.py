@@ -73,7 +73,7 @@ class Poller:
         self._own.discard(fd)
         self._epoll.unregister(fd)
         if self._rests:  # It may have been the one that was ready: then no pass comes.
-            self._let_go(len(self._giving_way))
+            self._unpark(len(self._giving_way))
 
     def call_soon(self, call: Callable[[], None]) -> None:
         """Call this once, behind those who are served in this pass, or after HELD_BACK_S: for what
@@ -121,7 +121,7 @@ class Poller:
                 self.make_pass(0)
         finally:
             self._runs = False
-            self._let_go(len(self._giving_way))
+            self._unpark(len(self._giving_way))
 
     async def _run_in_the_loop(self, clock: LoopClock, trio_fd: int) -> None:
         in_the_loop = _InTheLoop(self, clock)
@@ -149,9 +149,9 @@ class Poller:
             now = time.perf_counter()
             is_quiet = now - self._clients_at > GIVEN_WAY_FOR_S
             count = len(self._giving_way) if is_quiet else 1 + int((now - began) / GIVEN_WAY_S)
-            self._let_go(count)
+            self._unpark(count)
 
-    def _let_go(self, count: int) -> None:
+    def _unpark(self, count: int) -> None:
         self._going += len(self._giving_way.unpark(count=count))
 
     def _serve_ready(self, ready: list[tuple[int, int]], begun: float) -> None:

@@ -142,11 +142,11 @@ class Partition:
 
     def check_readable(self, offset: int, reader_format: int) -> None:
         """Raises UnreadableRecord if a read from there in that format failed, and would again."""
-        told = self.unreadable.told(offset, reader_format)
-        if told is None or offset < self.log_start_offset or self.removed:
+        text = self.unreadable.error_text(offset, reader_format)
+        if text is None or offset < self.log_start_offset or self.removed:
             return
         if self.log.settings.unreadable_records is UnreadableRecords.REFUSE:
-            raise errors.UnreadableRecord(told)
+            raise errors.UnreadableRecord(text)
 
     def append(
         self,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class IggyAdapter:
-    """See `broker.adapters.FramedAdapter`."""
+    """See `broker.server.adapters.FramedAdapter`."""
 
     name = "iggy"
     default_address = ("127.0.0.1", 8090)

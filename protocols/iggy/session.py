@@ -47,7 +47,7 @@ class Answers(Protocol):
 
 
 class IggySession:
-    """The handlers of one connection; see `broker.adapters.Session`."""
+    """The handlers of one connection; see `broker.server.sessions.Session`."""
 
     def __init__(
         self, broker: Broker, connection: Connection, options: IggyOptions, shared: Shared

@@ -43,7 +43,7 @@ async def login(context: Context, request: u.LoginUser) -> Answer:
         except errors.NotAuthenticated as error:
             raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
         return _let_in(context, known.user_id - ROOT_USER_ID, identity)
-    if not _is_roots(context, request.username, request.password):
+    if not _check_root(context, request.username, request.password):
         raise Refusal(ErrorCode.INVALID_CREDENTIALS)
     return _let_in(context, ROOT, Identity(Principal(request.username)), is_kept=False)
 
@@ -163,7 +163,7 @@ async def change_password(context: Context, request: u.ChangePassword) -> Answer
     _check_size(request.new, PASSWORD_BYTES, ErrorCode.INVALID_PASSWORD)
     users = context.broker.users
     if not user.password_hash:
-        if not _is_roots(context, user.name, request.old):
+        if not _check_root(context, user.name, request.old):
             raise Refusal(ErrorCode.INVALID_CREDENTIALS)
         user = await _stored_root(context)
     else:
@@ -225,7 +225,7 @@ def _let_in(context: Context, number: int, identity: Identity, *, is_kept: bool 
     return Answer([r.LoginInfo(number, session, PROTOCOL_VERSION, version)])
 
 
-def _is_roots(context: Context, name: str, password: str) -> bool:
+def _check_root(context: Context, name: str, password: str) -> bool:
     """Whether name and password are those of the listener's options."""
     options = context.options
     if options.password_file is None and not context.connection.loopback:

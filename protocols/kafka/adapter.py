@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class KafkaAdapter:
-    """See `broker.adapters.FramedAdapter`."""
+    """See `broker.server.adapters.FramedAdapter`."""
 
     name = "kafka"
     default_address = ("127.0.0.1", 9092)

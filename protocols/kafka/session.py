@@ -106,7 +106,7 @@ LOGIN_STEPS = frozenset((sasl_messages.SaslHandshakeRequest, sasl_messages.SaslA
 
 
 class KafkaSession:
-    """The handlers of one connection; see `broker.adapters.Session`."""
+    """The handlers of one connection; see `broker.server.sessions.Session`."""
 
     def __init__(self, broker: Broker, connection: Connection, options: KafkaOptions) -> None:
         """`options` are those of the listener that accepted the connection."""

@@ -54,7 +54,7 @@ class FileLease:
             self._leases.count -= 1
             self.disk.close(self.path, self.fd)
 
-    def lost(self, reason: str) -> LostBytes:
+    def note_lost(self, reason: str) -> LostBytes:
         """The error for bytes that are not there. From now on the file is read, not sent, which
         tells what is wrong with it.
         """
@@ -114,9 +114,9 @@ class FilePart(StoredPart):
                 try:
                     piece = lease.disk.read(lease.path, lease.fd, size - start, pos + start)
                 except OSError as error:
-                    raise lease.lost(error.strerror or str(error)) from error
+                    raise lease.note_lost(error.strerror or str(error)) from error
                 if len(piece) < size - start:
-                    raise lease.lost(f"it ends before byte {pos + size}")
+                    raise lease.note_lost(f"it ends before byte {pos + size}")
                 pieces.append(piece)
             start = max(start - size, 0)
         return b"".join(pieces)
@@ -137,9 +137,9 @@ class FilePart(StoredPart):
                 except OSError as error:
                     if error.errno not in DISK_ERRORS:
                         raise
-                    raise lease.lost(error.strerror or str(error)) from error
+                    raise lease.note_lost(error.strerror or str(error)) from error
                 if not taken:
-                    raise lease.lost(f"it ends before byte {pos + size}")
+                    raise lease.note_lost(f"it ends before byte {pos + size}")
                 sent += taken
                 left -= taken
         return sent

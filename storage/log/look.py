@@ -88,7 +88,7 @@ class LogLook(abc.ABC):
         if not self.log_start_offset <= offset <= end:
             raise OffsetOutOfRange(offset, self.log_start_offset, end)
         end = end if to_offset is None else min(to_offset, end)
-        reads = _Reads(self, offset)
+        reads = _Reads(self)
         while offset < end:
             found = reads.next(offset)
             for batch in found:
@@ -141,7 +141,7 @@ class LogLook(abc.ABC):
         want = Want(offset, self.high_watermark, READ_BYTES)
         return read_batches(segment, place or self.place(segment, offset), want)
 
-    def let_go(self) -> None:
+    def close_segments(self) -> None:
         """Close the segments."""
         for segment in self._segments.values():
             segment.close()
@@ -149,13 +149,13 @@ class LogLook(abc.ABC):
 
     def close(self) -> None:
         """Read no more."""
-        self.let_go()
+        self.close_segments()
 
 
 class _Reads:
     """One walk over the log while compaction and retention may take segments away."""
 
-    def __init__(self, log: LogLook, offset: int) -> None:
+    def __init__(self, log: LogLook) -> None:
         self._log = log
         self._segment: Segment | None = None
         self._place: tuple[int, int] | None = None

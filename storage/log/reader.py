@@ -74,7 +74,7 @@ class ReadOnlyLog(LogLook):
 
     def refresh(self) -> None:
         """Look again at the watermark slot and the segments that are there."""
-        self.let_go()
+        self.close_segments()
         slot = read_watermark(self.folder, self.partition_id)
         self.high_watermark = slot.durable_offset
         self._names, _ = segment_names(os.listdir(self.folder))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class Cursor(Protocol):
+class CountedCursor(Protocol):
     """What is counted of a cursor."""
 
     @property
@@ -17,11 +17,11 @@ class Cursor(Protocol):
         """The ranges above its position; None for none."""
 
 
-class Counted(Protocol):
+class CountedSubscription(Protocol):
     """What is counted of a subscription."""
 
     @property
-    def cursors(self) -> Mapping[int, Cursor]:
+    def cursors(self) -> Mapping[int, CountedCursor]:
         """By partition."""
 
 
@@ -33,15 +33,15 @@ class CursorTotals:
     cursors: int = 0
     ranges: int = 0  # acknowledged ones above positions
 
-    def add(self, found: Iterable[Counted]) -> None:
+    def add(self, found: Iterable[CountedSubscription]) -> None:
         """Count these from now on."""
         self._count(found, 1)
 
-    def take(self, found: Iterable[Counted]) -> None:
+    def take(self, found: Iterable[CountedSubscription]) -> None:
         """Stop counting these: they are gone, or about to change and to be added again."""
         self._count(found, -1)
 
-    def _count(self, found: Iterable[Counted], sign: int) -> None:
+    def _count(self, found: Iterable[CountedSubscription], sign: int) -> None:
         for subscription in found:
             self.subscriptions += sign
             self.cursors += sign * len(subscription.cursors)

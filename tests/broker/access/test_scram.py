@@ -25,7 +25,7 @@ class Kept:
             self.users,
             TokenVerifier(AccessConfig()),
             required=True,
-            told=self._told,
+            on_attempt=self._told,
         )
 
     def _told(self, attempt):

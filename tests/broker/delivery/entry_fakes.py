@@ -1,5 +1,5 @@
 """A partition in memory whose batches tests lay out by hand: stored Pulsar entries, records of
-another format, gaps, markers, chunks. Reads as `broker.partition.Partition` does.
+another format, gaps, markers, chunks. Reads as `broker.topics.partition.Partition` does.
 """
 
 from dataclasses import dataclass, field
