@@ -68,7 +68,7 @@ class RoundSyncer:
 
 class SyncThread:
     """The committer's own thread: twice as quick to reach as a thread of trio's pool, and never
-    behind cold reads.
+    behind cold reads. Only `stop` waits for it.
     """
 
     def __init__(self, committer: Committer, answered: int) -> None:

@@ -66,6 +66,10 @@ class Served(Protocol):
 class Connection:
     """What a session knows of its connection, and the driver around the session.
 
+    Guarantees: frames reach the session whole and in order; answers given before the end are sent
+    unless the peer does not read them; an error ends this connection and no other. It is held up
+    only by what its session returns to be awaited, and by a peer that does not read.
+
     For sessions: `id`, `protocol`, `listener_name`, `peer`, `host`, `local`, `advertised`,
     `loopback`, `is_encrypted`, `principal`, `outbox`, `nursery`, `log`, `heard_at`, `check`,
     `act_for`, `end`.

@@ -27,7 +27,11 @@ class ReadAhead(Protocol):
 
 
 class OutputBudget:
-    """Counts bytes in outboxes, in answers under way and in what was read ahead. One per broker."""
+    """Counts bytes in outboxes, in answers under way and in what was read ahead. One per broker.
+
+    Guarantees: `reserve` lets nobody begin an answer for which less than OUTPUT_SHARE_BYTES_MIN is
+    free. Only it and `some_free` wait.
+    """
 
     def __init__(self, bytes_max: int = OUTPUT_BYTES_ALL_MAX) -> None:
         self.used = 0

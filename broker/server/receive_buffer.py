@@ -29,7 +29,11 @@ class OutOfBuffers(Exception):
 
 
 class BufferPool:
-    """Lends receive buffers. One per broker."""
+    """Lends receive buffers. One per broker.
+
+    Guarantees: buffers of RECEIVE_BYTES and more never hold more than `bytes_max` together. Only
+    `freed` waits.
+    """
 
     def __init__(
         self,

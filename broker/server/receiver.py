@@ -48,7 +48,11 @@ _RECEIVING, _SERVING, _SETTLING, _ENDING = _Stage
 
 
 class Receiver:
-    """The receiving half of one connection."""
+    """The receiving half of one connection.
+
+    Guarantees: the next frame is handed over only when the one before is handled, and nothing is
+    received before there is room for its answers. `begin_turn` never waits, `finish_turn` does.
+    """
 
     def __init__(
         self, sock: Stream, pool: BufferPool, outbox: Outbox, session: Session, poller: Poller

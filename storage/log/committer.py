@@ -95,6 +95,9 @@ class Committer:
 
     `ticket` is the number of the gathering round: what was marked until now is durable once
     `durable_ticket` has reached it. `on_dirty` is called when a round gets its first member.
+
+    Guarantees: rounds finish in order, each only after all of it was synced; after a failed sync
+    none begins. Only `sync` and `commit` wait for the disk.
     """
 
     def __init__(

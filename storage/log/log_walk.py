@@ -36,6 +36,9 @@ class LogWalk:
     `offset` is what must come next, in segment `number`. `proven`: everything below it is known to
     have been durable, so the log may not end before it. With `stop`, a durable offset, the walk
     goes no further: for a log that a broker is writing.
+
+    Guarantees: it steps over nothing; where the log does not go on as it must it raises. Waits for
+    the disk.
     """
 
     def __init__(self, segments: Sequence[Segment], proven: int, stop: int = NO_OFFSET) -> None:

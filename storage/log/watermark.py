@@ -77,7 +77,10 @@ def read_watermark(folder: str, partition_id: int, kind: int = 1) -> Watermark:
 
 
 class SlotFile:
-    """Writes two slots in turn. The newest state is `mark`; `file` is what a round has to sync."""
+    """Writes two slots in turn. The newest state is `mark`; `file` is what a round has to sync.
+
+    Guarantees: a write that a crash cuts off leaves the slot before it whole. No write is synced.
+    """
 
     def __init__(
         self,
