@@ -59,6 +59,11 @@ class Dispatcher(Pump):
         self.resetting: trio.Event | None = None  # A seek is under way: newcomers wait for it.
         self._seeks = 0  # So many there were, or may be without our hearing of them.
 
+    @property
+    def delayed(self) -> int:
+        """Entries that are held until their time."""
+        return 0
+
     # Consumers come and go.
 
     def attach(self, consumer: Consumer) -> None:

@@ -94,7 +94,7 @@ async def _backlog_bytes(
 async def _subscription(
     broker: Broker, subscription: Subscription, partitions: Sequence[Partition]
 ) -> Json:
-    backlog = holes = 0
+    backlog = holes = delayed = 0
     kind = "None"
     consumers: dict[tuple[str, str], Json] = {}
     async for partition in in_turns(partitions):
@@ -103,6 +103,7 @@ async def _subscription(
         dispatcher = broker.dispatchers.find(partition, subscription.name)
         if dispatcher is None or not dispatcher.consumers:
             continue
+        delayed += dispatcher.delayed
         kind = dispatcher.kind.value
         for consumer in dispatcher.consumers:
             key = (consumer.protocol, consumer.identity)
@@ -125,8 +126,8 @@ async def _subscription(
         "msgOutCounter": sum(one["msgOutCounter"] for one in consumers.values()),
         "bytesOutCounter": sum(one["bytesOutCounter"] for one in consumers.values()),
         "msgBacklog": backlog,
-        "msgBacklogNoDelayed": backlog,
-        "msgDelayed": 0,
+        "msgBacklogNoDelayed": max(backlog - delayed, 0),
+        "msgDelayed": delayed,
         "unackedMessages": sum(one["unackedMessages"] for one in consumers.values()),
         "blockedSubscriptionOnUnackedMsgs": False,
         "type": kind,

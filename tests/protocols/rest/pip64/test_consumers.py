@@ -341,14 +341,16 @@ async def test_the_other_kinds(ask, produce, create, kind):
 
 
 @pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])
-async def test_what_is_to_be_delivered_later_waits(broker, orders, ask, create, kind):
+async def test_what_is_to_be_delivered_later_waits(ask, create, kind):
     later = {"value": "0", "deliverAt": 2**42}  # In the year 2109.
     due = {"value": "1", "deliverAt": 1000}
     body = {"messages": [later, due, {"value": "2"}]}
     await ask("POST", f"{BASE}/partitions/1", body)
     path = await create(subscription_type=kind)
     assert told(await fetch(ask, path, "?timeout=1000")) == [(1, 0), (2, 0)]
-    assert broker.dispatchers.find(orders.partitions[1], b"billing").delayed == 1
+    stats = (await ask("GET", "/admin/v2/persistent/public/default/orders/stats")).json
+    shown = stats["subscriptions"]["billing"]
+    assert [shown[key] for key in ("msgBacklog", "msgBacklogNoDelayed", "msgDelayed")] == [3, 2, 1]
     read = (await ask("GET", f"{BASE}/partitions/1/messages")).json["messages"]
     assert [one["value"] for one in read] == ["0", "1", "2"]  # Reads do not wait.
 
