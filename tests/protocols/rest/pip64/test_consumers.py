@@ -47,6 +47,23 @@ async def fetch(ask, path, query="?timeout=0"):
     return answer.json["messages"]
 
 
+@pytest.fixture
+def begin_fetch(ask, nursery):
+    """`await begin_fetch(path)`: a list that gets the messages of a fetch, which waits for them."""
+
+    async def begin_fetch(path):
+        answers = []
+
+        async def wait():
+            answers.append(await fetch(ask, path, "?timeout=60000"))
+
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked(0.01)
+        return answers
+
+    return begin_fetch
+
+
 def told(messages):
     return [(int(message["value"]), message["redeliveryCount"]) for message in messages]
 
@@ -122,21 +139,14 @@ async def test_a_new_subscription_starts_at_the_end_unless_it_is_said(orders, as
     assert told(await fetch(ask, path)) == [(1, 0)]
 
 
-async def test_a_fetch_waits_for_its_first_message(ask, produce, create, nursery):
-    path = await create()
-    found = []
-
-    async def wait():
-        found.extend(await fetch(ask, path, "?timeout=60000"))
-
-    nursery.start_soon(wait)
-    await wait_all_tasks_blocked(0.01)
-    assert not found
+async def test_a_fetch_waits_for_its_first_message(produce, create, begin_fetch):
+    answers = await begin_fetch(await create())
+    assert not answers
     await produce([1, 2])
     with trio.fail_after(5):
-        while not found:
+        while not answers:
             await trio.sleep(0.01)
-    assert told(found) == [(1, 0), (2, 0)]
+    assert told(answers[0]) == [(1, 0), (2, 0)]
 
 
 async def test_a_fetch_that_waits_holds_no_room(broker, ask, produce, create, nursery):
@@ -238,47 +248,24 @@ async def test_a_known_id_is_attached_again(ask, create):
     assert (answer.status, answer.json["error_code"]) == (409, 40902)
 
 
-async def test_a_newer_fetch_takes_the_place_of_an_open_one(ask, produce, create, nursery):
+async def test_a_newer_fetch_takes_the_place_of_an_open_one(produce, create, begin_fetch):
     path = await create()
-    answers = []
-
-    async def wait():
-        answers.append(await fetch(ask, path, "?timeout=60000"))
-
-    nursery.start_soon(wait)
-    await wait_all_tasks_blocked(0.01)
-    nursery.start_soon(wait)
-    await wait_all_tasks_blocked(0.01)
-    assert answers == [[]]
+    older = await begin_fetch(path)
+    newer = await begin_fetch(path)
+    assert (older, newer) == ([[]], [])
     await produce([1])
     await wait_all_tasks_blocked(0.02)
-    assert [told(answer) for answer in answers] == [[], [(1, 0)]]
+    assert told(newer[0]) == [(1, 0)]
 
 
-async def test_a_deletion_answers_an_open_fetch_at_once(ask, create, nursery):
+@pytest.mark.parametrize("stops", [False, True], ids=["deletion", "stop"])
+async def test_the_end_answers_an_open_fetch_at_once(broker, ask, create, begin_fetch, stops):
     path = await create()
-    answers = []
-
-    async def wait():
-        answers.append(await fetch(ask, path, "?timeout=60000"))
-
-    nursery.start_soon(wait)
-    await wait_all_tasks_blocked(0.01)
-    await ask("DELETE", path.removesuffix("/messages"))
-    await wait_all_tasks_blocked(0.01)
-    assert answers == [[]]
-
-
-async def test_a_stop_answers_an_open_fetch_at_once(broker, ask, create, nursery):
-    path = await create()
-    answers = []
-
-    async def wait():
-        answers.append(await fetch(ask, path, "?timeout=60000"))
-
-    nursery.start_soon(wait)
-    await wait_all_tasks_blocked(0.01)
-    broker.stop()
+    answers = await begin_fetch(path)
+    if stops:
+        broker.stop()
+    else:
+        await ask("DELETE", path.removesuffix("/messages"))
     await wait_all_tasks_blocked(0.01)
     assert answers == [[]]
 
