@@ -13,18 +13,21 @@ from tests.broker.records import append, read_values
 from tests.broker.test_broker import config_for
 
 RECORDED = Path(__file__).parents[2] / "conformance" / "vectors" / "data_directories"
-VALUES = [
-    *(b"kafka %d" % number for number in range(3)),
-    *(b"pulsar %d" % number for number in range(3)),
-    *(b"iggy %d" % number for number in range(3)),
-    *(b"http %d" % number for number in range(2)),
-    b"kafka batch",
-]
+FIRST = [b"%s %d" % (writer, n) for writer in (b"kafka", b"pulsar", b"iggy") for n in range(3)]
+VALUES = [*FIRST, b"http 0", b"http 1", b"kafka batch"]
 POSITIONS = {b"billing": 5, b"shipping": 7, b"audit": 4}
 
 
-@pytest.mark.parametrize("left", ["stopped", "killed"])
-async def test_everything_in_it_is_there_and_stays(tmp_path, left):
+@pytest.mark.parametrize(
+    ("left", "values", "acked"),
+    [
+        ("stopped", VALUES, []),
+        ("killed", VALUES, []),
+        ("first-stopped", FIRST, [(6, 7)]),
+        ("first-killed", FIRST, [(6, 7)]),
+    ],
+)
+async def test_everything_in_it_is_there_and_stays(tmp_path, left, values, acked):
     folder = tmp_path / "data"
     with tarfile.open(RECORDED / f"{left}.tar.gz") as recorded:
         recorded.extractall(folder, filter="data")
@@ -38,10 +41,11 @@ async def test_everything_in_it_is_there_and_stays(tmp_path, left):
             await broker.durability.settled()
             topic = broker.topics.get(parse_topic("orders"))
             records, _ = await read_values(topic.partitions[0], "kafka", 0, bytes_max=1 << 20)
-            assert [value for _, value in records] == VALUES + [b"later"] * opened
+            assert [value for _, value in records] == values + [b"later"] * opened
             assert len(broker.topics.get(parse_topic("parcels")).partitions) == 3
             for name, position in POSITIONS.items():
                 assert broker.subscriptions.get(topic, name).position(0) == position
+            assert list(broker.subscriptions.get(topic, b"audit").acked(0)) == acked
             await append(broker, topic.partitions[0], "kafka", [b"later"])
             await broker.durability.settled()
             nursery.cancel_scope.cancel()
