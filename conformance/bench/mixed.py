@@ -8,12 +8,10 @@ import random
 import struct
 import time
 
-import crc32c
-
 from conformance.bench.iggy_load import D2
 from conformance.raw import iggy
 from conformance.raw.kafka import message
-from conformance.raw.pulsar import SEND, Fields, encode, frame
+from conformance.raw.pulsar import SEND, Fields, encode, entry, frame
 
 SEED = 20
 KEYED_OF_TEN = 7  # Messages of ten that have a key, of KEY_BYTES.
@@ -59,10 +57,7 @@ def _pulsar_send(chance: random.Random, sequence_id: int, size: int, publish_ms:
         metadata.append((4, encode([(1, b"name%d" % at), (2, b"%d" % chance.randrange(10**6))])))
     if chance.random() * 10 < KEYED_OF_TEN:
         metadata.append((6, b"%08d" % chance.randrange(10**8)))
-    head = encode(metadata)
-    rest = struct.pack(">I", len(head)) + head + chance.randbytes(size)
-    checked = b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(rest)) + rest
-    return frame(SEND, [(1, 0), (2, sequence_id)], checked)
+    return frame(SEND, [(1, 0), (2, sequence_id)], entry(metadata, chance.randbytes(size)))
 
 
 class MixedD2(D2):

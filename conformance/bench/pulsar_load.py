@@ -5,36 +5,31 @@ import struct
 import time
 from collections.abc import Sequence
 
-import crc32c
-
 from conformance.raw.pulsar import (
     ACK,
     FLOW,
     SEND,
     Fields,
     PulsarWire,
-    encode,
+    entry,
     frame,
     varint,
 )
+from conformance.raw.pulsar import batch as batch_of
 
 BLOCK = 100
 PERMITS = 1000
 
 
-def send_frame(sequence_id: int, payload: bytes, batch: int = 0) -> bytes:
-    """A whole SEND with checksum; `batch` messages of this payload in one entry when above 0."""
+def send_frame(sequence_id: int, payload: bytes, count: int = 0) -> bytes:
+    """A whole SEND with checksum; `count` messages of this payload in one entry when above 0."""
     command_fields: Fields = [(1, 0), (2, sequence_id)]
     metadata: Fields = [(1, b"bench"), (2, sequence_id), (3, int(time.time() * 1000))]
-    if batch:
-        command_fields.append((3, batch))
-        metadata.append((11, batch))
-        single = encode([(3, len(payload))])
-        payload = (struct.pack(">I", len(single)) + single + payload) * batch
-    head = encode(metadata)
-    rest = struct.pack(">I", len(head)) + head + payload
-    checked = b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(rest)) + rest
-    return frame(SEND, command_fields, checked)
+    if count:
+        command_fields.append((3, count))
+        metadata.append((11, count))
+        payload = batch_of([payload] * count)
+    return frame(SEND, command_fields, entry(metadata, payload))
 
 
 class FrameCounter:

@@ -8,8 +8,6 @@ import os
 import struct
 from collections.abc import Sequence
 
-import crc32c
-
 from conformance.raw.pulsar import (
     ACK,
     FLOW,
@@ -19,6 +17,7 @@ from conformance.raw.pulsar import (
     SUCCESS,
     PulsarWire,
     encode,
+    entry,
     field_of,
     frame,
     parse,
@@ -49,9 +48,8 @@ def fill(wire: PulsarWire, topic: str, count: int) -> None:
         frames = []
         for number in numbers:
             key = b"key-%d" % (number * 7919 % KEYS)
-            head = encode([(1, b"b"), (2, number), (3, 1_700_000_000_000), (6, key)])
-            rest = struct.pack(">I", len(head)) + head + b"x" * 100
-            body = b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(rest)) + rest
+            metadata = [(1, b"b"), (2, number), (3, 1_700_000_000_000), (6, key)]
+            body = entry(metadata, b"x" * 100)
             frames.append(frame(SEND, [(1, 0), (2, number)], body))
         wire.send(b"".join(frames))
         for _ in numbers:

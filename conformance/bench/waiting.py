@@ -10,8 +10,9 @@ from conformance.bench.latency import publish_to_receive
 from conformance.bench.many import one_in_flight, synchronous_producers
 from conformance.bench.process import in_background
 from conformance.bench.sample import Round, Sample, timed
-from conformance.raw.kafka import METADATA, OFFSET_COMMIT, KafkaWire, string
-from conformance.raw.pulsar import PING, PulsarWire, encode
+from conformance.raw.kafka import METADATA, OFFSET_COMMIT, KafkaWire, frame, string
+from conformance.raw.pulsar import PING, PulsarWire
+from conformance.raw.pulsar import frame as pulsar_frame
 
 BULK_CONNECTIONS = 2
 LIGHT_PAUSE_S = 0.005
@@ -77,12 +78,11 @@ def requests(connections: int) -> Run:
     """PING and PONG, the smallest request there is, one in flight on each connection."""
 
     def run(round_: Round) -> Sample:
-        command = encode([(1, PING), (PING, b"")])
-        frame = struct.pack(">II", 4 + len(command), len(command)) + command
+        ping = pulsar_frame(PING, [])
         wires = [PulsarWire(round_.address("pulsar")) for _ in range(connections)]
 
         def work() -> int:
-            return one_in_flight([wire.socket for wire in wires], frame, round_.seconds)
+            return one_in_flight([wire.socket for wire in wires], ping, round_.seconds)
 
         try:
             return timed(round_, Sample(0, "req/s", "P"), work)
@@ -126,8 +126,7 @@ def offset_commits(round_: Round) -> Sample:
             string(topic.encode()) + struct.pack(">iiqq", 1, 0, offset, -1) + string(b"")
             for topic in topics
         )
-        frame = struct.pack(">hhi", OFFSET_COMMIT, 1, 7) + string(b"bench") + body
-        return struct.pack(">i", len(frame)) + frame
+        return frame(OFFSET_COMMIT, 1, body)
 
     prepared = [request(offset) for offset in range(1, 51)]
 

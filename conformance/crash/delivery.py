@@ -34,6 +34,7 @@ from conformance.raw.pulsar import (
     PulsarWire,
     Value,
     encode,
+    entry,
     field_of,
     frame,
     parse,
@@ -349,9 +350,8 @@ class Load:
 def _send_frame(value: int) -> bytes:
     """A SEND of one message, with its key."""
     key = b"k%d" % (value % KEYS)
-    head = encode([(1, b"the-producer"), (2, value), (3, 1_700_000_000_000), (6, key)])
-    payload = struct.pack(">I", len(head)) + head + b"%d" % value
-    return frame(SEND, [(1, 0), (2, value)], payload)
+    metadata = [(1, b"the-producer"), (2, value), (3, 1_700_000_000_000), (6, key)]
+    return frame(SEND, [(1, 0), (2, value)], entry(metadata, b"%d" % value, checksum=False))
 
 
 def _ack_frame(given: list[Held], request: int) -> bytes:

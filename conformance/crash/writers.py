@@ -11,8 +11,8 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from conformance.raw.iggy import IggyWire
-from conformance.raw.kafka import PRODUCE, KafkaWire, message, string
-from conformance.raw.pulsar import PulsarWire, encode, field_of, parse
+from conformance.raw.kafka import PRODUCE, KafkaWire, frame, message, produce_body
+from conformance.raw.pulsar import SEND, PulsarWire, batch, entry, field_of, parse
 
 Address = tuple[str, int]
 
@@ -115,10 +115,7 @@ class KafkaWriter(Writer):
     def send(self, wire: object, values: list[bytes]) -> None:
         assert isinstance(wire, KafkaWire)
         body = b"".join(message(b"%d" % zlib.crc32(value), value) for value in values)
-        request = struct.pack(">hhi", PRODUCE, 0, 7) + string(b"crash")
-        request += struct.pack(">hii", 1, 10_000, 1) + string(self.topic.encode())
-        request += struct.pack(">iii", 1, 0, len(body)) + body
-        wire.send(struct.pack(">i", len(request)) + request)
+        wire.send(frame(PRODUCE, 0, produce_body(self.topic, body)))
 
     def take_answer(self, wire: object, count: int) -> int:
         assert isinstance(wire, KafkaWire)
@@ -139,13 +136,9 @@ class PulsarWriter(Writer):
 
     def send(self, wire: object, values: list[bytes]) -> None:
         assert isinstance(wire, PulsarWire)
-        head = encode([(1, b"crash"), (2, 1), (3, 1_700_000_000_000), (11, len(values))])
-        body = b""
-        for value in values:
-            single = encode([(3, len(value))])
-            body += struct.pack(">I", len(single)) + single + value
-        payload = struct.pack(">I", len(head)) + head + body
-        wire.command(6, [(1, 0), (2, 1), (3, len(values))], payload)
+        metadata = [(1, b"crash"), (2, 1), (3, 1_700_000_000_000), (11, len(values))]
+        payload = entry(metadata, batch(values), checksum=False)
+        wire.command(SEND, [(1, 0), (2, 1), (3, len(values))], payload)
 
     def take_answer(self, wire: object, count: int) -> int:
         assert isinstance(wire, PulsarWire)

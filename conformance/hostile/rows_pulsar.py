@@ -39,8 +39,7 @@ def subscribe(name: bytes, kind: int, consumer: int, *more: tuple[int, int | byt
 
 def message(metadata: pulsar.Fields, payload: bytes) -> bytes:
     """What stands behind a SEND: checksum, metadata, payload."""
-    head = pulsar.encode([(1, b"raw"), (2, 1), (3, 1_700_000_000_000), *metadata])
-    return summed(struct.pack(">I", len(head)) + head + payload)
+    return pulsar.entry([(1, b"raw"), (2, 1), (3, 1_700_000_000_000), *metadata], payload)
 
 
 def summed(rest: bytes) -> bytes:

@@ -14,7 +14,7 @@ from conformance.position.model import Cursor, Entry, Log, Place, Told
 from conformance.position.talk import HttpPlace, PulsarPlace, http_id, pulsar_id
 from conformance.raw.iggy import IggyWire, to_partition
 from conformance.raw.kafka import KafkaWire, message
-from conformance.raw.pulsar import PulsarWire
+from conformance.raw.pulsar import PulsarWire, batch
 from conformance.server import RunningBroker
 
 GROUP = "billing"
@@ -87,7 +87,7 @@ class Machine:
     def _append_pulsar(self, count: int) -> None:
         with PulsarWire(self.broker.address("pulsar")) as wire:
             wire.open_producer(self._pulsar_topic)
-            payload = talk.batch_payload([b"p"] * count)
+            payload = batch([b"p"] * count)
             self.at.ledger, entry = wire.publish(0, [(3, 1_700_000_000_000), (11, count)], payload)
         assert entry == self.log.end
         self._add(count, batched=True)

@@ -3,7 +3,6 @@
 import base64
 import http.client
 import json
-import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -192,12 +191,3 @@ def _place_of(text: str) -> tuple[int, int]:
     entry, index = fields[2], fields.get(4, -1)
     assert isinstance(entry, int) and isinstance(index, int)
     return entry, index
-
-
-def batch_payload(values: Sequence[bytes]) -> bytes:
-    """The payload of a Pulsar batch."""
-    parts = []
-    for value in values:
-        head = encode([(3, len(value))])
-        parts.append(struct.pack(">I", len(head)) + head + value)
-    return b"".join(parts)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from conformance.raw.wire import Wire
 
 ENTRY_HEAD_BYTES = 16  # offset, size, checksum
+GZIP = 1  # A message's attributes: a set is packed in its value.
 
 PRODUCE, FETCH, OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH = 0, 1, 2, 3, 8, 9
 JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP = 11, 13, 14

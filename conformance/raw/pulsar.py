@@ -2,7 +2,10 @@
 of proto2)."""
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+import crc32c
 
 from conformance.raw.wire import Wire
 
@@ -76,6 +79,22 @@ def frame(kind: int, fields: Fields, payload: bytes = b"") -> bytes:
     return head + command + payload
 
 
+def entry(metadata: Fields, payload: bytes, *, checksum: bool = True) -> bytes:
+    """What follows the command of a SEND: metadata and payload, behind their checksum."""
+    head = encode(metadata)
+    rest = struct.pack(">I", len(head)) + head + payload
+    return b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(rest)) + rest if checksum else rest
+
+
+def batch(values: Iterable[bytes]) -> bytes:
+    """The payload of a batch: each value behind the little metadata that it needs."""
+    parts = []
+    for value in values:
+        head = encode([(3, len(value))])
+        parts += (struct.pack(">I", len(head)), head, value)
+    return b"".join(parts)
+
+
 @dataclass(slots=True)
 class Delivered:
     """A MESSAGE frame: its id, the metadata's fields and the payload as it came."""
@@ -132,10 +151,8 @@ class PulsarWire(Wire):
 
     def publish(self, sequence_id: int, metadata: Fields, payload: bytes) -> tuple[int, int]:
         """Send one message without a checksum; returns the (ledger, entry) of its receipt."""
-        head = encode([(1, b"raw"), (2, sequence_id), *metadata])
-        self.command(
-            SEND, [(1, 0), (2, sequence_id)], struct.pack(">I", len(head)) + head + payload
-        )
+        sent = entry([(1, b"raw"), (2, sequence_id), *metadata], payload, checksum=False)
+        self.command(SEND, [(1, 0), (2, sequence_id)], sent)
         message_id = field_of(self.expect(RECEIPT), 3)
         assert isinstance(message_id, bytes)
         return _ids(message_id)

@@ -6,9 +6,7 @@ A round needs nothing of another client's, so that none waits for what nobody se
 
 import gzip
 import json
-import struct
 import urllib.request
-import zlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -54,9 +52,7 @@ def _kafka(broker: RunningBroker, held: ExitStack) -> Round:
 def _kafka_compressed(broker: RunningBroker, held: ExitStack) -> Round:
     wire = held.enter_context(KafkaWire(broker.address("kafka")))
     packed = gzip.compress(kafka.message(b"key", BODY) * COUNT)
-    body = struct.pack(">bb", 0, 1) + kafka.data(None) + kafka.data(packed)
-    message_set = struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
-    return _kafka_round(wire, topic_of("kafka compressed"), message_set)
+    return _kafka_round(wire, topic_of("kafka compressed"), kafka.message(None, packed, kafka.GZIP))
 
 
 def _kafka_round(wire: KafkaWire, topic: str, message_set: bytes) -> Round:

@@ -7,7 +7,7 @@ import struct
 
 from conformance.raw.iggy import SEND, STORE_OFFSET, headers_block, identifier
 from conformance.raw.kafka import message, parse_set
-from conformance.raw.pulsar import PRODUCER, RECEIPT, SEND_ERROR, encode, field_of, parse
+from conformance.raw.pulsar import PRODUCER, RECEIPT, SEND_ERROR, entry, field_of, parse
 from conformance.raw.pulsar import SEND as PULSAR_SEND
 from tests.waiting import until_seen
 
@@ -133,8 +133,7 @@ class Listeners:
         if not self._produces and (refused := self._ask_for_producer()) != OK:
             return refused
         number = self._number
-        head = encode([(1, b"raw"), (2, number), (3, 1)])
-        payload = struct.pack(">I", len(head)) + head + value
+        payload = entry([(1, b"raw"), (2, number), (3, 1)], value, checksum=False)
         self.pulsar.command(PULSAR_SEND, [(1, 0), (2, number)], payload)
         kind, fields, _ = self.pulsar.take_command()
         if kind == SEND_ERROR:  # The connection ends, too.
