@@ -155,7 +155,6 @@ class Partition:
         *,
         body_format: int,
         append_us: int,
-        positions: Sequence[int] | None = None,
     ) -> Appended:
         """Write a checked body, stamped for `next_offset`, as one batch; `append_us` is
         `Broker.now_us()`.
@@ -167,9 +166,7 @@ class Partition:
             self._refuse_append()
         log = self.log
         try:
-            base_offset = log.append(
-                body, info, body_format=body_format, append_us=append_us, positions=positions
-            )
+            base_offset = log.append(body, info, body_format=body_format, append_us=append_us)
         except storage.errors.StorageError as error:
             raise self._append_failed(error, sum(map(len, body))) from error
         if info.producer_id:
