@@ -236,6 +236,24 @@ def reach(name: str, needs: Mapping[str, set[str]]) -> set[str]:
     return seen
 
 
+WAITS = ast.Await | ast.AsyncFor | ast.AsyncWith
+
+
+def test_a_handler_that_does_not_wait_is_a_plain_function() -> None:
+    """But one of HTTP, whose server awaits them all."""
+    offenders = [
+        f"{source.path}:{function.lineno} {function.name}"
+        for source in product()
+        if source.package == "protocols" and not source.path.startswith("protocols/rest/")
+        for function in source.tree.body
+        if isinstance(function, ast.AsyncFunctionDef) and not function.name.startswith("_")
+        if not any(
+            isinstance(node, WAITS) or getattr(node, "is_async", 0) for node in ast.walk(function)
+        )
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
 # Sizes.
 
 

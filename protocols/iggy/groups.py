@@ -14,7 +14,7 @@ from protocols.iggy.context import PROTOCOL, Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
 
 
-async def get_group(context: Context, request: m.GetGroup) -> Answer:
+def get_group(context: Context, request: m.GetGroup) -> Answer:
     """A group with its members. Raises Absent."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     group = names.get_group(context.broker, topic, request.group)
@@ -27,7 +27,7 @@ async def get_group(context: Context, request: m.GetGroup) -> Answer:
     return Answer([_group_info(context, topic, group), *infos])
 
 
-async def get_groups(context: Context, request: m.GetGroups) -> Answer:
+def get_groups(context: Context, request: m.GetGroups) -> Answer:
     """The groups of a topic that the client may see. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     groups = [
@@ -38,7 +38,7 @@ async def get_groups(context: Context, request: m.GetGroups) -> Answer:
     return Answer([_group_info(context, topic, group) for group in groups])
 
 
-async def create_group(context: Context, request: m.CreateGroup) -> Answer:
+def create_group(context: Context, request: m.CreateGroup) -> Answer:
     """Create a group. Raises Refusal.
 
     If another listener's subscription has that name, the group goes on from its position.
@@ -57,7 +57,7 @@ async def create_group(context: Context, request: m.CreateGroup) -> Answer:
     return Answer([_group_info(context, topic, group)], ticket=ticket)
 
 
-async def delete_group(context: Context, request: m.DeleteGroup) -> Answer:
+def delete_group(context: Context, request: m.DeleteGroup) -> Answer:
     """Delete a group with its memberships and stored offsets. Raises Refusal."""
     broker = context.broker
     topic = names.get_topic(broker, request.stream, request.topic)
@@ -69,7 +69,7 @@ async def delete_group(context: Context, request: m.DeleteGroup) -> Answer:
     return Answer(ticket=broker.named_groups.delete(topic, group.group_id))
 
 
-async def join_group(context: Context, request: m.JoinGroup) -> Answer:
+def join_group(context: Context, request: m.JoinGroup) -> Answer:
     """Make the connection a member; a second join changes nothing. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     group = names.get_group(context.broker, topic, request.group)
@@ -82,7 +82,7 @@ async def join_group(context: Context, request: m.JoinGroup) -> Answer:
     return Answer()
 
 
-async def leave_group(context: Context, request: m.LeaveGroup) -> Answer:
+def leave_group(context: Context, request: m.LeaveGroup) -> Answer:
     """End the connection's membership; only in V is it an error if there is none.
 
     Raises Refusal.
@@ -106,7 +106,7 @@ def leave_forbidden(context: Context) -> None:
             groups.leave(topic_id, name, client_id)
 
 
-async def sync_group(context: Context, request: m.SyncGroup) -> Answer:
+def sync_group(context: Context, request: m.SyncGroup) -> Answer:
     """The partitions assigned to the caller; none if it is not a member. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     group = names.get_group(context.broker, topic, request.group)

@@ -63,7 +63,7 @@ KeptElsewhere = Mapping[str, tuple[int, int, int]]
 PIECE_PARTITIONS = 200
 
 
-async def get_topic(context: Context, request: m.GetTopic) -> Answer:
+def get_topic(context: Context, request: m.GetTopic) -> Answer:
     """A topic with its partitions. Raises Absent, OwnedElsewhere."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     topic.check_here()

@@ -48,7 +48,7 @@ async def login(context: Context, request: u.LoginUser) -> Answer:
     return _let_in(context, ROOT, Identity(Principal(request.username)), is_kept=False)
 
 
-async def login_with_token(context: Context, request: u.LoginWithToken) -> Answer:
+def login_with_token(context: Context, request: u.LoginWithToken) -> Answer:
     """Log a user in by an access token. Raises Refusal."""
     broker = context.broker
     try:
@@ -61,14 +61,14 @@ async def login_with_token(context: Context, request: u.LoginWithToken) -> Answe
     return _let_in(context, user.user_id - ROOT_USER_ID, identity)
 
 
-async def logout(context: Context, request: u.LogoutUser) -> Answer:
+def logout(context: Context, request: u.LogoutUser) -> Answer:
     """Log out: the client has to log in again."""
     context.client.user_id = None
     context.connection.act_for(ANONYMOUS)
     return Answer()
 
 
-async def get_user(context: Context, request: u.GetUser) -> Answer:
+def get_user(context: Context, request: u.GetUser) -> Answer:
     """A user with its permissions; everyone may see their own. Raises Absent."""
     user = _find(context, request.user)
     if user is None or user.user_id - ROOT_USER_ID != context.client.user_id:
@@ -78,7 +78,7 @@ async def get_user(context: Context, request: u.GetUser) -> Answer:
     return Answer(_details(context, user))
 
 
-async def get_users(context: Context, request: u.GetUsers) -> Answer:
+def get_users(context: Context, request: u.GetUsers) -> Answer:
     """All users."""
     _check_rights(context, Action.DESCRIBE)
     return Answer([_info(user) for user in _all(context)])
@@ -176,7 +176,7 @@ async def change_password(context: Context, request: u.ChangePassword) -> Answer
     return Answer(ticket=ticket)
 
 
-async def get_tokens(context: Context, request: u.GetTokens) -> Answer:
+def get_tokens(context: Context, request: u.GetTokens) -> Answer:
     """The caller's tokens, without their secrets."""
     user = _caller(context)
     return Answer([r.TokenInfo(token.name, token.expires_us or 0) for token in user.tokens])

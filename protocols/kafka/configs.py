@@ -45,7 +45,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)  # operations; the last two are for lis
 Changes = dict[str, Setting | None]  # None takes a setting back
 
 
-async def describe_configs(context: Context, request: DescribeConfigsRequest) -> Answer:
+def describe_configs(context: Context, request: DescribeConfigsRequest) -> Answer:
     """Settings of topics; a broker has none that clients can see."""
     return Answer(DescribeConfigsReply([_configs(context, one) for one in request.resources]))
 

@@ -15,7 +15,7 @@ from protocols.kafka.sasl_messages import (
 )
 
 
-async def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> Answer:
+def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> Answer:
     """Agree on a mechanism; refused once the client has logged in."""
     login, code = context.login, Code.NONE
     if login.is_done:
