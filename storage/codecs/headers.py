@@ -57,11 +57,8 @@ def _float32_text(value: bytes) -> bytes:
     number = _FLOAT32.unpack(value)[0]
     for digits in range(6, 9):
         text = f"{number:.{digits}g}"
-        try:
-            if _FLOAT32.pack(float(text)) == value:
-                return text.encode()
-        except OverflowError:  # Rounded up past the largest 32-bit number.
-            continue
+        if _FLOAT32.pack(float(text)) == value:
+            return text.encode()
     return f"{number:.9g}".encode()
 
 

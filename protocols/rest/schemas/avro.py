@@ -15,7 +15,6 @@ import fastavro
 from protocols.rest.schemas.avro_values import AvroValues
 from protocols.rest.schemas.primitives import BadValue
 
-DEFINITION_BYTES_MAX = 256 * 1024  # Parsed definitions are kept; usual ones have a few KiB.
 
 PRIMITIVE_BYTES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8}
 PRIMITIVE_BYTES |= {"bytes": 1, "string": 1}
@@ -27,8 +26,6 @@ class AvroCodec:
     """Reads and writes values of one Avro definition. Raises BadValue if it is not one."""
 
     def __init__(self, definition: bytes) -> None:
-        if len(definition) > DEFINITION_BYTES_MAX:
-            raise BadValue(f"an Avro definition has at most {DEFINITION_BYTES_MAX} bytes")
         try:
             parsed = json.loads(definition)
             shape = _Shape(parsed)

@@ -97,7 +97,7 @@ def _definition(raw: bytes) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        return text.encode()  # Such as `int`: an Avro definition without its quotes.
+        return text.encode()  # Neither: the type decides whether it is a definition.
 
 
 def _checked(info: SchemaInfo) -> SchemaInfo:

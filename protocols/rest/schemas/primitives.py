@@ -134,14 +134,8 @@ def _floating(layout: struct.Struct) -> Primitive:
 
 def _shortest(number: float, packed: bytes) -> float:
     """The 64-bit float with the fewest digits that packs to the same 32 bits."""
-    for digits in range(6, 9):
-        shorter = float(f"{number:.{digits}g}")
-        try:
-            if FLOAT.pack(shorter) == packed:
-                return shorter
-        except OverflowError:  # Rounded up past the largest 32-bit number.
-            continue
-    return number
+    shorter = (float(f"{number:.{digits}g}") for digits in range(6, 10))  # Nine always do.
+    return next(one for one in shorter if FLOAT.pack(one) == packed)
 
 
 def _days(text: str) -> int:

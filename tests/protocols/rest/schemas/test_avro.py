@@ -1,6 +1,7 @@
 """Avro values whose definitions let data decide: how deep it goes, how many items it has."""
 
 import json
+import struct
 
 import pytest
 
@@ -125,3 +126,40 @@ def test_a_value_that_never_ends_is_refused():
         codec(ENDLESS).read(b"\x00" * 100)
     with pytest.raises(BadValue):
         codec(ENDLESS).write(b'{"e": {"e": {}}}')
+
+
+def test_a_union_without_null_takes_no_null():
+    node = {"name": "next", "type": ["int", "Node"]}
+    definition = {**LIST, "fields": [node]}
+    assert json.loads(codec(definition).read(codec(definition).write(b'{"next": {"int": 5}}')))
+    with pytest.raises(BadValue, match="null is not a branch"):
+        codec(definition).write(b'{"next": null}')
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        {"type": "fixed", "name": "F", "size": 0},
+        {"type": "record", "name": "x.Empty", "fields": []},
+    ],
+)
+def test_items_without_bytes_are_refused_as_nine_bytes_would_be_2_to_the_60_of_them(items):
+    with pytest.raises(BadValue, match="items without bytes"):
+        codec({"type": "array", "items": items})
+
+
+def test_a_name_with_a_namespace_of_its_own_gives_it_to_the_names_inside():
+    inner = {"name": "next", "type": ["null", "x.y.Node"], "default": None}
+    definition = {"type": "record", "name": "x.y.Node", "namespace": "not.this", "fields": [inner]}
+    value = {"next": {"x.y.Node": {"next": None}}}
+    assert (
+        json.loads(codec(definition).read(codec(definition).write(json.dumps(value).encode())))
+        == value
+    )
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_json_does_not_have_is_not_shown(number):
+    with pytest.raises(BadValue, match="JSON has no"):
+        codec("double").read(struct.pack("<d", number))

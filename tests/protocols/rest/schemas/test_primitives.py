@@ -21,6 +21,7 @@ PAIRS = [
     ("INT64", -(1 << 63), b"\x80" + bytes(7)),
     ("FLOAT", 0.1, struct.pack(">f", 0.1)),
     ("FLOAT", FLOAT_MAX, b"\x7f\x7f\xff\xff"),
+    ("FLOAT", -110.589386, b"\xc2\xdd-\xc4"),  # Eight digits would be another one.
     ("DOUBLE", 0.1, struct.pack(">d", 0.1)),
     ("DOUBLE", "NaN", struct.pack(">d", float("nan"))),
     ("FLOAT", "-Infinity", struct.pack(">f", float("-inf"))),
