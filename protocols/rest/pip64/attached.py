@@ -201,8 +201,11 @@ async def attach(
             continue
         if dispatcher is not None and dispatcher.consumers:
             _check_same(dispatcher, kind)
-            if not await _has_room(broker, dispatcher, consumer):
-                raise SubscriptionBusy(f"{kind.value} consumer is already connected")
+            try:
+                dispatcher.check_room(consumer)
+            except SubscriptionBusy:
+                await _take_out_silent(broker, dispatcher)
+                continue  # The dispatcher may be gone with its last consumer.
             break
         ticket = subscription.start(partition.index, initial(partition))
         await broker.durability.reached(max(ticket, subscription.topic.ticket))
@@ -239,14 +242,11 @@ def _check_same(dispatcher: Dispatcher, kind: SubscriptionKind) -> None:
         raise SubscriptionBusy(f"the subscription is of type {active}, not {kind.value}")
 
 
-async def _has_room(broker: Broker, dispatcher: Dispatcher, consumer: HttpConsumer) -> bool:
-    try:
-        dispatcher.check_room(consumer)
-    except SubscriptionBusy:
-        holder = dispatcher.consumers[0]
-        if await holder.is_alive():
-            return False
-        broker.dispatchers.detach(dispatcher, holder)
-        holder.lost("another consumer takes the place of a silent one")
-        await trio.lowlevel.checkpoint()
-    return True
+async def _take_out_silent(broker: Broker, dispatcher: Dispatcher) -> None:
+    """Detach the one consumer of a subscription if it is not there. Raises SubscriptionBusy."""
+    holder = dispatcher.consumers[0]
+    if await holder.is_alive():
+        raise SubscriptionBusy(f"{dispatcher.kind.value} consumer is already connected")
+    broker.dispatchers.detach(dispatcher, holder)
+    holder.lost("another consumer takes the place of a silent one")
+    await trio.lowlevel.checkpoint()
