@@ -11,6 +11,7 @@ from broker.cluster.upkeep import Upkeep
 from broker.config.settings import load
 from storage.metadata.names import TopicName
 from tests.storage.shared.shared_dirs import SHARDS
+from tests.waiting import until
 
 LEASE_MS = 1000
 STEPS_MAX = 200
@@ -101,3 +102,31 @@ async def balanced(store, *nodes):
     for node in nodes:
         node.shared.session._beat()
     await settle(*nodes)
+
+
+async def stepping(*nodes):
+    """Let brokers go on, again and again."""
+    while True:
+        for node in nodes:
+            await node.membership.step()
+        await trio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def two_brokers(store):
+    """Both running, and the names of two topics: the first broker serves one, the second the other.
+
+    Each has two partitions.
+    """
+    async with Node(store, 1).running() as first, Node(store, 3).running() as second:
+        await balanced(store, first, second)
+        names = topic_of(first.held), topic_of(second.held)
+        async with trio.open_nursery() as going_on:
+            going_on.start_soon(stepping, first, second)
+            for name in names:
+                await first.broker.topics.create(name, 2)
+            for node in (first, second):
+                for name in names:
+                    await until(lambda: node.broker.topics.find(name))  # noqa: B023
+            yield (first, second), names
+            going_on.cancel_scope.cancel()

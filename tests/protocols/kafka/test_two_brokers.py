@@ -1,0 +1,148 @@
+"""Groups with positions on topics of two brokers: any of them serves both."""
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from broker.access.rights import Action, Resource
+from broker.cluster.siblings import Siblings
+from broker.errors import OwnedElsewhere
+from protocols.kafka import group_messages as g
+from protocols.kafka import messages as m
+from protocols.kafka.errors import Code
+from storage.metadata.names import TopicName
+from tests.broker.cluster.nodes import Node, two_brokers
+from tests.listeners import open_listeners
+from tests.protocols.kafka.frames import Client
+from tests.storage.shared.shared_dirs import SharedStore
+
+GROUP = b"g"
+
+
+class Cluster:
+    """A client of the first of two brokers, and the topics of either."""
+
+    def __init__(self, nodes: Sequence[Node], names: Sequence[TopicName], client: Client) -> None:
+        self.first, self.second = nodes
+        self.mine, self.theirs = (name.topic.encode() for name in names)
+        self.client = client
+
+    async def commit(self, *offsets: tuple[bytes, int, int]) -> list[int]:
+        """Of (topic, partition, offset), all at once: the codes."""
+        topics: dict[bytes | None, dict[int, m.CommitTarget]] = {}
+        for topic, index, offset in offsets:
+            target = m.CommitTarget(offset, b"at %d" % offset)
+            topics.setdefault(topic, {})[index] = target
+        request = m.OffsetCommitRequest(2, GROUP, -1, b"", topics)
+        reply = await self.client.call_with_table(request, 2)
+        return [reply.topics[topic][index] for topic, index, _ in offsets]
+
+    async def committed(self, *wanted: tuple[bytes, int]) -> list[tuple[int, bytes, int]]:
+        """Offset, metadata and code of each."""
+        topics: dict[bytes | None, dict[int, None]] = {}
+        for topic, index in wanted:
+            topics.setdefault(topic, {})[index] = None
+        reply = await self.client.call_with_table(m.OffsetFetchRequest(1, GROUP, topics), 1)
+        found = [reply.topics[topic][index] for topic, index in wanted]
+        return [(one.offset, one.metadata, one.error) for one in found]
+
+    async def everything(self) -> m.OffsetFetchReply:
+        """All positions of the group."""
+        reply = await self.client.call_with_table(m.OffsetFetchRequest(2, GROUP, None), 2)
+        assert isinstance(reply, m.OffsetFetchReply)
+        return reply
+
+    async def state(self) -> tuple[int, bytes]:
+        """Of the group, as tools see it."""
+        (group,) = (await self.client.call_with_table(g.DescribeGroupsRequest([GROUP]), 1)).groups
+        return group.error, group.state
+
+    async def delete(self) -> int:
+        (group,) = (await self.client.call_with_table(g.DeleteGroupsRequest([GROUP]), 1)).groups
+        return int(group.error)
+
+    def cut_off(self) -> None:
+        """The second broker is not reached any more."""
+        self.first.broker.siblings = Siblings()
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with two_brokers(SharedStore(tmp_path)) as (nodes, names):
+        # Whichever of the two coordinates the group.
+        nodes[0].broker.placement.owner_of_name = lambda name: None
+        async with open_listeners(nodes[0].broker) as connect:
+            yield Cluster(nodes, names, Client(await connect("kafka")))
+
+
+async def test_positions_are_kept_by_the_owner_of_each_topic(cluster: Cluster) -> None:
+    mine, theirs = cluster.mine, cluster.theirs
+    assert await cluster.commit((mine, 0, 3), (theirs, 1, 5), (theirs, 0, 7)) == [0, 0, 0]
+    there = cluster.second.broker
+    topic = there.topics.get(TopicName("public", "default", theirs.decode()))
+    subscription = there.subscriptions.get(topic, GROUP)
+    assert (subscription.position(0), subscription.position(1)) == (7, 5)
+    assert await cluster.committed((theirs, 1), (mine, 0), (mine, 1), (theirs, 0)) == [
+        (5, b"at 5", 0),
+        (3, b"at 3", 0),
+        (-1, b"", 0),
+        (7, b"at 7", 0),
+    ]
+
+
+async def test_all_positions_are_those_of_both_brokers(cluster: Cluster) -> None:
+    await cluster.commit((cluster.mine, 0, 3), (cluster.theirs, 1, 5))
+    found = (await cluster.everything()).topics
+    offsets = {name: {n: one.offset for n, one in some.items()} for name, some in found.items()}
+    assert offsets == {cluster.mine: {0: 3}, cluster.theirs: {1: 5}}
+
+
+async def test_a_group_with_positions_at_another_broker_alone_is_there(cluster: Cluster) -> None:
+    assert await cluster.state() == (Code.NONE, b"Dead")
+    await cluster.commit((cluster.theirs, 0, 5))
+    assert await cluster.state() == (Code.NONE, b"Empty")
+    assert await cluster.delete() == Code.NONE
+    assert await cluster.committed((cluster.theirs, 0)) == [(-1, b"", 0)]
+    assert await cluster.delete() == Code.GROUP_ID_NOT_FOUND
+
+
+async def test_where_the_other_broker_is_not_reached_clients_are_to_try_again(
+    cluster: Cluster,
+) -> None:
+    mine, theirs = cluster.mine, cluster.theirs
+    await cluster.commit((mine, 0, 3), (theirs, 0, 5))
+    cluster.cut_off()
+    again = Code.COORDINATOR_LOAD_IN_PROGRESS
+    assert await cluster.commit((mine, 0, 4), (theirs, 0, 6)) == [Code.NONE, again]
+    assert await cluster.committed((mine, 0), (theirs, 0)) == [(4, b"at 4", 0), (-1, b"", again)]
+    assert (await cluster.everything()).error == again
+    assert await cluster.delete() == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
+
+
+async def test_what_the_owner_refuses_is_said(cluster: Cluster) -> None:
+    class Rules:
+        """Nobody may consume."""
+
+        def allows(self, principal: object, action: Action, resource: Resource) -> bool:
+            return action is not Action.CONSUME
+
+    cluster.second.broker.access.rules = Rules()
+    (code,) = await cluster.commit((cluster.theirs, 0, 5))
+    assert code == Code.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_a_broker_alone_has_nobody_to_ask() -> None:
+    alone, nobody = Siblings(), object()
+    asked = (
+        alone.commit(2, nobody, GROUP, []),
+        alone.committed(2, nobody, GROUP, []),
+        alone.positions(2, nobody, GROUP, ("public", "default")),
+        alone.end_group(2, nobody, GROUP, ("public", "default")),
+        alone.relay(2, "kafka"),
+        alone.schema(2, nobody, nobody, version=None, live=False),
+        alone.purge(2, nobody, "public/default/t"),
+    )
+    for one in asked:
+        with pytest.raises(OwnedElsewhere, match="there is no other broker"):
+            await one
