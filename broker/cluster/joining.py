@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import structlog
+import trio
 
 from broker.config.settings import ConfigError
 from broker.threads import run_in_thread
@@ -48,11 +49,17 @@ async def join_cluster(config: Config) -> SharedDir:
     Raises ConfigError, SessionNotBegun, and errors of storage. If cancelled, it ends the session.
     """
     session = await run_in_thread(_begin, config)
+    shared: SharedDir | None = None
     try:
-        return await run_in_thread(_open, config, session)
+        shared = await run_in_thread(_open, config, session)
+        await trio.lowlevel.checkpoint_if_cancelled()  # The thread was not cut short.
+        return shared
     except BaseException:  # Cancelled too: others need not wait for the lease.
-        session.leave()
-        session.close()
+        if shared is not None:
+            shared.abandon()
+        else:
+            session.leave()
+            session.close()
         raise
 
 

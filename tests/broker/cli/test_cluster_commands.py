@@ -1,0 +1,184 @@
+"""`braidlog cluster` and `braidlog serve` over a PostgreSQL of our own and a folder of objects."""
+
+import json
+import os
+import signal
+import urllib.request
+
+import pytest
+import trio
+
+from broker.cli import cluster as commands
+from broker.cli.main import run
+from broker.config.settings import load
+from conformance.server import RunningBroker
+from tests.storage.shared.conftest import postgres  # noqa: F401 - a fixture
+from tests.waiting import until_seen
+
+pytest.importorskip("obstore", reason="the extra `shared` is not installed")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def settings(postgres, tmp_path):  # noqa: F811
+    """Of a cluster that is not made yet."""
+    import psycopg
+
+    name = f"c{abs(hash(str(tmp_path)))}"
+    with psycopg.connect(postgres.database, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    database = postgres.database.rpartition("/")[0] + f"/{name}"
+    return [
+        "storage.mode=shared",
+        f"shared.database={database}",
+        f"shared.store=file://{tmp_path}/objects",
+    ]
+
+
+@pytest.fixture
+def braidlog(settings, capsys):
+    """`braidlog(command, ...)`: the exit code, and what was said."""
+
+    def braidlog(*arguments):
+        flags = [part for one in settings for part in ("--set", one)]
+        capsys.readouterr()
+        code = run(["cluster", *arguments, *flags])
+        said = capsys.readouterr()
+        return code, (said.out or said.err).strip()
+
+    return braidlog
+
+
+@pytest.fixture
+def node(settings, tmp_path):
+    """`node(number)`: a broker of that cluster, not started yet."""
+    made = []
+
+    def node(number):
+        own = [*settings, f"cluster.node_id={number}", "shared.round_ms=20", "cluster.beat_ms=200"]
+        listen = {"http": "127.0.0.1:0"}
+        folder = tmp_path / f"node{number}"
+        made.append(RunningBroker(folder, listen=listen, others=False, settings=own))
+        return made[-1]
+
+    yield node
+    for one in made:
+        one.kill()
+
+
+def request(broker, path, body=None, method=None):
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    asked = urllib.request.Request(broker.url + path, data, headers, method=method)
+    with urllib.request.urlopen(asked) as answer:
+        content = answer.read()
+    return json.loads(content) if content else None
+
+
+def owned(braidlog):
+    """Shards by node, of live sessions."""
+    code, text = braidlog("show", "--output", "json")
+    assert code == 0, text
+    tree = json.loads(text)
+    nodes = {row["session"]: row["node"] for row in tree["sessions"] if row["state"] == "live"}
+    found = dict.fromkeys(nodes.values(), 0)
+    for shard in tree["shards"]:
+        if shard["session"] in nodes:
+            found[nodes[shard["session"]]] += 1
+    return found
+
+
+def test_a_cluster_is_made_once(braidlog):
+    assert braidlog("show") == (
+        1,
+        "braidlog: the database holds no cluster: run `braidlog cluster init`",
+    )
+    code, made = braidlog("init", "--shards", "8")
+    assert code == 0 and made.endswith("8 shards: made")
+    code, again = braidlog("init", "--shards", "8")
+    assert code == 0 and again == made.replace("made", "was there")
+    code, text = braidlog("show")
+    assert code == 0
+    assert text.splitlines()[0] == made.replace(" shards: made", " shards and the catalogue's")
+    assert text.splitlines()[-1] == "9 of 9 shards have no owner"
+    assert braidlog("drain", "5") == (1, "braidlog: node 5 has no live session")
+    assert braidlog("sweep") == (0, "0 objects of the trash and 0 orphans deleted")
+    assert braidlog("verify")[0] == 0
+
+
+def test_brokers_share_the_shards_and_one_is_drained_and_taken_back(braidlog, node, monkeypatch):
+    braidlog("init", "--shards", "8")
+    first, second = node(1).start(), node(2).start()
+    until_seen(lambda: set(owned(braidlog).values()) == {4, 5})
+    code, text = braidlog("show")
+    rows = [line.split() for line in text.splitlines()[2:-1]]
+    assert [(row[1], row[2]) for row in rows] == [("1", "live"), ("2", "live")]
+    assert text.splitlines()[-1] == "0 of 9 shards have no owner"
+    # What one broker takes is read from the other.
+    request(first, "/api/v1/topics/public/default/t", {"partitions": 1}, "PUT")
+    body = {"messages": [{"value": "v", "partition": 0}]}
+    request(first, "/topics/public/default/t", body)
+    read = "/topics/public/default/t/partitions/0/messages"
+    until_seen(lambda: request(second, read)["messages"][0]["value"] == "v")
+
+    code, text = braidlog("drain", "2")
+    assert code == 0 and text.startswith("node 2 owns nothing after ")
+    assert owned(braidlog) == {1: 9, 2: 0}
+    assert any(" drains " in line for line in braidlog("show")[1].splitlines())
+    assert request(second, read)["messages"][0]["value"] == "v"
+    assert braidlog("drain", "2", "--undo") == (0, "")
+    until_seen(lambda: owned(braidlog)[2] > 0)
+
+    assert second.stop() == 0
+    until_seen(lambda: owned(braidlog) == {1: 9})
+    monkeypatch.setattr(commands, "DRAIN_S", 0.5)
+    code, text = braidlog("drain", "1")
+    assert (code, text) == (1, "braidlog: node 1 still owns 9 shards: is another one live?")
+    assert first.stop() == 0
+    code, text = braidlog("verify", "--deep")
+    assert code == 0 and " 1 partitions, " in text and " 0 faults" in text
+    assert owned(braidlog) == {}
+
+
+def test_a_broker_that_is_stopped_while_it_waits_for_the_catalogue_ends(braidlog, node):
+    """Another broker owns everything, and hangs."""
+    braidlog("init", "--shards", "4")
+    first = node(1).start()
+    os.kill(first.pid, signal.SIGSTOP)
+    waiting = node(2)
+    waiting.launch()
+    until_seen(lambda: '"started"' in waiting.log())
+    assert waiting.stop() == 0
+    os.kill(first.pid, signal.SIGCONT)
+
+
+async def test_a_signal_to_stop_while_a_broker_opens_its_cache_is_not_lost(
+    braidlog, settings, tmp_path, monkeypatch
+):
+    """Its folder is opened in a thread, which is not cut short."""
+    from broker.cluster import joining
+
+    assert braidlog("init", "--shards", "4")[0] == 0
+    flags = [(*one.split("=", 1), "test") for one in settings]
+    flags.append(("data_dir", str(tmp_path / "data"), "test"))
+    config = load(environment={}, file="/dev/null", flags=flags)
+    opened = joining.SharedDir.of_session
+
+    def open_and_stop(*given):
+        shared = opened(*given)
+        trio.from_thread.run_sync(stopping.cancel)
+        return shared
+
+    monkeypatch.setattr(joining.SharedDir, "of_session", open_and_stop)
+    with trio.CancelScope() as stopping:
+        await joining.join_cluster(config)
+    assert stopping.cancelled_caught
+    assert owned(braidlog) == {}  # Its session has ended: nobody waits for its lease.
+    monkeypatch.undo()
+    again = await joining.join_cluster(config)  # And its folder is free.
+    again.abandon()
+
+
+def test_a_broker_does_not_start_without_a_cluster(node):
+    code, _, said = node(1).run_to_end()
+    assert code == 1 and "cluster init" in said.splitlines()[-1]
