@@ -183,8 +183,6 @@ class _Producing:
         )
         if prepared is None:
             return self._append_compressed(partition, message_set)
-        if prepared.info.record_count > SET_MESSAGES_MAX:
-            raise TooManyRecords("messages", SET_MESSAGES_MAX)
         return self._store(partition, KAFKA, prepared)
 
     def _append_large(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:

@@ -6,6 +6,7 @@ from broker.broker import Broker
 from protocols.kafka import admin_messages as a
 from protocols.kafka import messages as m
 from protocols.kafka.errors import Code
+from protocols.kafka.metadata import TOPICS_MADE_MAX
 from storage.metadata.names import TopicName
 from tests.protocols.kafka.frames import Client, message_set
 from tests.protocols.kafka.talk import FOO, FOO_NAME, fetch_one, produce_one, values
@@ -175,3 +176,43 @@ async def test_sizes_on_the_disk_are_told(broker: Broker, client: Client) -> Non
         (found,) = reply.log_dirs
         assert (found.error, found.path) == (0, broker.data_dir.encode())
         assert found.topics == {FOO: {0: a.LogSize(size)}}
+
+
+async def test_a_list_is_added_to_and_taken_from(broker: Broker, client: Client) -> None:
+    async def change(operation: int, value: bytes, name: bytes = b"cleanup.policy") -> int:
+        one = a.AlteredResource(2, FOO, [a.ConfigChange(name, value, operation)])
+        reply = await client.call_with_table(a.IncrementalAlterConfigsRequest([one]), 0)
+        return int(reply.resources[0].error)
+
+    def policy() -> set[str]:
+        return set(str(broker.topics.get(FOO_NAME).meta.settings["cleanup_policy"]).split(","))
+
+    append, subtract = 2, 3
+    assert await change(append, b"compact") == Code.NONE
+    assert policy() == {"compact", "delete"}
+    assert await change(subtract, b"delete") == Code.NONE
+    assert policy() == {"compact"}
+    assert await change(append, b"1", b"retention.ms") == Code.INVALID_CONFIG
+    assert await change(append, b"shred") == Code.INVALID_CONFIG
+    assert policy() == {"compact"}
+
+
+async def test_settings_of_what_has_none_are_refused(client: Client) -> None:
+    request = a.DescribeConfigsRequest([a.ConfigResource(8, b"x")])
+    (found,) = (await client.call_with_table(request, 1)).resources
+    assert (found.error, found.message) == (
+        Code.INVALID_REQUEST,
+        b"topics and brokers have settings",
+    )
+
+
+async def test_a_topic_grows_in_earnest_alone(broker: Broker, client: Client) -> None:
+    request = a.CreatePartitionsRequest([a.GrowingTopic(FOO, 4)], validate_only=True)
+    assert (await client.call_with_table(request, 1)).topics[0].error == Code.NONE
+    assert len(broker.topics.get(FOO_NAME).partitions) == 1
+
+
+async def test_topics_are_made_up_to_a_number_at_once(broker: Broker, client: Client) -> None:
+    wanted = [a.NewTopic(b"t%d" % n, 1, 1) for n in range(TOPICS_MADE_MAX + 2)]
+    codes = await create(client, *wanted, validate_only=True)
+    assert codes == [Code.NONE] * TOPICS_MADE_MAX + [Code.POLICY_VIOLATION] * 2

@@ -4,7 +4,14 @@ import pytest
 
 from protocols.kafka.errors import Code
 from protocols.kafka.group_messages import GroupProtocol, JoinGroupRequest
-from protocols.kafka.membership import GROUP_MEMBERS_MAX, Group, Member, Refused, State
+from protocols.kafka.membership import (
+    GROUP_MEMBERS_MAX,
+    MEMBER_BYTES_MAX,
+    Group,
+    Member,
+    Refused,
+    State,
+)
 
 
 def join(
@@ -202,3 +209,52 @@ def test_a_new_group_waits_a_little_for_more_members() -> None:
     assert group.state is State.PREPARING
     group.advance(0.25)
     assert (group.state, group.generation, len(group.members)) == (State.COMPLETING, 1, 2)
+
+
+def test_an_instance_is_known_by_its_id_and_who_comes_with_another_is_fenced() -> None:
+    group = Group(b"g")
+    one = join(group, instance=b"i")
+    join(group, instance=b"i", member_id=one.member_id)
+    for member_id, instance in ((one.member_id, b"j"), (one.member_id, None), (b"other", b"i")):
+        with refused(Code.FENCED_INSTANCE_ID):
+            join(group, member_id=member_id, instance=instance)
+    assert group.leave(b"other", b"i", 0.0) == Code.FENCED_INSTANCE_ID
+    assert group.leave(None, b"i", 0.0) == Code.NONE
+    assert not group.members
+
+
+def test_ids_are_promised_to_no_more_than_may_be_members_and_only_for_a_time() -> None:
+    group = Group(b"g")
+    promised = [group.promise(b"c", 0.0, 10.0) for _ in range(GROUP_MEMBERS_MAX)]
+    with refused(Code.GROUP_MAX_SIZE_REACHED):
+        group.promise(b"c", 9.0, 10.0)
+    assert group.leave(promised[0], None, 9.0) == Code.NONE
+    assert group.leave(promised[0], None, 9.0) == Code.UNKNOWN_MEMBER_ID
+    assert join(group, 9.0, member_id=group.promise(b"c", 9.0, 10.0))
+    assert group.promise(b"c", 10.0, 10.0)
+    with refused(Code.UNKNOWN_MEMBER_ID):
+        join(group, 10.0, member_id=promised[1])
+
+
+def test_who_joins_again_unchanged_while_all_wait_for_the_leader_begins_no_other_round() -> None:
+    group = Group(b"g")
+    member = join(group)
+    assert (group.state, group.generation) == (State.COMPLETING, 1)
+    join(group, member_id=member.member_id)
+    assert (group.state, group.generation) == (State.COMPLETING, 1)
+    join(group, member_id=member.member_id, names=(b"other",))
+    assert group.generation == 2
+
+
+def test_who_is_no_member_any_more_is_told_of_no_generation() -> None:
+    group, (_, second) = stable(2)
+    group.leave(second.member_id, None, 0.0)
+    with refused(Code.UNKNOWN_MEMBER_ID):
+        group.joined_reply(second.member_id)
+
+
+def test_what_a_member_says_of_itself_is_limited() -> None:
+    protocols = [GroupProtocol(b"%d" % n, bytes(MEMBER_BYTES_MAX // 2 + 1)) for n in range(2)]
+    request = JoinGroupRequest(b"g", 10_000, b"", b"consumer", protocols, 60_000, None)
+    with refused(Code.INVALID_REQUEST):
+        Group(b"g").admit(request, (b"client", b"/host"), 0.0)

@@ -1,0 +1,98 @@
+"""Requests about groups that are refused: through the wire."""
+
+import pytest
+
+from broker.access.access import Access
+from broker.access.rights import Action, Principal, Resource
+from broker.broker import Broker
+from broker.subscriptions.members import Member
+from protocols.kafka import group_messages as g
+from protocols.kafka import messages as m
+from protocols.kafka.errors import Code
+from protocols.kafka.groups import REBALANCE_MS_MAX
+from protocols.kafka.membership import MEMBER_BYTES_MAX
+from tests.protocols.kafka.frames import Client
+from tests.protocols.kafka.talk import FOO, FOO_NAME
+from tests.protocols.kafka.test_groups import GROUP, joined, synced
+
+
+async def test_a_rebalance_takes_no_longer_than_is_accepted(client: Client) -> None:
+    protocols = [g.GroupProtocol(b"range", b"")]
+    for timeout_ms, code in (
+        (REBALANCE_MS_MAX, Code.MEMBER_ID_REQUIRED),
+        (REBALANCE_MS_MAX + 1, Code.INVALID_REQUEST),
+    ):
+        request = g.JoinGroupRequest(GROUP, 10_000, b"", b"consumer", protocols, timeout_ms)
+        assert (await client.call_with_table(request, 5)).error == code
+
+
+async def test_an_assignment_that_is_too_large_is_refused_and_a_smaller_one_taken(
+    client: Client,
+) -> None:
+    first = await joined(client)
+    for size, code in ((MEMBER_BYTES_MAX + 1, Code.INVALID_REQUEST), (10, Code.NONE)):
+        given = [g.Assigned(first.member_id, bytes(size))]
+        sync = g.SyncGroupRequest(GROUP, first.generation, first.member_id, given)
+        assert (await client.call_with_table(sync, 3)).error == code
+
+
+async def test_a_commit_for_a_group_that_nobody_is_in_is_refused(client: Client) -> None:
+    targets = {FOO: {0: m.CommitTarget(3, b"")}}
+    request = m.OffsetCommitRequest(5, b"none", 3, b"x", targets)
+    assert (await client.call_with_table(request, 5)).topics[FOO][0] == Code.UNKNOWN_MEMBER_ID
+
+
+class NoGroup:
+    """Everything is allowed but what is about one group."""
+
+    def __init__(self, hidden: bytes) -> None:
+        self.hidden = hidden
+
+    def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
+        return self.hidden.decode() not in str(resource)
+
+    def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
+        return True
+
+
+async def test_groups_that_a_client_may_not_see_are_not_listed(
+    broker: Broker, client: Client
+) -> None:
+    topic = broker.topics.get(FOO_NAME)
+    for name in (b"seen", b"hidden"):
+        broker.subscriptions.open(topic, name).commit(0, 0)
+    broker.access = Access(NoGroup(b"hidden"))
+    reply = await client.call_with_table(g.ListGroupsRequest(), 1)
+    assert [one.group for one in reply.groups] == [b"seen"]
+    (gone,) = (await client.call_with_table(g.DeleteGroupsRequest([b"hidden"]), 1)).groups
+    assert gone.error in (Code.GROUP_AUTHORIZATION_FAILED, Code.GROUP_ID_NOT_FOUND)
+    assert broker.subscriptions.find(topic, b"hidden") is not None
+
+
+async def test_a_group_with_members_of_another_protocol_alone_is_stable(
+    broker: Broker, client: Client
+) -> None:
+    topic = broker.topics.get(FOO_NAME)
+    broker.subscriptions.open(topic, GROUP).commit(0, 0)
+    theirs = Member("pulsar", "p", "127.0.0.1:1", [0], is_delivered_to=True)
+
+    class Members:
+        def others(self, *_: object) -> list[Member]:
+            return [theirs]
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(before, name)
+
+    before, broker.members = broker.members, Members()
+    (group,) = (await client.call_with_table(g.DescribeGroupsRequest([GROUP]), 1)).groups
+    assert (group.error, group.state) == (Code.NONE, b"Stable")
+    (member,) = group.members
+    assert b"p" in member.client_id or b"p" in member.member_id
+
+
+@pytest.mark.parametrize("members", [1])
+async def test_a_generation_that_is_over_is_not_synced(client: Client, members: int) -> None:
+    first = await joined(client)
+    await synced(client, first)
+    old = g.SyncGroupRequest(GROUP, first.generation - 1, first.member_id, [])
+    assert (await client.call_with_table(old, 3)).error == Code.ILLEGAL_GENERATION

@@ -1,0 +1,47 @@
+"""Produce requests with several sets: others have their turn, and answers are in order."""
+
+from broker.broker import Broker
+from protocols.kafka import messages as m
+from protocols.kafka.errors import Code
+from protocols.kafka.keys import INLINE_BYTES
+from protocols.kafka.produce import BYTES_PER_TURN
+from storage.codecs.kafka import KAFKA
+from storage.codecs.record import Record
+from tests.protocols.kafka.frames import Client, message, produce
+from tests.protocols.kafka.talk import FOO, FOO_NAME, fetch_one, values
+
+
+async def produced(client: Client, sets: dict[int, bytes]) -> dict[int, tuple[int, int]]:
+    """Code and base offset of each."""
+    reply = await client.call(produce(FOO, sets))
+    assert isinstance(reply, m.ProduceReply)
+    return {index: (one.error, one.base_offset) for index, one in reply.topics[FOO].items()}
+
+
+async def test_sets_after_many_bytes_are_stored_in_a_later_turn(
+    broker: Broker, client: Client
+) -> None:
+    await broker.topics.add_partitions(FOO_NAME, 3)
+    large = message(bytes(BYTES_PER_TURN - 100))
+    sets = {0: large, 1: large, 2: message(b"small"), 7: message(b"nowhere")}
+    for round_ in range(2):
+        assert await produced(client, sets) == {
+            **dict.fromkeys((0, 1, 2), (Code.NONE, round_)),
+            7: (Code.UNKNOWN_TOPIC_OR_PARTITION, -1),
+        }
+    topic = broker.topics.get(FOO_NAME)
+    assert [one.high_watermark for one in topic.partitions] == [2, 2, 2]
+
+
+async def test_a_compacted_topic_takes_records_with_keys_alone(
+    broker: Broker, client: Client
+) -> None:
+    await broker.topics.alter_settings(FOO_NAME, {"cleanup_policy": "compact"})
+    for size in (1, INLINE_BYTES):
+        keyed = KAFKA.encode([Record(0, 1, key=b"k", value=bytes(size))], 0)
+        keyless = KAFKA.encode([Record(0, 1, key=None, value=bytes(size))], 0)
+        before = broker.topics.partition(FOO_NAME, 0).next_offset
+        assert await produced(client, {0: keyless}) == {0: (Code.INVALID_MESSAGE, -1)}
+        assert await produced(client, {0: keyed}) == {0: (Code.NONE, before)}
+    assert broker.topics.partition(FOO_NAME, 0).high_watermark == 2
+    assert values(await fetch_one(client, 2)) == []
