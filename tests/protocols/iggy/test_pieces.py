@@ -1,0 +1,28 @@
+"""What a poll converts at a time."""
+
+from dataclasses import replace
+
+import pytest
+
+from protocols.iggy.forms import BATCH_FORM, CRC_FORM, XXH_FORM
+from protocols.iggy.reading import _pieces
+from storage.codecs.iggy import read_key
+from storage.codecs.iggy_typed import IGGY_TYPED
+from storage.codecs.record import Record
+
+RECORDS = [Record(n, 1, value=bytes(100 * (n % 7) + 1), message_id=n + 1) for n in range(200)]
+RECORDS[50].value = bytes(5000)
+
+
+@pytest.mark.parametrize("form", [CRC_FORM, XXH_FORM, BATCH_FORM])
+def test_messages_are_converted_in_pieces_of_whole_messages(form):
+    form = replace(form, piece_bytes=2000)
+    body = memoryview(IGGY_TYPED.encode(RECORDS, 0))
+    body = body[read_key(body)[0] :]
+    pieces = list(_pieces(form, [body[:0], body]))
+    assert b"".join(pieces) == body
+    for piece in pieces:
+        messages = [message for _, message in form.codec.polled(piece)]
+        assert sum(map(len, messages)) == len(piece)
+        assert len(piece) <= form.piece_bytes or len(messages) == 1
+    assert len(pieces) > 10
