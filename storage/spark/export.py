@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Literal
 
 from storage.metadata.names import TopicName
-from storage.spark import jvm
 from storage.spark.commit import Commit, ExportFolder, FolderBroken, Intent, StagedFile
 from storage.spark.compact import compact
 from storage.spark.files import TableSettings
@@ -119,7 +118,7 @@ class Summary:
         self.positions = commit.positions
 
 
-def run_export(job: ExportJob, spark: Spark | None = None, report: Report | None = None) -> Summary:
+def run_export(job: ExportJob, spark: Spark, report: Report | None = None) -> Summary:
     """Export what was not exported yet, up to the watermarks and within the bounds of one run.
 
     Raises:
@@ -127,9 +126,6 @@ def run_export(job: ExportJob, spark: Spark | None = None, report: Report | None
         storage.spark.commit.FolderBusy, storage.spark.jvm.NoJava; OSError where the log or the
         folder cannot be reached.
     """
-    if spark is None:
-        with Spark(jvm.AUTO) as own:
-            return run_export(job, own, report)
     run = _Run(spark, open_log(job.source.place), report)
     partitions: Sequence[PartitionState] = job.source.wanted(run.log)
     folder = ExportFolder(job.target.absolute())

@@ -1,15 +1,19 @@
-"""`braidlog export` where there is nothing to export: one line, and the exit code that says why.
+"""`braidlog export`: what it says, and the exit code. The export itself tests what it writes.
 
-What it writes is tested with the export itself.
+Work is done in this process instead of by Spark.
 """
 
+import json
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 
+from broker.cli import export as module
 from broker.cli.main import run
-from storage.codecs.api import BodyFormat
+from storage.codecs.api import BodyFormat, BodyInfo
 from storage.log.data_dir import DataDir
 from tests.storage.spark.test_worker import Data, record
 
@@ -83,3 +87,137 @@ def test_a_spark_that_does_not_start_is_one_line_after_its_own(tmp_path):
     assert ended.returncode == 1
     assert "Traceback" not in ended.stderr
     assert ended.stderr.splitlines()[-1].startswith("braidlog: Spark did not start: ")
+
+
+@pytest.fixture
+def data(tmp_path):
+    return Data(tmp_path)
+
+
+@pytest.fixture
+def export(data, tmp_path, capsys, monkeypatch):
+    """`export(...)`: the exit code, and what was said on standard output and error."""
+    from storage.spark import session
+    from tests.storage.spark.test_job import InThisProcess
+
+    class Here(InThisProcess):
+        def __init__(self, java, master):
+            super().__init__()
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.setattr(session, "Spark", Here)
+
+    def export(*arguments):
+        where = ["--to", str(tmp_path / "lake"), "--data-dir", data.directory.path]
+        code = run(["export", *arguments, *where])
+        said = capsys.readouterr()
+        return code, said.out.strip(), said.err.strip()
+
+    return export
+
+
+def fill(data, *values):
+    data.append(BodyFormat.KAFKA, [record(value=value) for value in values])
+
+
+def test_a_summary_says_what_was_exported(data, export, tmp_path):
+    fill(data, b"a", b"b")
+    code, out, err = export("orders")
+    assert (code, err) == (0, "")
+    assert out.startswith("2 records in 1 files, ") and out.endswith(f"under {tmp_path / 'lake'}")
+    fill(data, b"c")
+    code, out, _ = export("orders", "--output", "json")
+    told = json.loads(out)
+    assert (code, told["rows"], told["files"], told["to"]) == (0, 1, 1, str(tmp_path / "lake"))
+    assert told["topics"] == {"public/default/orders": 1}
+    assert export("orders")[1].startswith("0 records in 0 files")
+
+
+def test_of_several_topics_each_is_told(data, export):
+    from storage.log.data_dir import NewPartition
+    from storage.log.settings import LogSettings
+
+    fill(data, b"a", b"b")
+    made = [NewPartition(2, "public/default/bills", 0)]
+    (data.log,) = data.directory.create_partitions(made, LogSettings(), data.committer)
+    data.append(BodyFormat.KAFKA, [record(value=b"x")])
+    code, out, _ = export("--pattern", ".*")
+    rows = [line.replace("│", " ").split() for line in out.splitlines()]
+    assert code == 0
+    assert ["public/default/bills", "1"] in rows and ["public/default/orders", "2"] in rows
+    assert any(line.startswith("3 records in 2 files") for line in out.splitlines())
+
+
+def test_small_files_are_merged_where_that_is_wanted(data, export):
+    for value in (b"a", b"b"):
+        fill(data, value)
+        assert export("orders")[0] == 0
+    code, out, _ = export("orders", "--compact")
+    assert code == 0 and "2 small files were merged" in out
+
+
+def test_what_has_no_row_and_what_was_dropped_are_told(data, export, tmp_path):
+    fill(data, b"a", b"b")
+    assert export("orders")[0] == 0
+    fill(data, b"lost")
+    fill(data, b"kept")
+    data.append_body(b"\xff" * 40, BodyInfo(3), BodyFormat.PULSAR, 1)
+    data.log.delete_below(3)
+    data.committer.commit()
+    code, out, err = export("orders", "--corrupt", "deadletter", "--lost", "skip")
+    assert code == 0, err
+    assert "1 offsets were dropped from the log before their turn" in out
+    place = tmp_path / "lake" / "_export" / "deadletter"
+    assert f"3 records have no row: {place}" in err
+
+
+def test_what_fails_is_one_line(data, export):
+    fill(data, b"a")
+    data.append_body(b"\xff" * 40, BodyInfo(3), BodyFormat.PULSAR, 1)
+    code, out, err = export("orders")
+    assert (code, out, len(err.splitlines())) == (1, "", 1)
+    assert err.startswith("braidlog: ")
+    assert export() == (2, "", "braidlog: name topics, or give one --pattern")
+    assert export("orders", "--pattern", "x")[0] == 2
+
+
+def test_a_loop_exports_again_after_its_pause(data, export, monkeypatch):
+    pauses = []
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+        fill(data, b"v")
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(sleep=sleep, monotonic=time.monotonic))
+    fill(data, b"v")
+    code, out, _ = export("orders", "--loop", "5s")
+    assert code != 0 and out.count("1 records in 1 files") == 3
+    assert pauses == [5.0] * 3
+
+
+def test_a_position_that_no_broker_takes_is_said_and_the_export_is_done(data, export):
+    fill(data, b"a")
+    code, out, err = export("orders", "--url", "http://127.0.0.1:1")
+    assert code == 0 and out.startswith("1 records")
+    assert err.startswith("the position was not told to the broker: no broker answers at")
+
+
+def test_the_bar_says_how_quick_it_is(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with module._progress() as bar:
+        task = bar.add_task("export", total=None)
+        module._show(bar, task, 5, 10)
+        (one,) = bar.tasks
+        assert (one.completed, one.total) == (5, 10)
+        rate = bar.columns[3]
+        assert rate.render(one).plain == ""
+        one.finished_speed = None
+        monkeypatch.setattr(type(one), "speed", property(lambda self: 1234.5))
+        assert rate.render(one).plain == "1,234 records/s"
