@@ -118,3 +118,69 @@ def test_avro_values_are_rows_and_what_is_none_is_named():
 def test_nothing_to_decode_is_nothing():
     decoder = decoder_of(ValueFormat("json", "id bigint"))
     assert len(decoder.decode(pa.array([], pa.binary()))[0]) == 0
+
+
+def of_avro(kind):
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
+    return ddl_of(struct_type(json.dumps(schema), avro=True)).removeprefix("struct<`a`:")[:-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ("boolean", "boolean"),
+        ({"type": "int", "logicalType": "date"}, "date"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "decimal(9,2)"),
+        (
+            {"type": "record", "name": "S", "fields": [{"name": "b", "type": "int"}]},
+            "struct<`b`:int>",
+        ),
+        ({"type": "map", "values": ["null", "long"]}, "map<string,bigint>"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, "string"),
+        ({"type": "fixed", "name": "F", "size": 4}, "binary"),
+        ({"type": "double"}, "double"),
+        ({"type": ["null", "float"]}, "float"),
+    ],
+)
+def test_each_type_of_avro_has_its_column(kind, column):
+    assert of_avro(kind) == column
+
+
+def nested(depth):
+    kind = "int"
+    for _ in range(depth):
+        kind = {"type": "array", "items": kind}
+    return kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ({"type": "string", "logicalType": "uuid"}, "logical type uuid"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 99}, "decimal\\(99, 0\\)"),
+        (nested(40), "too deeply nested, or a type that holds itself"),
+        ("R", "Avro type R"),
+    ],
+)
+def test_what_no_column_can_hold_of_avro_is_said(kind, said):
+    with pytest.raises(BadOption, match=said):
+        of_avro(kind)
+
+
+def of_spark(kind):
+    schema = {"type": "struct", "fields": [{"name": "a", "type": kind}]}
+    return ddl_of(struct_type(json.dumps(schema), avro=False)).removeprefix("struct<`a`:")[:-1]
+
+
+def test_nested_types_of_spark():
+    assert of_spark("decimal(9,2)") == "decimal(9,2)"
+    assert of_spark({"type": "map", "keyType": "string", "valueType": "date"}) == "map<string,date>"
+    with pytest.raises(BadOption, match="no column can be of type"):
+        of_spark({"type": "map", "keyType": "long", "valueType": "date"})
+    with pytest.raises(BadOption, match="decimal"):
+        of_spark("decimal(x,2)")
+    deep = "long"
+    for _ in range(40):
+        deep = {"type": "array", "elementType": deep}
+    with pytest.raises(BadOption, match="too deeply nested"):
+        of_spark(deep)

@@ -1,0 +1,122 @@
+"""A broker process whose listeners have TLS and whose clients log in, and signals to it."""
+
+import base64
+import json
+import os
+import signal
+import ssl
+import urllib.error
+import urllib.request
+
+import pytest
+import trustme
+
+from conformance.server import RunningBroker
+from tests.broker.server.certificates import authority, client_context, write_files
+from tests.waiting import until_seen
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def broker(tmp_path):
+    certificate, ca = write_files(tmp_path)
+    settings = [
+        "access.required=true",
+        f"listeners.http.tls.certificate_file={certificate}",
+        f"listeners.http.tls.client_ca_file={ca}",
+        "listeners.http.tls.client_certificates=optional",
+        f"listeners.kafka.tls.certificate_file={certificate}",
+    ]
+    listen = dict.fromkeys(("http", "kafka", "iggy"), "127.0.0.1:0")
+    one = RunningBroker(tmp_path / "b", listen=listen, others=False, settings=settings)
+    one.launch()
+    until_seen(lambda: one.ready_file.exists() or not one.is_running())
+    one.addresses = json.loads(one.ready_file.read_text())["listeners"]
+    yield one
+    one.kill()
+
+
+def asked(broker, path, context=None, password=None):
+    """The status of a GET."""
+    url = f"https://127.0.0.1:{broker.address('http')[1]}{path}"
+    request = urllib.request.Request(url)
+    if password is not None:
+        login = base64.b64encode(f"admin:{password}".encode()).decode()
+        request.add_header("Authorization", f"Basic {login}")
+    try:
+        with urllib.request.urlopen(request, context=context or client_context()) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def certificate(broker):
+    """What the HTTP listener shows to new clients."""
+    return ssl.get_server_certificate(broker.address("http"))
+
+
+def test_the_first_admin_is_made_with_a_password_in_a_file(broker):
+    file = broker.data_dir / "admin-password"
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert asked(broker, "/api/v1/topics") == 401
+    assert asked(broker, "/api/v1/topics", password="wrong") == 401
+    assert asked(broker, "/api/v1/topics", password=file.read_text().strip()) == 200
+    assert asked(broker, "/healthz") == 200
+    assert '"first_admin_made"' in broker.log()
+
+
+def test_a_hangup_takes_new_certificates_and_keeps_those_that_are_good(broker, tmp_path):
+    first = certificate(broker)
+    path = tmp_path / "server.pem"
+    good = path.read_bytes()
+    path.write_text("no certificate")
+    os.kill(broker.pid, signal.SIGHUP)
+    until_seen(lambda: '"certificate_not_reloaded"' in broker.log())
+    assert certificate(broker) == first
+    fresh = authority().issue_cert("localhost", "127.0.0.1")
+    fresh.private_key_and_cert_chain_pem.write_to_path(path)
+    assert path.read_bytes() != good
+    os.kill(broker.pid, signal.SIGHUP)
+    until_seen(lambda: broker.log().count('"certificate_reloaded"') == 2)  # Two listeners have one.
+    assert certificate(broker) != first
+    assert asked(broker, "/healthz") == 200
+
+
+def test_a_second_signal_stops_at_once(broker):
+    password = (broker.data_dir / "admin-password").read_text().strip()
+    assert asked(broker, "/api/v1/topics", password=password) == 200
+    os.kill(broker.pid, signal.SIGSTOP)
+    os.kill(broker.pid, signal.SIGTERM)
+    os.kill(broker.pid, signal.SIGINT)
+    os.kill(broker.pid, signal.SIGCONT)
+    code = broker.wait()
+    assert code in (0, 128 + signal.SIGTERM, 128 + signal.SIGINT)
+    if code:
+        assert "stopped at once by a second SIG" in broker.output() + broker.log()
+
+
+def test_a_certificate_that_is_none_stops_the_start_in_one_line(tmp_path):
+    (tmp_path / "server.pem").write_text("no certificate")
+    settings = [f"listeners.http.tls.certificate_file={tmp_path / 'server.pem'}"]
+    listen = {"http": "127.0.0.1:0"}
+    one = RunningBroker(tmp_path / "b", listen=listen, others=False, settings=settings)
+    code, _, said = one.run_to_end()
+    (line,) = said.strip().splitlines()
+    assert code == 2 and "listeners.http.tls" in line
+
+
+def test_secrets_that_cannot_be_read_stop_the_start_in_one_line(tmp_path):
+    settings = [f"access.token_secret_file={tmp_path / 'none'}"]
+    listen = {"http": "127.0.0.1:0"}
+    one = RunningBroker(tmp_path / "b", listen=listen, others=False, settings=settings)
+    code, _, said = one.run_to_end()
+    (line,) = said.strip().splitlines()
+    assert code == 2 and str(tmp_path / "none") in line
+
+
+def test_who_trusts_another_authority_does_not_connect(broker):
+    context = ssl.create_default_context()
+    trustme.CA().configure_trust(context)
+    with pytest.raises(urllib.error.URLError, match="certificate"):
+        asked(broker, "/healthz", context)
