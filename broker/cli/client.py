@@ -17,6 +17,7 @@ EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_NOT_FOUND = 1, 2, 3, 4
 TIMEOUT_S = 30.0  # A topic of thousands of partitions takes seconds to make.
 # An invalid name, number or setting comes from the command, so it ends like a wrong flag.
 EXIT_CODES = {400: EXIT_USAGE, 404: EXIT_NOT_FOUND, 412: EXIT_USAGE, 422: EXIT_USAGE}
+CA_FILE = "BRAIDLOG_CA_FILE"
 
 Json = dict[str, Any]
 
@@ -35,10 +36,10 @@ class AdminClient:
     def __init__(self, url: str, environment: Mapping[str, str] = os.environ) -> None:
         """The environment says who asks: BRAIDLOG_TOKEN, or BRAIDLOG_USER and BRAIDLOG_PASSWORD;
         BRAIDLOG_CA_FILE names the CA of the broker's certificate. Raises AdminError for anything
-        but an http or https URL.
+        but an http or https URL, and for a token that cannot be sent.
         """
-        self._headers = {"Content-Type": "application/json", **_credentials(environment)}
-        self._ca_file = environment.get("BRAIDLOG_CA_FILE")
+        self._credentials = _credentials(environment)
+        self._ca_file = environment.get(CA_FILE)
         try:
             parts = urlsplit(url)
             self._address = (parts.hostname or "", parts.port)
@@ -123,20 +124,17 @@ class AdminClient:
             after = page["next"]
 
     def _ask(self, method: str, path: str, body: Json | None = None) -> Json:
-        host, port = self._address
-        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+        connection = self._connection()
+        headers = {"Content-Type": "application/json", **self._credentials}
         try:
-            if self._is_https:
-                context = ssl.create_default_context(cafile=self._ca_file)
-                connection = http.client.HTTPSConnection(
-                    host, port, timeout=TIMEOUT_S, context=context
-                )
             sent = None if body is None else json.dumps(body)
-            connection.request(method, self._base + path, sent, self._headers)
+            connection.request(method, self._base + path, sent, headers)
             response = connection.getresponse()
             text = response.read()
         except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            reason = _reason(error)
+            if isinstance(error, ssl.SSLCertVerificationError):
+                reason += f"; {CA_FILE} names the file of a CA to trust"
             raise AdminError(
                 f"no broker answers at {self._url}: {reason}", EXIT_UNREACHABLE
             ) from error
@@ -144,8 +142,21 @@ class AdminClient:
             connection.close()
         answer = self._parse(response.status, text)
         if response.status >= 400:
-            raise AdminError(answer["message"], EXIT_CODES.get(response.status, EXIT_FAILED))
+            message = answer["message"]
+            if response.status == http.client.UNAUTHORIZED and not self._credentials:
+                message += "; set BRAIDLOG_TOKEN, or BRAIDLOG_USER and BRAIDLOG_PASSWORD"
+            raise AdminError(message, EXIT_CODES.get(response.status, EXIT_FAILED))
         return answer
+
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self._address
+        if not self._is_https:
+            return http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+        try:
+            context = ssl.create_default_context(cafile=self._ca_file)
+        except OSError as error:
+            raise AdminError(f"{CA_FILE}: {self._ca_file}: {_reason(error)}", EXIT_USAGE) from error
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
 
     def _parse(self, status: int, text: bytes) -> Json:
         if status == http.client.NO_CONTENT:
@@ -160,13 +171,20 @@ class AdminClient:
 
 
 def _credentials(environment: Mapping[str, str]) -> dict[str, str]:
-    token, user = environment.get("BRAIDLOG_TOKEN"), environment.get("BRAIDLOG_USER")
+    # Spaces around it are no part of it: a file that was edited on Windows ends with a CR.
+    token, user = environment.get("BRAIDLOG_TOKEN", "").strip(), environment.get("BRAIDLOG_USER")
     if token:
+        if not token.isascii() or not token.isprintable():
+            raise AdminError("BRAIDLOG_TOKEN holds characters that no token has", EXIT_USAGE)
         return {"Authorization": f"Bearer {token}"}
     if user:
         pair = f"{user}:{environment.get('BRAIDLOG_PASSWORD', '')}"
         return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
     return {}
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def topic_path(name: str) -> str:
@@ -176,7 +194,7 @@ def topic_path(name: str) -> str:
     """
     parts = name.removeprefix("persistent://").split("/")
     if len(parts) == 1:
-        parts = ["public", "default", name]
+        parts = ["public", "default", *parts]
     if len(parts) != 3 or not all(parts):
         raise AdminError(f"{name!r} is neither a topic nor tenant/namespace/topic", EXIT_USAGE)
     return "/".join(quote(part, safe="") for part in parts)

@@ -120,6 +120,7 @@ def test_url_comes_from_the_environment(fake, capsys, monkeypatch):
         ("orders", "public/default/orders"),
         ("public/my ns/orders", "public/my%20ns/orders"),
         ("persistent://t/n/ö", "t/n/%C3%B6"),
+        ("persistent://orders", "public/default/orders"),
     ],
 )
 def test_show_finds_a_topic_by_each_way_to_write_it(fake, capsys, typed, path):
