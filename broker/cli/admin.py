@@ -251,7 +251,7 @@ def _topic_tables(topic: Json) -> Iterable[Table]:
     yield topic["name"], ("durability", "partitioned", "created"), [row]
     own = topic["settings"]
     kept = [
-        [name, "no limit" if value is None else str(value), "topic" if name in own else "broker"]
+        [name, _setting_text(name, value), "topic" if name in own else "broker"]
         for name, value in sorted({**own, **topic["in_force"]}.items())
     ]
     yield "settings", ("name", "in force", "set by"), kept
@@ -308,6 +308,13 @@ def _setting(text: str) -> tuple[str, Any]:
         raise AdminError(f"--set {text}: expected KEY=VALUE", EXIT_USAGE)
     plain = NUMBER.fullmatch(value) or value in ("true", "false")
     return key, json.loads(value) if plain else value
+
+
+def _setting_text(name: str, value: object) -> str:
+    """As `--set` takes it, but for what is not limited."""
+    if value is None:
+        return "no limit" if name.endswith(("_bytes", "_ms", "_s")) else "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def time_text(time_us: int) -> str:

@@ -20,7 +20,7 @@ app = App(
     help="One log, many listeners: a broker for Pulsar, Kafka 0.8, Iggy and HTTP clients.",
     version=lambda: metadata.version("braidlog"),
 )
-app.command("broker.cli.admin:topics", help="List, show, create and delete topics.")
+app.command("broker.cli.admin:topics", help="List, show, create, alter and delete topics.")
 app.command("broker.cli.admin:groups", help="List and show groups (subscriptions, consumers).")
 app.command(
     "broker.cli.export:export",

@@ -93,8 +93,9 @@ class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def read_settings(given: Mapping[str, Setting | None]) -> dict[str, Setting | None]:
     """Turn settings as users write them into the form that is kept; None unsets one.
 
-    Sizes and times may have units (`1GiB`, `7d`), and `none` is no limit. Raises InvalidRequest
-    for an unknown name, and for text that is no value; `log_settings` checks the rest.
+    Sizes and times may have units (`1GiB`, `7d`), and `none` is no limit, or no group that holds.
+    Raises InvalidRequest for an unknown name, and for text that is no value; `log_settings` checks
+    the rest.
     """
     if unknown := sorted(given.keys() - TOPIC_SETTINGS):
         known = ", ".join(sorted(TOPIC_SETTINGS))
@@ -107,15 +108,26 @@ def _kept(name: str, value: Setting | None) -> Setting | None:
         return value
     if not value.strip():
         raise InvalidRequest(f"topic setting {name}: expected a value")
+    if name in SWITCHES:
+        return _switch(name, value)
     hint = typing.get_type_hints(_Merged, include_extras=True)[name]
     try:
         plain = plain_value(name, value, hint)
     except ValueError as error:
         raise InvalidRequest(f"topic setting {name}: {error}") from None
     if plain is None:
-        return NO_LIMIT
+        return NO_LIMIT if name in LIMITS else None
     assert isinstance(plain, str | int)
     return plain
+
+
+def _switch(name: str, text: str) -> bool:
+    """In any case, as in the broker's own settings. Raises InvalidRequest."""
+    try:
+        return {"true": True, "false": False}[text.strip().lower()]
+    except KeyError:
+        reason = f"{text!r} is neither true nor false"
+        raise InvalidRequest(f"topic setting {name}: {reason}") from None
 
 
 def in_force(

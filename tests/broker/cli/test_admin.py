@@ -33,7 +33,13 @@ ORDERS = {
     ],
     "groups": [],
 }
-IN_FORCE = {"durability": "written", "retention_ms": None, "segment_ms": 604_800_000}
+IN_FORCE = {
+    "durability": "written",
+    "retention_ms": None,
+    "segment_ms": 604_800_000,
+    "retention_hold": None,
+    "keep_unacknowledged": False,
+}
 BINARY_GROUP = "/wA="  # base64 of b"\xff\x00"
 
 
@@ -139,6 +145,8 @@ def test_show_draws_offsets_and_settings(fake, capsys):
     assert ["durability", "written", "topic"] in rows
     assert ["retention_ms", "no", "limit", "broker"] in rows
     assert ["segment_ms", "604800000", "broker"] in rows
+    assert ["retention_hold", "none", "broker"] in rows
+    assert ["keep_unacknowledged", "false", "broker"] in rows
     assert "billing" in out
     assert "312" in out
 

@@ -4,7 +4,7 @@ import pytest
 
 from broker.config.settings import LogConfig
 from broker.errors import InvalidRequest
-from broker.topics.settings import NO_LIMIT, TOPIC_SETTINGS, log_settings, read_settings
+from broker.topics.settings import NO_LIMIT, TOPIC_SETTINGS, in_force, log_settings, read_settings
 
 
 def test_settings_of_the_topic_win_over_those_of_the_broker():
@@ -45,11 +45,23 @@ def test_sizes_and_times_may_have_units_and_none_is_no_limit():
         ({"retention_bytes": "much"}, "retention_bytes: 'much' is not a size"),
         ({"retention_ms": "7 fortnights"}, "retention_ms: '7 fortnights' is not a length of time"),
         ({"retention_ms": " "}, "retention_ms: expected a value"),
+        ({"deduplication": "maybe"}, "deduplication: 'maybe' is neither true nor false"),
     ],
 )
 def test_text_that_is_no_value_is_refused_by_the_settings_name(given, told):
     with pytest.raises(InvalidRequest, match=told):
         read_settings(given)
+
+
+def test_switches_are_taken_as_topics_show_prints_them_and_as_python_writes_them():
+    given = {"keep_unacknowledged": "true", "delete_acknowledged": "False"}
+    assert read_settings(given) == {"keep_unacknowledged": True, "delete_acknowledged": False}
+
+
+def test_none_takes_back_what_is_no_limit():
+    kept = read_settings({"retention_hold": "none"})
+    assert kept == {"retention_hold": None}
+    assert in_force(LogConfig(), kept)["retention_hold"] is None
 
 
 def test_every_setting_of_topics_is_taken():
