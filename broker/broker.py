@@ -17,11 +17,11 @@ import trio
 
 from broker.access import audit
 from broker.access.access import Access
-from broker.access.authentication import Attempt, Authentication, host_of
+from broker.access.authentication import Attempt, Authentication
 from broker.access.bearer import TokenVerifier
 from broker.access.quotas import Quotas
 from broker.access.rules import GrantedRules
-from broker.access.users import Users
+from broker.access.users import NAME_BYTES_MAX, Users
 from broker.closing import Closing
 from broker.cluster.placement import Placement
 from broker.cluster.siblings import Siblings
@@ -321,7 +321,15 @@ class Broker:
             self.metrics.of_user("braidlog_user_logins", attempt.name).inc()
         else:
             self.metrics.number("braidlog_logins_refused", way).inc()
-            self.seldom.warning("login_refused", cause=f"{way} {at}", way=way, host=host_of(at))
+            protocol, _, host = at.partition(" ")
+            self.seldom.warning(
+                "login_refused",
+                cause=f"{way} {at}",
+                protocol=protocol,
+                way=way,
+                user=attempt.name[:NAME_BYTES_MAX],  # Clients may send any text.
+                host=host,
+            )
 
     async def has_room(self) -> bool:
         """Whether there was room for a small record a moment ago."""

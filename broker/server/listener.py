@@ -145,6 +145,7 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
         sock.close()
         return
     try:
+        peer = address_text(sock.getpeername())  # TLS takes the socket over.
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream = sock if listener.tls is None else await _encrypted(listener.tls, sock)
@@ -155,6 +156,7 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
             "tls_handshake_failed",
             cause=f"{listener.name} {error}",
             listener=listener.name,
+            peer=peer,
             reason=str(error),
         )
         return

@@ -36,6 +36,14 @@ class HandshakeFailed(Exception):
     """A client did not complete the handshake; the text says why, for the operator."""
 
 
+def handshake_reason(error: BaseException) -> str:
+    """Why a handshake failed, for the operator."""
+    reason = getattr(error, "reason", None) or str(error)
+    if reason in ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+        return PLAIN_HELLO
+    return reason
+
+
 class TlsSettings:
     """The TLS settings of one listener, with certificates from files that a reload reads again."""
 
@@ -98,13 +106,8 @@ class TlsSocket:
                 await trio.lowlevel.wait_readable(self._tls)
             except ssl.SSLWantWriteError:
                 await trio.lowlevel.wait_writable(self._tls)
-            except ssl.SSLError as error:
-                reason = error.reason or str(error)
-                if reason in ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-                    reason = PLAIN_HELLO
-                raise HandshakeFailed(reason) from error
             except OSError as error:
-                raise HandshakeFailed(str(error)) from error
+                raise HandshakeFailed(handshake_reason(error)) from error
 
     @property
     def certificate(self) -> dict[str, Any] | None:

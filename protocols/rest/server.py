@@ -20,7 +20,8 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ASGIFramework
 
 from broker.server.accepting import accept_all
-from broker.server.tls import HANDSHAKE_S
+from broker.server.connection import address_text
+from broker.server.tls import HANDSHAKE_S, handshake_reason
 from protocols.rest.app import make_app
 from protocols.rest.connection import HttpConnection
 from protocols.rest.login import CERTIFICATE
@@ -118,6 +119,7 @@ class Server:
 
         Raises OSError, trio.BrokenResourceError.
         """
+        peer = address_text(sock.getpeername())
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         if self._tls is None:
             return stream
@@ -130,8 +132,14 @@ class Server:
                 await encrypted.do_handshake()
                 return encrypted
             except trio.BrokenResourceError as error:
-                reason = str(error.__cause__ or error)
-        self._broker.seldom.warning("tls_handshake_failed", cause=PROTOCOL, reason=reason)
+                reason = handshake_reason(error.__cause__ or error)
+        self._broker.seldom.warning(
+            "tls_handshake_failed",
+            cause=f"{PROTOCOL} {reason}",
+            listener=PROTOCOL,
+            peer=peer,
+            reason=reason,
+        )
         raise trio.BrokenResourceError(reason)
 
     async def serve_stream(

@@ -8,6 +8,7 @@ import structlog
 import trio
 
 from broker.config.settings import TlsConfig
+from broker.server.connection import address_text
 from broker.server.listener import Listener, accept
 from broker.server.receiver import TLS_HINT
 from broker.server.tls import HANDSHAKE_S, PLAIN_HELLO, TlsSettings
@@ -100,6 +101,7 @@ async def test_a_client_without_tls_is_told_nothing_and_the_operator_why(serve, 
     listener = serve()
     with structlog.testing.capture_logs() as events:
         stream = await trio.open_tcp_stream(*listener.bound)
+        peer = address_text(stream.socket.getsockname())
         await stream.send_all(framed(b"Ehello"))
         try:
             await receive_all(stream)
@@ -108,6 +110,7 @@ async def test_a_client_without_tls_is_told_nothing_and_the_operator_why(serve, 
         await until(lambda: events)
     (event,) = events
     assert event["event"] == "tls_handshake_failed" and event["reason"] == PLAIN_HELLO
+    assert event["listener"] == "echo" and event["peer"] == peer
     assert broker.admission.open == 0
 
 

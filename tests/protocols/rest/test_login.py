@@ -3,6 +3,7 @@
 import base64
 
 import pytest
+import structlog
 import trio
 
 from broker.delivery.consumer import SubscriptionKind
@@ -55,6 +56,16 @@ async def test_nothing_else_does(app, broker, root, headers):
     assert (answer.status, answer.json["code"]) == (401, "not_authenticated")
     assert answer.headers["www-authenticate"].startswith("Basic")
     assert len(broker.topics) == 0
+
+
+async def test_the_log_says_who_was_refused_and_by_which_protocol(app, root):
+    with structlog.testing.capture_logs() as events:
+        await call(app, "GET", TOPIC, headers=basic("root:wrong"))
+    refused = [one for one in events if one["event"] == "login_refused"]
+    assert [(one["protocol"], one["way"], one["user"]) for one in refused] == [
+        ("http", "password", "root"),
+    ]
+    assert "wrong" not in str(refused)
 
 
 async def test_health_needs_no_login(app):

@@ -1,6 +1,7 @@
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,15 @@ import h2.connection
 import h2.events
 import pytest
 import structlog
+import trio
 
+from broker.server.connection import address_text
+from broker.server.tls import PLAIN_HELLO
 from protocols.rest.adapter import ADAPTER
 from protocols.rest.bodies import PROMPT_S
 from protocols.rest.options import RestOptions
 from protocols.rest.server import HEAD_BYTES_MAX
+from tests.broker.server.certificates import tls_settings
 from tests.protocols.rest.listening import READ_BYTES, ask, connect, read_to_end
 from tests.waiting import until
 
@@ -24,6 +29,31 @@ async def test_requests_on_one_connection_are_answered_in_turn(listener):
     assert await ask(stream, "/healthz") == (200, b"ok\n")
     status, body = await ask(stream, "/api/v1/topics")
     assert (status, json.loads(body)) == (200, {"topics": [], "next": None})
+
+
+async def test_the_log_says_which_client_does_not_speak_tls(counted, nursery, tmp_path):
+    stopping = trio.Event()
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.setblocking(False)
+        listening.listen(1)
+        options = RestOptions()
+        await nursery.start(served, counted, listening, options, stopping, tls_settings(tmp_path))
+        with structlog.testing.capture_logs() as events:
+            stream = await connect(listening.getsockname())
+            peer = address_text(stream.socket.getsockname())
+            await stream.send_all(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert await read_to_end(stream) == b""
+            await until(lambda: events)
+        stopping.set()
+    (event,) = events
+    assert (event["event"], event["reason"]) == ("tls_handshake_failed", PLAIN_HELLO)
+    assert (event["listener"], event["peer"]) == ("http", peer)
+
+
+async def served(broker, listening, options, stopping, tls, task_status):
+    task_status.started()
+    await ADAPTER.serve(broker, [listening], options, stopping, tls=tls)
 
 
 # Where time stands still, nothing is over because its time was up.
