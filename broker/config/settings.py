@@ -281,7 +281,8 @@ def decode(
         if unknown:
             dotted = f"{dotted}.{unknown[1]}".strip(".")
             text = "unknown setting"
-        raise ConfigError(f"{_origin(dotted, origins)}: {dotted}: {text}") from None
+        where = _origin(dotted.partition("[")[0], origins)  # Of a list: `name[0]`.
+        raise ConfigError(f"{where}: {dotted}: {text}") from None
     except _BadValue as error:
         dotted = f"{at}.{error.key}".strip(".")
         raise ConfigError(f"{_origin(dotted, origins)}: {dotted}: {error}") from None
@@ -446,7 +447,8 @@ def plain_value(key: str, text: str, hint: object) -> object:
     their commas, `none` to None if allowed; other text stays. Raises ValueError.
     """
     if typing.get_origin(hint) is tuple:
-        return [part.strip() for part in text.split(",") if part.strip()]
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        return [plain_value(key, part, typing.get_args(hint)[0]) for part in parts]
     kinds = set(_alternatives(hint))
     if type(None) in kinds and text.strip().lower() in ("none", ""):
         return None

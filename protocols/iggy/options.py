@@ -28,8 +28,11 @@ class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         """Check that the password can be read. Raises ValueError, with one line."""
         try:
             password = self.password()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ValueError(f"password_file: {error}") from None
+        except OSError as error:
+            reason = f"{self.password_file}: {error.strerror}"
+            raise ValueError(f"password_file: {reason}") from None
+        except UnicodeDecodeError as error:
+            raise ValueError(f"password_file: {self.password_file}: {error}") from None
         if not password:
             raise ValueError(f"password_file: the first line of {self.password_file} is empty")
 

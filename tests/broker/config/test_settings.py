@@ -2,11 +2,19 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
 
-from broker.config.settings import ConfigError, decode, is_loopback, load, parse_address
+from broker.config.settings import (
+    ConfigError,
+    decode,
+    is_loopback,
+    load,
+    parse_address,
+    plain_value,
+)
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,6 +43,7 @@ CASES = [
     ("data_dir = 'd'", {}, [("data_dir.x", "1", "--set y")], "--set y: data_dir.x: 'data_dir' is"),
     ("[log]\nsegment_ms = 5", {}, [("log", "1", "--set y")], "--set y: log: names a group"),
     ("", {}, [("", "1", "--set =1")], "--set =1: : names a group"),
+    ("access.superusers = [1]", {}, (), "FILE: access.superusers[0]: Expected `str`"),
 ]
 
 
@@ -51,6 +60,13 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path, text, environment, flags
     message = str(caught.value).replace(str(tmp_path / "braidlog.toml"), "FILE")
     assert said in message
     assert "\n" not in message
+
+
+def test_text_of_a_list_is_split_and_each_part_is_checked():
+    hint = tuple[Literal["braidlog", "pulsar", "kafka"], ...]
+    assert plain_value("metrics_sets", "kafka, pulsar", hint) == ["kafka", "pulsar"]
+    with pytest.raises(ValueError, match="'kafkas' is none of braidlog, pulsar, kafka"):
+        plain_value("metrics_sets", "kafka,kafkas", hint)
 
 
 def test_a_missing_file_is_named():

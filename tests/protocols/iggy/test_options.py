@@ -35,3 +35,8 @@ def test_password_file_that_gives_no_password_is_told(tmp_path, content):
         file.write_bytes(content)
     with pytest.raises(ValueError, match="password_file"):
         IggyOptions(password_file=str(file)).check()
+
+
+def test_password_file_that_is_not_there_is_named_without_a_number():
+    with pytest.raises(ValueError, match=r"^password_file: /no/such: No such file or directory$"):
+        IggyOptions(password_file="/no/such").check()
