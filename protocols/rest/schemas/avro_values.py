@@ -31,6 +31,15 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "array": (list,),
     **dict.fromkeys(("map", "record", "error"), (dict,)),
 }
+_JSON_NAMES: Mapping[type, str] = {
+    type(None): "null",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    str: "text",
+    list: "a list",
+    dict: "an object",
+}
 
 
 class AvroValues:
@@ -61,7 +70,7 @@ class AvroValues:
         """Append a value of a part of the definition."""
         kind, node = self._resolved(node)
         if kind != "union" and type(value) not in _TYPES[kind]:
-            raise ValueError(f"a value of {kind} cannot be a {type(value).__name__}")
+            raise ValueError(f"a value of {kind} cannot be {_JSON_NAMES[type(value)]}")
         _WRITERS[kind](self, node, value, out)
 
     def read_as(self, node: Definition, source: Source) -> Value:

@@ -163,3 +163,39 @@ def test_a_name_with_a_namespace_of_its_own_gives_it_to_the_names_inside():
 def test_a_number_that_json_does_not_have_is_not_shown(number):
     with pytest.raises(BadValue, match="JSON has no"):
         codec("double").read(struct.pack("<d", number))
+
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []},
+        {"name": "counts", "type": {"type": "map", "values": "int"}, "default": {}},
+    ],
+}
+
+
+NOT_ORDERS = [
+    ("x", "a value of record cannot be text"),
+    (3, "a value of record cannot be a number"),
+    (None, "a value of record cannot be null"),
+    ([], "a value of record cannot be a list"),
+    ({"id": True}, "a value of int cannot be true or false"),
+    (
+        {"id": 1, "note": "untagged"},
+        "a value of a union is null or an object that names its branch",
+    ),
+    ({"id": 1, "note": {"int": 3}}, "'int' is not a branch of the union"),
+    ({"id": 1, "tags": {}}, "a value of array cannot be an object"),
+    ({"id": 1, "counts": [1]}, "a value of map cannot be a list"),
+    ({}, "no value for 'id', which has no default"),
+]
+
+
+@pytest.mark.parametrize(("value", "reason"), NOT_ORDERS)
+def test_json_of_another_shape_is_told_what_is_wanted_and_nothing_of_python(value, reason):
+    with pytest.raises(BadValue) as caught:
+        codec(ORDER).write(json.dumps(value).encode())
+    assert str(caught.value) == f"does not fit the Avro schema: {reason}"
