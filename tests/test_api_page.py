@@ -1,0 +1,39 @@
+"""Answers of the JSON API that docs/api.md shows have every field that a broker sends."""
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from broker.config.settings import LogConfig
+from broker.topics.settings import log_settings
+from protocols.rest.messages import GroupDetail, GroupPage, TopicDetail, TopicPage
+
+PAGE = (Path(__file__).resolve().parent.parent / "docs" / "api.md").read_text()
+SHOWN = {
+    "GET /api/v1/topics?namespace=public/default": TopicPage,
+    "GET /api/v1/topics/public/default/orders": TopicDetail,
+    "GET /api/v1/groups": GroupPage,
+    "GET /api/v1/groups/public/default/orders/billing": GroupDetail,
+}
+
+
+def shown(request: str) -> bytes:
+    """The first block of JSON behind a request."""
+    found = re.search(rf"^`{re.escape(request)}`.*?^```json\n(.*?)^```$", PAGE, re.M | re.S)
+    assert found is not None, request
+    return found[1].encode()
+
+
+@pytest.mark.parametrize("request_", SHOWN)
+def test_the_answer_has_the_fields_of_its_type(request_):
+    answer = msgspec.json.decode(shown(request_), type=SHOWN[request_])
+    assert msgspec.json.decode(msgspec.json.encode(answer)) == json.loads(shown(request_))
+
+
+def test_settings_in_force_are_all_there_with_their_defaults():
+    answer = json.loads(shown("GET /api/v1/topics/public/default/orders"))
+    assert answer["in_force"] == asdict(log_settings(LogConfig(), {}))

@@ -1,0 +1,99 @@
+"""docs/settings.md names every setting of the code with its default, and none that is not there;
+docs/cluster.md has those of a shared store, docs/api.md those of a topic.
+"""
+
+import re
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from broker.config.settings import (
+    ENV_OTHERS,
+    Config,
+    ListenerConfig,
+    PrincipalLimits,
+    TlsConfig,
+    plain_value,
+)
+from broker.topics.settings import TOPIC_SETTINGS
+from protocols.iggy.options import IggyOptions
+from protocols.kafka.options import KafkaOptions
+from protocols.pulsar.options import PulsarOptions
+from protocols.rest.options import RestOptions
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE = (DOCS / "settings.md").read_text()
+CLUSTER = (DOCS / "cluster.md").read_text()
+PROTOCOLS = {"kafka": KafkaOptions, "pulsar": PulsarOptions, "iggy": IggyOptions}
+PROTOCOLS |= {"http": RestOptions}
+ROW = re.compile(r"^\| `([\w.]+(?:NAME)?[\w.]*)` \| (.*?) ?\| ", re.MULTILINE)
+NO_SETTINGS = {"origins", "listeners", "name", "options"}  # Fields that the loader fills.
+
+
+def fields(struct: type, at: str) -> Iterator[tuple[str, object, object]]:
+    """(dotted name, type, default) of each setting in a group, those of groups in it included."""
+    hints = typing.get_type_hints(struct, include_extras=True)
+    for field in msgspec.structs.fields(struct):
+        if field.name in NO_SETTINGS:
+            continue
+        hint, dotted = hints[field.name], f"{at}{field.name}"
+        inner = [one for one in (hint, *typing.get_args(hint)) if is_group(one)]
+        if inner == [PrincipalLimits] and field.name == "user_limits":
+            yield f"{dotted}.NAME", str, None
+        elif inner:
+            yield from fields(inner[0], f"{dotted}.")
+        else:
+            default = None if field.default is msgspec.NODEFAULT else field.default
+            yield dotted, hint, default
+
+
+def is_group(hint: object) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+
+
+def settings() -> dict[str, tuple[object, object]]:
+    """Every setting with its type and default."""
+    found = [*fields(Config, ""), *fields(ListenerConfig, "listeners.NAME.")]
+    for name, options in PROTOCOLS.items():
+        found += fields(options, f"listeners.{name}.")
+    assert any(name.endswith("tls.key_file") for name, _, _ in found), TlsConfig
+    return {name: (hint, default) for name, hint, default in found}
+
+
+def test_every_setting_has_a_row():
+    shown = {name for name, _ in ROW.findall(PAGE)}
+    first_cells = re.findall(r"^\| ((?:`[\w.]+`(?:, )?)+) \|", CLUSTER, re.MULTILINE)
+    shown |= {name for cell in first_cells for name in re.findall(r"[\w.]+", cell)}
+    assert sorted(settings().keys() - shown) == []
+
+
+def test_every_row_of_the_page_is_a_setting_with_its_default():
+    known = settings()
+    wrong = []
+    for name, shown in ROW.findall(PAGE):
+        if name in ENV_OTHERS:
+            continue
+        assert name in known, name
+        hint, default = known[name]
+        if default is None and shown in ("", "none"):
+            continue
+        found = plain_value(name.rpartition(".")[2], shown.replace(" ", ""), hint)
+        kind = type(default) if not isinstance(default, tuple) else tuple
+        found = msgspec.convert(found, kind, strict=False)
+        if found != default and not (default in ("", None) and not shown):
+            wrong.append(f"{name}: {shown!r} on the page, {default!r} in the code")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("variable", sorted(ENV_OTHERS))
+def test_every_variable_that_is_no_setting_is_on_the_page(variable):
+    assert re.search(rf"`{variable}[`=]", PAGE), variable
+
+
+def test_every_setting_of_a_topic_has_a_row():
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", (DOCS / "api.md").read_text(), re.MULTILINE)
+    shown = {name for cell in rows for name in re.findall(r"\w+", cell)}
+    assert sorted(TOPIC_SETTINGS - shown) == []
