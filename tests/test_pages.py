@@ -1,11 +1,16 @@
-"""Files and names that a page names are there: what moves takes its pages along."""
+"""What a page names is there: files, links, commands, names. What moves takes its pages along."""
 
 import ast
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cyclopts import CycloptsError, MissingArgumentError
 
+from broker.cli.commands import app
+from broker.metrics import COUNTERS
 from tests.sources import ROOT, product
 
 PAGES = [
@@ -33,6 +38,69 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
         )
     ]
     assert not missing, missing
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_of_a_page_lead_to_a_page_and_its_heading(page: Path) -> None:
+    dead = []
+    for link in LINK.findall(BLOCK.sub("", page.read_text())):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        if re.match(r"[a-z]+:", link):  # Another host, which no test asks.
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(link)
+    assert not dead, dead
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub calls the headings of a page."""
+    headings = HEADING.findall(BLOCK.sub("", page.read_text()))
+    return {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_that_a_page_shows_are_there_with_their_flags(page: Path) -> None:
+    wrong = []
+    for words in commands(page.read_text()):
+        try:
+            app.parse_args(words, exit_on_error=False, print_error=False)
+        except MissingArgumentError:
+            pass  # In a sentence: what every reader knows is left out.
+        except CycloptsError as error:
+            wrong.append(f"{shlex.join(words)}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The arguments of each `braidlog` in a block for a shell or in code marks."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    shown = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    shown += re.findall(r"`([^`\n]+)`", BLOCK.sub("", text))
+    for line in shown:
+        program, *words = shlex.split(line.partition(" > ")[0], comments=True) or [""]
+        if program.endswith("braidlog") and "/braidlog-" not in program:
+            named = {"NODE": "1", "NAME=HOST:PORT": "kafka=127.0.0.1:0"}
+            yield [named.get(word, word) for word in words if word not in ("...", "…")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_metrics_that_a_page_names_are_served_under_that_name(page: Path) -> None:
+    named = set(re.findall(r"\bbraidlog_[a-z_]+\b", page.read_text()))
+    assert sorted(named - served()) == []
+
+
+def served() -> set[str]:
+    """Names in /metrics: of a counter with `_total` at its end, as Prometheus has it."""
+    files = ("broker/metrics.py", "protocols/rest/log_metrics.py")
+    text = "".join((ROOT / file).read_text() for file in files)
+    names = set(re.findall(r'"(braidlog_[a-z_]+)"', text))
+    return {f"{name}_total" if name in COUNTERS else name for name in names}
 
 
 def test_names_that_the_tour_names_are_there() -> None:
