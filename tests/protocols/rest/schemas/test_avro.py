@@ -132,7 +132,7 @@ def test_a_union_without_null_takes_no_null():
     node = {"name": "next", "type": ["int", "Node"]}
     definition = {**LIST, "fields": [node]}
     assert json.loads(codec(definition).read(codec(definition).write(b'{"next": {"int": 5}}')))
-    with pytest.raises(BadValue, match="null is not a branch"):
+    with pytest.raises(BadValue, match="'null' is not a branch"):
         codec(definition).write(b'{"next": null}')
 
 
