@@ -1,0 +1,198 @@
+"""Connections between brokers: who does not know the secret, or is no broker, gets no further."""
+
+import secrets
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from broker.cluster import broker as cluster_broker
+from broker.cluster.links import (
+    HELLO_BYTES_MAX,
+    HELLO_S,
+    LENGTH,
+    MAC_BYTES,
+    MAGIC,
+    MESSAGE_BYTES_MAX,
+    NONCE_BYTES,
+    Hello,
+    LinkLost,
+    connect,
+    listening,
+    mac,
+    receive_message,
+    send_message,
+    welcome,
+)
+from broker.config.settings import ConfigError
+from tests.waiting import until
+
+SECRET = b"the secret of the cluster"
+HELLO = Hello("cluster", 7, "calls")
+
+
+@pytest.fixture
+async def listener():
+    one = listening(("127.0.0.1", 0))
+    yield one
+    await one.aclose()
+
+
+@pytest.fixture
+def dial(listener):
+    """`await dial(secret)`: what came of a broker's connection, and of its being welcomed."""
+
+    async def dial(secret=SECRET):
+        told = {}
+
+        async def server():
+            stream = await listener.accept()
+            try:
+                told["there"] = await welcome(stream, SECRET)
+            except LinkLost as error:
+                told["there"] = str(error)
+                await stream.aclose()
+
+        async def client():
+            try:
+                told["here"] = await connect(listener.socket.getsockname(), secret, HELLO)
+            except LinkLost as error:
+                told["here"] = str(error)
+
+        async with trio.open_nursery() as both:
+            both.start_soon(server)
+            both.start_soon(client)
+        return told["here"], told["there"]
+
+    return dial
+
+
+async def test_both_sides_know_the_secret_and_the_hello_arrives(dial):
+    stream, hello = await dial()
+    assert isinstance(stream, trio.SocketStream) and hello == HELLO
+    await stream.aclose()
+
+
+async def test_who_does_not_know_the_secret_gets_no_answer(dial):
+    here, there = await dial(b"another secret")
+    assert "the connection has ended" in here
+    assert there == "it does not know the cluster's secret"
+
+
+async def test_who_answers_without_the_secret_is_hung_up_on(listener, nursery):
+    async def stranger():
+        stream = await listener.accept()
+        await stream.send_all(MAGIC + secrets.token_bytes(NONCE_BYTES))
+        await stream.receive_some()
+        await stream.send_all(secrets.token_bytes(MAC_BYTES))
+        assert await stream.receive_some() == b""
+
+    nursery.start_soon(stranger)
+    with pytest.raises(LinkLost, match="it does not know the cluster's secret"):
+        await connect(listener.socket.getsockname(), SECRET, HELLO)
+
+
+async def test_nobody_is_waited_for_without_end(listener, autojump_clock):
+    began = trio.current_time()
+    with pytest.raises(LinkLost, match=f"no answer within {HELLO_S:.0f} s"):
+        await connect(listener.socket.getsockname(), SECRET, HELLO)
+    stream = await listener.accept()
+    silent, there = await pair()
+    with pytest.raises(LinkLost, match=f"no hello within {HELLO_S:.0f} s"):
+        await welcome(there, SECRET)
+    await silent.aclose()
+    assert trio.current_time() - began == pytest.approx(2 * HELLO_S, abs=0.5)
+    assert await stream.receive_some() == b""  # What was given up is closed.
+
+
+async def test_where_nobody_listens_is_said(listener):
+    address = listener.socket.getsockname()
+    await listener.aclose()
+    with pytest.raises(LinkLost, match=f"broker at {address[0]}:{address[1]}: "):
+        await connect(address, SECRET, HELLO)
+
+
+async def pair():
+    """Two ends of one connection."""
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    one = await trio.testing.open_stream_to_socket_listener(listeners[0])
+    other = await listeners[0].accept()
+    await listeners[0].aclose()
+    return one, other
+
+
+def head(nonce, hello, magic=MAGIC, size=None, theirs=b""):
+    proof = mac(SECRET, b"asks", theirs, nonce, hello)
+    return magic + nonce + proof + LENGTH.pack(len(hello) if size is None else size) + hello
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"magic": b"BRAIDLNK\x02"}, "not a broker of this version"),
+        ({"size": HELLO_BYTES_MAX + 1}, "not a broker of this version"),
+        ({"hello": b"\xc1"}, "MessagePack"),
+        ({"hello": msgspec.msgpack.encode(["cluster", 7])}, "length"),
+    ],
+    ids=["magic", "size", "no hello", "half a hello"],
+)
+async def test_what_is_no_hello_is_refused(nursery, changed, said):
+    here, there = await pair()
+    found = []
+
+    @nursery.start_soon
+    async def welcomed():
+        with pytest.raises(LinkLost) as raised:
+            await welcome(there, SECRET)
+        found.append(str(raised.value))
+
+    theirs = (await here.receive_some(len(MAGIC) + NONCE_BYTES))[len(MAGIC) :]
+    fields = {"hello": msgspec.msgpack.encode(HELLO), **changed}
+    await here.send_all(head(bytes(NONCE_BYTES), theirs=theirs, **fields))
+    await until(lambda: found)
+    assert said in found[0]
+
+
+async def test_messages_that_are_too_large_or_none_end_the_link():
+    here, there = await pair()
+    await send_message(here, [1, "x"])
+    assert await receive_message(there, list) == [1, "x"]
+    await here.send_all(LENGTH.pack(1) + b"\xc1")
+    with pytest.raises(LinkLost):
+        await receive_message(there, list)
+    await here.send_all(LENGTH.pack(MESSAGE_BYTES_MAX + 1))
+    with pytest.raises(LinkLost, match=f"a message of {MESSAGE_BYTES_MAX + 1} bytes"):
+        await receive_message(there, list)
+    await here.aclose()
+    with pytest.raises(LinkLost, match="the connection has ended"):
+        await receive_message(there, list)
+    with pytest.raises(LinkLost):
+        for _ in range(100):
+            await send_message(there, b"x" * 100_000)
+
+
+async def test_an_address_that_is_taken_is_an_error(listener):
+    with pytest.raises(OSError, match="in use"):
+        listening(listener.socket.getsockname())
+
+
+def test_the_secret_is_that_of_the_variable_else_of_the_file_else_of_the_database(
+    tmp_path, monkeypatch
+):
+    file = tmp_path / "secret"
+    file.write_text(" of the file \n")
+    monkeypatch.delenv(cluster_broker.SECRET_VARIABLE, raising=False)
+    assert cluster_broker._secret(None, "of the database") == b"of the database"
+    assert cluster_broker._secret(str(file), "of the database") == b"of the file"
+    monkeypatch.setenv(cluster_broker.SECRET_VARIABLE, "of the variable")
+    assert cluster_broker._secret(str(file), "of the database") == b"of the variable"
+
+
+@pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b" \n", "is empty")])
+def test_a_secret_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, content, said):
+    monkeypatch.delenv(cluster_broker.SECRET_VARIABLE, raising=False)
+    if content is not None:
+        (tmp_path / "secret").write_bytes(content)
+    with pytest.raises(ConfigError, match=f"cluster.secret_file .*{said}"):
+        cluster_broker._secret(str(tmp_path / "secret"), "of the database")
