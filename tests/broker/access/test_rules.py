@@ -1,6 +1,7 @@
 import pytest
 
 from broker import errors
+from broker.access import rules as module
 from broker.access.patterns import parse_pattern
 from broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action, Principal, Resource
 from storage.metadata.names import TopicName
@@ -114,3 +115,33 @@ async def test_permissions_are_there_after_a_restart():
 async def test_what_is_no_permission_is_refused(grant):
     with pytest.raises(errors.InvalidRequest):
         await KeptUsers().rules.grant(grant)
+
+
+def test_a_superuser_reaches_everything():
+    rules = KeptUsers(superusers=["root"]).rules
+    assert rules.reaches(Principal("root"), "public", "default")
+    assert not rules.reaches(Principal("anna"), "public", "default")
+
+
+async def test_permissions_are_limited_in_number(monkeypatch):
+    monkeypatch.setattr(module, "GRANTS_MAX", 2)
+    rules = KeptUsers().rules
+    grants = [Grant("anna", "produce", f"public/default/t{n}") for n in range(3)]
+    for grant in grants[:2]:
+        await rules.grant(grant)
+    await rules.grant(grants[0])  # One that is there already needs no room.
+    with pytest.raises(errors.LimitExceeded, match="there are 2 permissions"):
+        await rules.grant(grants[2])
+    assert list(rules.list()) == grants[:2]
+
+
+async def test_answers_are_kept_up_to_a_limit_and_stay_right(monkeypatch):
+    monkeypatch.setattr(module, "ANSWERS_MAX", 3)
+    rules = KeptUsers().rules
+    await rules.grant(Grant("anna", "produce", "public/default/t*"))
+    for _ in range(2):
+        for number in range(5):
+            topic = Resource.of_topic(TopicName("public", "default", f"t{number}"))
+            other = Resource.of_topic(TopicName("public", "default", f"u{number}"))
+            assert rules.allows(ANNA, Action.PRODUCE, topic)
+            assert not rules.allows(ANNA, Action.PRODUCE, other)

@@ -316,3 +316,34 @@ async def test_a_partition_that_has_moved_is_free_for_new_consumers_at_once(crow
     await trio.testing.wait_all_tasks_blocked()
     assert [consumer.was_disconnected for consumer in crowd.consumers] == [True, False]
     assert crowd.dispatchers.find(crowd.partitions[0], b"0").consumers == [crowd.consumers[1]]
+
+
+async def test_a_bug_in_one_delivery_ends_its_consumers_and_nothing_else():
+    dispatchers = Dispatchers()
+    broken, consumer = attached(dispatchers, FakePartition(), MemoryCursor(0))
+    other, stays = attached(dispatchers, FakePartition(partition_id=8), MemoryCursor(0))
+
+    async def read():
+        raise KeyError("a bug")
+
+    broken.run = read
+    with capture_logs() as logged:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(dispatchers.run)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+    assert consumer.was_disconnected and not stays.was_disconnected
+    assert [one["event"] for one in logged] == ["delivery_failed"]
+    assert dispatchers.find(broken.partition, b"s") is None
+    assert dispatchers.find(other.partition, b"s") is other
+
+
+async def test_a_dispatcher_without_consumers_gives_way_to_a_new_one():
+    """As where the first consumer of a subscription comes while a seek still awaits its own."""
+    dispatchers, partition = Dispatchers(), FakePartition()
+    first = dispatchers.make(partition, b"s", EXCLUSIVE, MemoryCursor(0))
+    second = dispatchers.make(partition, b"s", SHARED, MemoryCursor(5))
+    assert dispatchers.find(partition, b"s") is second is not first
+    dispatchers.release(first)
+    assert dispatchers.find(partition, b"s") is second
+    assert len(dispatchers) == 1

@@ -1,5 +1,7 @@
 """When topics are compacted, what is told of it, and what happens where something comes between."""
 
+from types import SimpleNamespace
+
 import pytest
 import trio
 
@@ -9,6 +11,9 @@ from storage.codecs.api import BodyFormat, BodyInfo
 from storage.codecs.plain import PLAIN
 from storage.codecs.record import Record
 from storage.errors import StorageFull
+from storage.log.compaction.runs import ViewCompaction
+from storage.log.files import FileGone
+from storage.log.scan import Fault
 from storage.metadata.names import TopicName
 
 NAME = TopicName("public", "default", "keyed")
@@ -151,3 +156,62 @@ async def test_what_failed_is_tried_again_once_something_is_new(broker, monkeypa
     await fill(broker, topic, 1)
     while topic.partitions[0].compacted_offset < 21:
         await trio.sleep(0.001)
+
+
+def failing(monkeypatch, error):
+    """Every view that is made fails so."""
+
+    def steps(self):
+        raise error
+        yield
+
+    monkeypatch.setattr(ViewCompaction, "steps", steps)
+
+
+@pytest.mark.parametrize("broker", [QUICK], indirect=True)
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (FileGone("segment"), "the log was changed meanwhile"),
+        (KeyError("a bug"), "KeyError: 'a bug'"),
+        (
+            Fault(SimpleNamespace(path="nowhere"), 5, 7, "body checksum is wrong"),
+            "body checksum is wrong",
+        ),
+    ],
+    ids=["gone", "bug", "damage"],
+)
+async def test_what_fails_is_told_and_not_tried_again_until_something_is_new(
+    broker, monkeypatch, error, said
+):
+    topic = await broker.topics.create(NAME, 1)
+    await fill(broker, topic, 5)
+    with monkeypatch.context() as patched:
+        failing(patched, error)
+        broker.compactor.ask(topic)
+        found = await finished(broker.compactor, topic)
+    assert found.state is State.ERROR and said in found.last_error
+    assert topic.partitions[0].compacted_offset == 0
+    failed = broker.metrics.number("braidlog_compactions", "view", "failed")
+    assert failed.value == 1
+    broker.compactor.ask(topic)  # It is tried again when somebody asks.
+    assert (await finished(broker.compactor, topic)).state is State.SUCCESS
+    assert topic.partitions[0].compacted_offset == 5
+
+
+@pytest.mark.parametrize("broker", [QUICK], indirect=True)
+async def test_a_view_that_cannot_be_read_is_dropped_and_made_of_the_log_alone(broker, monkeypatch):
+    topic = await broker.topics.create(NAME, 1)
+    (partition,) = topic.partitions
+    await fill(broker, topic, 20)
+    broker.compactor.ask(topic)
+    assert (await finished(broker.compactor, topic)).state is State.SUCCESS
+    await fill(broker, topic, 20)
+    with monkeypatch.context() as patched:
+        failing(patched, Fault(partition.log.view.segment, 5, 7, "damaged"))
+        broker.compactor.ask(topic)
+        assert (await finished(broker.compactor, topic)).state is State.ERROR
+    assert partition.log.view is None
+    broker.compactor.ask(topic)
+    assert (await finished(broker.compactor, topic)).state is State.SUCCESS
+    assert view_records(partition) == 10
