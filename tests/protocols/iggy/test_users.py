@@ -3,7 +3,9 @@
 import pytest
 import trio
 
+from broker.access import users
 from broker.access.rights import Principal
+from broker.access.rules import Grant
 from broker.server.adapters import EndConnection
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.session import LOGIN_S
@@ -179,3 +181,41 @@ async def test_who_speaks_the_oldest_dialect_need_not_log_in(connect, broker):
     (connection,) = broker.connections
     due = connection._session.on_deadline(0.0)
     assert connection._session.on_deadline(due) > due
+
+
+async def test_users_are_limited_in_number(talk, broker, monkeypatch):
+    monkeypatch.setattr(users, "USERS_MAX", 1)
+    assert await talk.status(CREATE, **BOB) == 0
+    eve = BOB | {"username": "eve"}
+    assert await talk.status(CREATE, **eve) == ErrorCode.USERS_LIMIT_REACHED
+    assert [one.name for one in broker.users.all()] == ["bob"]
+
+
+async def test_a_users_tokens_are_limited_in_number(talk, connect, monkeypatch):
+    monkeypatch.setattr(users, "TOKENS_MAX", 1)
+    await talk.ask(CREATE, **BOB)
+    bob = await connect()
+    await login(bob, "bob", "secret1")
+    assert await bob.status(CREATE_TOKEN, name="one", expiry=0) == 0
+    status = await bob.status(CREATE_TOKEN, name="two", expiry=0)
+    assert status == ErrorCode.TOKENS_LIMIT_REACHED
+    assert await bob.status(DELETE_TOKEN, name="one") == 0
+    assert await bob.status(CREATE_TOKEN, name="two", expiry=0) == 0
+
+
+@pytest.mark.parametrize(
+    ("granted", "told"),
+    [
+        (Grant("bob", "admin", "*"), [1] * 10),
+        (Grant("bob", "produce", "public/gone"), [0] * 10),
+        (Grant("bob", "produce", "public/gone/t"), [0] * 10),
+    ],
+    ids=["everything", "a stream that is gone", "a topic that is gone"],
+)
+async def test_what_other_tools_granted_is_told_as_far_as_iggy_can(talk, broker, granted, told):
+    await talk.ask(CREATE, **BOB)
+    await broker.permissions.grant(granted)
+    shown = await talk.ask(GET_USER, user=named("bob"))
+    raw = bytes(shown["permissions"])
+    assert list(raw[:10]) == told
+    assert raw[10:] == b"\0"  # No streams of their own.

@@ -8,7 +8,7 @@ from storage.codecs.kafka import KAFKA
 from storage.codecs.kafka_batches import KAFKA_BATCHES
 from storage.codecs.kafka_prepare import packed
 from storage.codecs.record import Record
-from tests.storage.codecs.test_kafka_batches import PACK, batch
+from tests.storage.codecs.test_kafka_batches import PACK, batch, timed
 
 KEYED = [Record(n, 1, key=b"" if n else b"k", value=None) for n in range(3)]
 KEYLESS = [*KEYED, Record(3, 1, key=None, value=b"v")]
@@ -44,3 +44,18 @@ async def test_a_compacted_topic_takes_no_record_without_a_key(version, code, va
 def test_what_cannot_be_read_is_left_to_the_check_of_the_set():
     for magic in (0, 1, 2):
         assert not has_keyless(memoryview(b"\x00" * 70), magic)
+
+
+@pytest.mark.parametrize("codec", range(4))
+@pytest.mark.parametrize(("key", "expected"), [(b"k", False), (b"", False), (None, True)])
+def test_sets_of_format_1_too(codec, key, expected):
+    inner = timed(b"a", 1000, key=b"k") + timed(b"b", 1000, key=key)
+    sent = timed(PACK[codec](inner), 1000, codec=codec) if codec else inner
+    assert has_keyless(memoryview(sent), 1) is expected
+
+
+def test_a_packed_set_in_a_packed_set_is_left_to_the_check_of_the_set():
+    keyless = KAFKA.encode(KEYLESS, 0)
+    once = packed(keyless, 1, 3)
+    assert has_keyless(memoryview(once), 0)
+    assert not has_keyless(memoryview(packed(once, 1, 3)), 0)
