@@ -17,6 +17,7 @@ from broker.topics.partition import Callbacks, Partition
 from storage.codecs.api import BodyInfo
 from storage.codecs.registry import codec_named
 from storage.log.committer import Committer
+from storage.log.files import FileGone
 from storage.metadata.names import parse_topic
 from tests.broker.records import APPEND_US, append, make_partition
 
@@ -206,3 +207,63 @@ async def test_nobody_begins_anew_until_there_is_room_for_what_was_refused(broke
     partition.append([b"abc"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
     await partition.check_room()
     assert asked == [5, 5]
+
+
+class BrokenLog(RefusingLog):
+    """A log of which nothing works, at once or in a thread."""
+
+    log_start_offset, log_end_offset = 0, 5
+
+    def bytes_between(self, offset, end_offset):
+        raise self.error
+
+    def append_all(self, pieces, **_):
+        raise self.error
+
+    def read_compacted(self, offset, bytes_max, *, wait=True):
+        if not wait:
+            raise storage.errors.WouldBlock
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda one: one.bytes_between(0, 5),
+        lambda one: one.append_all(
+            [(b"a", BodyInfo(1)), (b"b", BodyInfo(1))], body_format=KAFKA, append_us=APPEND_US
+        ),
+        lambda one: one.read_compacted(0, 100),
+    ],
+    ids=["bytes_between", "append_all", "read_compacted"],
+)
+async def test_whatever_is_asked_of_a_damaged_log_is_told_in_the_brokers_words(broker, ask):
+    damaged = storage.errors.DamagedLog("p", 0, 3, "bad")
+    partition = partition_over(BrokenLog(damaged), broker.durability, has_room)
+    with pytest.raises(errors.DamagedLog, match=f"^{NAME}/0: "):
+        answer = ask(partition)
+        await answer
+
+
+async def test_a_partition_that_is_gone_gives_no_compacted_records(broker):
+    partition = await make_partition(broker)
+    await append(broker, partition, "kafka", [b"a"])
+    assert await partition.read_compacted(0, 100)
+    await broker.topics.delete(parse_topic("t"))
+    with pytest.raises(errors.TopicNotFound):
+        await partition.read_compacted(0, 100)
+
+
+async def test_sequences_of_a_log_that_cannot_be_read_are_an_error(broker, monkeypatch):
+    partition = await make_partition(broker)
+    for raised, told in (
+        (storage.errors.StorageFull("no space"), errors.StorageFull),
+        (FileGone("segment"), errors.TopicNotFound),
+    ):
+
+        async def loaded(raised=raised):
+            raise raised
+
+        monkeypatch.setattr(partition, "_memory", SimpleNamespace(loaded=loaded, table=None))
+        with pytest.raises(told):
+            await partition.sequences()
