@@ -200,6 +200,11 @@ class Client:
         """Tell a producer that waited that it is the exclusive one now: a second answer."""
         self.answer_producer(producer, self.broker.producers.ticket)
 
+    def refused(self, producer: Producer, error: BrokerError) -> None:
+        """Tell a producer that waited that it cannot have its turn."""
+        self.refuse(producer.request_id, error)
+        self.drop_producer(producer)
+
     def fenced(self, producer: Producer) -> None:
         """A newer producer took over. A waiting one gets an error; a ready one loses its
         connection at its next SEND.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from broker.errors import ProducerBusy, ProducerFenced
+from broker.errors import BrokerError, ProducerBusy, ProducerFenced
 
 if TYPE_CHECKING:
     from broker.live.topic import LiveTopic
@@ -43,6 +43,9 @@ class ProducerOwner(Protocol):
 
     def granted(self, producer: Producer) -> None:
         """A producer that waited is the exclusive one now."""
+
+    def refused(self, producer: Producer, error: BrokerError) -> None:
+        """A producer that waited cannot be the exclusive one, and is no longer registered."""
 
     def fenced(self, producer: Producer) -> None:
         """A newer producer took over. One that waited gets an error, a ready one does not."""
@@ -122,12 +125,19 @@ class ProducerRegistry:
         if there is None or there.by_name.get(producer.name) is not producer:
             return
         self._take_out(there, producer)
-        if there.exclusive is None and there.waiting and not _ready(there):
-            heir = there.waiting.popleft()
+        while there.exclusive is None and there.waiting and not _ready(there):
+            self._give_turn(there, there.waiting.popleft())
+        self._tidy(producer.partition)
+
+    def _give_turn(self, there: _Producers, heir: Producer) -> None:
+        try:
             self._make_exclusive(there, heir, None)
+        except BrokerError as error:  # Its epoch finds no room on the disk.
+            del there.by_name[heir.name]
+            heir.owner.refused(heir, error)
+        else:
             heir.is_ready = True
             heir.owner.granted(heir)
-        self._tidy(producer.partition)
 
     def close_all(self, partition: Partition | LiveTopic) -> None:
         """End every producer of a partition that is gone or takes nothing more."""

@@ -343,6 +343,40 @@ async def test_waiting_producer_is_answered_twice(client, other):
     assert await other.put(entry()) == [0]
 
 
+async def test_full_disk_refuses_the_turn_of_a_waiting_producer(broker, client, open_client):
+    async def waits(waiting):
+        answer = await waiting.produce(producer_access_mode=2)
+        assert not answer.producer_ready
+        return answer.request_id
+
+    async with talking(open_client) as first, talking(open_client) as second:
+        await client.produce(producer_access_mode=1)
+        await client.produce(producer_id=1, topic=TOPIC + "-other", producer_name="p")
+        asked = [(one, await waits(one)) for one in (first, second)]
+        state, broker.catalogue.state = broker.catalogue.state, FullState(broker.catalogue.state)
+        await client.stream.aclose()
+        for one, request_id in asked:
+            with trio.fail_after(10):
+                error = await one.next(Type.ERROR)
+            assert (error.request_id, error.error) == (request_id, ServerError.PersistenceError)
+        broker.catalogue.state = state
+        assert (await first.produce(producer_access_mode=1)).producer_ready
+        await second.produce(topic=TOPIC + "-other", producer_name="p")  # It has ended as well.
+
+
+class FullState:
+    """A catalogue that finds no room for the epochs of topics."""
+
+    def __init__(self, state):
+        self._state = state
+
+    def __getattr__(self, name):
+        return getattr(self._state, name)
+
+    def bump_topic_epoch(self, topic_id):
+        raise StorageFull("no space")
+
+
 async def test_fenced_producers_next_send_closes_its_connection(client, other):
     await client.produce()
     await other.produce(producer_access_mode=3)
