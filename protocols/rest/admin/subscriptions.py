@@ -104,7 +104,17 @@ class AdminSubscriptions:
         """Move a subscription to a message, or after it if the body says that it is excluded."""
         body = await read_any(self._bodies, request)
         _, subscription, partitions = self._named(request)
-        return await self._move(subscription, partitions, lambda partition: _start(partition, body))
+        meant = {one: await _message(one, body) for one in partitions}
+
+        async def start(partition: Partition) -> int:
+            return meant[partition][0]
+
+        answer = await self._move(subscription, partitions, start)
+        for partition, (position, first) in meant.items():
+            if first > position:  # Pulsar's consumers are told: they skip it, as part of a batch.
+                ticket = subscription.ack(partition.index, [(position, first)], lazy=False)
+                await self._broker.durability.reached(ticket)
+        return answer
 
     async def skip(self, request: Request) -> Response:
         """Acknowledge the next messages, as many as the path says."""
@@ -182,11 +192,26 @@ async def _start(partition: Partition, body: object) -> int:
         return partition.high_watermark
     if entry < 0:
         return partition.log_start_offset
-    position = await entries.resolve_seek(partition, EntryId(ledger, entry))
-    if body.get("isExcluded") is True and position == entry:
-        span = await entries.entry_at(partition, position)
-        return position if span is None else span.end
-    return position
+    return await entries.resolve_seek(partition, EntryId(ledger, entry))
+
+
+async def _message(partition: Partition, body: object) -> tuple[int, int]:
+    """The position of the entry that a reset is to, and of the first message of it that is wanted:
+    the one with the id's batch index, the one behind it if it is excluded.
+    """
+    position = await _start(partition, body)
+    if not isinstance(body, dict) or body["ledgerId"] != partition.partition_id:
+        return position, position
+    span = await entries.entry_at(partition, body["entryId"])
+    if span is None:
+        return position, position
+    index = body.get("batchIndex")
+    count = 0 if index is None else _number(index)  # Messages of the entry that come before it.
+    # Java's client sends `excluded`; the documents name it as its field is called.
+    if body.get("excluded") is True or body.get("isExcluded") is True:
+        count = span.record_count if index in (None, -1) else count + 1
+    first = min(span.offset + max(count, 0), span.end)
+    return (first, first) if first == span.end else (span.offset, first)
 
 
 def _number(value: object) -> int:

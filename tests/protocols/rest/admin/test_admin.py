@@ -6,7 +6,9 @@ import pytest
 
 from broker.cluster.placement import Owner, Placement
 from broker.subscriptions.members import Member
+from storage.codecs.pulsar import ENTRY_PREFIX, PULSAR
 from storage.metadata.names import TopicName
+from tests.protocols.pulsar.talk import entry
 from tests.protocols.rest.asgi import call
 
 ADMIN = "/admin/v2"
@@ -175,11 +177,41 @@ async def test_subscriptions_are_made_moved_and_ended(ask, broker):
     place = {"ledgerId": 1, "entryId": 3, "partitionIndex": -1, "batchIndex": -1}
     await ask("POST", f"{subscription}/resetcursor", place, 204)
     assert found.position(0) == 3
-    await ask("POST", f"{subscription}/resetcursor", {**place, "isExcluded": True}, 204)
-    assert found.position(0) == 4
+    for name in ("excluded", "isExcluded"):  # As Java's client sends it, and as it is documented.
+        found.seek(0, 0)
+        await ask("POST", f"{subscription}/resetcursor", {**place, name: True}, 204)
+        assert found.position(0) == 4
     await ask("POST", f"{subscription}/resetcursor", {"ledgerId": "x"}, 422)
     await ask("DELETE", subscription, status=204)
     await ask("DELETE", subscription, status=404)
+
+
+@pytest.mark.parametrize(
+    ("batch_index", "is_excluded", "position", "floor"),
+    [
+        (0, False, 1, 1),
+        (0, True, 2, 1),
+        (2, False, 3, 1),
+        (3, True, 5, 5),
+        (-1, True, 5, 5),
+        (None, False, 1, 1),
+    ],
+)
+async def test_a_reset_into_a_batch(ask, broker, batch_index, is_excluded, position, floor):
+    """Below the position and from the floor on the entry's messages are told as acknowledged."""
+    await ask("PUT", TOPIC, status=204)
+    await produce(ask, "orders", "0")
+    sent = entry(count=4)
+    body = ENTRY_PREFIX.pack(len(sent), 0, 4) + sent
+    broker.topics.partition(ORDERS, 0).append(
+        [body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1
+    )
+    await produce(ask, "orders", "5")
+    await ask("PUT", f"{TOPIC}/subscription/s", "earliest", 204)
+    place = {"ledgerId": 1, "entryId": 1, "batchIndex": batch_index, "excluded": is_excluded}
+    await ask("POST", f"{TOPIC}/subscription/s/resetcursor", place, 204)
+    found = broker.subscriptions.get(broker.topics.get(ORDERS), b"s")
+    assert found.standing(0)[:2] == (position, floor)
 
 
 async def test_a_topic_is_emptied_for_everybody(ask, broker):
