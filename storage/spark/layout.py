@@ -1,5 +1,6 @@
 """Where a record belongs in an export folder: topic, date, hour, and the name of its file. Pure."""
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,8 @@ from storage.spark.ranges import Range
 
 PartitionBy = Literal["date", "hour"]
 
+FOLDER_BYTES_MAX = 255  # Of a name in any file system: percent-encoding makes three of one.
+DIGEST_CHARS = 16
 NAME_CHARS_MAX = 80  # Of the topic in a file's name, which must stay below 255 bytes.
 
 DAY_US = 86_400_000_000
@@ -72,9 +75,23 @@ def folder_of(slot: int, by: PartitionBy) -> str:
     return f"date={date}" + (f"/hour={hour:02d}" if by == "hour" else "")
 
 
+def topic_folder(topic: str) -> str:
+    """`topic=NAME`, the full name percent-encoded. One that is too long for a folder ends after a
+    whole character, with `+`, which no encoded name has, and the start of its SHA-256.
+    """
+    folder = f"topic={quote(topic, safe='')}"
+    if len(folder) <= FOLDER_BYTES_MAX:
+        return folder
+    mark = f"+{hashlib.sha256(topic.encode()).hexdigest()[:DIGEST_CHARS]}"
+    while len(folder) + len(mark) > FOLDER_BYTES_MAX:
+        topic = topic[:-1]
+        folder = f"topic={quote(topic, safe='')}"
+    return folder + mark
+
+
 def final_path(part: Range, slot: int, by: PartitionBy) -> str:
     """Where the file of a range and a slot belongs, relative to the root."""
-    return f"topic={quote(part.topic, safe='')}/{folder_of(slot, by)}/{FileName.of(part)}"
+    return f"{topic_folder(part.topic)}/{folder_of(slot, by)}/{FileName.of(part)}"
 
 
 def dead_letter_path(run: int, part: Range) -> str:

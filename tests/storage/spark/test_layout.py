@@ -1,9 +1,12 @@
 """Folders and names of exported files."""
 
+import os
+from urllib.parse import quote, unquote
+
 import numpy as np
 import pytest
 
-from storage.spark.layout import FileName, final_path, folder_of, slots_of
+from storage.spark.layout import FileName, final_path, folder_of, slots_of, topic_folder
 from storage.spark.ranges import Range
 
 PART = Range(partition_id=12, index=3, start=5, end=90, topic="public/default/orders")
@@ -53,3 +56,21 @@ def test_a_time_that_no_calendar_has_goes_to_the_folder_for_none(time_us):
 
 def test_hours_have_folders_of_their_own():
     assert folder(3 * 3_600_000_000 + 5, "hour") == "date=1970-01-01/hour=03"
+
+
+@pytest.mark.parametrize("name", ["k" * 249, "注" * 85, "é" * 127, "%" * 255, "a" * 5 + "注" * 80])
+def test_a_name_of_any_length_has_a_folder_of_its_own(tmp_path, name):
+    topic = f"public/default/{name}"
+    folders = {topic_folder(topic), topic_folder(topic[:-1]), topic_folder(topic[:-1] + "z")}
+    assert len(folders) == 3
+    for folder in folders:
+        os.mkdir(tmp_path / folder)
+        kept, _, digest = folder.removeprefix("topic=").partition("+")
+        assert topic.startswith(unquote(kept, errors="strict")) and len(digest) == 16
+    os.close(os.open(tmp_path / str(FileName.of(Range(1, 9999, 0, 1, topic))), os.O_CREAT))
+
+
+def test_a_name_that_just_fits_is_whole():
+    topic = "public/default/" + "k" * 230
+    assert len(topic_folder(topic)) == 255
+    assert topic_folder(topic) == f"topic={quote(topic, safe='')}"
