@@ -14,9 +14,9 @@ import h11
 import trio
 from h2.errors import ErrorCodes
 from h2.events import DataReceived, RequestReceived
-from hypercorn.events import Closed, Event, RawData
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Body, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.events import StreamClosed
 from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.task_group import TaskGroup
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 # How long a running request may go on after its client has sent the next one and closed its side:
 # perhaps nobody is left to read an endless stream.
 HALF_CLOSED_S = 10.0
+# How long the client of an HTTP/2 stream may take nothing of an answer, which holds memory of the
+# budget that all share. The kernel sees no stall: the connection may go on.
+STREAM_STALL_S = 10.0
 # States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
 
@@ -216,10 +219,21 @@ class Http2(H2Protocol):
     def __init__(self, parts: Parts) -> None:
         super().__init__(*parts)
         self._sent: dict[int, trio.Event] = {}  # of streams whose answer is still to end
+        self._given: dict[int, int] = {}  # bytes of each answer so far
+        self._ended = trio.Event()
+
+    async def initiate(
+        self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None
+    ) -> None:
+        """Begin the connection."""
+        await super().initiate(headers, settings)
+        self.task_group.spawn(self._end_stalled)
 
     async def stream_send(self, event: StreamEvent) -> None:
         """Continue an answer, or end it."""
         number = event.stream_id
+        if isinstance(event, Body):
+            self._given[number] = self._given.get(number, 0) + len(event.data)
         if isinstance(event, StreamClosed) and number in self.stream_buffers and not self.closed:
             self._sent[number] = trio.Event()
             await self._sent[number].wait()
@@ -235,8 +249,32 @@ class Http2(H2Protocol):
         """Handle bytes, or the end of the connection."""
         await super().handle(event)
         if self.closed:
+            self._ended.set()
             for sent in self._sent.values():
                 sent.set()
+
+    async def _end_stalled(self) -> None:
+        """End answers of which clients take nothing."""
+        before: dict[int, int] = {}
+        while not self.closed:
+            with trio.move_on_after(STREAM_STALL_S):
+                await self._ended.wait()
+            left = {number: len(one.buffer) for number, one in self.stream_buffers.items()}
+            self._given = {number: self._given.get(number, 0) for number in left}
+            taken = {number: self._given[number] - size for number, size in left.items()}
+            for number, size in left.items():
+                if size and before.get(number) == taken[number] and number in self.streams:
+                    await self._end(number)
+            before = taken
+
+    async def _end(self, number: int) -> None:
+        """End a stream whose answer is not complete."""
+        self.connection.reset_stream(number, ErrorCodes.CANCEL)
+        await self.stream_buffers[number].close()
+        await self._close_stream(number)
+        await self._window_updated(number)  # The task that sends removes it.
+        await self._flush()
+        await self.send(Updated(idle=self.idle))
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         """Handle each event by itself: a stream may end before the next one. What still comes of a

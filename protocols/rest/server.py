@@ -46,7 +46,7 @@ SEND_STALL_MS = 10_000
 STREAMS_MAX = 100
 # Of one connection, before Hypercorn ends it: never. It would drop the answers that are under way
 # over HTTP/2. A number of a stream has 31 bits, of which a client has every second.
-REQUESTS_MAX = 1 << 31
+REQUESTS_UNLIMITED = 1 << 31
 
 
 async def serve(
@@ -193,7 +193,7 @@ def _config() -> Config:
     config.h2_max_concurrent_streams = STREAMS_MAX
     config.h2_max_header_list_size = HEAD_BYTES_MAX
     config.keep_alive_timeout = KEEP_ALIVE_S
-    config.keep_alive_max_requests = REQUESTS_MAX
+    config.keep_alive_max_requests = REQUESTS_UNLIMITED
     config.graceful_timeout = STOP_S
     config.include_server_header = False
     config.accesslog = None

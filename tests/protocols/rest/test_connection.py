@@ -4,14 +4,16 @@ import json
 import h2.connection
 import h2.events
 import pytest
+import trio
 from hypercorn.config import Config
 from trio.testing import wait_all_tasks_blocked
 
 from protocols.rest.connection import HttpConnection
-from protocols.rest.hypercorn_protocols import HALF_CLOSED_S
+from protocols.rest.hypercorn_protocols import HALF_CLOSED_S, STREAM_STALL_S
 from protocols.rest.server import KEEP_ALIVE_S
 from storage.metadata.names import TopicName
 from tests.protocols.rest.listening import READ_BYTES, ask, connect, read_to_end
+from tests.protocols.rest.records import append_records
 from tests.waiting import PAUSE_S, until
 
 MESSAGES = "/topics/public/default/orders/partitions/0/messages"
@@ -200,6 +202,36 @@ async def test_a_malformed_request_over_http_2_ends_alone(listener, head):
     await events_until(stream, connection, h2.events.StreamReset)
     head = [(":method", "GET"), (":path", "/healthz"), (":authority", "x"), (":scheme", "http")]
     connection.send_headers(5, head, end_stream=True)
+    await stream.send_all(connection.data_to_send())
+    assert body_of(await events_until(stream, connection, h2.events.StreamEnded)) == b"ok\n"
+
+
+async def pass_time(clock, step_s: float) -> None:
+    """Let that much time pass whenever nothing is left to do."""
+    while True:
+        await wait_all_tasks_blocked(cushion=PAUSE_S)
+        clock.jump(step_s)
+
+
+async def test_an_answer_over_http_2_that_nobody_takes_ends_and_gives_its_memory_back(
+    mock_clock, listener, counted
+):
+    partition = counted.topics.get(TopicName("public", "default", "orders")).partitions[0]
+    append_records(counted, partition, 5000)
+    await counted.durability.settled()
+    stream = await connect(listener[0])
+    connection = await http2(stream, f"{MESSAGES}?max_messages=10000")
+    await events_until(stream, connection, h2.events.DataReceived)
+    assert counted.output.used > 0
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pass_time, mock_clock, STREAM_STALL_S)
+        found = await events_until(stream, connection, h2.events.StreamReset)
+        nursery.cancel_scope.cancel()
+    assert not any(isinstance(event, h2.events.ConnectionTerminated) for event in found)
+    await until(lambda: counted.output.used == 0)
+    connection.increment_flow_control_window(READ_BYTES)
+    head = [(":method", "GET"), (":path", "/healthz"), (":authority", "x"), (":scheme", "http")]
+    connection.send_headers(3, head, end_stream=True)
     await stream.send_all(connection.data_to_send())
     assert body_of(await events_until(stream, connection, h2.events.StreamEnded)) == b"ok\n"
 
