@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 
+WITH_A_LOGIN = "with a login, as access.required wants: docs/security.md shows clients"
 OVER_TLS = "over TLS, with a login where [access] requires one: docs/security.md shows clients"
 
 log = structlog.get_logger()
@@ -259,8 +260,11 @@ def _announce(broker: Broker, listeners: Sequence[Listener], ready_file: str | N
     for listener in listeners:
         host, port = listener.bound
         print(f"  {listener.name:<{width}}  {address_text(listener.bound)}")
-        how = OVER_TLS
-        if listener.tls is None:
+        if listener.tls is not None:
+            how = OVER_TLS
+        elif broker.config.access.required and listener.principal is None:
+            how = WITH_A_LOGIN
+        else:
             how = listener.adapter.describe(host, port, listener.options)
         print(f"  {'':<{width}}    {how}")
     sys.stdout.flush()
