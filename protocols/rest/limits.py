@@ -10,6 +10,10 @@ MIB = 1024 * KIB
 MESSAGES_MAX = 10_000
 # One record's key, value and properties together: what Pulsar's frames take.
 RECORD_BYTES_MAX = 5 * MIB
+# All records of a request: Avro's fields that are left out take their defaults, of any size. They
+# have that many bytes at least, or that many times the request's: a number of two characters takes
+# eight.
+RECORDS_BYTES_MIN, RECORDS_EXPANSION = 16 * MIB, 4
 PROPERTIES_MAX = 1000  # Of one message; a property costs a hundred bytes in memory.
 # Messages checked or shown between two checkpoints: some ms of the loop.
 TURN_MESSAGES = 100

@@ -38,6 +38,8 @@ from protocols.rest.limits import (
     PROPERTIES_BYTES_INLINE,
     PROPERTIES_MAX,
     RECORD_BYTES_MAX,
+    RECORDS_BYTES_MIN,
+    RECORDS_EXPANSION,
     TURN_MESSAGES,
 )
 from protocols.rest.pip64.messages import (
@@ -124,7 +126,9 @@ class Producing:
         if fields != SchemaFields():
             await load_parser()
         chosen = self._registry.choose(topic, fields)
-        writer = _RecordWriter(topic, chosen.codec, self._broker.now_us(), request, only_partition)
+        writer = _RecordWriter(
+            topic, chosen.codec, self._broker.now_us(), request, only_partition, body_bytes
+        )
         inline = INLINE_SLOW_BYTES if chosen.codec.is_slow else INLINE_BODY_BYTES
         if body_bytes > inline:
             records = await run_in_thread(writer.write_all, messages)
@@ -228,7 +232,9 @@ class _RecordWriter:
         now_us: int,
         request: ProduceRequest,
         only_partition: int | None,
+        body_bytes: int,
     ) -> None:
+        self._bytes_left = max(RECORDS_BYTES_MIN, RECORDS_EXPANSION * body_bytes)
         self._partitions = len(topic.partitions)
         self._topic_name = topic.name.full
         self._codec = codec
@@ -279,6 +285,10 @@ class _RecordWriter:
         size += sum(len(header.name) + len(header.value) for header in headers)
         if size > RECORD_BYTES_MAX:
             text = f"messages[{number}]: {size} bytes, at most {RECORD_BYTES_MAX} are taken"
+            raise Refused(RECORD_TOO_LARGE, text)
+        self._bytes_left -= size
+        if self._bytes_left < 0:
+            text = f"messages[{number}]: with the ones before it many times as large as the request"
             raise Refused(RECORD_TOO_LARGE, text)
         return record
 

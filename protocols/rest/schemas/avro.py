@@ -18,8 +18,6 @@ from protocols.rest.schemas.primitives import BadValue
 PRIMITIVE_BYTES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8}
 PRIMITIVE_BYTES |= {"bytes": 1, "string": 1}
 
-# Said instead of what fastavro's reader of JSON raises: "'str' object has no attribute 'popitem'".
-
 Definition = Any  # JSON, as fastavro takes it.
 
 

@@ -19,6 +19,12 @@ Value = Any  # JSON.
 FLOAT, DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 LONG_BITS = 64
 ONE_BYTE_TEXT = "latin-1"  # Bytes are written as text of U+0000 to U+00FF.
+# What a value may take as JSON: a definition of a few kilobytes can give a value of no bytes
+# millions of fields, and one of one byte a name of any length.
+JSON_BYTES_MIN, JSON_EXPANSION = 4096, 128
+NAME_EXTRA = 4  # Quotes, colon and comma.
+# Of one field's default. Records within records can double it with each line of the definition.
+DEFAULT_BYTES_MAX, DEFAULT_PARTS_MAX = 64 * 1024, 10_000
 NAMED = ("record", "error", "enum", "fixed")
 
 # The JSON types of each kind of value.
@@ -50,6 +56,8 @@ class AvroValues:
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
         self._named: dict[str, Definition] = {}
+        self._defaults: dict[int, bytes | str] = {}  # By a field's `id`; or why there is none.
+        self._names_sizes: dict[str, int] = {}
         self._collect(definition)
 
     def write(self, value: Value) -> bytes:
@@ -68,26 +76,64 @@ class AvroValues:
 
     def write_as(self, node: Definition, value: Value, out: bytearray) -> None:
         """Append a value of a part of the definition."""
-        kind, node = self._resolved(node)
+        kind, node = self.resolved(node)
         if kind != "union" and type(value) not in _TYPES[kind]:
             raise ValueError(f"a value of {kind} cannot be {_JSON_NAMES[type(value)]}")
         _WRITERS[kind](self, node, value, out)
 
     def read_as(self, node: Definition, source: Source) -> Value:
         """The next value, which is of a part of the definition."""
-        kind, node = self._resolved(node)
+        kind, node = self.resolved(node)
         return _READERS[kind](self, node, source)
 
     def label(self, branch: Definition) -> str:
         """How a union's branch is named in JSON."""
-        kind, node = self._resolved(branch)
+        kind, node = self.resolved(branch)
         return str(node["name"]) if kind in NAMED else kind
 
-    def default_of(self, field: Mapping[str, Definition]) -> Value:
-        """The JSON that stands for a field that is left out."""
+    def default_of(self, field: Mapping[str, Definition]) -> bytes:
+        """Avro binary of a field that is left out. It is made once: a definition of a few kilobytes
+        can have a default of very many parts.
+        """
+        found = self._defaults.get(id(field))
+        if found is None:
+            try:
+                found = self._written_default(field)
+            except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+                found = str(error)
+            self._defaults[id(field)] = found
+        if isinstance(found, str):
+            raise ValueError(found)
+        return found
+
+    def _written_default(self, field: Mapping[str, Definition]) -> bytes:
+        name = field["name"]
         if "default" not in field:
-            raise ValueError(f"no value for {field['name']!r}, which has no default")
-        return self._labelled(field["type"], field["default"])
+            raise ValueError(f"no value for {name!r}, which has no default")
+        out = bytearray()
+        value = _Labelling(self).of(field["type"], field["default"])
+        self.write_as(field["type"], value, out)
+        if len(out) > DEFAULT_BYTES_MAX:
+            raise ValueError(f"the default of {name!r} is too large")
+        return bytes(out)
+
+    def names_size(self, record: Mapping[str, Definition]) -> int:
+        """How much JSON the names of a record's fields take."""
+        found = self._names_sizes.get(record["name"])
+        if found is None:
+            found = sum(len(field["name"]) + NAME_EXTRA for field in record["fields"])
+            self._names_sizes[record["name"]] = found
+        return found
+
+    def resolved(self, node: Definition) -> tuple[str, Definition]:
+        """The kind of a definition, and the node that has its parts."""
+        while True:
+            if isinstance(node, list):
+                return "union", node
+            kind = node if isinstance(node, str) else node["type"]
+            if isinstance(kind, str) and kind not in self._named:
+                return kind, node
+            node = self._named[kind] if isinstance(kind, str) else kind
 
     def _collect(self, node: Definition) -> None:
         if isinstance(node, list):
@@ -101,57 +147,62 @@ class AvroValues:
             for name in ("type", "items", "values"):
                 self._collect(node.get(name))
 
-    def _resolved(self, node: Definition) -> tuple[str, Definition]:
-        """The kind of a definition, and the node that has its parts."""
-        while True:
-            if isinstance(node, list):
-                return "union", node
-            kind = node if isinstance(node, str) else node["type"]
-            if isinstance(kind, str) and kind not in self._named:
-                return kind, node
-            node = self._named[kind] if isinstance(kind, str) else kind
 
-    def _labelled(self, node: Definition, default: Value) -> Value:
-        """A default, in which values of unions do not name their branch, as JSON that does: the
-        first branch that it fits.
-        """
-        kind, node = self._resolved(node)
+class _Labelling:
+    """Makes the JSON of one default, in which values of unions do not name their branch, to JSON
+    that does: the first branch that it fits.
+    """
+
+    def __init__(self, values: AvroValues) -> None:
+        self._values = values
+        self._left = DEFAULT_PARTS_MAX  # Each branch may be tried in each one around it.
+
+    def of(self, node: Definition, default: Value) -> Value:
+        """That of a part of the definition. Fields that are left out stay so."""
+        self._left -= 1
+        if self._left < 0:
+            raise OverflowError("a default has too many parts")
+        kind, node = self._values.resolved(node)
         if kind == "union":
-            return self._labelled_branch(node, default)
+            return self._branch(node, default)
         if kind in ("record", "error"):
             return {
-                field["name"]: (
-                    self._labelled(field["type"], default[field["name"]])
-                    if field["name"] in default
-                    else self.default_of(field)
-                )
+                field["name"]: self.of(field["type"], default[field["name"]])
                 for field in node["fields"]
+                if field["name"] in default
             }
         if kind == "array":
-            return [self._labelled(node["items"], one) for one in default]
+            return [self.of(node["items"], one) for one in default]
         if kind == "map":
-            return {name: self._labelled(node["values"], one) for name, one in default.items()}
+            return {name: self.of(node["values"], one) for name, one in default.items()}
         return default
 
-    def _labelled_branch(self, branches: list[Definition], default: Value) -> Value:
+    def _branch(self, branches: list[Definition], default: Value) -> Value:
         for branch in branches:
             try:
-                value = self._labelled(branch, default)
-                self.write_as(branch, value, bytearray())
+                value = self.of(branch, default)
+                self._values.write_as(branch, value, bytearray())
             except (ValueError, TypeError, KeyError, AttributeError):
                 continue
-            return None if value is None else {self.label(branch): value}
+            return None if value is None else {self._values.label(branch): value}
         raise ValueError("a default fits no branch of its union")
 
 
 class Source:
     """Avro binary that is being read."""
 
-    __slots__ = ("data", "pos")
+    __slots__ = ("data", "pos", "room")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.pos = 0
+        self.room = JSON_BYTES_MIN + JSON_EXPANSION * len(data)
+
+    def reserve(self, size: int) -> None:
+        """Count JSON that no bytes stand for."""
+        self.room -= size
+        if self.room < 0:
+            raise ValueError("as JSON it would be very much larger")
 
     def take(self, size: int) -> bytes:
         """The next `size` bytes."""
@@ -272,8 +323,10 @@ def _write_map(values: AvroValues, node: Definition, value: Value, out: bytearra
 def _write_record(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
     for field in node["fields"]:
         name = field["name"]
-        given = value[name] if name in value else values.default_of(field)
-        values.write_as(field["type"], given, out)
+        if name in value:
+            values.write_as(field["type"], value[name], out)
+        else:
+            out += values.default_of(field)
 
 
 def _write_union(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
@@ -333,13 +386,18 @@ def _read_map(values: AvroValues, node: Definition, source: Source) -> Value:
 
 
 def _read_record(values: AvroValues, node: Definition, source: Source) -> Value:
+    source.reserve(values.names_size(node))
     return {field["name"]: values.read_as(field["type"], source) for field in node["fields"]}
 
 
 def _read_union(values: AvroValues, node: Definition, source: Source) -> Value:
     branch = _numbered(node, source)
     value = values.read_as(branch, source)
-    return None if value is None else {values.label(branch): value}
+    if value is None:
+        return None
+    label = values.label(branch)
+    source.reserve(len(label) + NAME_EXTRA)
+    return {label: value}
 
 
 def _numbered(choices: list[Value], source: Source) -> Value:

@@ -108,6 +108,14 @@ async def test_one_request_is_one_batch_a_partition(orders, ask):
 
 
 FULL = {"value": "good"}
+LARGE_DEFAULT = {
+    "type": "AVRO",
+    "schema": {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "a", "type": "string", "default": "x" * 60_000}],
+    },
+}
 DEEP = "[" * 101 + "]" * 101
 
 
@@ -137,6 +145,7 @@ DEEP = "[" * 101 + "]" * 101
         ({"messages": [FULL, {"key": json.loads(DEEP)}]}, 42205),
         ({"messages": [FULL] * (MESSAGES_MAX + 1)}, 42205),
         ({"messages": [FULL, {"value": "x" * (RECORD_BYTES_MAX + 1)}]}, 41302),
+        ({"value_schema": LARGE_DEFAULT, "messages": [{"value": {}}] * 300}, 41302),
         ({"schema_type": "BYTES", "messages": [{"value": "AAAA"}, {"value": "%"}]}, 42205),
         ({"schema_type": "INT32", "messages": [{"value": 1}, {"value": 2**31}]}, 42205),
         ({"schema_type": "INT8", "messages": [{"value": 1}, {"value": True}]}, 42205),

@@ -189,3 +189,45 @@ def test_bytes_that_do_not_fit_are_refused(definition, data):
 def test_blocks_with_their_sizes_are_read_too():
     data = b"\x03\x04\x02\x04\x02\x06\x00"  # Two items in two bytes, then one item.
     assert shown({"type": "array", "items": "int"}, data) == [1, 2, 3]
+
+
+def doubled(levels, leaf, **default):
+    """Records within records: each has the one below it twice."""
+    node = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": leaf, **default}]}
+    empty = {"default": {}} if default else {}
+    for level in range(1, levels):
+        again = {"name": "b", "type": f"R{level - 1}", **empty}
+        fields = [{"name": "a", "type": node, **empty}, again]
+        node = {"type": "record", "name": f"R{level}", "fields": fields}
+    return node
+
+
+def test_a_short_value_does_not_become_very_long_json():
+    assert len(codec(doubled(5, "null")).read(b"")) == 386
+    with pytest.raises(BadValue, match="very much larger"):
+        codec(doubled(60, "null")).read(b"")
+    long_name = {"type": "record", "name": "R", "fields": [{"name": "a" * 9000, "type": "int"}]}
+    with pytest.raises(BadValue, match="very much larger"):
+        codec({"type": "array", "items": long_name}).read(b"\x40" + bytes(33))
+    with pytest.raises(BadValue, match="very much larger"):
+        codec({"type": "array", "items": [like("R" * 9000)]}).read(b"\x40" + bytes(65))
+
+
+def test_an_empty_value_does_not_become_very_many_bytes():
+    assert written(doubled(5, "int", default=1), {}) == b"\x02" * 16
+    with pytest.raises(BadValue, match="the default of 'a' is too large"):
+        written(doubled(60, "int", default=1), {})
+
+
+def test_a_default_that_fits_no_branch_is_not_tried_in_all_combinations():
+    node = {"type": "record", "name": "Z", "fields": [{"name": "x", "type": "int"}]}
+    default = "bad"
+    for level in range(40):
+        other = {"name": "x", "type": [node["name"], "null"]}
+        both = [node, {"type": "record", "name": f"B{level}", "fields": [other]}]
+        node = {"type": "record", "name": f"A{level}", "fields": [{"name": "x", "type": both}]}
+        default = {"x": default}
+    top = {"type": "record", "name": "T", "fields": [{"name": "x", "type": [node]}]}
+    top["fields"][0]["default"] = {"x": default}
+    with pytest.raises(BadValue, match="too many parts"):
+        written(top, {})
