@@ -13,7 +13,7 @@ import h2.events
 import h11
 import trio
 from h2.errors import ErrorCodes
-from h2.events import DataReceived, RequestReceived
+from h2.events import DataReceived, PriorityUpdated, RequestReceived
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
@@ -280,8 +280,12 @@ class Http2(H2Protocol):
         """Handle each event by itself: a stream may end before the next one. What still comes of a
         refused body frees its part of the window, else its client could wait before it reads the
         answer. A request that Hypercorn cannot read ends alone (RFC 9113, section 8.1.1).
+        Priorities are ignored, as that RFC's section 5.3.2 allows: a long chain of streams would
+        end the connection.
         """
         for event in events:
+            if isinstance(event, PriorityUpdated):
+                continue
             if isinstance(event, DataReceived) and event.stream_id not in self.streams:
                 self.connection.acknowledge_received_data(
                     event.flow_controlled_length, event.stream_id
@@ -292,6 +296,8 @@ class Http2(H2Protocol):
                 await self._flush()
             else:
                 await super()._handle_events([event])
+                if isinstance(event, RequestReceived):  # Hundreds may come together, with resets.
+                    await trio.lowlevel.checkpoint()
 
     @classmethod
     async def begun(cls, switch: SwitchTo2, parts: Parts) -> Http2:

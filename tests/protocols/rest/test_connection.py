@@ -1,8 +1,10 @@
 import gc
 import json
+import struct
 
 import h2.connection
 import h2.events
+import hpack
 import pytest
 import trio
 from hypercorn.config import Config
@@ -234,6 +236,47 @@ async def test_an_answer_over_http_2_that_nobody_takes_ends_and_gives_its_memory
     connection.send_headers(3, head, end_stream=True)
     await stream.send_all(connection.data_to_send())
     assert body_of(await events_until(stream, connection, h2.events.StreamEnded)) == b"ok\n"
+
+
+def frame(kind: int, flags: int, stream_id: int, payload: bytes) -> bytes:
+    """A frame of HTTP/2 (RFC 9113, section 4.1)."""
+    return (
+        struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream_id) + payload
+    )
+
+
+HEADERS, PRIORITY, RST_STREAM = 1, 2, 3
+COUNT = 1500  # Hypercorn holds a thousand streams at most.
+
+
+def chain_of_priorities(head: bytes) -> bytes:
+    return b"".join(
+        frame(PRIORITY, 0, number, struct.pack(">IB", number + 2, 255))
+        for number in range(3, 3 + 2 * COUNT, 2)
+    )
+
+
+def requests_that_are_reset(head: bytes) -> bytes:
+    return b"".join(
+        frame(HEADERS, 5, number, head) + frame(RST_STREAM, 0, number, bytes(4))
+        for number in range(3, 3 + 2 * COUNT, 2)
+    )
+
+
+@pytest.mark.parametrize("make", [chain_of_priorities, requests_that_are_reset])
+async def test_a_connection_of_http_2_survives_very_many(listener, make):
+    stream = await connect(listener[0])
+    connection = await http2(stream, "/healthz")
+    await events_until(stream, connection, h2.events.StreamEnded)
+    head = [(":method", "GET"), (":path", "/healthz"), (":authority", "x"), (":scheme", "http")]
+    await stream.send_all(make(hpack.Encoder().encode(head)))
+    await stream.send_all(frame(HEADERS, 5, 9001, hpack.Encoder().encode(head)))
+    data = b""
+    while frame(0, 1, 9001, b"") not in data:
+        received = await stream.receive_some(READ_BYTES)
+        assert received, data
+        data += received
+    assert frame(0, 0, 9001, b"ok\n") in data
 
 
 @pytest.mark.slow
