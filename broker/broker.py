@@ -49,6 +49,7 @@ from broker.topics.groups import NamedGroups
 from broker.topics.namespaces import Namespaces
 from broker.topics.partition_factory import Partitions
 from broker.topics.producers import ProducerNumbers
+from broker.topics.publishers import Publishers
 from broker.topics.renaming import Renaming
 from broker.topics.retention import Retention
 from broker.topics.schemas import Schemas
@@ -137,6 +138,7 @@ class Broker:
         self.backlogs = self._make_backlogs()
         self.members = Members()  # shared by all listeners
         self.members.add_source(self.dispatchers.members)
+        self.publishers = Publishers()
         self.compactor = self._compactor()
         self._listen()
         self._recover()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import abc
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -65,6 +65,8 @@ class Consumer(abc.ABC):
     bytes_out: int = 0
     messages_redelivered: int = 0
     messages_acked: int = 0
+    connected_us: int = 0  # Microseconds since 1970; 0 where it has no connection.
+    metadata: Mapping[str, str] = field(default_factory=dict)  # What its client says of it.
 
     @property
     def identity(self) -> str:
@@ -74,6 +76,11 @@ class Consumer(abc.ABC):
     @property
     def address(self) -> str:
         """Where its client is; empty where it has no connection."""
+        return ""
+
+    @property
+    def client_version(self) -> str:
+        """What its client calls itself; empty where that is not known."""
         return ""
 
     @abc.abstractmethod

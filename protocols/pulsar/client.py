@@ -16,6 +16,7 @@ from broker.live.topic import LiveSubscription, LiveTopic
 from protocols.pulsar import messages
 from protocols.pulsar.errors import Refused, refusal
 from protocols.pulsar.lanes import Lanes
+from protocols.pulsar.limits import METADATA_BYTES_MAX
 from protocols.pulsar.login import Login
 from protocols.pulsar.machine import PulsarMachine, State
 from protocols.pulsar.messages import NO_ENTRY
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from protocols.pulsar.options import PulsarOptions
     from protocols.pulsar.registry import Producer
     from protocols.pulsar.shared import SharedState
+    from storage.codecs.pb.PulsarApi_pb2 import CommandProducer, CommandSubscribe
 
 
 # For so long, SENDs that were on their way when the broker closed their producer are dropped.
@@ -271,6 +273,13 @@ class Client:
         with trio.CancelScope(shield=True):  # All of it is released, however slow the machine is.
             await _in_pieces(self.consumers, self.drop_consumer)
             await _in_pieces(self.producers, self.drop_producer)
+
+
+def metadata_of(command: CommandProducer | CommandSubscribe) -> dict[str, str]:
+    """What a client says of a producer or consumer; nothing if that is too long to be kept."""
+    told = {one.key: one.value for one in command.metadata}
+    size = sum(len(key) + len(value) for key, value in told.items())
+    return told if size <= METADATA_BYTES_MAX else {}
 
 
 async def _in_pieces(opened: dict[int, OpenedT], drop: Callable[[OpenedT], None]) -> None:

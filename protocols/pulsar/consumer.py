@@ -80,7 +80,6 @@ class PulsarConsumer(Consumer):
     epoch: int | None = None  # Set by Java clients, which drop messages of an older epoch.
     # The topic that it named without a partition: that topic has to stay without partitions.
     holds_layout: Topic | None = None
-    connected_at_us: int = 0
     meter: RateMeter | None = None  # Created when its rates are first asked for.
 
     @property
@@ -88,9 +87,14 @@ class PulsarConsumer(Consumer):
         """The address of its client."""
         return self.owner.peer
 
+    @property
+    def client_version(self) -> str:
+        """The name and version of its client library."""
+        return self.owner.version_text
+
     def rates(self, now_us: int) -> Rates:
         """Its rates per second."""
-        self.meter = self.meter or RateMeter(self.connected_at_us)
+        self.meter = self.meter or RateMeter(self.connected_us)
         return self.meter.look(self, now_us)
 
     def attached_to(self, dispatcher: Delivery) -> None:

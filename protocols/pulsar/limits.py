@@ -15,6 +15,10 @@ LANES_MAX: Final = 1000
 PRODUCERS_MAX: Final = 10_000
 CONSUMERS_MAX: Final = 10_000
 
+# Keys and values that a client gives a producer or consumer, kept for tools while it is open:
+# Apache's limit for consumers. Those of a producer are not kept beyond it.
+METADATA_BYTES_MAX: Final = 1024
+
 # Watchers of a namespace's topics. A consumer by pattern has one, and a program has a few such
 # consumers.
 WATCHERS_MAX: Final = 100

@@ -126,7 +126,7 @@ def consumer_stats(client: Client, command: CommandConsumerStats) -> None:
         return
     except Refused as error:
         raise ProtocolError(f"CONSUMER_STATS: {error}") from None
-    connected_at = datetime.fromtimestamp(consumer.connected_at_us / 1_000_000, UTC)
+    connected_at = datetime.fromtimestamp(consumer.connected_us / 1_000_000, UTC)
     rates = consumer.rates(client.broker.now_us())
     behind = 0
     if not isinstance(dispatcher, LiveSubscription):

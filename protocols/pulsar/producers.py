@@ -10,6 +10,7 @@ from broker.errors import BrokerError
 from broker.live.topic import LiveTopic
 from broker.subscriptions.backlog import QuotaPolicy
 from protocols.pulsar import messages, names, resolving, schemas
+from protocols.pulsar.client import metadata_of
 from protocols.pulsar.errors import Refused
 from protocols.pulsar.limits import PRODUCERS_MAX
 from protocols.pulsar.registry import AccessMode, Producer
@@ -154,6 +155,8 @@ def _prepare(
         command.epoch,
         AccessMode(command.producer_access_mode),
         command.request_id,
+        client.broker.now_us(),
+        metadata_of(command),
         holds_layout=holds_layout,
     )
     ticket = topic.ticket

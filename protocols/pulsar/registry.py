@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from broker.errors import BrokerError, ProducerBusy, ProducerFenced
+from broker.topics.publishers import Publisher
 
 if TYPE_CHECKING:
     from broker.live.topic import LiveTopic
@@ -29,8 +30,25 @@ class AccessMode(enum.IntEnum):
     EXCLUSIVE_WITH_FENCING = 3
 
 
+# As Apache's statistics write them.
+MODE_NAMES = {
+    AccessMode.SHARED: "Shared",
+    AccessMode.EXCLUSIVE: "Exclusive",
+    AccessMode.WAIT_FOR_EXCLUSIVE: "WaitForExclusive",
+    AccessMode.EXCLUSIVE_WITH_FENCING: "ExclusiveWithFencing",
+}
+
+
 class ProducerOwner(Protocol):
     """The connection of a producer."""
+
+    @property
+    def peer(self) -> str:
+        """The client's address."""
+
+    @property
+    def version_text(self) -> str:
+        """How the client names its library."""
 
     async def is_alive(self) -> bool:
         """Whether its client answers a PING within some seconds."""
@@ -63,6 +81,8 @@ class Producer:
     epoch: int
     mode: AccessMode
     request_id: int  # Of its PRODUCER: a producer that waits is answered twice.
+    connected_us: int
+    metadata: Mapping[str, str]
     number: int = 0  # The catalogue's; for a name of the client's own, or with deduplication.
     holds_number: bool = False
     holds_layout: bool = False  # It was opened by the name of a topic without partitions.
@@ -153,6 +173,21 @@ class ProducerRegistry:
         """How many producers a partition has."""
         there = self._partitions.get(partition.partition_id)
         return len(there.by_name) if there else 0
+
+    def publishers(self, partition_id: int) -> Iterator[Publisher]:
+        """A partition's producers, as tools of all protocols see them."""
+        there = self._partitions.get(partition_id)
+        for one in there.by_name.values() if there else ():
+            yield Publisher(
+                one.name,
+                one.producer_id,
+                MODE_NAMES[one.mode],
+                not one.is_ready,
+                one.owner.peer,
+                one.owner.version_text,
+                one.connected_us,
+                one.metadata,
+            )
 
     def _holder(self, producer: Producer) -> Producer | None:
         there = self._partitions.get(producer.partition.partition_id)

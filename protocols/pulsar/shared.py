@@ -31,6 +31,7 @@ class SharedState:
         self._started = f"{broker.now_us():x}"
         self._named = 0
         broker.topics.listeners.add(self)
+        broker.publishers.add_source(self.producers.publishers)
         broker.backlogs.full.add(self.producers.close_all)
 
     def _raise_epoch(self, topic: Topic) -> int:

@@ -25,6 +25,7 @@ from broker.errors import (
     SubscriptionBusy,
 )
 from protocols.pulsar import live, messages, names, resolving, schemas
+from protocols.pulsar.client import metadata_of
 from protocols.pulsar.consumer import PulsarConsumer
 from protocols.pulsar.consumers import LANE
 from protocols.pulsar.errors import Refused
@@ -35,7 +36,7 @@ from protocols.pulsar.joining import (
     holder_lives,
     key_sharing,
 )
-from protocols.pulsar.limits import CONSUMERS_MAX
+from protocols.pulsar.limits import CONSUMERS_MAX, METADATA_BYTES_MAX
 from protocols.pulsar.positions import entry_id
 from protocols.pulsar.resolving import Named
 from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, ServerError
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 SubType = CommandSubscribe.SubType
 
-METADATA_BYTES_MAX: Final = 1024  # Apache's limit on keys and values of a consumer.
 MICROSECONDS: Final = 1_000_000
 
 # Clients that look a topic up again when SUBSCRIBE is refused for now. C++ (Python, Node) tries to,
@@ -84,7 +84,8 @@ def _consumer(client: Client, command: CommandSubscribe) -> PulsarConsumer:
         owner=client,
         consumer_id=command.consumer_id,
         epoch=epoch,
-        connected_at_us=client.broker.now_us(),
+        connected_us=client.broker.now_us(),
+        metadata=metadata_of(command),
     )
     client.consumers[command.consumer_id] = consumer
     return consumer

@@ -17,7 +17,8 @@ from broker.errors import SubscriptionNotFound, TopicExists, TopicNotFound
 from protocols.rest import query
 from protocols.rest.admin.answers import done, read_any, told
 from protocols.rest.admin.names import name_of, namespace_of, text_of
-from protocols.rest.admin.statistics import RATES, consumer_stats
+from protocols.rest.admin.openers import connected_consumer, publisher_stats
+from protocols.rest.admin.statistics import RATES
 from protocols.rest.admin.topics import partition_count
 from protocols.rest.errors import (
     BAD_PARTITIONS,
@@ -139,7 +140,7 @@ class AdminLive:
 
     async def stats(self, request: Request) -> Response:
         """Figures of a non-persistent topic, or of one partition."""
-        return told(_stats([self._one(request)], seen_by(self._broker, request)))
+        return told(self._stats([self._one(request)], seen_by(self._broker, request)))
 
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of a non-persistent topic: all partitions together, and each one if asked for."""
@@ -148,10 +149,11 @@ class AdminLive:
             raise TopicNotFound(f"Partitioned Topic not found: {name}")
         found = self._all(name)
         is_seen = seen_by(self._broker, request)
-        answer = _stats(found, is_seen)
+        answer = self._stats(found, is_seen)
         answer["metadata"] = {"partitions": self._live.partitions(name), "deleted": False}
         wanted = query.truth(request, ("perPartition",))
-        answer["partitions"] = {one.full: _stats([one], is_seen) for one in found} if wanted else {}
+        parts = found if wanted else ()
+        answer["partitions"] = {one.full: self._stats([one], is_seen) for one in parts}
         return told(answer)
 
     async def internal_stats(self, request: Request) -> Response:
@@ -201,6 +203,11 @@ class AdminLive:
         self._one(request)
         return done()
 
+    def _stats(self, topics: list[LiveTopic], is_seen: Callable[[Resource], bool]) -> Json:
+        of = self._broker.publishers.of
+        publishers = [one for topic in topics for one in of(topic.partition_id)]
+        return _stats(topics, is_seen) | publisher_stats(publishers)
+
     async def not_here(self, request: Request) -> Response:
         """Refuse what a topic that keeps nothing cannot do."""
         path = request.scope["path"]
@@ -232,8 +239,6 @@ def _stats(topics: list[LiveTopic], is_seen: Callable[[Resource], bool]) -> Json
         "msgDropCounter": sum(topic.messages_dropped for topic in topics),
         "storageSize": 0,
         "backlogSize": 0,
-        "publishers": [],
-        "waitingPublishers": 0,
         "producersCount": sum(topic.producers for topic in topics),
         "subscriptions": subscriptions,
         "replication": {},
@@ -257,7 +262,7 @@ def _add(figures: Json, subscription: LiveSubscription) -> None:
     if subscription.consumers:
         figures["type"] = subscription.kind.value
     for consumer in subscription.consumers:
-        one = consumer_stats(consumer.name)
+        one = connected_consumer(consumer)
         one["msgOutCounter"] = consumer.messages_out
         one["bytesOutCounter"] = consumer.bytes_out
         one["availablePermits"] = consumer.permits

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from broker.delivery import entries
 from protocols.rest.admin.names import full_name
+from protocols.rest.admin.openers import connected_consumer, consumer_stats, publisher_stats
 from protocols.rest.turns import in_turns
 
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.subscriptions.subscriptions import Subscription
     from broker.topics.partition import Partition
+    from broker.topics.publishers import Publisher
     from broker.topics.topic import Topic
 
 Json = dict[str, Any]
@@ -35,6 +37,9 @@ async def topic_stats(
         if subscription is not None:  # Else it was deleted meanwhile.
             told = name.decode(errors="backslashreplace")
             subscriptions[told] = await _subscription(broker, subscription, partitions)
+    publishers: list[Publisher] = []
+    async for partition in in_turns(partitions):
+        publishers += broker.publishers.of(partition.partition_id)
     total, full = broker.metrics.topic_total, topic.name.full
     is_deduplicated = broker.topics.is_deduplicated(topic)
     is_whole = len(partitions) == len(topic.partitions)
@@ -47,14 +52,13 @@ async def topic_stats(
         "msgChunkPublished": False,
         "storageSize": stored,
         "backlogSize": await _backlog_bytes(broker, topic, partitions, names),
-        "publishers": [],
-        "waitingPublishers": 0,
         "subscriptions": subscriptions,
         "replication": {},
         "deduplicationStatus": "Enabled" if is_deduplicated else "Disabled",
         "topicEpoch": topic.meta.topic_epoch,
         "topicCreationTimeStamp": topic.meta.created_us // 1000,
         "ownerBroker": "",
+        **publisher_stats(publishers),
     }
 
 
@@ -107,7 +111,7 @@ async def _subscription(
         kind = dispatcher.kind.value
         for consumer in dispatcher.consumers:
             key = (consumer.protocol, consumer.identity)
-            told = consumers.setdefault(key, consumer_stats(consumer.name))
+            told = consumers.setdefault(key, connected_consumer(consumer))
             told["msgOutCounter"] += consumer.messages_out
             told["bytesOutCounter"] += consumer.bytes_out
             told["unackedMessages"] += consumer.unacked
@@ -158,23 +162,6 @@ def _other_members(
 
 def _text(name: bytes) -> str:
     return name.decode(errors="backslashreplace")
-
-
-def consumer_stats(name: str) -> Json:
-    """Figures of a consumer that got no messages yet."""
-    return {
-        "consumerName": name,
-        "msgRateOut": 0.0,
-        "msgThroughputOut": 0.0,
-        "msgRateRedeliver": 0.0,
-        "messageAckRate": 0.0,
-        "msgOutCounter": 0,
-        "bytesOutCounter": 0,
-        "unackedMessages": 0,
-        "availablePermits": 0,
-        "blockedConsumerOnUnackedMsgs": False,
-        "metadata": {},
-    }
 
 
 async def internal_stats(

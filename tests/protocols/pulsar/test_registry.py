@@ -13,6 +13,9 @@ SHARED, EXCLUSIVE, WAIT, FENCING = AccessMode
 class Owner:
     """A connection that answers or does not."""
 
+    peer = "10.0.0.1:5000"
+    version_text = "Pulsar-CPP-v4.2.0"
+
     def __init__(self, *, is_deaf=False):
         self.is_deaf = is_deaf
         self.heard = []
@@ -43,7 +46,9 @@ class Listener:
         topic.meta.topic_epoch += 1
 
     def admit(self, name, mode=SHARED, *, owner=None, epoch=None):
-        producer = Producer(owner or Owner(), self.topic, self.partition, 0, name, 0, mode, 1)
+        producer = Producer(
+            owner or Owner(), self.topic, self.partition, 0, name, 0, mode, 1, 0, {}
+        )
         self.registry.admit(producer, epoch)
         return producer
 
@@ -58,10 +63,21 @@ def test_a_name_is_used_once():
     assert listener.registry.count(listener.partition) == 1
 
 
+def test_tools_see_the_producers_of_a_partition():
+    listener = Listener()
+    listener.admit("p", EXCLUSIVE)
+    listener.admit("q", WAIT)
+    first, second = listener.registry.publishers(7)
+    assert (first.name, first.access_mode, first.is_waiting) == ("p", "Exclusive", False)
+    assert (second.name, second.access_mode, second.is_waiting) == ("q", "WaitForExclusive", True)
+    assert (first.address, first.client_version) == (Owner.peer, Owner.version_text)
+    assert list(listener.registry.publishers(8)) == []
+
+
 async def test_live_holder_keeps_its_name():
     listener = Listener()
     listener.admit("p")
-    newcomer = Producer(Owner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1)
+    newcomer = Producer(Owner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1, 0, {})
     with pytest.raises(ProducerBusy):
         await listener.registry.probe(newcomer)
 
@@ -69,7 +85,7 @@ async def test_live_holder_keeps_its_name():
 async def test_deaf_holder_makes_way():
     listener = Listener()
     deaf = listener.admit("p", owner=Owner(is_deaf=True))
-    newcomer = Producer(Owner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1)
+    newcomer = Producer(Owner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1, 0, {})
     await listener.registry.probe(newcomer)
     assert deaf.owner.heard == ["ended"]
     listener.registry.admit(newcomer, None)

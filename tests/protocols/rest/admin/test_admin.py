@@ -6,6 +6,7 @@ import pytest
 
 from broker.cluster.placement import Owner, Placement
 from broker.subscriptions.members import Member
+from broker.topics.publishers import Publisher
 from storage.codecs.pulsar import ENTRY_PREFIX, PULSAR
 from storage.metadata.names import TopicName
 from tests.protocols.pulsar.talk import entry
@@ -252,6 +253,18 @@ async def test_figures_name_the_consumers_and_the_members_of_other_protocols(ask
     assert (own["consumerName"], own["msgOutCounter"], own["unackedMessages"]) == ("w1", 2, 2)
     assert (other["consumerName"], other["msgOutCounter"]) == ("k-1", 0)
     assert (other["address"], other["metadata"]) == ("10.0.0.1", {"protocol": "kafka"})
+
+
+async def test_figures_count_a_producer_of_several_partitions_once(ask, broker):
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    known = Publisher("p", 3, "Shared", False, "10.0.0.1:5000", "", 0, {})
+    waiting = Publisher("w", 4, "WaitForExclusive", True, "10.0.0.1:5000", "", 0, {})
+    broker.publishers.add_source(lambda partition_id: [known, waiting])
+    found = (await ask("GET", f"{PARTS}/partitioned-stats", status=200)).json
+    (told,) = found["publishers"]
+    assert (told["producerName"], told["producerId"], told["metadata"]) == ("p", 3, {})
+    assert told["address"] == "/10.0.0.1:5000"
+    assert found["waitingPublishers"] == 1
 
 
 async def test_figures_and_single_messages(ask):
