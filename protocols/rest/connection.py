@@ -21,7 +21,8 @@ from hypercorn.utils import parse_socket_addr
 
 from broker.server.connection import forget_frames
 from protocols.rest.direct import DirectRequest
-from protocols.rest.hypercorn_protocols import Applications, Http1, Http2, Pause, PeerLeft, Prompt
+from protocols.rest.http1 import Applications, Http1, Pause, PeerLeft, Prompt
+from protocols.rest.http2 import Http2
 from protocols.rest.ordinary import Dates, read_head
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from hypercorn.config import Config
     from hypercorn.trio.worker_context import WorkerContext
 
-    from protocols.rest.hypercorn_protocols import Parts
+    from protocols.rest.http1 import Parts
 
 RECEIVE_BYTES = 1 << 16
 # How much of a body is read after its request was answered: more than the largest body that is

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 import trio
 from hypercorn.events import RawData
 
-from protocols.rest.hypercorn_protocols import Prompt, peer_leaves
+from protocols.rest.http1 import Prompt, peer_leaves
 from protocols.rest.ordinary import WHOLE_BODY, Answer
 
 if TYPE_CHECKING:

@@ -1,23 +1,17 @@
-"""Hypercorn's HTTP/1.1 and HTTP/2 of one connection, fixed where a client could be left waiting.
-Uses a socket only to see whether its peer is still there.
+"""Hypercorn's HTTP/1.1 of one connection, fixed where a client could be left waiting. Uses a socket
+only to see whether its peer is still there.
 """
 
 from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-import h2.events
 import h11
 import trio
-from h2.errors import ErrorCodes
-from h2.events import DataReceived, PriorityUpdated, RequestReceived
-from hypercorn.events import Closed, Event, RawData, Updated
-from hypercorn.protocol.events import Body, StreamClosed
-from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.h2 import H2Protocol
+from hypercorn.events import Closed, Event, RawData
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.task_group import TaskGroup
 from hypercorn.trio.worker_context import EventWrapper
@@ -51,9 +45,6 @@ if TYPE_CHECKING:
 # How long a running request may go on after its client has sent the next one and closed its side:
 # perhaps nobody is left to read an endless stream.
 HALF_CLOSED_S = 10.0
-# How long the client of an HTTP/2 stream may take nothing of an answer, which holds memory of the
-# budget that all share. The kernel sees no stall: the connection may go on.
-STREAM_STALL_S = 10.0
 # States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
 
@@ -209,105 +200,3 @@ class Http1(H11Protocol):
 
 def _has_length(answer: h11.Response) -> bool:
     return any(name == b"content-length" for name, _ in answer.headers)
-
-
-class Http2(H2Protocol):
-    """HTTP/2 that sends GOAWAY only after the end of its last answer: another task sends that end,
-    and would find the connection closed. The rest of a body whose request is answered is dropped.
-    """
-
-    def __init__(self, parts: Parts) -> None:
-        super().__init__(*parts)
-        self._sent: dict[int, trio.Event] = {}  # of streams whose answer is still to end
-        self._given: dict[int, int] = {}  # bytes of each answer so far
-        self._ended = trio.Event()
-
-    async def initiate(
-        self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None
-    ) -> None:
-        """Begin the connection."""
-        await super().initiate(headers, settings)
-        self.task_group.spawn(self._end_stalled)
-
-    async def stream_send(self, event: StreamEvent) -> None:
-        """Continue an answer, or end it."""
-        number = event.stream_id
-        if isinstance(event, Body):
-            self._given[number] = self._given.get(number, 0) + len(event.data)
-        if isinstance(event, StreamClosed) and number in self.stream_buffers and not self.closed:
-            self._sent[number] = trio.Event()
-            await self._sent[number].wait()
-            del self._sent[number]
-        await super().stream_send(event)
-
-    async def _send_data(self, stream_id: int) -> None:
-        await super()._send_data(stream_id)
-        if stream_id in self._sent and stream_id not in self.stream_buffers:
-            self._sent[stream_id].set()
-
-    async def handle(self, event: Event) -> None:
-        """Handle bytes, or the end of the connection."""
-        await super().handle(event)
-        if self.closed:
-            self._ended.set()
-            for sent in self._sent.values():
-                sent.set()
-
-    async def _end_stalled(self) -> None:
-        """End answers of which clients take nothing."""
-        before: dict[int, int] = {}
-        while not self.closed:
-            with trio.move_on_after(STREAM_STALL_S):
-                await self._ended.wait()
-            left = {number: len(one.buffer) for number, one in self.stream_buffers.items()}
-            self._given = {number: self._given.get(number, 0) for number in left}
-            taken = {number: self._given[number] - size for number, size in left.items()}
-            for number, size in left.items():
-                if size and before.get(number) == taken[number] and number in self.streams:
-                    await self._end(number)
-            before = taken
-
-    async def _end(self, number: int) -> None:
-        """End a stream whose answer is not complete."""
-        self.connection.reset_stream(number, ErrorCodes.CANCEL)
-        await self.stream_buffers[number].close()
-        await self._close_stream(number)
-        await self._window_updated(number)  # The task that sends removes it.
-        await self._flush()
-        await self.send(Updated(idle=self.idle))
-
-    async def _handle_events(self, events: list[h2.events.Event]) -> None:
-        """Handle each event by itself: a stream may end before the next one. What still comes of a
-        refused body frees its part of the window, else its client could wait before it reads the
-        answer. A request that Hypercorn cannot read ends alone (RFC 9113, section 8.1.1).
-        Priorities are ignored, as that RFC's section 5.3.2 allows: a long chain of streams would
-        end the connection.
-        """
-        for event in events:
-            if isinstance(event, PriorityUpdated):
-                continue
-            if isinstance(event, DataReceived) and event.stream_id not in self.streams:
-                self.connection.acknowledge_received_data(
-                    event.flow_controlled_length, event.stream_id
-                )
-                await self._flush()
-            elif isinstance(event, RequestReceived) and _is_malformed(event.headers):
-                self.connection.reset_stream(event.stream_id, ErrorCodes.PROTOCOL_ERROR)
-                await self._flush()
-            else:
-                await super()._handle_events([event])
-                if isinstance(event, RequestReceived):  # Hundreds may come together, with resets.
-                    await trio.lowlevel.checkpoint()
-
-    @classmethod
-    async def begun(cls, switch: SwitchTo2, parts: Parts) -> Http2:
-        """The protocol that a client changes to, by an upgrade or with prior knowledge."""
-        protocol = cls(parts)
-        await protocol.initiate(getattr(switch, "headers", None), getattr(switch, "settings", None))
-        return protocol
-
-
-def _is_malformed(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether a request has no method or path, or one that is not ASCII."""
-    found = [value for name, value in headers if name in (b":method", b":path")]
-    return len(found) < 2 or not all(map(bytes.isascii, found))

@@ -9,7 +9,7 @@ from hypercorn.events import Closed, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Response, StreamClosed
 from hypercorn.trio.worker_context import WorkerContext
 
-from protocols.rest.hypercorn_protocols import Applications, Http1, Prompt
+from protocols.rest.http1 import Applications, Http1, Prompt
 from protocols.rest.ordinary import TOGETHER_BYTES
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
