@@ -154,6 +154,11 @@ class Dispatchers:
         self._forget()
         return self._dispatchers.get((partition.partition_id, name))
 
+    def on(self, partition: Partition) -> list[Dispatcher]:
+        """Those of a partition, of readers too, whose positions are not stored."""
+        self._forget()
+        return list(self._on.get(partition.partition_id, {}).values())
+
     def members(self, topic: Topic, name: bytes) -> list[Member]:
         """The consumers of a subscription of the topic, each with its partitions."""
         self._forget()

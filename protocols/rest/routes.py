@@ -172,8 +172,13 @@ async def topics_seen(
 
 def groups_seen(broker: Broker, request: Request, topic: Topic) -> list[bytes]:
     """The names of a topic's groups that the client may see."""
-    is_seen, names = seen_by(broker, request), broker.subscriptions.names(topic)
-    return [name for name in names if is_seen(Resource.of_group(name, topic.name))]
+    return list(filter(group_check(broker, request, topic), broker.subscriptions.names(topic)))
+
+
+def group_check(broker: Broker, request: Request, topic: Topic) -> Callable[[bytes], bool]:
+    """Whether the client may see a topic's group of a name."""
+    is_seen = seen_by(broker, request)
+    return lambda name: is_seen(Resource.of_group(name, topic.name))
 
 
 async def made_by_itself(broker: Broker, request: Request, name: TopicName) -> Topic:

@@ -6,7 +6,7 @@ and subscriptions, no request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.delivery import entries
@@ -16,6 +16,7 @@ from protocols.rest.turns import in_turns
 
 if TYPE_CHECKING:
     from broker.broker import Broker
+    from broker.delivery.dispatcher import Dispatcher
     from broker.subscriptions.subscriptions import Subscription
     from broker.topics.partition import Partition
     from broker.topics.publishers import Publisher
@@ -27,9 +28,15 @@ NO_ENTRY = -1
 
 
 async def topic_stats(
-    broker: Broker, topic: Topic, partitions: Sequence[Partition], names: Sequence[bytes]
+    broker: Broker,
+    topic: Topic,
+    partitions: Sequence[Partition],
+    names: Sequence[bytes],
+    sees: Callable[[bytes], bool],
 ) -> Json:
-    """Figures of a topic or one of its partitions, and of the subscriptions in `names`."""
+    """Figures of a topic or one of its partitions, of the subscriptions in `names`, and of readers
+    with a name that the client may see.
+    """
     stored = sum(partition.size_bytes for partition in partitions)
     subscriptions: Json = {}
     for name in names:
@@ -38,8 +45,13 @@ async def topic_stats(
             told = name.decode(errors="backslashreplace")
             subscriptions[told] = await _subscription(broker, subscription, partitions)
     publishers: list[Publisher] = []
+    readers: dict[bytes, list[Dispatcher]] = {}
     async for partition in in_turns(partitions):
         publishers += broker.publishers.of(partition.partition_id)
+        for one in broker.dispatchers.on(partition):
+            if one.consumers and not one.cursor.is_durable and sees(one.name):
+                readers.setdefault(one.name, []).append(one)
+    subscriptions |= {_text(name): _reader(found) for name, found in readers.items()}
     total, full = broker.metrics.topic_total, topic.name.full
     is_deduplicated = broker.topics.is_deduplicated(topic)
     is_whole = len(partitions) == len(topic.partitions)
@@ -63,15 +75,20 @@ async def topic_stats(
 
 
 async def partitioned_stats(
-    broker: Broker, topic: Topic, names: Sequence[bytes], *, per_partition: bool
+    broker: Broker,
+    topic: Topic,
+    names: Sequence[bytes],
+    sees: Callable[[bytes], bool],
+    *,
+    per_partition: bool,
 ) -> Json:
     """Figures of all partitions together, and of each if `per_partition`."""
-    told = await topic_stats(broker, topic, tuple(topic.partitions), names)
+    told = await topic_stats(broker, topic, tuple(topic.partitions), names, sees)
     told["metadata"] = {"partitions": len(topic.partitions) if topic.partitioned else 0}
     told["partitions"] = {}
     if per_partition:
         async for partition in in_turns(tuple(topic.partitions)):
-            one = await topic_stats(broker, topic, (partition,), names)
+            one = await topic_stats(broker, topic, (partition,), names, sees)
             told["partitions"][full_name(topic, partition.index)] = one
     return told
 
@@ -98,15 +115,39 @@ async def _backlog_bytes(
 async def _subscription(
     broker: Broker, subscription: Subscription, partitions: Sequence[Partition]
 ) -> Json:
-    backlog = holes = delayed = 0
-    kind = "None"
-    consumers: dict[tuple[str, str], Json] = {}
+    backlog = holes = 0
+    dispatchers: list[Dispatcher] = []
     async for partition in in_turns(partitions):
         backlog += subscription.backlog(partition.index)
         holes += len(subscription.acked(partition.index))
         dispatcher = broker.dispatchers.find(partition, subscription.name)
-        if dispatcher is None or not dispatcher.consumers:
-            continue
+        if dispatcher is not None and dispatcher.consumers:
+            dispatchers.append(dispatcher)
+    members = dict(_other_members(broker, subscription, partitions))
+    expired = broker.metrics.value(
+        "braidlog_expired_records", subscription.topic.name.full, _text(subscription.name)
+    )
+    return _figures(dispatchers, members, backlog) | {
+        "totalMsgExpired": expired,
+        "isDurable": True,
+        "nonContiguousDeletedMessagesRanges": holes,
+        "subscriptionProperties": subscription.properties,
+    }
+
+
+def _reader(dispatchers: Sequence[Dispatcher]) -> Json:
+    """Figures of a reader, by what delivers to it from each partition."""
+    behind = (one.partition.high_watermark - one.cursor.position for one in dispatchers)
+    return _figures(dispatchers, {}, sum(max(one, 0) for one in behind))
+
+
+def _figures(
+    dispatchers: Sequence[Dispatcher], members: Mapping[tuple[str, str], Json], backlog: int
+) -> Json:
+    """Figures of a subscription, as those of a reader are: `members` are not delivered to."""
+    delayed, kind = 0, "None"
+    consumers: dict[tuple[str, str], Json] = {}
+    for dispatcher in dispatchers:
         delayed += dispatcher.delayed
         kind = dispatcher.kind.value
         for consumer in dispatcher.consumers:
@@ -117,15 +158,13 @@ async def _subscription(
             told["unackedMessages"] += consumer.unacked
             told["availablePermits"] += consumer.permits
             told["blockedConsumerOnUnackedMsgs"] |= consumer.is_blocked
-    consumers.update(_other_members(broker, subscription, partitions))
+    consumers |= members
     return {
         "msgRateOut": 0.0,
         "msgThroughputOut": 0.0,
         "msgRateRedeliver": 0.0,
         "msgRateExpired": 0.0,
-        "totalMsgExpired": broker.metrics.value(
-            "braidlog_expired_records", subscription.topic.name.full, _text(subscription.name)
-        ),
+        "totalMsgExpired": 0,
         "messageAckRate": 0.0,
         "msgOutCounter": sum(one["msgOutCounter"] for one in consumers.values()),
         "bytesOutCounter": sum(one["bytesOutCounter"] for one in consumers.values()),
@@ -139,10 +178,10 @@ async def _subscription(
         if kind in ("Exclusive", "Failover")
         else "",
         "consumers": list(consumers.values()),
-        "isDurable": True,
+        "isDurable": False,
         "isReplicated": False,
-        "nonContiguousDeletedMessagesRanges": holes,
-        "subscriptionProperties": subscription.properties,
+        "nonContiguousDeletedMessagesRanges": 0,
+        "subscriptionProperties": {},
     }
 
 

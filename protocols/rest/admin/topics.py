@@ -24,7 +24,7 @@ from protocols.rest.errors import (
     TOPIC_BUSY,
     Refused,
 )
-from protocols.rest.routes import groups_seen, topics_seen
+from protocols.rest.routes import group_check, groups_seen, topics_seen
 from protocols.turns import in_turns
 from storage.codecs.headers import header_text
 
@@ -131,35 +131,39 @@ class AdminTopics:
         return await self._delete(request, topic)
 
     async def _delete(self, request: Request, topic: Topic) -> Response:
-        consumers = self._consumers(topic)
-        if consumers and not query.truth(request, ("force",)):
-            text = f"Topic has {consumers} consumers connected"
-            raise Refused(TOPIC_BUSY, text)
         is_forced = query.truth(request, ("force",))
+        if not is_forced:
+            await self._check_unused(topic)
         ticket = await self._broker.topics.delete(topic.name, holds_name=is_forced)
         await self._broker.durability.reached(ticket)
         return done()
 
-    def _consumers(self, topic: Topic) -> int:
-        found = (
-            self._broker.dispatchers.find(partition, name)
-            for partition in topic.partitions
-            for name in self._broker.subscriptions.names(topic)
-        )
-        return sum(len(one.consumers) for one in found if one is not None)
+    async def _check_unused(self, topic: Topic) -> None:
+        """Raises Refused if a client has a consumer, reader or producer on the topic."""
+        consumers = producers = 0
+        async for partition in in_turns(tuple(topic.partitions), PARTITIONS_PER_TURN):
+            consumers += sum(len(one.consumers) for one in self._broker.dispatchers.on(partition))
+            producers += len(self._broker.publishers.of(partition.partition_id))
+        if consumers or producers:
+            text = f"Topic has {consumers} consumers and {producers} producers connected"
+            raise Refused(TOPIC_BUSY, text)
 
     async def stats(self, request: Request) -> Response:
         """Figures of a topic or partition."""
         topic, partitions = topic_of(self._broker, request)
         names = groups_seen(self._broker, request, topic)
-        return told(await statistics.topic_stats(self._broker, topic, partitions, names))
+        sees = group_check(self._broker, request, topic)
+        return told(await statistics.topic_stats(self._broker, topic, partitions, names, sees))
 
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of a partitioned topic."""
         topic, _ = topic_of(self._broker, request)
         wanted = query.truth(request, ("perPartition",))
         names = groups_seen(self._broker, request, topic)
-        found = await statistics.partitioned_stats(self._broker, topic, names, per_partition=wanted)
+        sees = group_check(self._broker, request, topic)
+        found = await statistics.partitioned_stats(
+            self._broker, topic, names, sees, per_partition=wanted
+        )
         return told(found)
 
     async def internal_stats(self, request: Request) -> Response:

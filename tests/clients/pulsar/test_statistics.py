@@ -1,6 +1,7 @@
 """What Pulsar's admin API shows of clients that are connected."""
 
 import json
+import urllib.error
 import urllib.request
 
 import pytest
@@ -38,3 +39,36 @@ def test_producers_and_consumers_are_shown_with_their_clients(broker, client, to
     first.close()
     consumer.close()
     assert stats(broker, place)["publishers"] == []
+
+
+def test_a_reader_is_shown_while_it_is_connected(broker, client, topic):
+    place = f"persistent/public/default/{topic}"
+    producer = client.create_producer(topic)
+    first = producer.send(b"1")
+    producer.send(b"2")
+    reader = client.create_reader(topic, first)
+    ((name, shown),) = stats(broker, place)["subscriptions"].items()
+    assert name.startswith("reader")
+    assert (shown["isDurable"], shown["type"], len(shown["consumers"])) == (False, "Exclusive", 1)
+    reader.close()
+    assert stats(broker, place)["subscriptions"] == {}
+
+
+def delete(broker, topic, query=""):
+    url = f"http://{broker.addresses['http']}/admin/v2/persistent/public/default/{topic}{query}"
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="DELETE")) as answer:
+            return answer.status, ""
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)["reason"]
+
+
+def test_a_topic_that_a_client_uses_is_deleted_by_force_alone(broker, client, topic):
+    producer = client.create_producer(topic)
+    producer.send(b"kept")
+    assert delete(broker, topic) == (412, "Topic has 0 consumers and 1 producers connected")
+    producer.close()
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    assert delete(broker, topic) == (412, "Topic has 1 consumers and 0 producers connected")
+    assert reader.read_next(10_000).data() == b"kept"
+    assert delete(broker, topic, "?force=true") == (204, "")
