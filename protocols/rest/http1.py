@@ -56,6 +56,8 @@ class Applications(TaskGroup):
     loop for each, which would cost more than the piece.
     """
 
+    running = 0
+
     async def spawn_app(
         self,
         app: AppWrapper,
@@ -84,8 +86,10 @@ class Applications(TaskGroup):
             try:
                 await app(scope, receive, send, trio.to_thread.run_sync, trio.from_thread.run)
             finally:
+                self.running -= 1
                 await send(None)
 
+        self.running += 1
         self.spawn(serve)
         return give
 

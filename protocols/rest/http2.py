@@ -5,27 +5,27 @@ ask for, or announce large frames. Knows no route and no broker.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
 
 import h2.events
 import trio
 from h2.errors import ErrorCodes
-from h2.events import DataReceived, PriorityUpdated, RequestReceived
+from h2.events import DataReceived, PriorityUpdated, RequestReceived, StreamReset
 from hypercorn.events import Closed, Event, RawData, Updated
 from hypercorn.protocol.events import Body, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h2 import H2Protocol
 
 if TYPE_CHECKING:
-    from protocols.rest.http1 import Parts, SwitchTo2
+    from protocols.rest.http1 import Applications, Parts, SwitchTo2
 
 # How long the client of an HTTP/2 stream may take nothing of an answer, which holds memory of the
 # budget that all share. The kernel sees no stall: the connection may go on.
 STREAM_STALL_S = 10.0
-# Streams of one connection, those included that their client has reset and that the task which
-# sends has not dropped yet: it may wait for a client that reads nothing. Above it nothing more is
-# read.
-STREAMS_KEPT_MAX = 200
+# Requests of one connection, those included that their client has reset: they may be held up by a
+# client that reads nothing. Above it nothing more is read.
+RUNNING_MAX = 200
 CROWDED_S = 0.01
 PREFACE_BYTES, FRAME_HEAD_BYTES = 24, 9  # Of HTTP/2.
 # Parsed before others have their turn: 200 requests with nothing in them take 10 ms.
@@ -72,6 +72,7 @@ class Http2(H2Protocol):
         self._sent: dict[int, trio.Event] = {}  # of streams whose answer is still to end
         self._given: dict[int, int] = {}  # bytes of each answer so far
         self._ended = trio.Event()
+        self._requests = cast("Applications", self.task_group)
         self._lengths = FrameLengths(self.config.h2_max_inbound_frame_size)
 
     async def initiate(
@@ -93,7 +94,8 @@ class Http2(H2Protocol):
         await super().stream_send(event)
 
     async def _send_data(self, stream_id: int) -> None:
-        await super()._send_data(stream_id)
+        with suppress(KeyError):  # It was dropped while a part of it was sent.
+            await super()._send_data(stream_id)
         if stream_id in self._sent and stream_id not in self.stream_buffers:
             self._sent[stream_id].set()
 
@@ -138,11 +140,21 @@ class Http2(H2Protocol):
     async def _end(self, number: int) -> None:
         """End a stream whose answer is not complete."""
         self.connection.reset_stream(number, ErrorCodes.CANCEL)
-        await self.stream_buffers[number].close()
         await self._close_stream(number)
-        await self._window_updated(number)  # The task that sends removes it.
+        await self._drop(number)
         await self._flush()
         await self.send(Updated(idle=self.idle))
+
+    async def _drop(self, number: int) -> None:
+        """Forget what is left of an answer that nobody wants. Hypercorn keeps it if nothing has
+        been sent of it, for as long as the connection lasts.
+        """
+        buffer = self.stream_buffers.pop(number, None)
+        if buffer is not None:
+            await buffer.close()
+            self.priority.remove_stream(number)
+        if number in self._sent:
+            self._sent[number].set()
 
     async def _handle_events(self, events: list[h2.events.Event]) -> None:
         """Handle each event by itself: a stream may end before the next one. What still comes of a
@@ -168,8 +180,10 @@ class Http2(H2Protocol):
                 await super()._handle_events([event])
                 if isinstance(event, RequestReceived):  # Many may come together, with resets.
                     await trio.lowlevel.checkpoint()
-                    while len(self.stream_buffers) > STREAMS_KEPT_MAX and not self.closed:
+                    while self._requests.running > RUNNING_MAX and not self.closed:
                         await trio.sleep(CROWDED_S)
+                elif isinstance(event, StreamReset):
+                    await self._drop(event.stream_id)
 
     @classmethod
     async def begun(cls, switch: SwitchTo2, parts: Parts) -> Http2:

@@ -185,6 +185,25 @@ async def health_after_all(stream) -> None:
     assert frame(DATA, 0, 9001, b"ok\n") in data
 
 
+async def test_requests_that_waited_and_were_reset_leave_nothing_behind(listener, counted):
+    stream = await connect(listener[0])
+    connection = h2.connection.H2Connection()
+    connection.initiate_connection()
+    await stream.send_all(connection.data_to_send())
+    waits = [*HEAD[:1], (":path", LONG_POLL), *HEAD[2:]]
+    head = hpack.Encoder().encode(waits)
+    waiting = counted.metrics.number("braidlog_waiting_requests", "http")
+    for first in range(1, 2 * COUNT, 100):  # As many as it serves at once, again and again.
+        numbers = range(first, first + 100, 2)
+        await stream.send_all(b"".join(frame(HEADERS, 5, number, head) for number in numbers))
+        await until(lambda: waiting.value == 50)
+        await stream.send_all(b"".join(frame(RST_STREAM, 0, one, bytes(4)) for one in numbers))
+        await until(lambda: waiting.value == 0)
+    await health_after_all(stream)
+    await stream.aclose()
+    await until(lambda: counted.admission.open == 0)
+
+
 async def test_requests_are_reset_over_http_2_while_nothing_can_be_sent(listener, counted):
     partition = counted.topics.get(TopicName("public", "default", "orders")).partitions[0]
     for _ in range(2):
