@@ -1,7 +1,8 @@
 """Checks that every record of a produced set has a key, as a compacted topic requires. Knows no
 request.
 
-The rule is that of LogValidator.java of apache/kafka (`validateKey`), and of 0.8 as well.
+The rule is that of LogValidator.java of apache/kafka (`validateKey`). 0.8.2 took such records,
+and its cleaner could not handle them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from storage.codecs.kafka_layout import (
     SIZE,
     entry,
     open_wrapper,
+    whole_end,
 )
 from storage.codecs.kafka_records import is_any_keyless
 from storage.errors import BodyError
@@ -71,8 +73,8 @@ def has_keyless(message_set: memoryview, magic: int) -> bool:
 
 
 def _has_keyless_message(message_set: Buffer, *, is_inner: bool = False) -> bool:
-    pos = 0
-    while pos < len(message_set):
+    pos, end = 0, whole_end(message_set)  # A partial message at the end is dropped, not refused.
+    while pos < end:
         attributes, stop = entry(message_set, pos)
         if attributes & CODEC_BITS and is_inner:
             return False  # The later check refuses nested sets.

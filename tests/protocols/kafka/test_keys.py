@@ -59,3 +59,11 @@ def test_a_packed_set_in_a_packed_set_is_left_to_the_check_of_the_set():
     once = packed(keyless, 1, 3)
     assert has_keyless(memoryview(once), 0)
     assert not has_keyless(memoryview(packed(once, 1, 3)), 0)
+
+
+def test_a_partial_message_in_a_packed_set_does_not_end_the_search():
+    cut = packed(KAFKA.encode(KEYED, 0)[:-1], 1, 2)
+    keyless = KAFKA.encode(KEYLESS[3:], 0)
+    for after in (keyless, packed(keyless, 1, 3)):
+        assert has_keyless(memoryview(cut + after), 0)
+    assert not has_keyless(memoryview(cut + cut), 0)
