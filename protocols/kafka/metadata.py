@@ -27,7 +27,7 @@ from protocols.kafka.messages import (
     PartitionMetadata,
     TopicMetadata,
 )
-from protocols.kafka.names import IllegalName, visible
+from protocols.kafka.names import OFFSETS_TOPIC, IllegalName, visible
 
 if TYPE_CHECKING:
     from broker.topics.topic import Topic
@@ -141,7 +141,7 @@ def _topic(context: Context, described: _Described, name: bytes | None) -> Steps
     topics = context.broker.topics
     resource = Resource.of_topic(topic_name)
     context.connection.check(context.action, resource)
-    if not described.makes:
+    if not described.makes or topic_name.topic == OFFSETS_TOPIC:
         return topics.get(topic_name)
     found = topics.find(topic_name)
     if found is None:

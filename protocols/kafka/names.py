@@ -8,6 +8,9 @@ from functools import lru_cache
 from storage.metadata.names import TopicName, kafka_legal, split_partition
 
 PROTOCOL = "kafka"
+# Where Kafka keeps the positions of groups, and lag monitors read them. Not made by naming it: they
+# would wait for ever on an empty topic, which all other clients would see too.
+OFFSETS_TOPIC = "__consumer_offsets"
 NAMESPACE_PARTS = 2  # tenant and namespace
 # Names already checked, for all connections together: clients send them in every request. Kept for
 # each connection, a thousand of them took 200 KB.

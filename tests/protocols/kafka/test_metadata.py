@@ -44,6 +44,16 @@ async def test_illegal_name_is_refused_alone(client: Client) -> None:
     ]
 
 
+async def test_the_topic_of_kafkas_positions_is_not_made(broker: Broker, client: Client) -> None:
+    reply = await client.call(m.MetadataRequest([FOO, b"__consumer_offsets"]))
+    assert isinstance(reply, m.MetadataReply)
+    assert [(topic.name, topic.error) for topic in reply.topics] == [
+        (FOO, 0),
+        (b"__consumer_offsets", 3),
+    ]
+    assert len(broker.topics) == 1
+
+
 async def test_topics_that_kafka_cannot_name_or_of_other_namespaces_are_not_listed(
     broker: Broker, client: Client
 ) -> None:
