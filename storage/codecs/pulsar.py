@@ -29,7 +29,7 @@ from storage.codecs.pulsar_entry import (
     record_to_entry,
     unpack,
 )
-from storage.codecs.pulsar_rebatch import without_messages
+from storage.codecs.pulsar_rebatch import holes_of, without_messages
 from storage.codecs.record import Chunk, Record
 from storage.errors import CorruptBody, RecordTooLarge
 
@@ -201,11 +201,14 @@ class PulsarCodec(BodyCodec):
         data, kept = bytes(body), Kept(b"", 0, base_offset)
         parts: list[bytes] = []
         for ref in entries(data, base_offset):
-            gone = [is_removed(ref.offset + number) for number in range(ref.record_count)]
+            entry = data[ref.start : ref.end]
+            holes = [False]
+            if ref.record_count > 1:
+                holes = holes_of(entry, ref.record_count)
+            gone = [hole or is_removed(ref.offset + n) for n, hole in enumerate(holes)]
             if all(gone):
                 continue
-            entry = data[ref.start : ref.end]
-            if any(gone):
+            if gone != holes:
                 entry = without_messages(entry, gone)
             prefix = ENTRY_PREFIX.pack(len(entry), ref.offset - base_offset, ref.record_count)
             parts += (prefix, entry)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
+from storage.codecs.api import Buffer
 from storage.codecs.compression import INFLATED_BYTES_MAX, compress_block
 from storage.codecs.pb.PulsarEntry_pb2 import BatchedMetadata
 from storage.codecs.pulsar_entry import (
@@ -17,7 +18,7 @@ from storage.codecs.pulsar_entry import (
     read_metadata,
     unpack,
 )
-from storage.errors import CorruptBody
+from storage.errors import CorruptBody, RecordTooLarge, UnreadableBody
 
 _U32 = struct.Struct(">I")
 
@@ -48,7 +49,34 @@ def without_messages(entry: bytes, gone: Sequence[bool]) -> bytes:
     return b"".join((CHECKSUM_MAGIC, _U32.pack(crc32c(checked)), checked))
 
 
+def holes_of(entry: Buffer, record_count: int) -> list[bool]:
+    """Which messages of a batched entry were removed before; none of one that cannot be opened.
+
+    Raises: CorruptBody.
+    """
+    metadata, payload_pos = read_metadata(entry, check=False)
+    payload = bytes(entry[payload_pos:])
+    if metadata.encryption_keys:
+        return [False] * record_count
+    if metadata.compression:
+        size = metadata.uncompressed_size
+        try:
+            payload = bytes(unpack(metadata.compression, payload, size, INFLATED_BYTES_MAX))
+        except (UnreadableBody, RecordTooLarge):
+            return [False] * record_count
+    holes = []
+    pos = 0
+    for _ in range(record_count):
+        single, pos = _message_at(payload, pos)
+        holes.append(single.compacted_out)
+    return holes
+
+
 def _message_end(payload: bytes, pos: int) -> int:
+    return _message_at(payload, pos)[1]
+
+
+def _message_at(payload: bytes, pos: int) -> tuple[BatchedMetadata, int]:
     if len(payload) - pos < _U32.size:
         raise CorruptBody("batch holds fewer messages than it says")
     start = pos + _U32.size + _U32.unpack_from(payload, pos)[0]
@@ -58,4 +86,4 @@ def _message_end(payload: bytes, pos: int) -> int:
     end: int = start + single.payload_size
     if single.payload_size < 0 or end > len(payload):
         raise CorruptBody("message is longer than its batch")
-    return end
+    return single, end

@@ -7,6 +7,8 @@ from struct import error as StructError
 from struct import iter_unpack
 
 from storage.codecs.api import BatchFlag, BodyFormat, Buffer
+from storage.codecs.pulsar import entries
+from storage.codecs.pulsar_rebatch import holes_of
 from storage.codecs.registry import codec_for
 from storage.errors import BodyError, UnreadableBody
 from storage.journal.log import unpack_records
@@ -37,7 +39,10 @@ def check_content(header: BatchHeader, positions: memoryview, body: memoryview) 
     if header.body_version > codec.version:
         return False
     try:
-        check_count(header, codec.inspect(body).record_count)
+        count = codec.inspect(body).record_count
+        if header.flags & BatchFlag.COMPACTED and header.body_format == BodyFormat.PULSAR:
+            count -= holes_in(body)
+        check_count(header, count)
         starts = codec.split(body, header.base_offset)
     except BodyError as error:
         raise BadContent(f"not a body of format {codec.name}: {error}") from error
@@ -62,6 +67,14 @@ def check_count(header: BatchHeader, count: int) -> None:
     """Check that the body holds as many records as the header says. Raises BadContent."""
     if count != header.record_count:
         raise BadContent(f"{count} records in the body, {header.record_count} in the header")
+
+
+def holes_in(body: memoryview) -> int:
+    """Messages that compaction took out of PULSAR entries, which still count them. Raises
+    CorruptBody.
+    """
+    batched = [ref for ref in entries(body, 0) if ref.record_count > 1]
+    return sum(sum(holes_of(body[ref.start : ref.end], ref.record_count)) for ref in batched)
 
 
 def check_starts(header: BatchHeader, starts: list[tuple[int, int]]) -> None:

@@ -277,3 +277,13 @@ def test_encode_prefixes_each_record_with_its_place() -> None:
     second = struct.unpack_from("<III", stored, 12 + first[0])
     assert second[1:] == (5, 1)
     assert 24 + first[0] + second[0] == len(stored)
+
+
+def test_a_batch_that_loses_its_messages_one_after_another_goes_with_the_last() -> None:
+    stored = bytes(body((batch(b"a", b"b", b"c"), 3)))
+    for offset, left in ((5, 2), (7, 1), (6, 0)):
+        kept = PULSAR.without(stored, 5, [offset].__contains__)
+        stored = kept.body
+        assert kept.record_count == left
+        assert len(PULSAR.decode(stored, 5, 1).records) == left
+    assert stored == b""

@@ -3,11 +3,14 @@ import struct
 import pytest
 
 from storage.codecs.api import BatchFlag, BodyFormat
+from storage.codecs.pulsar import PULSAR
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_named
 from storage.journal.log import pack_records
 from storage.log.batch import BatchHeader
 from storage.tools.content import BadContent, check_content
+from tests.storage.codecs.test_pulsar import batch
+from tests.storage.codecs.test_pulsar import body as run_of
 
 
 def header(body_format, count, **changes):
@@ -99,3 +102,11 @@ def test_journal_records():
 def test_what_no_codec_here_opens_is_not_judged():
     assert not check(header(77, 1), b"anything")
     assert not check(header(BodyFormat.KAFKA, 1, body_version=2), b"anything")
+
+
+def test_messages_that_compaction_took_out_of_a_pulsar_batch_are_not_counted():
+    kept = PULSAR.without(bytes(run_of((batch(b"a", b"b", b"c"), 3))), 10, [11].__contains__)
+    changes = {"last_offset_delta": 2, "flags": int(BatchFlag.COMPACTED)}
+    assert check(header(BodyFormat.PULSAR, 2, **changes), kept.body)
+    with pytest.raises(BadContent, match="2 records in the body, 3 in the header"):
+        check(header(BodyFormat.PULSAR, 3, **changes), kept.body)
