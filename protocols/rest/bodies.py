@@ -36,6 +36,7 @@ from protocols.rest.limits import (
 )
 from protocols.rest.messages import BadBody, Encoding, decode
 from protocols.rest.ordinary import WHOLE_BODY
+from protocols.rest.query import DIGITS_MAX
 from storage.metadata.names import (
     InvalidTopicName,
     TopicName,
@@ -275,6 +276,7 @@ def path_bytes(request: Request, part: str) -> bytes:
 def page_limit(request: Request) -> int:
     """How many entries of a list are asked for at once. Raises Refused."""
     text = request.query_params.get("limit", str(PAGE_DEFAULT))
-    if not text.isdecimal() or not 1 <= int(text) <= PAGE_MAX:
-        raise Refused(BAD_QUERY, f"limit is a number from 1 to {PAGE_MAX}, not {text!r}")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+    if not is_number or not 1 <= int(text) <= PAGE_MAX:
+        raise Refused(BAD_QUERY, f"limit is a number from 1 to {PAGE_MAX}, not {text[:40]!r}")
     return int(text)

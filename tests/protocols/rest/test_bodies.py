@@ -214,7 +214,7 @@ def test_a_page_has_a_thousand_lines_unless_told():
     assert page_limit(asking("limit=10000")) == 10_000
 
 
-@pytest.mark.parametrize("limit", ["0", "10001", "-1", "x", "", "1.5"])
+@pytest.mark.parametrize("limit", ["0", "10001", "-1", "x", "", "1.5", "9" * 5000, "\u0661"])
 def test_a_senseless_page_size_is_refused(limit):
     with pytest.raises(Refused) as caught:
         page_limit(asking(f"limit={limit}"))
