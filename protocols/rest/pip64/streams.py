@@ -48,7 +48,7 @@ def accepted(request: Request) -> str:
 
 async def lines(messages: Sequence[ShownMessage], headers: dict[str, str]) -> Response:
     """An answer with one message per line."""
-    pieces = await _encoded(messages, b"\n")
+    pieces = await _encoded(messages, b"\n", _line)
     if pieces:
         pieces.append(b"\n")
     return Pieces(pieces, LINES, headers)
@@ -58,10 +58,12 @@ async def whole(answer: ReadAnswer | FetchAnswer) -> Response:
     """An answer of one JSON object."""
     messages, answer.messages = answer.messages, []
     head, empty, tail = msgspec.json.encode(answer).partition(b'"messages":[')
-    return Pieces([head + empty, *await _encoded(messages, b","), tail], JSON)
+    return Pieces([head + empty, *await _encoded(messages, b",", msgspec.json.encode), tail], JSON)
 
 
-async def _encoded(messages: Sequence[ShownMessage], between: bytes) -> list[bytes]:
+async def _encoded(
+    messages: Sequence[ShownMessage], between: bytes, encode: Callable[[ShownMessage], bytes]
+) -> list[bytes]:
     """The JSON of messages, in pieces that can each be made and sent in one turn."""
     pieces: list[bytes] = []
     gathered: list[bytes] = []
@@ -69,7 +71,7 @@ async def _encoded(messages: Sequence[ShownMessage], between: bytes) -> list[byt
     for message in messages:
         if pieces or gathered:
             gathered.append(between)
-        gathered.append(msgspec.json.encode(message))
+        gathered.append(encode(message))
         size += len(gathered[-1])
         if size >= JSON_PIECE_BYTES:
             pieces.append(b"".join(gathered))
@@ -151,4 +153,11 @@ class EventStream(Response):
 
 def _event(message: ShownMessage) -> bytes:
     place = message.messageId.translate(_STANDARD_TO_URL).encode()
-    return b"id: %b\ndata: %b\n\n" % (place, msgspec.json.encode(message))
+    return b"id: %b\ndata: %b\n\n" % (place, _line(message))
+
+
+def _line(message: ShownMessage) -> bytes:
+    """A message's JSON in one line. A JSON value is kept as its client wrote it: line ends between
+    its tokens would end the line, or the event, in the middle of it. Strings have none.
+    """
+    return msgspec.json.encode(message).replace(b"\n", b" ").replace(b"\r", b" ")

@@ -1,5 +1,7 @@
 import json
 
+import msgspec
+
 from protocols.rest.limits import JSON_PIECE_BYTES
 from protocols.rest.pip64 import streams
 from protocols.rest.pip64.messages import FetchAnswer, ShownMessage, ShownSchema
@@ -52,6 +54,27 @@ async def test_lines_end_with_each_message():
         assert [json.loads(line)["messageId"] for line in text.splitlines()] == [
             one.messageId for one in messages
         ]
+
+
+# A JSON value is kept as it was written, over as many lines as its client gave it.
+PRETTY = ShownMessage("id 0", 0, value=msgspec.Raw(b'{\n  "a": 1,\r\n\r  "b": "x\\ny"\n}'))
+
+
+async def test_a_value_of_several_lines_is_one_line():
+    _, pieces = await sent(await streams.lines([PRETTY, PRETTY], {}))
+    found = [json.loads(line) for line in b"".join(pieces).splitlines()]
+    assert [one["value"] for one in found] == [{"a": 1, "b": "x\ny"}] * 2
+
+
+def test_a_value_of_several_lines_is_one_event():
+    place, data, *end = streams._event(PRETTY).splitlines()
+    assert place == b"id: id 0" and end == [b""]
+    assert json.loads(data.removeprefix(b"data: "))["value"] == {"a": 1, "b": "x\ny"}
+
+
+async def test_a_value_of_several_lines_stays_as_it_was_in_one_object():
+    _, pieces = await sent(await streams.whole(FetchAnswer([PRETTY])))
+    assert bytes(PRETTY.value) in b"".join(pieces)
 
 
 def test_a_few_control_characters_are_text_and_many_are_not():
