@@ -30,6 +30,7 @@ def make_document(described: Sequence[Described], version: str) -> Json:
         for served in methods.values():
             types.update(dict.fromkeys(t for t in (served.body, served.answer) if t is not None))
     schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
+    _leave_out_false_items(components)
     by_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, Json] = {}
     for path, methods in described:
@@ -49,6 +50,20 @@ def make_document(described: Sequence[Described], version: str) -> Json:
         "paths": paths,
         "components": {"schemas": components},
     }
+
+
+def _leave_out_false_items(schema: object) -> None:
+    """Leave out `items: false`, by which msgspec says that a tuple has no more items. `maxItems`
+    says it, too, and openapi-python-client makes no client where a schema is a boolean.
+    """
+    if isinstance(schema, dict):
+        if schema.get("items") is False:
+            del schema["items"]
+        for part in schema.values():
+            _leave_out_false_items(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            _leave_out_false_items(part)
 
 
 def _operation(method: str, path: str, served: Served, by_type: Mapping[type, Json]) -> Json:

@@ -199,6 +199,25 @@ def by_path_puts_first(operation):
     return path, method != "PUT"
 
 
+async def test_generators_of_clients_take_every_schema(app):
+    """openapi-python-client makes no client where a schema is a boolean."""
+    document = (await call(app, "GET", "/openapi.json")).json
+
+    def places(part: object, at: str):
+        if isinstance(part, dict):
+            for name, one in part.items():
+                yield from [f"{at}/{name}"] if name == "items" and one is False else []
+                yield from places(one, f"{at}/{name}")
+        elif isinstance(part, list):
+            for number, one in enumerate(part):
+                yield from places(one, f"{at}/{number}")
+
+    assert list(places(document, "")) == []
+    pair = document["components"]["schemas"]["CursorPartition"]["properties"]
+    pair = pair["individually_acked"]["items"]
+    assert (pair["minItems"], pair["maxItems"], len(pair["prefixItems"])) == (2, 2, 2)
+
+
 async def test_every_kind_of_body_has_an_example_that_is_taken(app):
     document = (await call(app, "GET", "/openapi.json")).json
     await prepare(app)
