@@ -40,8 +40,12 @@ class Span:
     end: int
 
 
-def select(log: LogReader, selection: Selection) -> list[PartitionState]:
-    """The partitions that are asked for. Raises BadOption if one is missing; OSError."""
+def select(
+    log: LogReader, selection: Selection, *, may_be_gone: bool = False
+) -> list[PartitionState]:
+    """The partitions that are asked for. Raises BadOption if one is missing, unless it may be gone;
+    OSError.
+    """
     if selection.pattern is not None:
         return log.partitions(partial(matches, selection.pattern))
     if selection.assigned:
@@ -50,12 +54,19 @@ def select(log: LogReader, selection: Selection) -> list[PartitionState]:
         found = [state for state in states if (state.topic, state.index) in wanted]
         if missing := wanted - {(state.topic, state.index) for state in found}:
             topic, partition = min(missing)
-            raise BadOption(f"assign: there is no partition {partition} of topic {topic}")
+            text = f"assign: there is no partition {partition} of topic {topic}"
+            _refuse_or_warn(text, may_be_gone)
         return found
     found = log.partitions(selection.topics.__contains__)
     if absent := set(selection.topics) - {state.topic for state in found}:
-        raise BadOption(f"there is no topic {min(absent)}")
+        _refuse_or_warn(f"there is no topic {min(absent)}", may_be_gone)
     return found
+
+
+def _refuse_or_warn(text: str, may_be_gone: bool) -> None:
+    if not may_be_gone:
+        raise BadOption(text)
+    warnings.warn(text, stacklevel=3)
 
 
 def matches(pattern: str, topic: str) -> bool:

@@ -44,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end of the query: it reads only what is there now."""
-        self._target = self._states()
+        self._target = self._states(may_be_gone=not self._options.fail_on_loss)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """As the options say."""
@@ -75,7 +75,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises DataLoss.
         """
-        states = self._states() if self._target is None else self._target
+        states = self._target
+        if states is None:
+            states = self._states(may_be_gone=not self._options.fail_on_loss)
         begins = {key: self._begin(key, state, start) for key, state in states.items()}
         wanted = {key: max(state.watermark - begins[key], 0) for key, state in states.items()}
         self._latest = _sorted(
@@ -130,8 +132,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except OSError as error:  # The checkpoint is the truth; this is for people who look.
             log.warning("positions of %s could not be told: %s", group, error)
 
-    def _states(self) -> dict[tuple[str, int], PartitionState]:
-        found = select(open_log(self._options.place), self._options.selection)
+    def _states(self, *, may_be_gone: bool = False) -> dict[tuple[str, int], PartitionState]:
+        place, selection = open_log(self._options.place), self._options.selection
+        found = select(place, selection, may_be_gone=may_be_gone)
         return {(state.topic, state.index): state for state in found}
 
     def _begin(self, key: tuple[str, int], state: PartitionState, start: Offset) -> int:

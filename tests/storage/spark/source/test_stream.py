@@ -7,7 +7,7 @@ from storage.codecs.api import BodyFormat
 from storage.log.data_dir import NewPartition
 from storage.log.settings import LogSettings
 from storage.spark.source.offsets import DataLoss
-from storage.spark.source.options import read_options
+from storage.spark.source.options import BadOption, read_options
 from storage.spark.source.reading import Reading
 from storage.spark.source.stream import StreamReader
 from storage.spark.source.table import Table
@@ -26,7 +26,8 @@ def fill(data, count):
 
 
 def reader(data, **given):
-    given = {"path": data.directory.path, "subscribe": "orders", **given}
+    given = {"path": data.directory.path, **given}
+    given |= {} if "assign" in given else {"subscribe": given.get("subscribe", "orders")}
     given.setdefault("startingOffsets", "earliest")
     options = read_options(given, streaming=True)
     return StreamReader(options, Reading(options.place, Table(("offset",)), options.fail_on_loss))
@@ -98,6 +99,45 @@ def test_a_topic_made_again_is_an_error_or_read_from_its_start(data):
     end = stream.latestOffset(at(3, partition_id=9), ALL)
     assert end == at(3)
     assert [part.span.start for part in stream.partitions(at(3, partition_id=9), end)] == [0]
+
+
+def gone(data, **given):
+    """A reader of a topic that is there and one that was deleted, and what its checkpoint knows."""
+    fill(data, 3)
+    return reader(data, subscribe="gone,orders", **given), {"public/default/gone": {"0": [5, 9]}}
+
+
+def test_a_topic_that_was_deleted_is_an_error_or_passed_over(data):
+    stream, known = gone(data)
+    with pytest.raises(BadOption, match="no topic public/default/gone"):
+        stream.latestOffset({**known, **at(0)}, ALL)
+    stream, known = gone(data, failOnDataLoss="false")
+    with pytest.warns(UserWarning, match="no topic public/default/gone"):
+        end = stream.latestOffset({**known, **at(0)}, ALL)
+    assert end == {**known, **at(6)}
+    assert [part.span.topic for part in stream.partitions({**known, **at(0)}, end)] == [TOPIC]
+
+
+def test_available_now_passes_over_a_topic_that_was_deleted(data):
+    stream, known = gone(data, failOnDataLoss="false")
+    with pytest.warns(UserWarning, match="no topic public/default/gone"):
+        stream.prepareForTriggerAvailableNow()
+    assert stream.latestOffset({**known, **at(0)}, ALL) == {**known, **at(3)}
+
+
+def test_an_assigned_partition_that_was_deleted_is_passed_over(data):
+    fill(data, 3)
+    assign = '{"orders": [0], "gone": [0]}'
+    stream = reader(data, failOnDataLoss="false", assign=assign)
+    with pytest.warns(UserWarning, match="no partition 0 of topic public/default/gone"):
+        assert stream.latestOffset(at(0), ALL) == at(3)
+
+
+def test_a_new_stream_begins_with_topics_that_are_there(data):
+    """A name with a typing error is not one that was deleted."""
+    stream, _ = gone(data, failOnDataLoss="false")
+    with pytest.raises(BadOption, match="no topic public/default/gone"):
+        stream.initialOffset()
 
 
 def test_a_log_that_ends_before_the_checkpoint_is_an_error(data):
