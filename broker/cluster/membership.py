@@ -108,7 +108,8 @@ class Membership:
         """Tell the placement what was seen."""
         live = view.live
         owners = {
-            number: Owner(row.node, _addresses(row.listeners)) for number, row in live.items()
+            number: Owner(row.node, _addresses(row.listeners), number)
+            for number, row in live.items()
         }
         others = [one for number, one in owners.items() if number != self._session.number]
         newest = max((row.session for row in view.sessions), default=0)

@@ -21,10 +21,11 @@ CATALOGUE_SHARD: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A broker, and the address that its clients are told for each listener."""
+    """A broker, the address that its clients are told for each listener, and its session."""
 
     node_id: int
     addresses: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    session: int = 0
 
 
 NOBODY: Final = Owner(0)  # Nobody owns it now, or nobody knows who.
@@ -54,6 +55,10 @@ class Placement:
     def others(self) -> list[Owner]:
         """The other brokers that serve."""
         return []
+
+    def is_over(self, session: int) -> bool:
+        """Whether a session is known to have ended; one newer than the last look is not."""
+        return False
 
     def is_here(self, name: TopicName) -> bool:
         """Whether this broker owns the topic."""
@@ -88,7 +93,7 @@ class ClusterPlacement(Placement):
         self._live, self._newest = live, newest
 
     def is_over(self, session: int) -> bool:
-        """Whether a session is known to have ended; one newer than the last look is not."""
+        """As `Placement.is_over`."""
         return session <= self._newest and session not in self._live
 
     def owner(self, name: TopicName) -> Owner | None:

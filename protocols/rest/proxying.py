@@ -9,7 +9,8 @@ moves from one broker to another, its requests wait here, and then go to the new
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import h11
 import structlog
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from storage.metadata.names import TopicName
 
 Handler = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
 
 # In a request: it was passed on, and must not be passed on again. In an answer: nothing was done,
 # as that broker does not own the topic any more.
@@ -48,6 +50,9 @@ OWN_HEADERS: Final = frozenset(
 FIND_S: Final = 10.0
 LOOK_S: Final = 0.05
 RECEIVE_BYTES: Final = 64 * 1024
+# How long an owner may be silent before a look whether its session goes on. One that is frozen, or
+# cut off from us, closes no connection: others own its topics, and it would be waited for forever.
+SILENT_S: Final = 1.0
 # The owner is gone, or its answer is not HTTP.
 LOST: Final = (OSError, trio.BrokenResourceError, h11.ProtocolError)
 
@@ -170,7 +175,8 @@ class Proxy:
         owner, or if it was lost during a request that changes nothing; Refused.
         """
         name = next(one.name for one in self._broker.listeners.values() if one.protocol == "http")
-        exchange = _Exchange(await self._broker.siblings.relay(owner.node_id, name))
+        stream = await self._broker.siblings.relay(owner.node_id, name)
+        exchange = _Exchange(stream, partial(self._broker.placement.is_over, owner.session))
         try:
             answer = await exchange.ask(request)
             if any(name == HOP.encode() for name, _ in answer.headers):
@@ -241,8 +247,10 @@ class _PassedOn(Response):
 class _Exchange:
     """One request over a connection of its own."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.SocketStream, is_over: Callable[[], bool]) -> None:
+        """`is_over`: whether the session of the other side has ended."""
         self._stream = stream
+        self._is_over = is_over
         self._http = h11.Connection(h11.CLIENT)
 
     async def ask(self, request: Request) -> h11.Response:
@@ -280,13 +288,22 @@ class _Exchange:
         await trio.aclose_forcefully(self._stream)
 
     async def _send(self, event: h11.Request | h11.Data | h11.EndOfMessage) -> None:
-        data = self._http.send(event)
-        if data:
-            await self._stream.send_all(data)
+        left = memoryview(self._http.send(event) or b"")
+        while left:
+            left = left[await self._while_there(partial(self._stream.socket.send, left)) :]
 
     async def _next(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         while True:
             event = self._http.next_event()
             if event is not h11.NEED_DATA:
                 return event
-            self._http.receive_data(await self._stream.receive_some(RECEIVE_BYTES))
+            receive = partial(self._stream.receive_some, RECEIVE_BYTES)
+            self._http.receive_data(await self._while_there(receive))
+
+    async def _while_there(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Send or receive: nothing of it is lost where it is cancelled. Raises one of LOST."""
+        while True:
+            with trio.move_on_after(SILENT_S):
+                return await act()
+            if self._is_over():
+                raise trio.BrokenResourceError("it does not answer, and its session has ended")

@@ -24,14 +24,26 @@ BODY = [b"a" * 1000, b"b" * 1000]
 
 
 class Moving(Placement):
-    """Says for each look who owns everything; the last one stays."""
+    """Says for each look who owns everything; the last one stays. `ended` are sessions that ended;
+    `looks` counts who asks for that.
+    """
 
     def __init__(self, *owners):
         super().__init__()
         self.owners = list(owners)
+        self.ended = set()
+        self.looks = 0
+
+    def is_over(self, session):
+        self.looks += 1
+        return session in self.ended
 
     def owner(self, name):
         return self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
+
+
+class Frozen(bytes):
+    """What a broker said before it froze: its connection stays open."""
 
 
 class Other(Siblings):
@@ -61,6 +73,8 @@ class Other(Siblings):
             data += await stream.receive_some()
         self.asked.append(data)
         await stream.send_all(answer)
+        if isinstance(answer, Frozen):
+            await trio.sleep_forever()
         await stream.aclose()
 
     async def follow(self):
@@ -98,6 +112,8 @@ class Asked:
         pieces.append({"type": "http.request", "body": b"", "more_body": False})
 
         async def receive():
+            if not pieces:
+                await trio.sleep_forever()  # The client stays.
             return pieces.pop(0)
 
         async def send(message):
@@ -181,6 +197,51 @@ async def test_a_lost_owner_is_asked_again_only_for_what_changes_nothing(nursery
     with pytest.raises(Refused) as refused:
         await asked()
     assert refused.value.wire is OWNER_LOST
+
+
+FROZEN = Owner(2, session=7)
+
+
+async def test_a_frozen_owner_is_not_waited_for_once_its_session_has_ended(nursery, monkeypatch):
+    monkeypatch.setattr(proxying, "SILENT_S", 0.01)
+    asked = Asked(nursery, [FROZEN, None], Frozen())
+    asked.broker.placement.ended.add(7)
+    assert (await asked("GET")).status_code == 200
+    asked = Asked(nursery, [FROZEN, None], Frozen(b"HTTP/1.1 200 x\r\n"))
+    asked.broker.placement.ended.add(7)
+    with pytest.raises(Refused) as refused:
+        await asked()
+    assert refused.value.wire is OWNER_LOST
+
+
+async def test_a_silent_owner_is_waited_for_while_its_session_goes_on(nursery, monkeypatch):
+    monkeypatch.setattr(proxying, "SILENT_S", 0.001)
+    asked = Asked(nursery, [FROZEN, None], Frozen())
+    placement = asked.broker.placement
+
+    @nursery.start_soon
+    async def end():
+        while placement.looks < 5:
+            await trio.lowlevel.checkpoint()
+        placement.ended.add(7)
+
+    assert (await asked("GET")).status_code == 200
+    assert placement.looks >= 5
+
+
+async def test_a_stream_ends_with_the_session_of_its_frozen_owner(nursery, monkeypatch):
+    monkeypatch.setattr(proxying, "SILENT_S", 0.01)
+    head = b"HTTP/1.1 200 x\r\ntransfer-encoding: chunked\r\n\r\n"
+    asked = Asked(nursery, [FROZEN], Frozen(head + b"4\r\n: x\n\r\n"))
+    answer = await asked("GET")
+    sent = []
+
+    async def send(message):
+        sent.append(message.get("body"))
+        asked.broker.placement.ended.add(7)
+
+    await answer({}, None, send)
+    assert sent == [None, b": x\n"]
 
 
 async def test_what_was_passed_on_goes_no_further(nursery):
