@@ -226,7 +226,10 @@ class ConsumersApi:
         if kind == streams.EVENTS:
             follower = _Follower(self, request, subscriber, shower)
             return streams.EventStream(request, self._waiting, follower.next_messages)
-        given, room = await self._take(request, subscriber, wanted, is_stream=False)
+        given: Sequence[Given] = ()
+        room = None
+        if request.method != "HEAD":  # Without a body nobody would get what it takes.
+            given, room = await self._take(request, subscriber, wanted, is_stream=False)
         if room is not None:
             room.until_sent(request)
         shown = await self._show(shower, given)

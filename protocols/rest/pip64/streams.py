@@ -119,6 +119,9 @@ class EventStream(Response):
         """Send events; if the client leaves, whatever runs is cancelled."""
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
+        if self._request.method == "HEAD":  # It has no body, so nothing would ever end it.
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
         left = False
 
         async def watch() -> None:

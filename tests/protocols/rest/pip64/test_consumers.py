@@ -171,6 +171,16 @@ async def test_what_is_not_acknowledged_is_not_sent_twice_at_once(ask, produce, 
     assert await fetch(ask, path) == []
 
 
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+async def test_the_head_of_a_fetch_takes_nothing(app, ask, produce, create, accept):
+    await produce([0])
+    messages = await create()
+    with trio.fail_after(5):
+        answer = await call(app, "HEAD", messages, headers={"Accept": accept}, leave=trio.Event())
+    assert answer.status == 200
+    assert told(await fetch(ask, messages)) == [(0, 0)]
+
+
 @pytest.mark.parametrize("query", ["max_messages=2", "max_bytes=2"])
 async def test_limits_cut_and_the_next_fetch_goes_on(ask, produce, create, query):
     await produce(range(5))

@@ -92,6 +92,15 @@ async def test_a_client_that_comes_back_goes_on_after_the_last_event_that_it_saw
     assert told(await followed.end()) == [(ids[1], "b"), (ids[2], "c")]
 
 
+async def test_the_head_of_a_stream_ends_it(app, orders, produce):
+    """The connection would be of no more use: nothing says that an answer without body goes on."""
+    await produce("a")
+    with trio.fail_after(5):
+        answer = await call(app, "HEAD", READ, headers={"Accept": EVENTS}, leave=trio.Event())
+    assert (answer.status, answer.body) == (200, b"")
+    assert answer.headers["content-type"].startswith(EVENTS)
+
+
 async def test_a_stream_without_messages_says_now_and_then_that_it_lives(
     orders, follow, autojump_clock
 ):
