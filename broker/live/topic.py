@@ -88,7 +88,7 @@ class LiveTopic(PlacedTopic):
     def check_open(self) -> None:
         """Raises TopicNotFound once it was deleted."""
         if self.deleted:
-            raise TopicNotFound(self.full)
+            raise TopicNotFound(f"{self.full} was deleted")
 
     def subscribe(
         self,

@@ -208,7 +208,7 @@ class Partition:
         except storage.errors.StorageError as error:
             raise self._failed(error) from error
         except FileGone:
-            raise errors.TopicNotFound(self.topic.name.full) from None
+            raise errors.TopicNotFound(f"{self.topic.name} was deleted") from None
 
     @property
     def appended_ticket(self) -> int:
@@ -316,7 +316,7 @@ class Partition:
         Raises as `read`.
         """
         if self.removed:
-            raise errors.TopicNotFound(self.topic.name.full)
+            raise self._gone()
         bytes_max = min(bytes_max, READ_BYTES_MAX)
         try:
             try:
@@ -385,4 +385,4 @@ class Partition:
         name = self.topic.name.full
         if self._has_moved:
             return errors.OwnedElsewhere(f"{name} has moved to another broker")
-        return errors.TopicNotFound(name)
+        return errors.TopicNotFound(f"{name} was deleted")

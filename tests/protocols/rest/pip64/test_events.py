@@ -123,7 +123,7 @@ async def test_a_stream_whose_topic_goes_ends_with_the_reason(broker, orders, pr
     await wait_all_tasks_blocked(0.02)
     await broker.topics.delete(orders.name)
     last = (await followed.ended())[-1]
-    assert last.startswith("event: error\ndata: ") and "orders" in last
+    assert last == f'event: error\ndata: "{orders.name} was deleted"'
 
 
 @pytest.fixture
