@@ -96,8 +96,10 @@ class Users:
 
     # Logging in.
 
-    async def verify(self, name: str, password: str, address: str) -> UserMeta:
-        """The active user with that name and password; `address` is the host that asks.
+    async def verify(
+        self, name: str, password: str, address: str, *, must_be_active: bool = True
+    ) -> UserMeta:
+        """The user with that name and password; `address` is the host that asks.
 
         Raises NotAuthenticated, also for too many failures in a row, and LimitExceeded.
         """
@@ -119,7 +121,7 @@ class Users:
             self._brake.failed(keys, self._clock_s())
             raise errors.NotAuthenticated("wrong user name or password")
         self._brake.succeeded(keys)
-        return _active(user)
+        return _active(user) if must_be_active else user
 
     def verify_token(self, token: str, address: str) -> UserMeta:
         """The active user who has this access token; `address` is the host that asks.

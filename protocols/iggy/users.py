@@ -168,7 +168,8 @@ async def change_password(context: Context, request: u.ChangePassword) -> Answer
         user = await _stored_root(context)
     else:
         try:
-            user = await users.verify(user.name, request.old, context.connection.at)
+            at = context.connection.at
+            user = await users.verify(user.name, request.old, at, must_be_active=False)
         except errors.NotAuthenticated as error:
             raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
     ticket = await users.set_password(user, request.new)

@@ -80,6 +80,17 @@ async def test_an_inactive_user_is_not_let_in(talk, connect):
     assert (await login(other, "bob", "secret1"))["status"] == ErrorCode.INVALID_CREDENTIALS
 
 
+async def test_the_password_of_an_inactive_user_is_changed(talk, connect):
+    await talk.ask(CREATE, **BOB | {"status": 2})
+    change = {"user": named("bob"), "old": "secret1", "new": "secret2"}
+    assert await talk.status(PASSWORD, **change) == 0
+    other = await connect()
+    assert (await login(other, "bob", "secret2"))["status"] == ErrorCode.INVALID_CREDENTIALS
+    await talk.ask(UPDATE, user=named("bob"), username=None, status=1)
+    assert (await login(other, "bob", "secret1"))["status"] == ErrorCode.INVALID_CREDENTIALS
+    assert (await login(other, "bob", "secret2"))["status"] == 0
+
+
 async def test_only_root_looks_after_users(talk, connect):
     await talk.ask(CREATE, **BOB)
     bob = await connect()
