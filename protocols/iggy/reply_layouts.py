@@ -174,6 +174,8 @@ D2_RECORDS: Records = {
 D4_RECORDS: Records = {
     **D2_RECORDS,
     **partitions(0),
+    # Rust's clients ignore the fields of D5; Go's of D5, whose version looks like D4, need them.
+    r.Stats: stats(f.U64_FIELD, TOTAL_CPU, {**VERSION, **MACHINE}),
     r.LoginInfo: record(user_id=f.UserNumber(0, NOBODY_FROM_D4)),
     r.ClientInfo: client(f.UserNumber(0, NOBODY_FROM_D4)),
     r.UserInfo: record(
@@ -193,5 +195,4 @@ D4_RECORDS: Records = {
 
 D5_RECORDS: Records = {
     **D4_RECORDS,
-    r.Stats: stats(f.U64_FIELD, TOTAL_CPU, {**VERSION, **MACHINE}),
 }

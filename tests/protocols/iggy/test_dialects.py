@@ -1,6 +1,7 @@
 """The dialect table, checked against the second description and against recorded bytes."""
 
 import random
+import struct
 
 import pytest
 
@@ -8,7 +9,7 @@ from broker.server.endings import ProtocolError
 from protocols.iggy import messages as m
 from protocols.iggy import replies as r
 from protocols.iggy import user_messages as u
-from protocols.iggy.all_dialects import D2
+from protocols.iggy.all_dialects import D2, D4, D5
 from protocols.iggy.messages import Code
 from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
@@ -315,6 +316,13 @@ RECORDS = [
 @pytest.mark.parametrize(("name", "layout", "record", "values"), RECORDS)
 def test_record_is_written_as_described(name, layout, record, values):
     assert description.whole(layout, D2.write([record])) == values
+
+
+def test_statistics_from_d4_on_have_what_clients_of_d5_read():
+    """Go's client 0.8.0 speaks D5 with a version that is D4's."""
+    figures = next(record for name, _, record, _ in RECORDS if name == "stats")
+    assert D4.write([figures]) == D5.write([figures])
+    assert D5.write([figures]) == D2.write([figures]) + struct.pack("<IQQ", 1, 2, 3)
 
 
 def test_every_record_is_described():
