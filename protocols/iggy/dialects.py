@@ -32,7 +32,7 @@ class Layout(Protocol):
 class RequestLayout:
     """The payload of a command: `fields` in order, each named after its attribute.
 
-    `rest`: bytes after them are allowed, and ignored (D0).
+    `rest`: bytes after them are allowed, and ignored.
     """
 
     type: type[Any]

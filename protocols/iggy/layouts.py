@@ -44,7 +44,7 @@ def request(type_: type[Any], **fields: f.Readable) -> RequestLayout:
 
 
 def lenient(type_: type[Any], **fields: f.Readable) -> RequestLayout:
-    """A row whose payload may have further bytes at its end, as D0 accepts it."""
+    """A row whose payload may have further bytes at its end."""
     return RequestLayout(type_, tuple(fields.items()), rest=True)
 
 
@@ -240,6 +240,8 @@ D2_REQUESTS: Requests = {
     Code.LOGIN_USER: request(
         u.LoginUser, username=f.STR8, password=f.STR8, version=f.STR32, context=f.STR32
     ),
+    # Node's clients send a number of partitions behind it, which no server reads.
+    Code.DELETE_TOPIC: lenient(m.DeleteTopic, **TOPIC),
     Code.FLUSH_UNSAVED_BUFFER: request(
         m.FlushUnsavedBuffer, **TOPIC, partition=f.PartitionNumber(1), fsync=f.FLAG
     ),

@@ -1,17 +1,19 @@
 """Topics and partitions as Iggy's clients see them."""
 
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import trio
 
+from conformance.raw.iggy import frame, identifier, text8
 from protocols.iggy.topics import PIECE_PARTITIONS, in_pieces
 from storage.metadata.catalogue_records import MADE_ID_FIRST
 from storage.metadata.names import TopicName
 from tests.broker.pieces import counting
 from tests.protocols.iggy.description import named
-from tests.protocols.iggy.talk import FIRST, NEVER, NEXT, to_partition
+from tests.protocols.iggy.talk import FIRST, NEVER, NEXT, OK, to_partition
 from tests.waiting import HANG_S, PAUSE_S
 
 GET, LIST, CREATE, DELETE = range(300, 304)
@@ -268,6 +270,18 @@ async def test_a_topic_takes_another_name_with_its_settings_groups_and_offsets(t
     assert await talk.send(b"c", topic="neu-äöü") == 0
     polled = await talk.poll(NEXT, topic="neu-äöü")
     assert [one["payload"] for one in polled["messages"]] == [b"b", b"c"]
+
+
+async def test_deleted_by_a_client_that_says_how_many_partitions_there_are(connect):
+    talk = await connect()
+    assert await talk.login(version="") == 0  # As Node's clients do.
+    assert await talk.exchange(frame(202, text8("st"))) != OK
+    settings = struct.pack("<IBQQB", 2, 1, NEVER, 0, 0)
+    made = await talk.exchange(frame(302, identifier("st") + settings + text8("tp")))
+    assert made[:4] == bytes(4)
+    named_one = identifier("st") + identifier("tp")
+    assert await talk.exchange(frame(303, named_one + struct.pack("<I", 2))) == OK
+    assert await talk.exchange(frame(300, named_one)) == OK  # It is not there any more.
 
 
 async def test_lists_and_statistics_look_at_many_topics_in_pieces():
