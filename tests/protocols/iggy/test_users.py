@@ -1,5 +1,7 @@
 """Users, passwords and access tokens over dialect D2, and what becomes of who is not root."""
 
+import struct
+
 import pytest
 import trio
 
@@ -9,6 +11,7 @@ from broker.access.rules import Grant
 from broker.server.adapters import EndConnection
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.session import LOGIN_S
+from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import NEVER
 
@@ -78,6 +81,13 @@ async def test_an_inactive_user_is_not_let_in(talk, connect):
     await talk.ask(CREATE, **BOB | {"status": 2})
     other = await connect()
     assert (await login(other, "bob", "secret1"))["status"] == ErrorCode.INVALID_CREDENTIALS
+
+
+async def test_a_user_is_made_though_a_byte_follows_the_permissions(talk):
+    made = description.request(CREATE, **BOB | {"permissions": ALL})
+    longer = struct.pack("<I", len(made) - 3) + made[4:] + b"\0"  # As Go's clients to 0.6 do.
+    assert (await talk.exchange(longer))[:4] == bytes(4)
+    assert (await talk.ask(GET_USER, user=named("bob")))["permissions"] == ALL
 
 
 async def test_the_password_of_an_inactive_user_is_changed(talk, connect):
