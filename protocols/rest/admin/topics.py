@@ -19,8 +19,10 @@ from protocols.rest.admin.answers import done, read_any, told
 from protocols.rest.admin.names import full_name, full_names, name_of, namespace_of, topic_of
 from protocols.rest.errors import (
     BAD_PARTITIONS,
+    FEWER_PARTITIONS,
     MESSAGE_NOT_FOUND,
     ONE_PARTITION_WANTED,
+    OTHER_KIND_OF_TOPIC,
     TOPIC_BUSY,
     Refused,
 )
@@ -90,9 +92,10 @@ class AdminTopics:
         count = await partition_count(self._bodies, request)
         topic = self._broker.topics.get(name)
         if not topic.partitioned:
-            raise TopicNotFound(f"{name} is not a partitioned topic")
+            raise Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
         if count < len(topic.partitions):
-            raise Refused(BAD_PARTITIONS, f"{name} has {len(topic.partitions)} partitions already")
+            text = f"{name} has {len(topic.partitions)} partitions already"
+            raise Refused(FEWER_PARTITIONS, text)
         if count > len(topic.partitions):
             ticket = await self._broker.topics.add_partitions(name, count)
             await self._broker.durability.reached(ticket)
@@ -119,7 +122,8 @@ class AdminTopics:
         topic = self._broker.topics.get(name)
         if topic.partitioned:
             what = "a partition" if index is not None else "a partitioned topic"
-            raise Refused(TOPIC_BUSY, f"{name} is {what}: delete it with its partitions")
+            code = TOPIC_BUSY if index is not None else OTHER_KIND_OF_TOPIC
+            raise Refused(code, f"{name} is {what}: delete it with its partitions")
         return await self._delete(request, topic)
 
     async def delete_partitioned(self, request: Request) -> Response:
@@ -127,7 +131,7 @@ class AdminTopics:
         name, _ = name_of(request)
         topic = self._broker.topics.get(name)
         if not topic.partitioned:
-            raise TopicNotFound(f"Partitioned Topic not found: {name}")
+            raise Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
         return await self._delete(request, topic)
 
     async def _delete(self, request: Request, topic: Topic) -> Response:

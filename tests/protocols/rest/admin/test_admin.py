@@ -141,7 +141,7 @@ async def test_topics_are_made_listed_grown_and_deleted(ask, broker):
     assert (await ask("GET", f"{PARTS}/partitions")).json["partitions"] == 3
     for count in (0, -1, "x", 20_000, {}):
         await ask("PUT", f"{ADMIN}/persistent/public/default/bad/partitions", count, 406)
-    await ask("DELETE", PARTS, status=412)
+    await ask("DELETE", PARTS, status=409)
     await ask("DELETE", f"{PARTS}/partitions", status=204)
     await ask("DELETE", TOPIC, status=204)
     await ask("DELETE", TOPIC, status=404)

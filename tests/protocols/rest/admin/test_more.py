@@ -37,8 +37,24 @@ async def test_a_non_persistent_partition_neither(ask):  # noqa: F811
 
 
 async def test_a_topic_without_partitions_does_not_grow(ask, orders):  # noqa: F811
-    answer = await ask("POST", f"{TOPIC}/partitions", 2, 404)
+    answer = await ask("POST", f"{TOPIC}/partitions", 2, 409)
     assert "is not a partitioned topic" in answer.json["reason"]
+
+
+async def test_a_topic_is_deleted_by_the_call_for_its_kind_alone(ask, orders, parts):  # noqa: F811
+    for force in ("", "?force=true"):
+        answer = await ask("DELETE", f"{PARTS}{force}", status=409)
+        assert answer.json["code"] == "other_kind_of_topic"
+        answer = await ask("DELETE", f"{TOPIC}/partitions{force}", status=409)
+        assert answer.json["code"] == "other_kind_of_topic"
+    await ask("DELETE", f"{PARTS}-partition-0", status=412)
+    assert (await ask("GET", f"{PARTS}/partitions")).json["partitions"] == 2
+
+
+async def test_a_topic_does_not_shrink(ask, parts):  # noqa: F811
+    answer = await ask("POST", f"{PARTS}/partitions", 1, 422)
+    assert answer.json["code"] == "fewer_partitions"
+    assert (await ask("GET", f"{PARTS}/partitions")).json["partitions"] == 2
 
 
 async def test_a_message_is_shown_with_all_that_it_has(ask, broker, orders):  # noqa: F811
