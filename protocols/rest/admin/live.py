@@ -23,6 +23,7 @@ from protocols.rest.admin.topics import partition_count
 from protocols.rest.errors import (
     BAD_PARTITIONS,
     NOT_ON_NON_PERSISTENT,
+    OTHER_KIND_OF_TOPIC,
     SUBSCRIPTION_BUSY,
     TOPIC_BUSY,
     Refused,
@@ -81,7 +82,8 @@ class AdminLive:
         name, index = name_of(request)
         if self._live.partitions(name):
             what = "a partition" if index is not None else "a partitioned topic"
-            raise Refused(TOPIC_BUSY, f"{name} is {what}: delete it with its partitions")
+            code = TOPIC_BUSY if index is not None else OTHER_KIND_OF_TOPIC
+            raise Refused(code, f"{name} is {what}: delete it with its partitions")
         return await self._delete(request, name)
 
     async def partitions(self, request: Request) -> Response:
@@ -107,7 +109,7 @@ class AdminLive:
         if request.method == "PUT" and known:
             raise TopicExists("This topic already exists")
         if request.method == "POST" and not known:
-            raise TopicNotFound(f"Partitioned Topic not found: {name}")
+            raise self._not_partitioned(name)
         if count != known:
             ticket = await self._live.partition(name, count)
             await self._broker.durability.reached(ticket)
@@ -117,8 +119,14 @@ class AdminLive:
         """Delete a non-persistent topic with its partitions."""
         name, _ = name_of(request)
         if not self._live.partitions(name):
-            raise TopicNotFound(f"Partitioned Topic not found: {name}")
+            raise self._not_partitioned(name)
         return await self._delete(request, name)
+
+    def _not_partitioned(self, name: TopicName) -> Exception:
+        """What to raise for a topic without partitions, or for none."""
+        if self._live.find(name, None) is None:
+            return TopicNotFound(f"Partitioned Topic not found: {name}")
+        return Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
 
     async def _delete(self, request: Request, name: TopicName) -> Response:
         users = sum(

@@ -60,9 +60,17 @@ async def test_partitions(ask):
     assert (await ask("GET", f"{SPACE}/partitioned")).json == [f"{FULL[:-4]}parts"]
     stats = (await ask("GET", f"{PARTS}/partitioned-stats?perPartition=true")).json
     assert (stats["metadata"]["partitions"], stats["partitions"]) == (4, {})
-    await ask("DELETE", PARTS, status=412)
+    await ask("DELETE", PARTS, status=409)
     await ask("DELETE", f"{PARTS}/partitions", status=204)
     await ask("DELETE", f"{PARTS}/partitions", status=404)
+
+
+async def test_a_topic_without_partitions_is_not_taken_for_a_partitioned_one(ask):
+    await ask("PUT", LIVE, status=204)
+    for method, body in (("POST", 2), ("DELETE", None)):
+        answer = await ask(method, f"{LIVE}/partitions", body, 409)
+        assert answer.json["code"] == "other_kind_of_topic"
+    await ask("DELETE", LIVE, status=204)
 
 
 async def test_figures(ask, topic):
