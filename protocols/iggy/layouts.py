@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.server.endings import ProtocolError
@@ -28,6 +28,7 @@ MESSAGE_SIZES_POS = 48  # there in a message of D3 to D5.
 PARTITIONS_MAX = 100_000  # In one request of D0.
 
 Requests = dict[int, Layout]
+Rows = dict[int, RequestLayout]
 Pieces = dict[str, f.Readable]
 Row = Callable[..., RequestLayout]
 
@@ -99,9 +100,7 @@ def send_target(reader: LittleEndianReader, base: int) -> m.SendMessages:
     return m.SendMessages(stream, topic, partitioning, memoryview(b""), count)
 
 
-def _offset(
-    consumer: f.Readable, partition: f.Readable, row: Row = request
-) -> dict[int, RequestLayout]:
+def _offset(consumer: f.Readable, partition: f.Readable, row: Row = request) -> Rows:
     """The commands about reading, which share most of their fields."""
     pieces: Pieces = {"consumer": consumer, **TOPIC, "partition": partition}
     return {
@@ -111,7 +110,7 @@ def _offset(
     }
 
 
-def _groups(group: f.Readable, row: Row = request) -> dict[int, RequestLayout]:
+def _groups(group: f.Readable, row: Row = request) -> Rows:
     pieces: Pieces = {**TOPIC, "group": group}
     return {
         Code.GET_GROUP: row(m.GetGroup, **pieces),
@@ -126,7 +125,7 @@ _CHOSEN = f.ChosenId(zero_picks=False)
 _PICKED = f.ChosenId(zero_picks=True)
 _PARTITION_1 = f.PartitionOrZero()
 
-D0_REQUESTS: dict[int, RequestLayout] = {
+D0_REQUESTS: Rows = {
     Code.PING: request(m.Ping),
     Code.GET_STATS: request(m.GetStats),
     Code.GET_ME: request(m.GetMe),
@@ -168,7 +167,7 @@ D0_REQUESTS: dict[int, RequestLayout] = {
     Code.LOGOUT_USER: request(u.LogoutUser),
 }
 
-D1A_REQUESTS: Requests = {
+D1A_REQUESTS: Rows = {
     **D0_REQUESTS,
     Code.GET_CLIENT: request(m.GetClient, client_id=f.U32_FIELD),
     **_offset(f.CONSUMER, _PARTITION_1),
@@ -214,7 +213,7 @@ D1A_REQUESTS: Requests = {
 }
 
 
-def _topic_requests(expiry: f.Readable, id_field: f.Readable | None) -> Requests:
+def _topic_requests(expiry: f.Readable, id_field: f.Readable | None) -> Rows:
     """CREATE_TOPIC and UPDATE_TOPIC from D1b on."""
     chosen: Pieces = {} if id_field is None else {"topic_id": id_field}
     settings: Pieces = {
@@ -232,18 +231,27 @@ def _topic_requests(expiry: f.Readable, id_field: f.Readable | None) -> Requests
     }
 
 
-D1B_REQUESTS: Requests = {**D1A_REQUESTS, **_topic_requests(f.ExpirySeconds(), _PICKED)}
+D1B_REQUESTS: Rows = {**D1A_REQUESTS, **_topic_requests(f.ExpirySeconds(), _PICKED)}
 
-D2_REQUESTS: Requests = {
+# What Iggy's servers from D2 on read no further than they need, and whose layout stays the same: it
+# tells no dialects apart. Clients do send more: Node's a number of partitions in DELETE_TOPIC, Go's
+# up to 0.6 a byte behind permissions, C#'s four bytes behind a token.
+UNREAD_AFTER = (
+    *(Code.GET_STREAM, Code.UPDATE_STREAM, Code.DELETE_STREAM, Code.PURGE_STREAM),
+    *(Code.GET_TOPIC, Code.GET_TOPICS, Code.DELETE_TOPIC, Code.PURGE_TOPIC),
+    *(Code.CREATE_PARTITIONS, Code.DELETE_PARTITIONS),
+    *(Code.GET_GROUP, Code.GET_GROUPS, Code.DELETE_GROUP, Code.JOIN_GROUP, Code.LEAVE_GROUP),
+    *(Code.GET_USER, Code.CREATE_USER, Code.DELETE_USER, Code.UPDATE_USER),
+    *(Code.UPDATE_PERMISSIONS, Code.CHANGE_PASSWORD, Code.LOGIN_WITH_TOKEN, Code.DELETE_TOKEN),
+)
+
+D2_REQUESTS: Rows = {
     **D1B_REQUESTS,
+    **{code: replace(D1B_REQUESTS[code], rest=True) for code in UNREAD_AFTER},
     **_topic_requests(f.U64_FIELD, _PICKED),
     Code.LOGIN_USER: request(
         u.LoginUser, username=f.STR8, password=f.STR8, version=f.STR32, context=f.STR32
     ),
-    # Node's clients send a number of partitions behind it, which no server reads.
-    Code.DELETE_TOPIC: lenient(m.DeleteTopic, **TOPIC),
-    # Go's clients up to 0.6 send one byte too many behind permissions.
-    Code.CREATE_USER: lenient(u.CreateUser, **NEW_USER),
     Code.FLUSH_UNSAVED_BUFFER: request(
         m.FlushUnsavedBuffer, **TOPIC, partition=f.PartitionNumber(1), fsync=f.FLAG
     ),

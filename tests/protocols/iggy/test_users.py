@@ -168,6 +168,16 @@ async def test_names_of_tokens(talk, name, is_good):
     assert await talk.status(CREATE_TOKEN, name=name, expiry=NEVER) == expected
 
 
+async def test_a_token_lets_in_and_is_deleted_though_bytes_follow_it(talk, connect):
+    raw = (await talk.ask(CREATE_TOKEN, name="tok", expiry=0))["token"]
+    other = await connect()
+    for code, field in ((LOGIN_TOKEN, {"token": raw}), (DELETE_TOKEN, {"name": "tok"})):
+        sent = description.request(code, **field)
+        longer = struct.pack("<I", len(sent)) + sent[4:] + bytes(4)  # As C#'s clients do.
+        assert (await other.exchange(longer))[:4] == bytes(4)
+    assert await talk.ask(TOKENS) == {"status": 0}
+
+
 async def test_a_token_expires(talk, connect, broker):
     raw = (await talk.ask(CREATE_TOKEN, name="tok", expiry=1))["token"]  # One microsecond.
     other = await connect()
