@@ -5,6 +5,7 @@ belong to.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from broker.server.endings import ProtocolError
@@ -12,7 +13,7 @@ from protocols.iggy import fields as f
 from protocols.iggy import forms
 from protocols.iggy import layouts as requests
 from protocols.iggy import reply_layouts as records
-from protocols.iggy.dialects import Dialect, Habits, Manners
+from protocols.iggy.dialects import Dialect, Habits, Layout, Manners, RequestLayout
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.messages import Code
 from protocols.iggy.partitioning import murmur3_from_one, xxhash32_from_zero
@@ -108,13 +109,25 @@ D5 = Dialect(
     form=forms.TYPED_FORM,
 )
 
-# D0 accepts extra bytes at the end; a first frame that fits without any is certainly D0.
-D0_EXACT = {code: replace(layout, rest=False) for code, layout in requests.D0_REQUESTS.items()}
-
 Candidates = tuple[Dialect, ...]
 
 WITH_LOGIN: Candidates = (D5, D4, D3, D2, D1B, D1A)
 BY_NAME = {dialect.name: dialect for dialect in (*WITH_LOGIN, D0, D0_WITH_LOGIN)}
+
+
+def _exact(layouts: Mapping[int, Layout]) -> Mapping[int, Layout]:
+    """The same layouts, without further bytes at the end."""
+    return {
+        code: replace(layout, rest=False) if isinstance(layout, RequestLayout) else layout
+        for code, layout in layouts.items()
+    }
+
+
+# D0 accepts extra bytes at the end; a first frame that fits without any is certainly D0. One that
+# fits only with some tells nothing about later dialects, which accept them too.
+D0_EXACT = _exact(requests.D0_REQUESTS)
+LATER_EXACT = tuple(_exact(dialect.requests) for dialect in WITH_LOGIN)
+
 _WITHOUT_VERSION: Candidates = (D1B, D1A, D0_WITH_LOGIN)
 _VERSION_UNKNOWN: Candidates = (D5, D4, D3, D2)
 # By the crate's version. Go's client sends its own version, which may be that of an earlier crate,

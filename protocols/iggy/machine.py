@@ -21,6 +21,7 @@ from protocols.iggy.all_dialects import (
     D0,
     D0_EXACT,
     D2,
+    LATER_EXACT,
     WITH_LOGIN,
     Candidates,
     candidates_of_login,
@@ -366,7 +367,7 @@ def _is_later(code: int, payload: memoryview) -> bool:
     """Whether a frame is of a dialect that has a login, and not of the oldest."""
     if _fits(D0_EXACT.get(code), payload):
         return False
-    return any(_fits(dialect.requests.get(code), payload) for dialect in WITH_LOGIN)
+    return any(_fits(layouts.get(code), payload) for layouts in LATER_EXACT)
 
 
 def _refused(request: vsr.VsrRequest, code: ErrorCode, reason: str) -> Refused:

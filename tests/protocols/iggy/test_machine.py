@@ -188,6 +188,13 @@ def test_oldest_dialect_has_no_login_and_is_asked_for_one_where_it_is_not_served
 # Answers.
 
 
+@pytest.mark.parametrize(("code", "identifiers"), [(200, 1), (301, 1), (300, 2), (303, 2)])
+def test_oldest_dialect_may_say_more_than_is_read(code, identifiers):
+    payload = b"\1\4\1\0\0\0" * identifiers + b"\0"
+    frame = struct.pack("<II", 4 + len(payload), code) + payload
+    assert isinstance(decode(IggyMachine(without_login=True), frame), Command)
+
+
 @pytest.mark.parametrize(
     ("version", "has_text"), [("0.5.0", True), ("0.6.59", True), ("0.6.60", False), ("", False)]
 )
