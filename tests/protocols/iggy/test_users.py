@@ -90,6 +90,15 @@ async def test_a_user_is_made_though_a_byte_follows_the_permissions(talk):
     assert (await talk.ask(GET_USER, user=named("bob")))["permissions"] == ALL
 
 
+async def test_the_status_of_a_user_is_changed_though_a_byte_follows_it(talk):
+    number = (await talk.ask(CREATE, **BOB))["user"]["id"]
+    named_by_number = struct.pack("<BBI", 1, 4, number)
+    change = named_by_number + bytes([0, 1, 2]) + b"\0"  # No new name; inactive; C#'s byte.
+    sent = struct.pack("<II", 4 + len(change), UPDATE) + change
+    assert (await talk.exchange(sent))[:4] == bytes(4)
+    assert (await talk.ask(GET_USER, user=named("bob")))["user"]["status"] == 2
+
+
 async def test_the_password_of_an_inactive_user_is_changed(talk, connect):
     await talk.ask(CREATE, **BOB | {"status": 2})
     change = {"user": named("bob"), "old": "secret1", "new": "secret2"}
