@@ -234,8 +234,9 @@ def _topic_requests(expiry: f.Readable, id_field: f.Readable | None) -> Rows:
 D1B_REQUESTS: Rows = {**D1A_REQUESTS, **_topic_requests(f.ExpirySeconds(), _PICKED)}
 
 # What Iggy's servers from D2 on read no further than they need, and whose layout stays the same: it
-# tells no dialects apart. Clients do send more: Node's a number of partitions in DELETE_TOPIC, Go's
-# up to 0.6 a byte behind permissions, C#'s four bytes behind a token.
+# tells no dialects apart. Clients do send more: Node's a number of partitions in DELETE_TOPIC and
+# five bytes where there are no permissions, Go's up to 0.6 a byte behind permissions, C#'s four
+# bytes behind a token.
 UNREAD_AFTER = (
     *(Code.GET_STREAM, Code.UPDATE_STREAM, Code.DELETE_STREAM, Code.PURGE_STREAM),
     *(Code.GET_TOPIC, Code.GET_TOPICS, Code.DELETE_TOPIC, Code.PURGE_TOPIC),

@@ -99,6 +99,15 @@ async def test_the_status_of_a_user_is_changed_though_a_byte_follows_it(talk):
     assert (await talk.ask(GET_USER, user=named("bob")))["user"]["status"] == 2
 
 
+async def test_permissions_are_taken_away_though_bytes_follow_that_there_are_none(talk):
+    number = (await talk.ask(CREATE, **BOB | {"permissions": ALL}))["user"]["id"]
+    none = b"\0" + struct.pack("<IB", 1, 0)  # As Node's clients say it.
+    change = struct.pack("<BBI", 1, 4, number) + none
+    sent = struct.pack("<II", 4 + len(change), PERMISSIONS) + change
+    assert (await talk.exchange(sent))[:4] == bytes(4)
+    assert (await talk.ask(GET_USER, user=named("bob"))).get("permissions") is None
+
+
 async def test_the_password_of_an_inactive_user_is_changed(talk, connect):
     await talk.ask(CREATE, **BOB | {"status": 2})
     change = {"user": named("bob"), "old": "secret1", "new": "secret2"}
