@@ -132,8 +132,9 @@ class Http2(H2Protocol):
             left = {number: len(one.buffer) for number, one in self.stream_buffers.items()}
             self._given = {number: self._given.get(number, 0) for number in left}
             taken = {number: self._given[number] - size for number, size in left.items()}
-            for number, size in left.items():
-                if size and before.get(number) == taken[number] and number in self.streams:
+            stalled = [one for one, size in left.items() if size and before.get(one) == taken[one]]
+            for number in stalled:
+                if number in self.streams and number in self.stream_buffers:  # Still there.
                     await self._end(number)
             before = taken
 
