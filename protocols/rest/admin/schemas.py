@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -28,13 +29,21 @@ from protocols.rest.errors import (
 )
 from protocols.rest.schemas import types
 from protocols.rest.schemas.definitions import known_type
+from protocols.rest.schemas.jsontext import compact
 from protocols.rest.schemas.primitives import BadValue
-from protocols.rest.schemas.values import value_codec
+from protocols.rest.schemas.values import join_pair, split_pair, value_codec
 
 if TYPE_CHECKING:
     from broker.broker import Broker
     from broker.topics.topic import Topic
     from protocols.rest.bodies import BodyReader
+
+
+class _Pair(msgspec.Struct):
+    """The definition of a KEY_VALUE as the admin API writes it; "" is a part without one."""
+
+    key: msgspec.Raw
+    value: msgspec.Raw
 
 
 class AdminSchemas:
@@ -122,9 +131,30 @@ def _shown(topic: Topic, version: int | None) -> dict[str, Any]:
         "version": version,
         "type": types.name_of(meta.type),
         "timestamp": 0,
-        "data": meta.data.decode(errors="backslashreplace"),
+        "data": _definition_text(meta),
         "properties": meta.properties,
     }
+
+
+def _definition_text(meta: SchemaMeta) -> str:
+    """A definition as the admin API shows it: that of a KEY_VALUE is an object of its parts."""
+    if types.name_of(meta.type) == types.KEY_VALUE:
+        try:
+            pair = _Pair(*(msgspec.Raw(part or b'""') for part in split_pair(meta.data)))
+            return compact(msgspec.json.encode(pair)).decode()
+        except (BadValue, msgspec.DecodeError, UnicodeDecodeError):
+            pass  # Its producer wrote it in a way of its own: shown as it is.
+    return meta.data.decode(errors="backslashreplace")
+
+
+def _pair_definition(text: str) -> bytes:
+    """The stored definition of a KEY_VALUE, as its producers send it. Raises BadValue."""
+    try:
+        pair = msgspec.json.decode(text, type=_Pair)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadValue(f"a KEY_VALUE's schema is an object of key and value: {error}") from None
+    parts = (compact(bytes(part)) for part in (pair.key, pair.value))
+    return join_pair(*(b"" if part == b'""' else part for part in parts))
 
 
 def _read(body: object) -> SchemaMeta:
@@ -141,8 +171,9 @@ def _read(body: object) -> SchemaMeta:
         name = known_type(body["type"])
         if name in types.WITHOUT_SCHEMA:
             raise BadValue(f"{name} has no schema")
+        data = _pair_definition(definition) if name == types.KEY_VALUE else definition.encode()
         if name in types.WITH_DEFINITION:
-            value_codec(name, definition.encode())
+            value_codec(name, data)
     except BadValue as error:
         raise Refused(UNREADABLE_SCHEMA, str(error)) from None
-    return SchemaMeta(types.NUMBERS[name], "", definition.encode(), properties)
+    return SchemaMeta(types.NUMBERS[name], "", data, properties)

@@ -171,3 +171,24 @@ async def test_what_is_no_schema_is_not_registered(ask, orders, body, said):  # 
 async def test_a_name_in_the_path_that_is_no_text_is_refused(ask):  # noqa: F811
     answer = await ask("GET", f"{ADMIN}/tenants/%FF")
     assert answer.status in (400, 412) and "is not UTF-8" in answer.json["reason"]
+
+
+async def test_a_pair_of_schemas_is_an_object_of_both(ask, orders):  # noqa: F811
+    """Java's admin client reads and writes it so; producers join both parts after their lengths."""
+    path = f"{ADMIN}/schemas/public/default/orders/schema"
+    record = '{"type":"record","name":"U","fields":[{"name":"n","type":"int"}]}'
+    text = f'{{"key":"","value":{record}}}'
+    kinds = {"key.schema.type": "STRING", "value.schema.type": "JSON"}
+    body = {"type": "KEY_VALUE", "schema": text, "properties": kinds}
+    assert (await ask("POST", path, body)).status == 200
+    (stored,) = orders.meta.schemas
+    size = len(record).to_bytes(4, "big")
+    assert stored.data == bytes(4) + size + record.encode()
+    assert (await ask("GET", path)).json["data"] == text
+
+
+async def test_a_pair_of_schemas_that_is_no_object_is_not_registered(ask, orders):  # noqa: F811
+    body = {"type": "KEY_VALUE", "schema": "x"}
+    answer = await ask("POST", f"{ADMIN}/schemas/public/default/orders/schema", body)
+    assert answer.status == 422 and "key and value" in answer.json["reason"]
+    assert not orders.meta.schemas
