@@ -11,7 +11,8 @@ import trio
 from hypercorn.config import Config
 from trio.testing import wait_all_tasks_blocked
 
-from protocols.rest.http2 import CROWDED_S, STREAM_STALL_S
+from broker.server.poller import Poller
+from protocols.rest.http2 import CROWDED_S, RUNNING_MAX, STREAM_STALL_S
 from storage.metadata.names import TopicName
 from tests.protocols.rest.http2 import (
     LONG_POLL,
@@ -221,6 +222,21 @@ async def test_requests_are_reset_over_http_2_while_nothing_can_be_sent(listener
     await wait_all_tasks_blocked(cushion=CROWDED_S / 2)  # The sockets are full.
     await stream.send_all(requests_that_are_reset(HEAD_OF_HEALTH, first=21))
     await wait_all_tasks_blocked(cushion=CROWDED_S / 2)
+    await health_after_all(stream)
+
+
+async def test_requests_that_are_reset_before_their_turn_are_bounded(listener, monkeypatch):
+    turn = trio.Event()
+    stream = await connect(listener[0])
+    connection = await http2(stream, "/healthz")
+    await events_until(stream, connection, h2.events.StreamEnded)
+    monkeypatch.setattr(Poller, "give_way", lambda _: turn.wait())  # Others have work.
+    tasks = trio.lowlevel.current_statistics().tasks_living
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(stream.send_all, requests_that_are_reset(HEAD_OF_HEALTH))
+        await wait_all_tasks_blocked(cushion=CROWDED_S / 2)
+        assert 0 < trio.lowlevel.current_statistics().tasks_living - tasks <= RUNNING_MAX + 2
+        turn.set()
     await health_after_all(stream)
 
 
