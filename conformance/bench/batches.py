@@ -12,16 +12,8 @@ import argparse
 import sys
 from contextlib import ExitStack
 
-from conformance.bench.peers import (
-    WARM_UP_S,
-    Figures,
-    Row,
-    Server,
-    generator,
-    given,
-    measure,
-    medians,
-)
+from conformance.bench.peer_rows import Figures, Row, Server
+from conformance.bench.peers import WARM_UP_S, generator, given, measure, medians
 from conformance.server import RunningBroker
 
 BATCHES = 3  # The version of Produce from which on sets are record batches.

@@ -6,11 +6,11 @@ rounds, with the broker's processor time for a message. The goals of `peer_goals
 a Kafka with "flushed" in its NAME syncs before it acknowledges, others are as shipped. BIN is a
 generator of Kafka requests that takes `raw|sync|fetch -addr A -topic T -version V -seconds S [-mix]
 [-size N] [-conns N]` and prints one line of JSON with `messages`, `msg_per_s`, and for `sync`
-`p50_ms` and `p999_ms`.
+`p50_ms` and `p999_ms`. With the classpaths of Kafka's and Pulsar's own performance tools there are
+rows of those too (`peer_tools.py`); `--only` takes the rows whose names have one of these parts.
 """
 
 import argparse
-import itertools
 import json
 import os
 import statistics
@@ -18,9 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -30,12 +28,13 @@ from conformance.bench import peer_goals as goals
 from conformance.bench.latency import publish_to_receive
 from conformance.bench.limits import syncs_per_second
 from conformance.bench.many import one_in_flight
+from conformance.bench.peer_rows import SAID_MAX, Figures, Row, RowFailed, Run, Server
+from conformance.bench.peer_tools import tool_rows
 from conformance.bench.process import cpu_seconds
 from conformance.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
 
 WARM_UP_S = 10.0  # Of each broker before anything counts: a JIT needs it.
-SAID_MAX = 500  # Characters of what a generator said before it gave up.
 LIBRDKAFKA_BYTES = 100
 IN_FLIGHT = 1000
 MIXED_BLOCKS = 20
@@ -44,47 +43,6 @@ RECEIVE_RATE = 1000
 FILL_S, FETCH_S = "3", "0.4"
 
 OWN = "Braidlog, "  # before the mode
-
-Figures = dict[str, float]
-
-
-@dataclass(slots=True)
-class Server:
-    """A broker that answers one protocol at an address."""
-
-    name: str
-    protocol: str
-    address: str
-    pid: int
-    version: int  # of Kafka's Produce: 0 with message sets, 3 with record batches
-    topics: Iterator[int] = field(default_factory=itertools.count)
-
-    def topic(self) -> str:
-        """A fresh name, also in a broker whose other protocols see the same topics."""
-        return f"peers-{os.getpid()}-{self.protocol}-{next(self.topics):04d}"
-
-    @property
-    def host_and_port(self) -> tuple[str, int]:
-        """The address in parts."""
-        host, _, port = self.address.rpartition(":")
-        return host, int(port)
-
-
-Run = Callable[[Server, str, float], tuple[int, Figures]]  # messages, and what else it tells
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One kind of work, done by one generator on a topic for so many seconds."""
-
-    name: str
-    protocol: str
-    run: Run
-    prepare: Callable[[Server, str], None] | None = None  # what is not measured
-
-
-class RowFailed(Exception):
-    """A generator gave up. What the others measured stands."""
 
 
 def generator(binary: str, *arguments: str) -> Run:
@@ -107,7 +65,7 @@ def fetches(name: str, binary: str, size: int) -> Row:
     """Reads from the beginning of what was written before."""
     fill = generator(binary, "raw", "-mix", "-size", str(size), "-seconds", FILL_S)
 
-    def prepare(server: Server, topic: str) -> None:
+    def prepare(server: Server, topic: str, _seconds: float) -> None:
         fill(server, topic, 0)
 
     return Row(name, "kafka", generator(binary, "fetch", "-seconds", FETCH_S), prepare)
@@ -193,11 +151,20 @@ def measure(server: Server, row: Row, seconds: float) -> Figures:
         with PulsarWire(server.host_and_port) as wire:
             wire.look_up(topic)
     if row.prepare is not None:
-        row.prepare(server, topic)
+        row.prepare(server, topic, seconds)
     os.sync()
     before = cpu_seconds(server.pid)
     messages, figures = row.run(server, topic, seconds)
     return figures | {"cpu_us": (cpu_seconds(server.pid) - before) * 1e6 / max(messages, 1)}
+
+
+def tried(server: Server, row: Row, seconds: float) -> Figures | None:
+    """What `measure` gives; None, after saying why, where the generator gave up."""
+    try:
+        return measure(server, row, seconds)
+    except RowFailed as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return None
 
 
 def medians(runs: list[Figures]) -> Figures:
@@ -236,11 +203,15 @@ def own(mode: str, broker: RunningBroker) -> list[Server]:
     ]
 
 
-def role(protocol: str, name: str) -> str:
-    """What a broker is in the goals."""
-    if name.startswith(OWN):
-        return name.removeprefix(OWN)
-    return goals.FLUSHED if protocol == "kafka" and "flushed" in name else protocol
+def role(server: Server) -> str:
+    """What a broker is in the goals; its own name if none of them is held against it."""
+    if server.name.startswith(OWN):
+        return server.name.removeprefix(OWN)
+    if server.protocol != "kafka":
+        return server.protocol
+    if server.version == 0:
+        return server.name
+    return goals.FLUSHED if "flushed" in server.name else goals.KAFKA
 
 
 def main() -> int:
@@ -249,6 +220,10 @@ def main() -> int:
     parser.add_argument("--load", metavar="BIN")
     parser.add_argument("--kafka", action="append", default=[], metavar="NAME=HOST:PORT,PID[,3]")
     parser.add_argument("--pulsar", action="append", default=[], metavar="NAME=HOST:PORT,PID")
+    parser.add_argument("--kafka-tools", metavar="CLASSPATH")
+    parser.add_argument("--old-kafka-tools", metavar="CLASSPATH")
+    parser.add_argument("--pulsar-tools", metavar="CLASSPATH")
+    parser.add_argument("--only", nargs="*", default=[""], metavar="PART", help="of a row's name")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--warm-up", type=float, default=WARM_UP_S, metavar="SECONDS")
@@ -262,29 +237,29 @@ def main() -> int:
         for mode in ("synced", "written"):
             settings = [f"log.durability={mode}"]
             servers += own(mode, stack.enter_context(RunningBroker(settings=settings)))
+        wanted = rows(arguments.load)
+        tools = (arguments.kafka_tools, arguments.old_kafka_tools, arguments.pulsar_tools)
+        wanted += tool_rows(*tools)
         work = [
             (row, one)
-            for row in rows(arguments.load)
+            for row in wanted
             for one in servers
-            if row.protocol == one.protocol
+            if row.is_for(one) and any(part in row.name for part in arguments.only)
         ]
         warmed: set[str] = set()
-        roles = {one.name: role(one.protocol, one.name) for one in servers}
+        roles = {one.name: role(one) for one in servers}
         for number in range(1, arguments.rounds + 1):
             disk = {"rate": syncs_per_second(Path(tempfile.gettempdir()), 1.0)}
             results.setdefault((goals.DISK, goals.MACHINE), []).append(disk)
             for row, server in work:
+                print(f"round {number}: {row.name}: {server.name}", file=sys.stderr)
                 if server.address not in warmed:
                     warmed.add(server.address)
-                    measure(server, row, arguments.warm_up)
-                print(f"round {number}: {row.name}: {server.name}", file=sys.stderr)
-                try:
-                    figures = measure(server, row, arguments.seconds)
-                except RowFailed as error:
-                    failed = True
-                    print(f"failed: {error}", file=sys.stderr)
-                    continue
-                results.setdefault((row.name, server.name), []).append(figures)
+                    tried(server, row, arguments.warm_up)
+                figures = tried(server, row, arguments.seconds)
+                failed |= figures is None
+                if figures is not None:
+                    results.setdefault((row.name, server.name), []).append(figures)
     print(table(results))
     found = {(row, roles.get(name, name)): medians(runs) for (row, name), runs in results.items()}
     print("\n".join(goals.verdicts(found)))

@@ -1,15 +1,20 @@
 """The goals beside other brokers: what is judged, and what is said where something is missing."""
 
 from conformance.bench import peer_goals as goals
+from conformance.bench.peer_rows import Server
 from conformance.bench.peers import medians, role, rows
 
 
-def test_roles_come_from_the_names_of_the_brokers():
-    assert role("kafka", "Braidlog, synced") == goals.SYNCED
-    assert role("pulsar", "Braidlog, written") == goals.WRITTEN
-    assert role("kafka", "Kafka 4.3.1") == goals.KAFKA
-    assert role("kafka", "Kafka 4.3.1 flushed") == goals.FLUSHED
-    assert role("pulsar", "Pulsar 4.2.4") == goals.PULSAR
+def test_roles_come_from_the_names_and_versions_of_the_brokers():
+    def role_of(protocol: str, name: str, version: int = 3) -> str:
+        return role(Server(name, protocol, "127.0.0.1:1", 1, version))
+
+    assert role_of("kafka", "Braidlog, synced", 0) == goals.SYNCED
+    assert role_of("pulsar", "Braidlog, written", 0) == goals.WRITTEN
+    assert role_of("kafka", "Kafka 4.3.1") == goals.KAFKA
+    assert role_of("kafka", "Kafka 4.3.1 flushed") == goals.FLUSHED
+    assert role_of("kafka", "Kafka 0.8.2.2", 0) == "Kafka 0.8.2.2"
+    assert role_of("pulsar", "Pulsar 4.2.4") == goals.PULSAR
 
 
 def test_every_goal_is_of_a_row_that_is_measured():
