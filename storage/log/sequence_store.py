@@ -12,6 +12,7 @@ import msgspec
 from crc32c import crc32c
 
 from storage.log.files import Files
+from storage.log.gone import may_be_gone
 from storage.log.readable_log import ReadableLog
 from storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
 from storage.log.segment import Segment
@@ -72,7 +73,8 @@ def save(files: Files, log: ReadableLog, packed: bytes) -> None:
         file.datasync()
     finally:
         file.close()
-    files.rename(f"{path}.new", path)
+    with may_be_gone(log.folder):
+        files.rename(f"{path}.new", path)
     files.sync_folder(log.folder)
 
 

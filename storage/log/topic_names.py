@@ -5,11 +5,11 @@ catalogue has it on disk; a start completes what a crash left undone. Knows no c
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-from storage.errors import StorageFailed, StorageFull
+from storage.errors import StorageFull
 from storage.log.files import FileGone, Files
+from storage.log.gone import may_be_gone
 from storage.log.topic_file import (
     TOPIC_BYTES_MAX,
     TOPIC_NAME,
@@ -28,7 +28,7 @@ def prepare_name(files: Files, folder: str, content: TopicFile) -> None:
     Raises FileGone where the topic was deleted meanwhile, StorageFull, StorageFailed.
     """
     path = os.path.join(folder, NEW_TOPIC_NAME)
-    with _may_be_gone(folder):
+    with may_be_gone(folder):
         files.unlink(path)  # A change that did not happen may have left one.
         file = files.create(path)
         try:
@@ -43,7 +43,7 @@ def sync_names(files: Files, folders: Sequence[str]) -> None:
         files.sync_all()
         return
     for folder in folders:
-        with _may_be_gone(folder):
+        with may_be_gone(folder):
             file = files.open(os.path.join(folder, NEW_TOPIC_NAME))
             try:
                 file.datasync()
@@ -71,19 +71,8 @@ def take_name(files: Files, folder: str, wanted: TopicFile) -> bool:
         return False
     new_path, path = os.path.join(folder, NEW_TOPIC_NAME), os.path.join(folder, TOPIC_NAME)
     try:
-        with _may_be_gone(folder):
+        with may_be_gone(folder):
             files.rename(new_path, path)
     except (StorageFull, FileGone):  # The next start tries again, if the topic is there then.
         return False
     return True
-
-
-@contextmanager
-def _may_be_gone(folder: str) -> Iterator[None]:
-    """Raise FileGone if the work fails because the folder was removed: the disk is not at fault."""
-    try:
-        yield
-    except StorageFailed as error:
-        if os.path.isdir(folder):
-            raise
-        raise FileGone(folder) from error

@@ -1,13 +1,15 @@
 """Twins of the disk under the file layer: one writes down every call, one fails on demand, one is
-small.
+small, and one stops in a sync.
 """
 
 import errno
 import os
+import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from storage.log.disk import Disk
+from tests.waiting import HANG_S
 
 BLOCK_BYTES = 4096
 
@@ -215,6 +217,21 @@ class SmallDisk(Disk):
         if self.blocks_free < 1:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         super().make_folder(path)
+
+
+class StoppingDisk(Disk):
+    """The real disk, which stops in the sync of files whose names end so until it is let go on."""
+
+    def __init__(self, ending):
+        self.ending = ending
+        self.stopped = threading.Event()
+        self.go_on = threading.Event()
+
+    def sync_data(self, path, fd):
+        if path.endswith(self.ending):
+            self.stopped.set()
+            assert self.go_on.wait(HANG_S)
+        super().sync_data(path, fd)
 
 
 def blocks_of(size):

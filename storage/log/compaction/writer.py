@@ -13,6 +13,7 @@ from storage.log.batch import (
     pack,
 )
 from storage.log.files import Files
+from storage.log.gone import may_be_gone
 from storage.log.places import later
 from storage.log.segment import (
     SEGMENT_HEADER_BYTES,
@@ -129,14 +130,15 @@ class CompactedWriter:
     def finish(self) -> None:
         """Make the file whole and durable, still under its temporary name.
 
-        Raises: StorageFull, StorageFailed.
+        Raises: StorageFull, StorageFailed, FileGone where the partition was deleted.
         """
         self._fill_gap(self.name.end_offset)
         self._flush()
         self._file.datasync()
         self._file.close()
         # Retention by age uses it after the next start.
-        self._files.set_time(self.path + NEW_SUFFIX, self.last_append_us)
+        with may_be_gone(self._folder):
+            self._files.set_time(self.path + NEW_SUFFIX, self.last_append_us)
 
     def publish(self) -> Segment:
         """Give the file its name: from now on a start finds it. The folder is not synced.

@@ -1,5 +1,6 @@
 """When topics are compacted, what is told of it, and what happens where something comes between."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,8 @@ from storage.log.compaction.runs import ViewCompaction
 from storage.log.files import FileGone
 from storage.log.scan import Fault
 from storage.metadata.names import TopicName
+from tests.storage.files_twins import StoppingDisk
+from tests.waiting import until
 
 NAME = TopicName("public", "default", "keyed")
 QUICK = {"log.compaction_check_ms": "10"}
@@ -83,6 +86,23 @@ async def test_a_topic_that_is_deleted_meanwhile_ends_its_compaction_alone(broke
     await fill(broker, topic, 50)
     broker.compactor.ask(topic)
     await broker.topics.delete(NAME)
+    again = await broker.topics.create(NAME, 1)
+    await fill(broker, again, 30)
+    broker.compactor.ask(again)
+    assert (await finished(broker.compactor, again)).state is State.SUCCESS
+
+
+@pytest.mark.parametrize("broker", [QUICK], indirect=True)
+async def test_a_topic_whose_files_go_while_a_compacted_one_is_synced_stops_nothing_else(broker):
+    topic = await broker.topics.create(NAME, 1)
+    await fill(broker, topic, 50)
+    disk = broker._storage.files.disk = StoppingDisk(".view.new")
+    broker.compactor.ask(topic)
+    await trio.to_thread.run_sync(disk.stopped.wait)
+    folder = Path(topic.partitions[0].log.folder)
+    await broker.topics.delete(NAME)
+    await until(lambda: not folder.exists())
+    disk.go_on.set()
     again = await broker.topics.create(NAME, 1)
     await fill(broker, again, 30)
     broker.compactor.ask(again)

@@ -1,12 +1,19 @@
 """A partition's memory of its producers while the broker runs: loading, noting, snapshots."""
 
+from pathlib import Path
+
+import pytest
 import trio
 
+from broker.errors import TopicNotFound
 from broker.topics import producer_memory
 from broker.topics.producer_memory import ProducerMemories, ProducerMemory
 from storage.codecs.api import BodyInfo
 from storage.log.sequence_store import SEQUENCES_NAME, unpack_table
+from storage.metadata.names import TopicName
+from tests.storage.files_twins import StoppingDisk
 from tests.storage.log.logs import OneLog
+from tests.waiting import until
 
 
 def append(log, memory, sequence, producer_id=1):
@@ -86,3 +93,23 @@ async def test_what_retention_removes_is_remembered(tmp_path):
     await memory.keep()
     second = ProducerMemory(log.log, ProducerMemories(log.files))
     assert (await second.loaded()).find(1).last_sequence == 4
+
+
+async def test_a_topic_that_is_deleted_while_its_snapshot_is_synced_stops_nothing_else(broker):
+    name = TopicName("public", "default", "orders")
+    (partition,) = (await broker.topics.create(name, 1)).partitions
+    folder = Path(partition.log.folder)
+    disk = broker._storage.files.disk = StoppingDisk(f"{SEQUENCES_NAME}.new")
+
+    async def ask():
+        with pytest.raises(TopicNotFound):
+            await partition.sequences()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.to_thread.run_sync(disk.stopped.wait)
+        await broker.topics.delete(name)
+        await until(lambda: not folder.exists())
+        disk.go_on.set()
+    (again,) = (await broker.topics.create(name, 1)).partitions
+    assert len(await again.sequences()) == 0

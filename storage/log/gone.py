@@ -1,0 +1,23 @@
+"""Work by name in the folder of a partition, which a deletion may take away at any moment.
+
+The owner's thread renames the folder of a deleted topic while others may still write in it: what
+they hold open stays good, what they look up by its path is gone. Knows no topic.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from storage.errors import StorageFailed
+from storage.log.files import FileGone
+
+
+@contextmanager
+def may_be_gone(folder: str) -> Iterator[None]:
+    """Raise FileGone if the work fails because the folder was removed: the disk is not at fault."""
+    try:
+        yield
+    except StorageFailed as error:
+        if os.path.isdir(folder):
+            raise
+        raise FileGone(folder) from error
