@@ -83,9 +83,10 @@ class ProducerMemory:
 
     async def keep(self) -> None:
         """Write a snapshot if the last one lacks much, or something that retention has removed from
-        the log since. Raises StorageFailed, FileGone where the partition
-        was deleted.
+        the log since. Raises StorageFailed, FileGone where the partition was deleted.
         """
+        if self._log.is_closed:
+            raise FileGone(self._log.folder)
         if self._captured is None:
             is_cut = self._log.log_start_offset > self._saved_offset
             self._capture(1 if is_cut else SNAPSHOT_OFFSETS)

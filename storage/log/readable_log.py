@@ -41,6 +41,11 @@ class ReadableLog:
         return self.log_end_offset if self._is_written_mode else self._shown_offset
 
     @property
+    def is_closed(self) -> bool:
+        """Whether nothing can be read or stored any more, for ever."""
+        return self._closed
+
+    @property
     def folder(self) -> str:
         """The folder of its files."""
         return self._identity.folder

@@ -95,6 +95,23 @@ async def test_what_retention_removes_is_remembered(tmp_path):
     assert (await second.loaded()).find(1).last_sequence == 4
 
 
+async def test_nothing_is_kept_of_a_topic_that_was_deleted(tmp_path, monkeypatch):
+    monkeypatch.setattr(producer_memory, "LOOK_S", 0.001)
+    log = OneLog(tmp_path)
+    memories = ProducerMemories(log.files)
+    memory = ProducerMemory(log.log, memories)
+    await memory.loaded()
+    append(log, memory, 0)  # Too few for a snapshot.
+    log.commit()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(memories.run)
+        await trio.sleep(0.01)
+        assert memory in memories._loaded
+        log.data_dir.retire_partition(1)
+        await until(lambda: memory not in memories._loaded)
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_topic_that_is_deleted_while_its_snapshot_is_synced_stops_nothing_else(broker):
     name = TopicName("public", "default", "orders")
     (partition,) = (await broker.topics.create(name, 1)).partitions
