@@ -95,10 +95,10 @@ class JournalLog:
         self._files.sync_folder(self.folder)
         self._files.sync_folder(os.path.dirname(self.folder))
 
-    def _new_segment(self, base_offset: int, flags: int) -> Segment:
+    def _new_segment(self, base_offset: int, flags: int, *, named: bool = True) -> Segment:
         identity = self._identity
         header = SegmentHeader(identity.kind, new_salt(), identity.partition_id, base_offset, flags)
-        return Segment.create(self._files, self.folder, header)
+        return Segment.create(self._files, self.folder, header, named=named)
 
     def _recover(self) -> None:
         names = self._files.names(self.folder)
@@ -222,7 +222,6 @@ class JournalLog:
             raise LogClosed(self.folder)
         records = [*self._lazy, *bodies]
         if records:
-            self._files.clear_discarded()  # A start must not find an abandoned snapshot.
             self._write_batch(self._segments[-1], records, flags=0)
             self._lazy, self._lazy_bytes = [], 0
 
@@ -260,11 +259,14 @@ class JournalLog:
         if self._segments[-1].is_empty:  # The new segment needs an offset, and name, of its own.
             self._write_batch(self._segments[-1], [], flags=BatchFlag.MARKER)
         start_offset = self._end_offset
-        segment = self._new_segment(start_offset, FLAG_SNAPSHOT)
+        # Without a name until it is whole: no start may find one that was given up, among records
+        # that came after it in the segment before. Its removal might be lost with the power.
+        segment = self._new_segment(start_offset, FLAG_SNAPSHOT, named=False)
         try:
             for records in in_batches(bodies):
                 self._write_batch(segment, records, flags=0)
             self._write_batch(segment, [], flags=BatchFlag.MARKER)
+            segment.take_name()
         except BaseException:  # The snapshot did not happen, whatever went wrong.
             self._end_offset = start_offset
             segment.discard()

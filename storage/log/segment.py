@@ -35,6 +35,7 @@ FLAG_COMPACTED = 2
 FLAGS = FLAG_SNAPSHOT | FLAG_COMPACTED
 
 INDEX_SUFFIX = ".index"
+NEW_SUFFIX = ".new"  # Of a file that has not got its name: a start removes it.
 
 # magic, version, kind, salt, partition_id, base_offset, flags, end_offset, tombstones_below,
 # tombstones_us, reserved
@@ -146,12 +147,17 @@ class Segment:
         self._built_max_us: int | None = None  # Greatest time of what the index was built from.
 
     @classmethod
-    def create(cls, files: Files, folder: str, header: SegmentHeader) -> "Segment":
-        """A new segment with nothing but its header; neither file nor folder are synced.
+    def create(
+        cls, files: Files, folder: str, header: SegmentHeader, *, named: bool = True
+    ) -> "Segment":
+        """A new segment with nothing but its header; neither file nor folder are synced. Unless it
+        is `named`, a start removes it until it gets its name (`take_name`).
 
         Raises: StorageFull, StorageFailed, and then nothing is left behind.
         """
         segment = cls(files, folder, header.base_offset, header.kind, header.partition_id)
+        if not named:
+            segment.path += NEW_SUFFIX
         segment.file = files.create(segment.path)
         try:
             segment.file.write_at([pack_segment_header(header)], 0)
@@ -162,6 +168,15 @@ class Segment:
         segment.take_header(header)
         segment.index.create()
         return segment
+
+    def take_name(self) -> None:
+        """Give a segment that was made without it its name. The folder is not synced.
+
+        Raises: StorageFull, StorageFailed, and then it is as it was.
+        """
+        path = self.path.removesuffix(NEW_SUFFIX)
+        self._files.rename(self.path, path)
+        self.path = self.file.path = path
 
     def stat(self) -> None:
         """Take size and age from the file system. Raises OSError."""

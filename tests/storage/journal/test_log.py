@@ -350,6 +350,43 @@ def test_no_space_refuses_the_record_and_the_snapshot(tmp_path):
     assert len(segment_names(one.folder)) == 1
 
 
+class ForgetfulDisk(Disk):
+    """Has room for a snapshot's header and first batch, and loses every removal with its power."""
+
+    writes_left = -1
+
+    def write(self, path, fd, parts, pos):
+        if self.writes_left == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self.writes_left -= 1
+        return super().write(path, fd, parts, pos)
+
+    def unlink(self, path):
+        pass
+
+
+def test_a_snapshot_that_was_given_up_costs_nothing_if_its_removal_is_lost(tmp_path):
+    disk = ForgetfulDisk()
+    one = OneJournal(tmp_path, disk)
+    one.journal.append(b"before")
+    one.commit()
+    disk.writes_left = 2
+    with pytest.raises(StorageFull):
+        one.journal.snapshot([bytes(SNAPSHOT_BATCH_BYTES // 2)] * 5)
+    disk.writes_left = -1
+    expected = [b"before"]
+    for life in range(3):
+        for number in range(2):  # Fewer than the snapshot had.
+            one.journal.append(b"%d-%d" % (life, number))
+            one.commit()
+            expected.append(b"%d-%d" % (life, number))
+        one.crash()
+        one = OneJournal(tmp_path)
+        assert one.replayed == expected
+        assert one.journal.recovery.is_clean
+    one.crash()
+
+
 def test_a_closed_journal_says_so(tmp_path):
     one = OneJournal(tmp_path)
     one.crash()

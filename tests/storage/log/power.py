@@ -52,18 +52,20 @@ class Power:
             getattr(self, call.name)(call)
 
     def create(self, call):
-        self.change(call.path, Inode())
+        self.change({call.path: Inode()})
 
-    def change(self, path, inode):
-        self.unsynced_names.append((path, inode))
-        self.put(self.names, path, inode)
+    def change(self, inodes):
+        """From now on these paths name these files, None: nothing. All of it happens, or none."""
+        self.unsynced_names.append(inodes)
+        self.put(self.names, inodes)
 
     @staticmethod
-    def put(names, path, inode):
-        if inode is None:
-            names.pop(path, None)
-        else:
-            names[path] = inode
+    def put(names, inodes):
+        for path, inode in inodes.items():
+            if inode is None:
+                names.pop(path, None)
+            else:
+                names[path] = inode
 
     def write(self, call):
         self.names[call.path].pending.append(("write", call.pos, call.data))
@@ -76,8 +78,8 @@ class Power:
             self.names[call.path].settle()
 
     def settle_names(self):
-        for path, inode in self.unsynced_names:
-            self.put(self.durable_names, path, inode)
+        for inodes in self.unsynced_names:
+            self.put(self.durable_names, inodes)
         self.unsynced_names = []
 
     def sync_folder(self, call):
@@ -90,7 +92,10 @@ class Power:
 
     def unlink(self, call):
         if call.path in self.names:
-            self.change(call.path, None)
+            self.change({call.path: None})
+
+    def rename(self, call):
+        self.change({call.path: None, os.fsdecode(call.data): self.names[call.path]})
 
     def make_folder(self, call):
         """Folders are made again as their files need them."""
@@ -98,8 +103,8 @@ class Power:
     def leave(self, folder, rng):
         """Write the state after the cut into `folder`."""
         names = dict(self.durable_names)
-        for path, inode in self.unsynced_names[: rng.randint(0, len(self.unsynced_names))]:
-            self.put(names, path, inode)
+        for inodes in self.unsynced_names[: rng.randint(0, len(self.unsynced_names))]:
+            self.put(names, inodes)
         for path, inode in names.items():
             target = os.path.join(folder, os.path.relpath(path, self.root))
             os.makedirs(os.path.dirname(target), exist_ok=True)
