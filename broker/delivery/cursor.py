@@ -61,6 +61,10 @@ class DispatchCursor(Protocol):
     def position(self) -> int:
         """The next offset wanted."""
 
+    @property
+    def is_set(self) -> bool:
+        """Whether it is there. One that another client has ended takes no acknowledgements."""
+
     def state(self) -> CursorState:
         """Where it stands."""
 
@@ -91,6 +95,11 @@ class SubscriptionCursor:
         """The next offset wanted; 0 when another listener has just deleted the cursor."""
         return self.subscription.position(self.index) or 0
 
+    @property
+    def is_set(self) -> bool:
+        """Whether no listener has deleted it."""
+        return self.subscription.position(self.index) is not None
+
     def state(self) -> CursorState:
         """Where it stands."""
         return CursorState(*self.subscription.standing(self.index))
@@ -112,6 +121,7 @@ class MemoryCursor:
     """A non-durable position: gone with its last consumer."""
 
     is_durable = False
+    is_set = True
 
     def __init__(self, position: int) -> None:
         self.position = position

@@ -135,6 +135,8 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
         if dispatcher is not None and (dispatcher.consumers or dispatcher.resetting is not None):
             continue  # Another consumer was quicker.
         partition.check_here()
+        if not cursor.is_set:
+            continue  # Another client has ended the subscription: it begins anew.
         if dispatcher is None or dispatcher.cursor is not cursor or dispatcher.kind is not kind:
             keys = key_sharing(command)
             dispatcher = dispatchers.make(partition, name, kind, cursor, keys=keys)

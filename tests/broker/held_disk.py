@@ -12,7 +12,9 @@ from tests.waiting import HANG_S
 class HeldDisk:
     """A file that syncs when it is let, as a member of rounds."""
 
-    def __init__(self):
+    def __init__(self, folders=()):
+        """With a folder to sync, too, rounds are synced in a thread even where there is a queue."""
+        self.folders = folders
         self.syncs = 0
         self.threads = set()
         self.failing = False
@@ -36,7 +38,7 @@ class HeldDisk:
         self.syncs += 1
 
     def begin_sync(self):
-        return SyncPoint([self], (), self.marked)
+        return SyncPoint([self], self.folders, self.marked)
 
     def finish_sync(self, point):
         self.durable = point.end_offset

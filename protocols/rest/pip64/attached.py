@@ -16,7 +16,7 @@ import trio
 from broker.delivery.consumer import Consumer, SubscriptionKind
 from broker.delivery.cursor import SubscriptionCursor
 from broker.delivery.entries import EntryId, entry_at_or_before
-from broker.errors import SubscriptionBusy
+from broker.errors import SubscriptionBusy, SubscriptionNotFound
 from broker.reading.chunks import piece_offsets
 
 if TYPE_CHECKING:
@@ -191,7 +191,8 @@ async def attach(
 ) -> None:
     """Join the subscription's delivery of the consumer's partition, once its cursor is on disk.
 
-    Raises SubscriptionBusy if it is of another kind, or already has its one consumer.
+    Raises SubscriptionBusy if it is of another kind, or already has its one consumer,
+    SubscriptionNotFound if another client ends it meanwhile, and TopicNotFound, OwnedElsewhere.
     """
     dispatchers, partition, name = broker.dispatchers, consumer.partition, subscription.name
     while True:
@@ -212,9 +213,11 @@ async def attach(
         found = dispatchers.find(partition, name)
         if found is not None and (found.consumers or found.resetting is not None):
             continue  # Another consumer was quicker.
-        dispatcher = dispatchers.make(
-            partition, name, kind, SubscriptionCursor(subscription, partition.index)
-        )
+        partition.check_here()
+        cursor = SubscriptionCursor(subscription, partition.index)
+        if not cursor.is_set:
+            raise SubscriptionNotFound("another client has ended the subscription")
+        dispatcher = dispatchers.make(partition, name, kind, cursor)
         break
     # Atomic: no await since the last look at the dispatcher.
     dispatchers.attach(dispatcher, consumer)

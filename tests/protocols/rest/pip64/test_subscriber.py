@@ -1,6 +1,7 @@
 """Consumers over HTTP where something happens between a fetch and its answer, and their limits."""
 
 import pytest
+import trio
 from trio.testing import wait_all_tasks_blocked
 
 from broker.delivery.consumer import SubscriptionKind
@@ -8,6 +9,7 @@ from broker.delivery.cursor import MemoryCursor
 from protocols.rest.limits import MIB
 from protocols.rest.pip64 import subscriber as limits
 from storage.codecs.pulsar import PULSAR
+from tests.broker.held_disk import HeldDisk
 from tests.protocols.rest.pip64.conftest import BASE
 from tests.protocols.rest.pip64.test_consumers import (
     CURSOR,
@@ -142,3 +144,27 @@ async def test_a_reader_that_keeps_no_position_has_its_name_for_itself(broker, o
     answer = await ask("POST", SUBSCRIPTION, {"subscription_type": "Exclusive"})
     assert (answer.status, answer.json["error_code"]) == (409, 40903)
     assert "keeps no position" in answer.json["reason"]
+
+
+async def test_a_subscription_that_is_ended_while_a_consumer_joins_has_no_consumer(
+    broker, orders, ask
+):
+    """Else its acknowledgements would count for nothing."""
+    broker._storage.files.adopt("/proc")  # Each file is synced by itself.
+    disk = HeldDisk([broker.data_dir])
+    disk.may_sync.clear()
+    broker.committer.mark(disk)
+    await disk.is_syncing()
+    name = SUBSCRIPTION.rpartition("/")[2].encode()
+
+    async def end():
+        await until(lambda: broker.subscriptions.find(orders, name))
+        broker.subscriptions.delete(orders, name)
+        disk.may_sync.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end)
+        made = await ask("POST", SUBSCRIPTION, EARLIEST)
+    assert (made.status, made.json["error_code"]) == (404, 40404)
+    assert (await ask("POST", SUBSCRIPTION, EARLIEST)).status == 201
+    assert broker.subscriptions.find(orders, name).position(0) == 0

@@ -1,0 +1,31 @@
+"""SUBSCRIBE while it waits for the disk, and another client changes what it waits for."""
+
+from protocols.pulsar.machine import Type
+from tests.broker.held_disk import HeldDisk
+from tests.protocols.pulsar.talk import EARLIEST, NAME, TOPIC, entry
+from tests.waiting import until
+
+
+async def test_a_subscription_that_is_ended_while_a_consumer_joins_begins_anew(broker, client):
+    """Else the consumer would have one that is not there: its acks would count for nothing."""
+    await client.produce(producer_id=99)
+    await client.put(entry(b"a"), entry(b"b"), producer_id=99)
+    topic = broker.topics.get(NAME)
+    broker._storage.files.adopt("/proc")  # Each file is synced by itself.
+    disk = HeldDisk([broker.data_dir])
+    disk.may_sync.clear()
+    broker.committer.mark(disk)
+    await disk.is_syncing()
+    fields = {"topic": TOPIC, "subscription": "s", "subType": 1, "consumer_id": 0, **EARLIEST}
+    await client.send(Type.SUBSCRIBE, request_id=1, **fields)
+    await until(lambda: broker.subscriptions.find(topic, b"s"))
+    broker.subscriptions.delete(topic, b"s")
+    disk.may_sync.set()
+    await client.next(Type.SUCCESS)
+    subscription = broker.subscriptions.find(topic, b"s")
+    assert subscription is not None and subscription.position(0) == 0
+    await client.flow(10)
+    await client.take(2)
+    ids = [{"ledgerId": 1, "entryId": 0}, {"ledgerId": 1, "entryId": 1}]
+    await client.ask(Type.ACK, Type.ACK_RESPONSE, consumer_id=0, ack_type=0, message_id=ids)
+    assert subscription.position(0) == 2
