@@ -266,7 +266,7 @@ class Topics:
         return topic.ticket
 
     async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
-        """Change some settings of a topic, None unsets one; return the ticket.
+        """Change some settings of a topic, None unsets one; return the ticket. All or nothing.
 
         The partitions follow before this returns, with a turn for other tasks after each: a
         change of durability waits for the disk in each. Raises TopicNotFound, InvalidRequest,
@@ -280,18 +280,18 @@ class Topics:
                 with as_broker_errors(self._report):
                     await self._alter_partitions(topic, {**topic.inherited, **settings})
                 topic.ticket = await self._catalogue.alter_settings(topic.meta.topic_id, settings)
-            except errors.StorageFull:
-                self._factory.alter(topic, before)
+            except BaseException:  # Cancelled too: a client may leave meanwhile.
+                if not topic.deleted:
+                    self._factory.alter(topic, before)
                 raise
-        return topic.ticket
+            return topic.ticket
 
     async def alter_namespace(
         self, tenant: str, namespace: str, changes: Mapping[str, Setting | None]
     ) -> int:
         """Change settings that the topics of a namespace have where they set none themselves, None
-        unsets one; return the ticket. Topics follow one after the other before this returns.
-
-        Raises NamespaceNotFound, Conflict, StorageFull, StorageFailed.
+        unsets one; return the ticket. Topics follow one after the other before this returns. Raises
+        NamespaceNotFound, Conflict, StorageFull, StorageFailed.
         """
         async with self.altering:
             meta = self._catalogue.state.namespace(tenant, namespace)
@@ -299,11 +299,12 @@ class Topics:
                 raise errors.NamespaceNotFound(f"no namespace {tenant}/{namespace}")
             settings = _changed(meta.settings, changes)
             ticket = await self._catalogue.alter_namespace(tenant, namespace, settings)
-            for topic in self.list(tenant, namespace):
-                topic.inherited = settings
-                with as_broker_errors(self._report), suppress(errors.TopicNotFound):
-                    await self._alter_partitions(topic, topic.settings)
-        return ticket
+            with trio.CancelScope(shield=True):  # The client may leave meanwhile.
+                for topic in self.list(tenant, namespace):
+                    topic.inherited = settings
+                    with as_broker_errors(self._report), suppress(errors.TopicNotFound):
+                        await self._alter_partitions(topic, topic.settings)
+            return ticket
 
     def _topic(self, meta: TopicMeta) -> Topic:
         return Topic(meta)
@@ -496,5 +497,4 @@ def _changed(
     settings: Mapping[str, Setting], changes: Mapping[str, Setting | None]
 ) -> dict[str, Setting]:
     """Settings with some changed; None unsets one."""
-    merged = {**settings, **changes}
-    return {name: value for name, value in merged.items() if value is not None}
+    return {name: value for name, value in {**settings, **changes}.items() if value is not None}

@@ -15,6 +15,7 @@ from broker.topics.partition_factory import LOOK_S, ROOM_BESIDE_BYTES, Partition
 from storage.errors import StorageFailed
 from storage.metadata.names import parse_topic
 from tests.broker.test_broker import config_for
+from tests.storage.files_twins import StoppingDisk
 from tests.waiting import HANG_S, until
 
 
@@ -77,6 +78,35 @@ async def test_partitions_that_come_while_a_topic_is_altered_follow_too(broker):
         with contextlib.suppress(Conflict):  # It may be overtaken, and is refused then.
             await broker.topics.add_partitions(topic.name, 4)
     assert {str(one.log.settings.durability) for one in topic.partitions} == {"written"}
+
+
+async def cancelled_at_the_second(broker, alter, *arguments):
+    """A client that leaves while the second partition is about to be altered."""
+    disk = broker._storage.files.disk = StoppingDisk("/2/reserved")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(alter, *arguments)
+        await trio.to_thread.run_sync(disk.stopped.wait)
+        nursery.cancel_scope.cancel()
+        disk.go_on.set()
+
+
+async def test_a_change_whose_client_leaves_has_no_effect_on_any_partition(broker):
+    topic = await broker.topics.create(parse_topic("t"), 3)
+    change = {"durability": "written"}
+    await cancelled_at_the_second(broker, broker.topics.alter_settings, topic.name, change)
+    assert not topic.settings
+    assert [one.log.settings.durability for one in topic.partitions] == ["synced"] * 3
+
+
+async def test_topics_follow_their_namespace_though_the_client_leaves(broker):
+    topics = [await broker.topics.create(parse_topic(name), 2) for name in ("t", "u")]
+    change = {"durability": "written"}
+    await cancelled_at_the_second(
+        broker, broker.topics.alter_namespace, "public", "default", change
+    )
+    for topic in topics:
+        assert topic.settings == change
+        assert [one.log.settings.durability for one in topic.partitions] == ["written"] * 2
 
 
 async def test_a_topic_deleted_while_it_is_altered_is_not_found(broker):
