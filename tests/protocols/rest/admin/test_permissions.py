@@ -3,10 +3,13 @@
 import base64
 
 import pytest
+import trio
 
 from broker.access.rights import Action, Principal, Resource
 from storage.metadata.names import TopicName
+from tests.broker.held_disk import HeldDisk
 from tests.protocols.rest.asgi import call
+from tests.waiting import HANG_S, until
 
 IN_NAMESPACE = "/admin/v2/namespaces/public/default/permissions"
 ON_TOPIC = "/admin/v2/persistent/public/default/orders/permissions"
@@ -57,6 +60,32 @@ async def test_what_is_granted_on_a_topic_is_about_that_topic(ask, broker):
     assert await ask("GET", ON_TOPIC) == {"anna": ["consume"]}
     refused = await ask("DELETE", f"{ON_TOPIC}/anna", status=412)
     assert refused["message"] == "Permissions are not set at the topic level"
+
+
+@secured
+async def test_nothing_that_is_granted_takes_everything_back_and_is_answered(ask, broker):
+    await ask("POST", f"{IN_NAMESPACE}/anna", ["produce"], 204)
+    await broker.durability.settled()
+    for _ in range(2):  # The second time nothing is written, and so no sync is to come.
+        with trio.fail_after(HANG_S):
+            await ask("POST", f"{IN_NAMESPACE}/anna", [], 204)
+    assert not broker.permissions.list()
+
+
+@secured
+async def test_who_leaves_while_grants_are_replaced_has_replaced_them(ask, broker):
+    await ask("POST", f"{IN_NAMESPACE}/anna", ["produce"], 204)
+    broker._storage.files.adopt("/proc")  # Each file is synced by itself.
+    disk = HeldDisk([broker.data_dir])
+    disk.may_sync.clear()
+    broker.committer.mark(disk)
+    await disk.is_syncing()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, "POST", f"{IN_NAMESPACE}/anna", ["consume"], 204)
+        await until(lambda: not broker.access.allows(ANNA, Action.PRODUCE, ORDERS))
+        nursery.cancel_scope.cancel()
+    disk.may_sync.set()
+    assert broker.access.allows(ANNA, Action.CONSUME, ORDERS)
 
 
 @secured
