@@ -80,7 +80,7 @@ class PartitionLog(ShrinkingLog):
         self._replaced: list[Segment] = []
         self._replaced_in_round: list[Segment] = []
         self._view = None
-        self.cleaned_offset = 0
+        self.cleaned_offset = self.views_dropped = 0
         self._pending_limit: int | None = None
         self._slots_to_lower = 0  # Of the reservation, since `written` mode was left.
         self._begin(recovered)

@@ -20,6 +20,7 @@ from storage.log.readable_log import ReadableLog
 from storage.log.recovery import Recovered
 from storage.log.retention import is_too_old, new_log_start
 from storage.log.segment import Segment
+from storage.log.segment_names import VIEW_SUFFIX
 from storage.log.settings import LogSettings
 from storage.log.unsynced import Unsynced
 from storage.log.watermark import SlotFile
@@ -33,6 +34,7 @@ class ShrinkingLog(ReadableLog, Member):
     settings: LogSettings
     takes_appends: bool
     cleaned_offset: int  # Up to here a compaction found nothing more to do, as far as known.
+    views_dropped: int  # How often: a view begun before the last time has what was deleted.
     _files: Files
     _committer: Committer
     _slot: SlotFile
@@ -135,7 +137,7 @@ class ShrinkingLog(ReadableLog, Member):
     # Compaction
 
     def sources(self, start: int, end: int) -> list[Source]:
-        """What a compaction of these offsets reads; both are batch boundaries, and durable."""
+        """What a compaction of these offsets reads; the end is a batch boundary, and durable."""
         view = self._segments.view
         ends = (*view.bases[1:], self.log_end_offset)
         return [
@@ -183,12 +185,13 @@ class ShrinkingLog(ReadableLog, Member):
         self._replace(sources)
         return True
 
-    def show_view(self, writer: CompactedWriter) -> bool:
-        """Switch readers of the compacted view to this one. False if the log is closed.
+    def show_view(self, writer: CompactedWriter, views_dropped: int) -> bool:
+        """Switch readers of the compacted view to this one. False, with nothing done, if the log is
+        closed, or views were dropped since this was begun.
 
         Raises: StorageFull, StorageFailed.
         """
-        if self._closed:
+        if self._closed or views_dropped != self.views_dropped:
             return False
         segment = writer.publish()
         before, self._view = self._view, CompactedView(segment, self._segments.interval_bytes)
@@ -196,10 +199,21 @@ class ShrinkingLog(ReadableLog, Member):
         return True
 
     def drop_view(self) -> None:
-        """Do without a compacted view: it is damaged, or its records are to be deleted."""
+        """Do without a compacted view: it is damaged, or its records are to be deleted. Once the
+        gathering round is over no start finds it again, nor any before it. Raises StorageFailed.
+        """
+        self.views_dropped += 1
         view, self._view = self._view, None
+        waiting = (*self._replaced, *self._replaced_in_round)
+        views = [one for one in waiting if one.name.suffix == VIEW_SUFFIX]
         if view is not None:
-            self._replace([view.segment])
+            views.append(view.segment)
+        if not views:
+            return
+        self._replace(views)
+        with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
+            for one in views:
+                one.remove()
 
     def _take_views(self, recovered: Recovered) -> None:
         """Take over what an earlier run has left: files that others replaced, and views."""

@@ -80,10 +80,16 @@ class KeyScan:
             for source in self._sources:
                 for batches in source.pieces(self._interval_bytes):
                     for batch in batches:
+                        self._leave_out_below(batch, source.start)
                         yield from self._look_at(batch)
                     yield
             yield from self._finish_walk()
         self._latest.clear()
+
+    def _leave_out_below(self, batch: Batch, start: int) -> None:
+        """Records were deleted up to an offset within the batch: no reader may have them."""
+        for offset in range(batch.base_offset, min(start, batch.next_offset)):
+            self.found.removed.add(offset)
 
     def _look_at(self, batch: Batch) -> Iterator[None]:
         header, offset = batch.header, batch.base_offset

@@ -116,6 +116,7 @@ class ViewCompaction(Compaction):
         """Owner's thread."""
         super().__init__(log, files, keys_max)
         self.horizon = log.durable_offset
+        self._views_dropped = log.views_dropped
         view = log.view
         start = log.log_start_offset
         self._generation = 1
@@ -147,7 +148,7 @@ class ViewCompaction(Compaction):
 
     def publish(self, writer: CompactedWriter) -> bool:
         """As `Compaction.publish`."""
-        return self.log.show_view(writer)
+        return self.log.show_view(writer, self._views_dropped)
 
 
 class LogCompaction(Compaction):

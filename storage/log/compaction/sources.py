@@ -16,7 +16,9 @@ PIECE_BYTES: Final = 256 * 1024
 
 @dataclass(slots=True, frozen=True)
 class Source:
-    """The batches of a segment that hold the offsets `[start, end)`; both are batch boundaries."""
+    """The batches of a segment that hold the offsets `[start, end)`; the end is a batch boundary,
+    the start may be within one, if what is before it was deleted.
+    """
 
     segment: Segment
     start: int

@@ -7,8 +7,9 @@ import pytest
 
 from storage.codecs.record import Record
 from storage.codecs.registry import codec_named
-from storage.log.compaction.runs import LogCompaction
+from storage.log.compaction.runs import LogCompaction, ViewCompaction
 from storage.log.reader import ReadOnlyLog
+from tests.storage.files_twins import RecordingDisk
 from tests.storage.log.compaction.compacting import (
     HOUR_US,
     compact_log,
@@ -115,6 +116,57 @@ def test_a_view_keeps_what_retention_dropped_from_the_log(tmp_path):
     one.commit()
     compact_view(one)
     assert read_view(one.log) == [records[2], *more]
+
+
+def test_a_view_that_is_being_made_while_records_are_deleted_is_not_shown(tmp_path):
+    """The records may still be in it, and its files may all be there: nothing fails by itself."""
+    one = OneLog(tmp_path)
+    append(one, [(b"a", b"deleted"), (b"b", b"kept")], "plain", 1)
+    one.commit()
+    compaction = ViewCompaction(one.log, one.files)
+    steps = compaction.steps()
+    writer = next(step for step in steps if step is not None)
+    one.log.drop_view()
+    one.log.delete_below(1)
+    one.commit()
+    assert not compaction.publish(writer)
+    steps.close()
+    assert one.log.view is None
+    assert not [name for name in os.listdir(one.folder) if ".view" in name]
+
+
+def test_a_view_of_deleted_records_is_gone_once_their_deletion_is_durable(tmp_path):
+    disk = RecordingDisk()
+    one = OneLog(tmp_path, disk)
+    for number in range(2):  # The second view has replaced the first, which is still to go.
+        append(one, [(b"a", b"%d" % number)], "plain", 1)
+        one.commit()
+        compaction = ViewCompaction(one.log, one.files)
+        steps = compaction.steps()
+        assert compaction.publish(next(step for step in steps if step is not None))
+        steps.close()
+    one.log.drop_view()
+    one.log.delete_below(2)
+    running = one.committer.begin()
+    one.committer.sync(running)
+    gone = [call.path for call in disk.calls if call.name == "unlink" and ".view" in call.path]
+    assert len([path for path in gone if path.endswith(".view")]) == 2
+    last = max(number for number, call in enumerate(disk.calls) if call.name == "unlink")
+    assert {"sync_folder", "sync_file_system"} & {call.name for call in disk.calls[last:]}
+    one.committer.finish(running)
+    one.crash()
+    assert one.again().log.view is None
+
+
+@pytest.mark.parametrize("name", FORMATS[:4])  # Iggy's keys are those of whole batches.
+def test_a_view_has_nothing_of_what_was_deleted_within_a_batch(tmp_path, name):
+    one = OneLog(tmp_path)
+    records = append(one, [(b"%d" % n, b"value") for n in range(5)], name, 1)
+    one.commit()
+    one.log.delete_below(3)
+    one.commit()
+    compact_view(one)
+    assert read_view(one.log) == records[3:]
 
 
 def test_small_segments_are_joined_and_old_files_go(tmp_path):
