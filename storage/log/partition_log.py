@@ -77,6 +77,7 @@ class PartitionLog(ShrinkingLog):
         self._sealed = False
         self._closed = False
         self._segments_to_delete: list[Segment] = []
+        self._to_delete_in_round = 0
         self._replaced: list[Segment] = []
         self._replaced_in_round: list[Segment] = []
         self._view = None
@@ -279,6 +280,8 @@ class PartitionLog(ShrinkingLog):
             self._extend_reservation()
         if self._unsynced.names_changed:
             self._replaced_in_round, self._replaced = self._replaced, []
+        if self._slot.file in self._unsynced.files:
+            self._to_delete_in_round = len(self._segments_to_delete)
         return self._unsynced.take(self.log_end_offset)
 
     def _extend_reservation(self) -> None:
@@ -301,7 +304,7 @@ class PartitionLog(ShrinkingLog):
             self._lower_reservation()
         if self._pending_limit is not None:
             self._confirm_reservation(self._pending_limit)
-        if self._segments_to_delete and self._slot.file in point.files:
+        if self._to_delete_in_round:
             self._delete_segments()
         if self._replaced_in_round:
             self._delete_replaced()

@@ -39,7 +39,8 @@ class ShrinkingLog(ReadableLog, Member):
     _committer: Committer
     _slot: SlotFile
     _unsynced: Unsynced
-    _segments_to_delete: list[Segment]  # Once the slot is durable.
+    _segments_to_delete: list[Segment]  # Once the slot is durable, oldest first...
+    _to_delete_in_round: int  # ... which for so many of them the round under way makes it.
     _replaced: list[Segment]  # To go once a round has synced the folder...
     _replaced_in_round: list[Segment]  # ... which the one under way does.
 
@@ -128,9 +129,10 @@ class ShrinkingLog(ReadableLog, Member):
 
     def _delete_segments(self) -> None:
         with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
-            while self._segments_to_delete:  # Oldest first: what is left is always one piece.
+            while self._to_delete_in_round:  # Oldest first: what is left is always one piece.
                 self._segments_to_delete[0].remove()
                 del self._segments_to_delete[0]
+                self._to_delete_in_round -= 1
         self._unsynced.names_changed = True
         self._committer.mark_lazy(self)
 

@@ -68,6 +68,20 @@ def test_the_new_log_start_is_durable_before_a_file_goes(tmp_path):
     assert names.index("unlink") > max(n for n, name in enumerate(names) if name.startswith("sync"))
 
 
+def test_what_is_dropped_while_a_round_runs_goes_with_the_next_one(tmp_path):
+    """That round did not sync the second log start, nor the segment that all is left in."""
+    one = OneLog(tmp_path, segment_bytes=1000)
+    one.fill([b"x" * 800] * 4)
+    one.log.delete_below(1)
+    running = one.committer.begin()
+    one.log.drop()
+    one.committer.sync(running)
+    one.committer.finish(running)
+    assert segment_names(one.folder) == [f"{base:020d}.log" for base in (1, 2, 3, 4)]
+    one.commit()
+    assert segment_names(one.folder) == [f"{4:020d}.log"]
+
+
 def test_an_old_newest_segment_is_closed_so_that_it_can_go(tmp_path):
     one = OneLog(tmp_path, retention_ms=1000)
     one.append(b"x", append_us=5_000_000)
