@@ -204,12 +204,13 @@ class JournalLog:
     def append_lazy(self, body: bytes) -> None:
         """Queue one record for the journal's next round, after what `append` wrote before it.
 
-        Raises: StorageFull, if too much waits and cannot be written; StorageFailed; LogClosed.
+        Raises: StorageFull, if too much waits and cannot be written, and then this one is not
+        queued; StorageFailed; LogClosed.
         """
+        if self._lazy_bytes + len(body) > LAZY_BYTES_MAX:
+            self._store_lazy()
         self._lazy.append(body)
         self._lazy_bytes += len(body)
-        if self._lazy_bytes > LAZY_BYTES_MAX:
-            self._store_lazy()
         self._committer.mark_lazy(self)
 
     def mark_lazy(self) -> None:

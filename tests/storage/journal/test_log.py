@@ -350,6 +350,25 @@ def test_no_space_refuses_the_record_and_the_snapshot(tmp_path):
     assert len(segment_names(one.folder)) == 1
 
 
+def test_a_lazy_record_that_is_refused_is_not_written_later(tmp_path):
+    """Else it would come back after a restart, and memory would grow with each refusal."""
+    disk = FailingDisk()
+    one = OneJournal(tmp_path, disk)
+    disk.fail("write", errno.ENOSPC)
+    kept = b"k" * (LAZY_BYTES_MAX // 2)
+    for _ in range(2):
+        one.journal.append_lazy(kept)
+    for _ in range(3):
+        with pytest.raises(StorageFull):
+            one.journal.append_lazy(b"refused")
+    disk.heal()
+    one.journal.append_lazy(b"taken")
+    one.committer.promote_lazy()
+    one.commit()
+    one.crash()
+    assert OneJournal(tmp_path).replayed == [kept, kept, b"taken"]
+
+
 class ForgetfulDisk(Disk):
     """Has room for a snapshot's header and first batch, and loses every removal with its power."""
 
