@@ -238,7 +238,9 @@ class Dispatcher(Pump):
         self.resetting = trio.Event()
         try:
             self.close_consumers()
-            ticket = self._own_move(partial(self.cursor.seek, await position()))
+            found = await position()
+            self.partition.check_here()  # Another one may have its number by now.
+            ticket = self._own_move(partial(self.cursor.seek, found))
             self._seeks += 1
             self.rewind()
             return ticket

@@ -152,6 +152,8 @@ class Backlogs:
         return self._move(subscription, partition, position)
 
     def _move(self, subscription: Subscription, partition: Partition, position: int) -> int:
+        if partition.removed:
+            return 0  # Another one may have its number by now, whose records are others.
         before = subscription.position(partition.index)
         if before is None or before >= position:
             return 0

@@ -49,7 +49,10 @@ class Target:
         return None if subscription is None else subscription.position(self.index)
 
     def commit(self, context: Context, position: int, *, lazy: bool = False) -> int:
-        """Set the next offset wanted; return the ticket."""
+        """Set the next offset wanted; return the ticket. Raises TopicNotFound if the partition went
+        while it was read: another one may have its number by now.
+        """
+        self.partition.check_here()
         subscription = context.broker.subscriptions.open(self.topic, self.name)
         ticket = subscription.commit(self.index, position, lazy=lazy)
         context.shared.groups.committed(self._group, self.index, position)

@@ -246,6 +246,7 @@ async def _cursor(
     if not command.durable:
         return await _memory_cursor(command, partition, dispatcher, position), 0
     properties = {item.key: item.value for item in command.subscription_properties}
+    partition.check_here()  # Another one may have its number by now.
     subscription = client.broker.subscriptions.open(
         named.topic, command.subscription.encode(), properties
     )

@@ -1,5 +1,5 @@
 """Twins of the disk under the file layer: one writes down every call, one fails on demand, one is
-small, and one stops in a sync.
+small, and one stops where a test wants it to.
 """
 
 import errno
@@ -220,18 +220,33 @@ class SmallDisk(Disk):
 
 
 class StoppingDisk(Disk):
-    """The real disk, which stops in the sync of files whose names end so until it is let go on."""
+    """The real disk, which stops in each call of that name on files whose paths end so, until it is
+    let go on. Of files whose reads stop nothing is in memory.
+    """
 
-    def __init__(self, ending):
+    def __init__(self, ending, call="sync_data"):
         self.ending = ending
+        self.call = call
         self.stopped = threading.Event()
         self.go_on = threading.Event()
 
-    def sync_data(self, path, fd):
-        if path.endswith(self.ending):
+    def _stop(self, call, path):
+        if call == self.call and path.endswith(self.ending):
             self.stopped.set()
             assert self.go_on.wait(HANG_S)
+
+    def sync_data(self, path, fd):
+        self._stop("sync_data", path)
         super().sync_data(path, fd)
+
+    def read(self, path, fd, size, pos):
+        self._stop("read", path)
+        return super().read(path, fd, size, pos)
+
+    def read_cached(self, path, fd, into, pos):
+        if self.call == "read" and path.endswith(self.ending):
+            raise BlockingIOError
+        return super().read_cached(path, fd, into, pos)
 
 
 def blocks_of(size):

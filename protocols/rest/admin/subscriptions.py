@@ -112,6 +112,7 @@ class AdminSubscriptions:
         answer = await self._move(subscription, partitions, start)
         for partition, (position, first) in meant.items():
             if first > position:  # Pulsar's consumers are told: they skip it, as part of a batch.
+                partition.check_here()
                 ticket = subscription.ack(partition.index, [(position, first)], lazy=False)
                 await self._broker.durability.reached(ticket)
         return answer

@@ -208,6 +208,7 @@ async def attach(
                 await _take_out_silent(broker, dispatcher)
                 continue  # The dispatcher may be gone with its last consumer.
             break
+        partition.check_here()  # Another one may have its number by now.
         ticket = subscription.start(partition.index, initial(partition))
         await broker.durability.reached(max(ticket, subscription.topic.ticket))
         found = dispatchers.find(partition, name)

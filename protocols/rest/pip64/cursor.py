@@ -124,6 +124,7 @@ class CursorApi:
             for offset in await piece_offsets(partition, span.offset):
                 ranges.append((offset, offset + 1))
                 ids.append(EntryId(partition.partition_id, offset))
+        partition.check_here()  # Another one may have its number by now.
         ticket = subscription.start(partition.index, partition.log_start_offset)
         dispatcher = self._dispatcher(subscription, partition)
         if dispatcher is None or not dispatcher.consumers:
@@ -152,6 +153,7 @@ class CursorApi:
             ):
                 text = "Cumulative would acknowledge what other consumers hold"
                 raise Refused(BAD_ACK_TYPE, text)
+            partition.check_here()  # Another one may have its number by now.
         ticket = 0
         for partition, position in positions.items():
             started = subscription.start(partition.index, partition.log_start_offset)
@@ -209,7 +211,9 @@ class CursorApi:
         """Move the position in one partition, and close its consumers; the ticket to wait for."""
         dispatcher = self._dispatcher(subscription, partition)
         if dispatcher is None or dispatcher.resetting is not None:
-            return subscription.seek(partition.index, await resolve())
+            position = await resolve()
+            partition.check_here()  # Another one may have its number by now.
+            return subscription.seek(partition.index, position)
         try:
             return await dispatcher.reset(resolve)
         finally:

@@ -7,9 +7,10 @@ import trio
 import trio.testing
 
 from storage.metadata.names import TopicName
+from tests.broker.subscriptions.replaced import replace_meanwhile
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.foreign import append, partition_of, topic_of
-from tests.protocols.iggy.talk import FIRST, LAST, NEXT, OFFSET, TIMESTAMP
+from tests.protocols.iggy.talk import FIRST, LAST, NEXT, OFFSET, TIMESTAMP, to_partition
 
 ALL = [b"%d" % number for number in range(10)]
 
@@ -139,6 +140,18 @@ async def test_auto_commit_waits_for_no_disk_and_is_there_within_the_flush_inter
     broker.committer.promote_lazy()  # What the flush interval does.
     await broker.durability.settled()
     assert broker.committer.durable_ticket >= gathering
+
+
+async def test_auto_commit_moves_no_position_in_the_next_partition_of_its_number(broker, filled):
+    assert await filled.send(*ALL, partitioning=to_partition(2)) == 0
+    topic = broker.topics.get(TopicName("public", "st", "tp"))
+    broker.subscriptions.open(topic, b"1").start(1, 0)
+
+    async def poll():
+        assert (await filled.poll(NEXT, partition=2, commit=True))["status"] != 0
+
+    await replace_meanwhile(broker, topic, poll)
+    assert broker.subscriptions.get(topic, b"1").position(1) == 0
 
 
 async def test_auto_commit_of_another_strategy_may_go_back(filled):

@@ -1,7 +1,9 @@
 """SUBSCRIBE while it waits for the disk, and another client changes what it waits for."""
 
 from protocols.pulsar.machine import Type
+from storage.codecs.pb.PulsarApi_pb2 import ServerError
 from tests.broker.held_disk import HeldDisk
+from tests.broker.subscriptions.replaced import GROUP, replace_meanwhile, two_partitions
 from tests.protocols.pulsar.talk import EARLIEST, NAME, TOPIC, entry
 from tests.waiting import until
 
@@ -29,3 +31,18 @@ async def test_a_subscription_that_is_ended_while_a_consumer_joins_begins_anew(b
     ids = [{"ledgerId": 1, "entryId": 0}, {"ledgerId": 1, "entryId": 1}]
     await client.ask(Type.ACK, Type.ACK_RESPONSE, consumer_id=0, ack_type=0, message_id=ids)
     assert subscription.position(0) == 2
+
+
+async def test_a_start_by_time_moves_no_position_in_the_next_partition_of_its_number(
+    broker, client
+):
+    topic = await two_partitions(broker)
+    fields = {"topic": f"{TOPIC}-partition-1", "subscription": GROUP.decode(), "subType": 1}
+
+    async def subscribe():
+        seconds = {"start_message_rollback_duration_sec": 1}
+        code, _ = await client.refused(Type.SUBSCRIBE, consumer_id=0, **fields, **seconds)
+        assert code == ServerError.TopicNotFound
+
+    await replace_meanwhile(broker, topic, subscribe)
+    assert broker.subscriptions.get(topic, GROUP).position(1) == 0

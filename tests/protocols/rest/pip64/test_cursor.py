@@ -1,6 +1,7 @@
 import pytest
 
 from protocols.rest.limits import MESSAGE_IDS_MAX
+from tests.broker.subscriptions.replaced import GROUP, replace_meanwhile, two_partitions
 from tests.protocols.rest.pip64.conftest import BASE
 
 CURSOR = f"{BASE}/subscription/billing/cursor"
@@ -162,3 +163,26 @@ async def test_other_protocols_see_the_same_position(broker, billing, ask):
     answer = await ask("GET", CURSOR)
     assert partition_1(answer)["mark_delete"] == billing.ids[3]
     assert partition_1(answer)["backlog"] == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"type": "Seek", "timestamp": 2_000_000_000_000},
+        {"type": "Individual", "messageIds": ["CAIQAhgB"]},
+        {"type": "Cumulative", "messageIds": ["CAIQAhgB"]},
+    ],
+    ids=["seek", "individual", "cumulative"],
+)
+async def test_a_change_moves_no_position_in_the_next_partition_of_its_number(broker, ask, change):
+    """That one's records are others: they would count as acknowledged."""
+    topic = await two_partitions(broker)
+
+    async def update():
+        answer = await ask("POST", "/topics/public/default/t/subscription/billing/cursor", change)
+        assert answer.status == 404, answer.body
+
+    await replace_meanwhile(broker, topic, update)
+    subscription = broker.subscriptions.get(topic, GROUP)
+    assert subscription.position(1) == 0
+    assert not subscription.acked(1)
