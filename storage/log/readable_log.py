@@ -89,7 +89,9 @@ class ReadableLog:
                 raise self.recovery.damages[-1].error()
             try:
                 want = Want(offset, stop, bytes_max, wait, beyond_bytes, trusted)
-                return self._segments.read(want)
+                batches = self._segments.read(want)
+                if batches[0].base_offset <= offset:
+                    return batches  # Else retention took it since the look at the log start.
             except Fault as fault:
                 raise fault.damage() from None
             except FileGone:  # Retention took it: the log start is above the offset now.

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from storage.errors import OffsetOutOfRange, StorageFailed
+from storage.log.segment_set import SegmentSet
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import OneLog, before_and_after_restart, segment_names
 
@@ -80,6 +81,27 @@ def test_what_is_dropped_while_a_round_runs_goes_with_the_next_one(tmp_path):
     assert segment_names(one.folder) == [f"{base:020d}.log" for base in (1, 2, 3, 4)]
     one.commit()
     assert segment_names(one.folder) == [f"{4:020d}.log"]
+
+
+class InterruptedSegments(SegmentSet):
+    """Segments between whose look-up and a reader's look at the log start something happens."""
+
+    def read(self, want):
+        between, self.between = self.between, lambda: None
+        between()
+        return super().read(want)
+
+
+def test_a_reader_that_retention_overtakes_is_told_and_gets_nothing_else(tmp_path):
+    """It has seen that its offset is kept, and then finds other segments."""
+    one = OneLog(tmp_path, segment_bytes=1000)
+    one.fill([b"x" * 800] * 4)
+    segments = InterruptedSegments(one.log._segments.view.segments, 1000)
+    one.log._segments = segments
+    segments.between = lambda: one.log.delete_below(3)
+    with pytest.raises(OffsetOutOfRange) as caught:
+        one.log.read(1, 1)
+    assert (caught.value.offset, caught.value.log_start_offset) == (1, 3)
 
 
 def test_an_old_newest_segment_is_closed_so_that_it_can_go(tmp_path):
