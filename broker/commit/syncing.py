@@ -7,9 +7,11 @@ from __future__ import annotations
 import os
 import queue
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.limits import SYNC_STOP_S
+from storage.errors import StorageFailed
 from storage.log.sync_queue import SYNCS_MAX
 
 if TYPE_CHECKING:
@@ -60,8 +62,13 @@ class RoundSyncer:
         return True
 
     def close(self) -> None:
-        """End, waiting for the sync that may be under way: files must not be closed under it."""
+        """End, waiting for the sync that may be under way: files must not be closed under it. If it
+        fails, the committer begins no further round: the kernel tells an error once.
+        """
         is_over = self._queue is None or self._queue.close(SYNC_STOP_S)
+        if self._queued and self._queue is not None:
+            with suppress(StorageFailed):  # The last commit, or whoever else comes, raises it.
+                self._committer.check_synced(self._queue.results())
         if self._thread.stop() and is_over:  # Else it may still answer: into no other file, then.
             os.close(self.fd)
 

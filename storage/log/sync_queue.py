@@ -45,7 +45,9 @@ class SyncQueue(Protocol):
         """Path and errno (0: synced) of those that were done since the last call."""
 
     def close(self, seconds: float) -> bool:
-        """Close once what is under way is done; False if that takes longer than `seconds`."""
+        """Close once what is under way is done; False if that takes longer than `seconds`. What
+        became of it is in `results`.
+        """
 
 
 class AioQueue:
@@ -71,6 +73,7 @@ class AioQueue:
         self._events = ctypes.create_string_buffer(SYNCS_MAX * EVENT.size)
         self._paths: list[str] = []
         self._under_way = 0
+        self._at_close: list[tuple[str, int]] | None = None  # Results, once it is closed.
 
     def submit(self, files: Sequence[tuple[str, int]]) -> int:
         """See SyncQueue."""
@@ -85,18 +88,27 @@ class AioQueue:
 
     def results(self) -> list[tuple[str, int]]:
         """See SyncQueue."""
+        if self._at_close is not None:
+            results, self._at_close = self._at_close, []
+            return results
         count: int = self._call(self._getevents, self._context, 0, SYNCS_MAX, self._events, None)
         self._check(count)
         self._under_way -= count
+        return self._read(count)
+
+    def _read(self, count: int) -> list[tuple[str, int]]:
         events = EVENT.iter_unpack(self._events.raw[: count * EVENT.size])
         return [(self._paths[number], -result) for number, _, result, _ in events]
 
     def close(self, seconds: float) -> bool:
         """See SyncQueue."""
+        self._at_close = []
         if self._under_way:
             wait = TIMESPEC.pack(int(seconds), int(seconds % 1 * 1e9))
             left, wanted = self._under_way, SYNCS_MAX
-            if self._call(self._getevents, self._context, left, wanted, self._events, wait) < left:
+            count = self._call(self._getevents, self._context, left, wanted, self._events, wait)
+            self._at_close = self._read(max(count, 0))
+            if count < left:
                 return False
         _spare.append(self._context)
         return True

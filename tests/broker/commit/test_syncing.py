@@ -33,6 +33,7 @@ class HeldQueue:
         self.takes = takes
         self.fds = []
         self.over = []
+        self.at_close = 0
 
     def sync_queue(self, eventfd):
         self.eventfd = eventfd
@@ -54,6 +55,9 @@ class HeldQueue:
         return over
 
     def close(self, seconds):
+        """What is under way ends with a success, or as a test says."""
+        for path in getattr(self, "under_way", ()):
+            self.over.append((path, self.at_close))
         return True
 
 
@@ -133,3 +137,15 @@ def test_a_failure_in_the_queue_is_final_though_the_thread_hears_of_none(takes):
     with pytest.raises(StorageFailed):
         committer.begin()
     syncer.close()
+
+
+def test_a_failure_of_what_is_under_way_at_the_end_is_final_too():
+    """A second sync of the same files would succeed: the first one had the error."""
+    queue = HeldQueue()
+    queue.at_close = errno.EIO
+    committer = Committer(queue)
+    syncer = RoundSyncer(committer)
+    syncer.start(round_of([OneFile(0)]))
+    syncer.close()
+    with pytest.raises(StorageFailed, match=r"cannot sync 0\.log: Input/output error"):
+        committer.commit()

@@ -77,8 +77,10 @@ def test_closing_waits_for_what_is_under_way(eventfd, files):
         queue = AioQueue(eventfd)
     except OSError:
         pytest.skip("no AIO here")
-    queue.submit(files)
+    begun = queue.submit(files)
     assert queue.close(HANG_S)
+    assert sorted(queue.results()) == [(path, 0) for path, _ in files[:begun]]
+    assert queue.results() == []
 
 
 def test_a_machine_of_another_kind_has_none(eventfd, monkeypatch):
