@@ -2,6 +2,8 @@
 log (FORMAT.md section 12). It only repeats what the log says, or said before retention.
 """
 
+from contextlib import suppress
+
 from storage.log.batch import Batch
 from storage.log.reading import Want
 from storage.log.segment import Segment
@@ -15,13 +17,14 @@ class CompactedView:
         self.segment = segment
         self.horizon = segment.name.end_offset  # Everything below it was compacted.
         self._set = SegmentSet([segment], interval_bytes)
+        if not segment.size:  # Of an earlier life. The next compaction begins with it, too.
+            with suppress(OSError):  # Whoever reads it will meet that.
+                segment.stat()
 
     def read(self, offset: int, bytes_max: int, *, wait: bool) -> list[Batch]:
         """Batches from the one that has `offset` on, at least one. Raises Fault, FileGone,
         WouldBlock.
         """
-        if not self.segment.size:
-            self.segment.stat()
         return self._set.read(Want(offset, self.horizon, bytes_max, wait))
 
     def close(self) -> None:

@@ -118,6 +118,25 @@ def test_a_view_keeps_what_retention_dropped_from_the_log(tmp_path):
     assert read_view(one.log) == [records[2], *more]
 
 
+def test_a_view_of_an_earlier_life_is_gone_on_from_though_nobody_has_read_it(tmp_path):
+    """What retention has dropped from the log is in it alone."""
+    one = OneLog(tmp_path, **SMALL)
+    kept = append(one, [(b"a", b"only in the view")], "plain", 1)
+    for number in range(10):
+        append(one, [(b"b", b"%d" % number * 1000)], "plain", 1)
+        one.commit()
+    compact_view(one)
+    one.log.drop(1)
+    one.commit()
+    one.stop()
+    again = OneLog(tmp_path, **SMALL)
+    again.commit()
+    append(again, [(b"c", b"new")], "plain", 1)
+    again.commit()
+    compact_view(again)
+    assert read_view(again.log)[0] == kept[0]
+
+
 def test_a_view_that_is_being_made_while_records_are_deleted_is_not_shown(tmp_path):
     """The records may still be in it, and its files may all be there: nothing fails by itself."""
     one = OneLog(tmp_path)
