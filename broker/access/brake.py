@@ -15,7 +15,8 @@ from typing import Final
 FREE_FAILURES: Final = 5
 FIRST_WAIT_S: Final = 1.0
 WAIT_S_MAX: Final = 60.0
-# Names and addresses remembered, some 200 bytes each; the one that failed longest ago goes first.
+# Names and addresses that failed, and pairs of both that were let in, some 200 bytes each; that of
+# longest ago goes first.
 REMEMBERED_MAX: Final = 10_000
 
 
@@ -32,6 +33,7 @@ class Brake:
         """With `is_on` False nobody ever waits."""
         self._is_on = is_on
         self._failures: OrderedDict[str, _Failures] = OrderedDict()
+        self._let_in: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
     def wait_s(self, keys: tuple[str, ...], now: float) -> float:
         """Seconds until these keys may try again; 0 or less: at once. `now` is in seconds."""
@@ -51,6 +53,14 @@ class Brake:
             self._failures.popitem(last=False)
 
     def succeeded(self, keys: tuple[str, ...]) -> None:
-        """Forget the failures of these keys."""
+        """Forget the failures of these keys, and remember that they were let in together."""
         for key in keys:
             self._failures.pop(key, None)
+        self._let_in[keys] = None
+        self._let_in.move_to_end(keys)
+        if len(self._let_in) > REMEMBERED_MAX:
+            self._let_in.popitem(last=False)
+
+    def has_let_in(self, keys: tuple[str, ...]) -> bool:
+        """Whether these keys have succeeded together before."""
+        return keys in self._let_in

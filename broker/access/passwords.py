@@ -53,6 +53,7 @@ class Passwords:
         """`hashed` is called for each hash that is made."""
         self._hashed = hashed
         self._one_at_a_time = trio.CapacityLimiter(1)
+        self._turn = trio.Lock()
         self._waiting = 0
         self._key = secrets.token_bytes(32)  # Of this process: remembered digests die with it.
         self._remembered: OrderedDict[str, bytes] = OrderedDict()
@@ -62,12 +63,16 @@ class Passwords:
         """The hash and the SCRAM keys to keep of a new password. Raises LimitExceeded."""
         return await self._in_turn(self._make, password)
 
-    async def verify(self, password_hash: str, password: str) -> bool:
-        """Whether the password fits that hash. Raises LimitExceeded."""
+    async def verify(
+        self, password_hash: str, password: str, check: Callable[[], None] = lambda: None
+    ) -> bool:
+        """Whether the password fits that hash. `check` is called before it is hashed, and may raise
+        what refuses that. Raises LimitExceeded.
+        """
         if self.remembers(password_hash, password):
             self._remembered.move_to_end(password_hash)
             return True
-        right = await self._in_turn(self._matches, password_hash, password)
+        right = await self._in_turn(self._matches, password_hash, password, check=check)
         if right:
             self._remembered[password_hash] = self._digest(password_hash, password)
             while len(self._remembered) > REMEMBERED_MAX:
@@ -81,14 +86,13 @@ class Passwords:
             digest, self._digest(password_hash, password)
         )
 
-    async def verify_nobody(self, password: str) -> None:
-        """Spend the time of a check, so that an unknown name takes as long as a wrong password.
-
-        Raises LimitExceeded.
+    async def verify_nobody(self, password: str, check: Callable[[], None] = lambda: None) -> None:
+        """Spend the time of a check, so that an unknown name takes as long as a wrong password;
+        `check` as in `verify`. Raises LimitExceeded.
         """
         if self._dummy is None:
-            self._dummy = await self._in_turn(self._hash, secrets.token_hex())
-        await self._in_turn(self._matches, self._dummy, password)
+            self._dummy = await self._in_turn(self._hash, secrets.token_hex(), check=check)
+        await self._in_turn(self._matches, self._dummy, password, check=check)
 
     def invented_scram_key(self, name: str, mechanism: str) -> ScramKey:
         """A key that no password fits, with the same salt whenever it is asked for: an unknown name
@@ -124,16 +128,21 @@ class Passwords:
         except (VerificationError, InvalidHashError):
             return False
 
-    async def _in_turn(self, work: Callable[[*Ts], T], *arguments: *Ts) -> T:
-        """Run `work` in a thread when it is its turn."""
+    async def _in_turn(
+        self, work: Callable[[*Ts], T], *arguments: *Ts, check: Callable[[], None] = lambda: None
+    ) -> T:
+        """Run `work` in a thread when it is its turn, and `check` still allows it."""
         if self._waiting >= HASHES_WAITING_MAX:
             raise LimitExceeded("too many logins at once: try again")
         self._waiting += 1
-        self._hashed()
         try:
-            return await run_in_thread(
-                work, *arguments, limiter=self._one_at_a_time, abandon_on_cancel=True
-            )
+            async with self._turn:
+                check()  # Those before it may have failed since it began to wait.
+                self._hashed()
+                # The limiter, too: a thread that was abandoned goes on.
+                return await run_in_thread(
+                    work, *arguments, limiter=self._one_at_a_time, abandon_on_cancel=True
+                )
         finally:
             self._waiting -= 1
 

@@ -7,6 +7,7 @@ limits of its own on names and passwords, within those here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -107,15 +108,15 @@ class Users:
         user = self._book.find(name)
         known = user is not None and self._passwords.remembers(user.password_hash, password)
         # Others' failures at this address do not lock out a user who was let in before.
-        if self._brake.wait_s(keys[:1] if known else keys, self._clock_s()) > 0:
-            raise errors.NotAuthenticated("too many failed logins: try again later")
+        check = partial(self._check_brake, keys[:1] if known else keys)
+        check()
         if len(password.encode()) > PASSWORD_BYTES_MAX:
             right = False
         elif user is None or not user.password_hash:
-            await self._passwords.verify_nobody(password)
+            await self._passwords.verify_nobody(password, check)
             right = False
         else:
-            right = await self._passwords.verify(user.password_hash, password)
+            right = await self._passwords.verify(user.password_hash, password, check)
         # Another task may have changed or removed the user meanwhile: the state now counts.
         if not right or user is None or self._book.by_id(user.user_id) is not user:
             self._brake.failed(keys, self._clock_s())
@@ -143,8 +144,7 @@ class Users:
 
         Raises NotAuthenticated after too many failures in a row.
         """
-        if self._brake.wait_s(_brake_keys(name, address), self._clock_s()) > 0:
-            raise errors.NotAuthenticated("too many failed logins: try again later")
+        self._check_brake(self._scram_keys(name, address))
         user = self._book.find(name)
         for key in () if user is None else user.scram:
             if key.mechanism == mechanism:
@@ -154,15 +154,29 @@ class Users:
     def scram_ended(self, name: str, key: ScramKey, address: str, *, is_right: bool) -> UserMeta:
         """The active user whose SCRAM login with this key has ended.
 
-        Raises NotAuthenticated if the proof was wrong, or the user was changed meanwhile.
+        Raises NotAuthenticated if the proof was wrong, the user was changed meanwhile, or too many
+        others have failed since the login began: any number may be under way at once.
         """
         keys = _brake_keys(name, address)
+        self._check_brake(self._scram_keys(name, address))
         user = self._book.find(name)
         if not is_right or user is None or key not in user.scram:
             self._brake.failed(keys, self._clock_s())
             raise errors.NotAuthenticated("wrong user name or password")
         self._brake.succeeded(keys)
         return _active(user)
+
+    def _check_brake(self, keys: tuple[str, ...]) -> None:
+        """Raises NotAuthenticated while one of the keys has to wait."""
+        if self._brake.wait_s(keys, self._clock_s()) > 0:
+            raise errors.NotAuthenticated("too many failed logins: try again later")
+
+    def _scram_keys(self, name: str, address: str) -> tuple[str, ...]:
+        """The keys whose failures hold up a SCRAM login, which shows too late that it knows the
+        password: others' at its address do not if the user was let in from there before.
+        """
+        keys = _brake_keys(name, address)
+        return keys[:1] if self._brake.has_let_in(keys) else keys
 
     # Changing. All raise StorageFull, StorageFailed.
 

@@ -4,6 +4,7 @@ import pytest
 
 from broker.access.authentication import Authentication
 from broker.access.bearer import TokenVerifier
+from broker.access.brake import FREE_FAILURES
 from broker.access.scram import MESSAGE_BYTES_MAX
 from broker.config.settings import AccessConfig
 from broker.errors import NotAuthenticated
@@ -142,3 +143,33 @@ async def test_a_spoiled_last_message_is_refused(spoil):
     login = kept.authentication.scram(MECHANISMS[0], AT)
     with pytest.raises(NotAuthenticated):
         login.finish(spoil(client.last(login.begin(client.first()))))
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_logins_under_way_at_once_are_no_way_around_the_wait(mechanism):
+    kept = Kept()
+    await kept.users.create("anna", "secret")
+    under_way = []
+    for password in (*(f"wrong {number}" for number in range(FREE_FAILURES)), "secret"):
+        client = ScramClient(mechanism, "anna", password)
+        login = kept.authentication.scram(mechanism, AT)
+        under_way.append((login, client.last(login.begin(client.first()))))
+    for login, last in under_way[:-1]:
+        with pytest.raises(NotAuthenticated, match="wrong user name or password"):
+            login.finish(last)
+    login, last = under_way[-1]
+    with pytest.raises(NotAuthenticated, match="too many failed logins"):
+        login.finish(last)
+
+
+async def test_others_failures_do_not_keep_out_who_came_in_from_their_address_before():
+    kept = Kept()
+    for name in ("anna", "bert"):
+        await kept.users.create(name, "secret")
+    assert kept.log_in("SCRAM-SHA-256", "anna", "secret") == "anna"
+    for number in range(FREE_FAILURES):
+        with pytest.raises(NotAuthenticated):
+            kept.log_in("SCRAM-SHA-256", f"nobody {number}", "guess")
+    with pytest.raises(NotAuthenticated, match="too many failed logins"):
+        kept.log_in("SCRAM-SHA-256", "bert", "secret")
+    assert kept.log_in("SCRAM-SHA-512", "anna", "secret") == "anna"

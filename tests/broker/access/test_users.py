@@ -2,6 +2,7 @@ import pytest
 import trio
 
 from broker import errors
+from broker.access.brake import FREE_FAILURES
 from broker.access.passwords import HASHES_WAITING_MAX
 from broker.access.rules import Grant
 from broker.access.users import TOKENS_MAX, principal_of
@@ -180,6 +181,26 @@ async def test_only_so_many_logins_wait_for_a_hash(nursery):
     while len(outcomes) < HASHES_WAITING_MAX + 3:
         await trio.sleep(0.001)
     assert outcomes.count("busy") == 3
+
+
+@pytest.mark.parametrize("name", ["anna", "nobody"])
+async def test_guesses_that_wait_for_a_hash_are_refused_once_others_have_failed(nursery, name):
+    kept, _ = await with_anna()
+    with pytest.raises(errors.NotAuthenticated):  # Makes what unknown names are compared with.
+        await kept.users.verify("somebody else", "guess", "10.0.0.2")
+    hashes, refused = [], []
+    kept.users._passwords._hashed = lambda: hashes.append(1)
+
+    async def guess(number):
+        with pytest.raises(errors.NotAuthenticated):
+            await kept.users.verify(name, f"guess {number}", HERE)
+        refused.append(number)
+
+    for number in range(20):
+        nursery.start_soon(guess, number)
+    while len(refused) < 20:
+        await trio.sleep(0.001)
+    assert len(hashes) == FREE_FAILURES
 
 
 @pytest.mark.parametrize(
