@@ -83,6 +83,21 @@ class Authentication:
         self._on_attempt(Attempt("password", at, name, succeeded=True))
         return Identity(principal_of(user), user_id=user.user_id)
 
+    async def configured_password(
+        self, name: str, password: str, expected: str, at: str
+    ) -> Identity:
+        """Log in by the name and password that a listener's settings have; otherwise as `password`.
+
+        Raises NotAuthenticated, LimitExceeded.
+        """
+        try:
+            await self._users.verify_configured(name, password, expected, host_of(at))
+        except NotAuthenticated:
+            self._on_attempt(Attempt("password", at, name, succeeded=False))
+            raise
+        self._on_attempt(Attempt("password", at, name, succeeded=True))
+        return Identity(Principal(name))
+
     def scram(self, mechanism: str, at: str) -> ScramLogin:
         """Begin a login by SCRAM-SHA-256 or SCRAM-SHA-512, which sends no password; `at` as with a
         password.

@@ -6,6 +6,7 @@ limits of its own on names and passwords, within those here.
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
@@ -165,6 +166,22 @@ class Users:
             raise errors.NotAuthenticated("wrong user name or password")
         self._brake.succeeded(keys)
         return _active(user)
+
+    async def verify_configured(
+        self, name: str, password: str, expected: str, address: str
+    ) -> None:
+        """Check a name and password against those of the settings, which belong to no stored user;
+        otherwise as `verify`. Raises NotAuthenticated, LimitExceeded.
+        """
+        keys = _brake_keys(name, address)
+        right = hmac.compare_digest(password.encode(), expected.encode())
+        check = partial(self._check_brake, keys[:1] if right else keys)
+        check()
+        if not right:
+            await self._passwords.verify_nobody(password[:PASSWORD_BYTES_MAX], check)
+            self._brake.failed(keys, self._clock_s())
+            raise errors.NotAuthenticated("wrong user name or password")
+        self._brake.succeeded(keys)
 
     def _check_brake(self, keys: tuple[str, ...]) -> None:
         """Raises NotAuthenticated while one of the keys has to wait."""

@@ -8,11 +8,9 @@ own grants (`permissions.py`).
 
 from __future__ import annotations
 
-import hmac
-
 from broker import errors
 from broker.access.authentication import Identity
-from broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action, Principal
+from broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action
 from broker.access.rules import Grant
 from broker.access.users import ROOT_USER_ID, UserMeta, principal_of
 from protocols.iggy import replies as r
@@ -33,19 +31,19 @@ ACTIVE, INACTIVE = 1, 2  # Status of a user.
 
 async def login(context: Context, request: u.LoginUser) -> Answer:
     """Log a user in by password, also again on the same connection. Raises Refusal."""
-    broker = context.broker
-    known = broker.users.find(request.username)
-    if known is not None and known.password_hash:
-        try:
-            identity = await broker.authentication.password(
-                request.username, request.password, context.connection.at
-            )
-        except errors.NotAuthenticated as error:
-            raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
-        return _let_in(context, known.user_id - ROOT_USER_ID, identity)
-    if not _check_root(context, request.username, request.password):
-        raise Refusal(ErrorCode.INVALID_CREDENTIALS)
-    return _let_in(context, ROOT, Identity(Principal(request.username)), is_kept=False)
+    authentication, at = context.broker.authentication, context.connection.at
+    name, password = request.username, request.password
+    expected = _root_password(context, name)
+    try:
+        if expected is None:
+            identity = await authentication.password(name, password, at)
+        else:
+            identity = await authentication.configured_password(name, password, expected, at)
+    except errors.NotAuthenticated as error:
+        raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
+    if identity.user_id is None:
+        return _let_in(context, ROOT, identity, is_kept=False)
+    return _let_in(context, identity.user_id - ROOT_USER_ID, identity)
 
 
 def login_with_token(context: Context, request: u.LoginWithToken) -> Answer:
@@ -161,17 +159,16 @@ async def change_password(context: Context, request: u.ChangePassword) -> Answer
     if user is None:
         raise Refusal(ErrorCode.RESOURCE_NOT_FOUND)
     _check_size(request.new, PASSWORD_BYTES, ErrorCode.INVALID_PASSWORD)
-    users = context.broker.users
-    if not user.password_hash:
-        if not _check_root(context, user.name, request.old):
-            raise Refusal(ErrorCode.INVALID_CREDENTIALS)
-        user = await _stored_root(context)
-    else:
-        try:
-            at = context.connection.at
-            user = await users.verify(user.name, request.old, at, must_be_active=False)
-        except errors.NotAuthenticated as error:
-            raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
+    users, host = context.broker.users, context.connection.host
+    expected = _root_password(context, user.name)
+    try:
+        if expected is None:
+            user = await users.verify(user.name, request.old, host, must_be_active=False)
+        else:
+            await users.verify_configured(user.name, request.old, expected, host)
+            user = await _stored_root(context)
+    except errors.NotAuthenticated as error:
+        raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
     ticket = await users.set_password(user, request.new)
     _audit(context, "user_changed", user.name)
     return Answer(ticket=ticket)
@@ -226,18 +223,24 @@ def _let_in(context: Context, number: int, identity: Identity, *, is_kept: bool 
     return Answer([r.LoginInfo(number, session, PROTOCOL_VERSION, version)])
 
 
-def _check_root(context: Context, name: str, password: str) -> bool:
-    """Whether name and password are those of the listener's options."""
-    options = context.options
+def _root_password(context: Context, name: str) -> str | None:
+    """The password that the listener's options give root, if that is the name; None if root has
+    one of its own, or nobody can log in by that of the options.
+    """
+    options, kept = context.options, context.broker.users.find(name)
+    if name != options.username:
+        return None
+    if kept is not None and (kept.user_id != ROOT_USER_ID or kept.password_hash):
+        return None
+    if kept is not None and not kept.is_active:
+        return None
     if options.password_file is None and not context.connection.loopback:
-        return False  # Everybody knows the default password.
+        return None  # Everybody knows the default password.
     try:
-        expected = options.password()
+        return options.password()
     except (OSError, UnicodeDecodeError) as error:
         context.connection.log.error("password_file_unreadable", reason=str(error))
-        return False
-    right = hmac.compare_digest(password.encode(), expected.encode())
-    return right and name == options.username
+        return None
 
 
 def _root(context: Context) -> UserMeta:

@@ -203,6 +203,19 @@ async def test_guesses_that_wait_for_a_hash_are_refused_once_others_have_failed(
     assert len(hashes) == FREE_FAILURES
 
 
+async def test_a_password_of_the_settings_is_no_easier_to_guess_than_others():
+    kept, hashes = KeptUsers(), []
+    kept.users._passwords._hashed = lambda: hashes.append(1)
+    await kept.users.verify_configured("iggy", "its own", "its own", HERE)
+    assert not hashes
+    for number in range(FREE_FAILURES):
+        with pytest.raises(errors.NotAuthenticated, match="wrong user name or password"):
+            await kept.users.verify_configured("iggy", f"guess {number}", "its own", HERE)
+    assert len(hashes) > FREE_FAILURES  # One is what all others are compared with.
+    with pytest.raises(errors.NotAuthenticated, match="too many failed logins"):
+        await kept.users.verify_configured("iggy", "its own", "its own", "10.0.0.2")
+
+
 @pytest.mark.parametrize(
     ("name", "password"), [("", "x"), ("a\nb", "x"), ("a" * 256, "x"), ("a", ""), ("a", "x" * 1025)]
 )

@@ -6,6 +6,7 @@ import pytest
 import trio
 
 from broker.access import users
+from broker.access.brake import FREE_FAILURES
 from broker.access.rights import Principal
 from broker.access.rules import Grant
 from broker.server.adapters import EndConnection
@@ -160,6 +161,27 @@ async def test_roots_password_once_changed_is_kept(talk, connect, broker):
     assert (await login(other, "iggy", "iggy"))["status"] == ErrorCode.INVALID_CREDENTIALS
     assert (await login(other, "iggy", "better")) == {"status": 0, "user_id": 1}
     assert "better" not in repr(broker.users.all())
+
+
+@pytest.mark.parametrize("name", ["iggy", "nobody"])
+async def test_root_is_no_easier_to_guess_than_others_and_an_unknown_name_takes_as_long(
+    connect, broker, name
+):
+    guessing = await connect()
+    numbers = broker.metrics.number
+    for number in range(FREE_FAILURES):
+        hashes = numbers("braidlog_password_hashes").value
+        told = await login(guessing, name, f"guess {number}")
+        assert told["status"] == ErrorCode.INVALID_CREDENTIALS
+        assert numbers("braidlog_password_hashes").value > hashes
+    assert (await login(guessing, name, "iggy"))["status"] == ErrorCode.INVALID_CREDENTIALS
+    assert numbers("braidlog_logins_refused", "password").value == FREE_FAILURES + 1
+
+
+async def test_another_user_of_roots_name_has_not_its_password(connect, broker):
+    await broker.users.create("iggy", None)
+    other = await connect()
+    assert (await login(other, "iggy", "iggy"))["status"] == ErrorCode.INVALID_CREDENTIALS
 
 
 @pytest.mark.parametrize("name", ["iggy", "bob"])
