@@ -79,12 +79,12 @@ class Passwords:
                 self._remembered.popitem(last=False)
         return right
 
-    def remembers(self, password_hash: str, password: str) -> bool:
-        """Whether this password was right before. Costs no hash; False says nothing."""
+    def remembers(self, password_hash: str, password: str) -> bool | None:
+        """Whether the password fits that hash, from memory; None if none is remembered for it."""
         digest = self._remembered.get(password_hash)
-        return digest is not None and hmac.compare_digest(
-            digest, self._digest(password_hash, password)
-        )
+        if digest is None:
+            return None
+        return hmac.compare_digest(digest, self._digest(password_hash, password))
 
     async def verify_nobody(self, password: str, check: Callable[[], None] = lambda: None) -> None:
         """Spend the time of a check, so that an unknown name takes as long as a wrong password;

@@ -107,9 +107,8 @@ class Users:
         """
         keys = _brake_keys(name, address)
         user = self._book.find(name)
-        known = user is not None and self._passwords.remembers(user.password_hash, password)
-        # Others' failures at this address do not lock out a user who was let in before.
-        check = partial(self._check_brake, keys[:1] if known else keys)
+        known = None if user is None else self._passwords.remembers(user.password_hash, password)
+        check = partial(self._check_brake, keys, known=known)
         check()
         if len(password.encode()) > PASSWORD_BYTES_MAX:
             right = False
@@ -175,7 +174,7 @@ class Users:
         """
         keys = _brake_keys(name, address)
         right = hmac.compare_digest(password.encode(), expected.encode())
-        check = partial(self._check_brake, keys[:1] if right else keys)
+        check = partial(self._check_brake, keys, known=right)
         check()
         if not right:
             await self._passwords.verify_nobody(password[:PASSWORD_BYTES_MAX], check)
@@ -183,9 +182,17 @@ class Users:
             raise errors.NotAuthenticated("wrong user name or password")
         self._brake.succeeded(keys)
 
-    def _check_brake(self, keys: tuple[str, ...]) -> None:
-        """Raises NotAuthenticated while one of the keys has to wait."""
-        if self._brake.wait_s(keys, self._clock_s()) > 0:
+    def _check_brake(self, keys: tuple[str, ...], *, known: bool | None = None) -> None:
+        """Raises NotAuthenticated while one of the keys has to wait. `known`: whether the password
+        is right, if that is known without a hash.
+
+        Others' failures at its address do not hold up a right one. So a wrong one counts for its
+        name even while its address has to wait, or all would be tried until one is not held up.
+        """
+        now, name = self._clock_s(), keys[:1]
+        if self._brake.wait_s(name if known else keys, now) > 0:
+            if known is False and self._brake.wait_s(name, now) <= 0:
+                self._brake.failed(name, now)
             raise errors.NotAuthenticated("too many failed logins: try again later")
 
     def _scram_keys(self, name: str, address: str) -> tuple[str, ...]:

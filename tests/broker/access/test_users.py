@@ -154,6 +154,33 @@ async def test_who_guesses_is_made_to_wait_and_others_are_not():
     assert await kept.users.verify("anna", "secret one", HERE) is anna
 
 
+@pytest.mark.parametrize("kind", ["a user's", "the settings'"])
+async def test_who_must_wait_at_an_address_cannot_try_passwords_until_one_is_right(kind):
+    kept, _ = await with_anna()
+    await kept.users.verify("anna", "secret one", "10.0.0.2")  # It is remembered from now on.
+
+    async def guess(password, address=HERE):
+        if kind == "a user's":
+            await kept.users.verify("anna", password, address)
+        else:
+            await kept.users.verify_configured("anna", password, "secret one", address)
+
+    for number in range(FREE_FAILURES):
+        with pytest.raises(errors.NotAuthenticated):
+            await kept.users.verify(f"nobody {number}", "guess", HERE)
+    await guess("secret one")
+    kept.clock_s += 61
+    for number in range(FREE_FAILURES):
+        with pytest.raises(errors.NotAuthenticated):
+            await kept.users.verify(f"another {number}", "guess", HERE)
+    for number in range(FREE_FAILURES):
+        with pytest.raises(errors.NotAuthenticated, match="too many"):
+            await guess(f"guess {number}")
+    for address in (HERE, "10.0.0.2"):
+        with pytest.raises(errors.NotAuthenticated, match="too many"):
+            await guess("secret one", address)
+
+
 async def test_who_waited_may_try_again():
     kept, anna = await with_anna()
     for _ in range(6):
