@@ -41,6 +41,11 @@ class Pattern:
     group: str
     placeless: tuple[ResourceKind, ...] = ()
 
+    @property
+    def names_group(self) -> bool:
+        """Whether it is about groups of some name only."""
+        return self.group != ANY
+
     def covers(self, resource: Resource) -> bool:
         """Whether a permission for this pattern holds for that resource."""
         if self.parts == (ANY,) and self.group == ANY:

@@ -14,7 +14,7 @@ import trio
 
 from broker import errors
 from broker.access.patterns import Pattern, parse_pattern
-from broker.access.rights import Action, Principal, Resource
+from broker.access.rights import Action, Principal, Resource, ResourceKind
 from broker.access.users import UserCatalogue
 from storage.metadata.user_records import Grant, Granted, Revoked
 
@@ -25,6 +25,8 @@ ADMIN: Final = "admin"  # Every action on what the grant is about.
 ACTION_WORDS: Final = (ADMIN, *(action.value for action in Action))
 GRANTS_MAX: Final = 100_000  # Some 300 bytes each, in memory and in each snapshot.
 CHANGES_AT_A_TIME: Final = 100  # Between two checkpoints: some ms of work.
+# What a permission for a group allows with the group's topic.
+OF_A_GROUPS_TOPIC: Final = frozenset({Action.CONSUME, Action.DESCRIBE})
 ANSWERS_MAX: Final = 10_000  # Answers remembered until a permission changes, some 400 bytes each.
 
 
@@ -35,9 +37,12 @@ class _Rule:
 
     def allows(self, action: Action, resource: Resource) -> bool:
         # Every other permission includes DESCRIBE.
-        if self.word in (ADMIN, action.value) or action is Action.DESCRIBE:
-            return self.pattern.covers(resource)
-        return False
+        if self.word not in (ADMIN, action.value) and action is not Action.DESCRIBE:
+            return False
+        # To read in a group needs the same of the topic; all else is about the group alone.
+        if self.pattern.names_group and resource.kind is not ResourceKind.GROUP:
+            return action in OF_A_GROUPS_TOPIC and self.pattern.covers(resource)
+        return self.pattern.covers(resource)
 
 
 class GrantedRules:

@@ -99,6 +99,20 @@ async def test_roles_admins_and_superusers():
     assert not rules.allows(ANONYMOUS, Action.DESCRIBE, TOPIC)
 
 
+@pytest.mark.parametrize("word", ["produce", "create", "alter", "delete", "administer", "admin"])
+@pytest.mark.parametrize("resource", ["public/default/orders", "public/default", "public", "*"])
+async def test_a_permission_for_a_group_allows_nothing_but_reading_with_its_topic(word, resource):
+    rules = KeptUsers().rules
+    await rules.grant(Grant("anna", word, f"{resource}@billing"))
+    actions = set(Action) if word == "admin" else {Action(word), Action.DESCRIBE}
+    assert {action for action in Action if rules.allows(ANNA, action, BILLING)} == actions
+    for place in (TOPIC, NAMESPACE, TENANT):
+        allowed = {action for action in Action if rules.allows(ANNA, action, place)}
+        assert allowed <= {Action.CONSUME, Action.DESCRIBE}
+    assert not rules.allows(ANNA, Action.DELETE, Resource.of_group(b"audit", ORDERS))
+    assert rules.allows(ANNA, Action.CONSUME, TOPIC) == (word == "admin")
+
+
 async def test_permissions_are_there_after_a_restart():
     kept = KeptUsers()
     await kept.rules.grant(Grant("anna", "consume", "public/default/orders@billing"))
