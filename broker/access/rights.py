@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from storage.metadata.names import TopicName
 
 
+# What begins the name of a role as the subject of a permission; the name of no user does.
+ROLE_PREFIX: Final = "role:"
+
+
 class Action(enum.Enum):
     """What a command does. Each command of each protocol names one, or none, in its table."""
 

@@ -14,13 +14,12 @@ import trio
 
 from broker import errors
 from broker.access.patterns import Pattern, parse_pattern
-from broker.access.rights import Action, Principal, Resource, ResourceKind
+from broker.access.rights import ROLE_PREFIX, Action, Principal, Resource, ResourceKind
 from broker.access.users import UserCatalogue
 from storage.metadata.user_records import Grant, Granted, Revoked
 
 __all__ = ["ACTION_WORDS", "ADMIN", "ROLE_PREFIX", "Grant", "GrantedRules"]
 
-ROLE_PREFIX: Final = "role:"
 ADMIN: Final = "admin"  # Every action on what the grant is about.
 ACTION_WORDS: Final = (ADMIN, *(action.value for action in Action))
 GRANTS_MAX: Final = 100_000  # Some 300 bytes each, in memory and in each snapshot.
@@ -134,7 +133,8 @@ class GrantedRules:
     def _rules_of(self, principal: Principal) -> Iterable[_Rule]:
         if principal.is_anonymous:
             return
-        yield from self._rules_for(principal.name)
+        if not principal.name.startswith(ROLE_PREFIX):  # Others may vouch for any name.
+            yield from self._rules_for(principal.name)
         for role in principal.roles:
             yield from self._rules_for(ROLE_PREFIX + role)
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from broker import errors
 from broker.access.brake import Brake
 from broker.access.passwords import PASSWORD_BYTES_MAX, Passwords, new_token, token_digest
-from broker.access.rights import Principal
+from broker.access.rights import ROLE_PREFIX, Principal
 from storage.metadata.user_records import (
     Granted,
     Revoked,
@@ -219,6 +219,7 @@ class Users:
         Raises UserExists, InvalidRequest, LimitExceeded.
         """
         _check(name, password)
+        _check_no_role(name)
         password_hash, scram = "", list[ScramKey]()
         if password is not None:
             password_hash, scram = await self._passwords.hash(password)
@@ -256,6 +257,7 @@ class Users:
         renamed = name is not None and name != user.name
         if name is not None and renamed:
             _check(name, None)
+            _check_no_role(name)
             if self.find(name):
                 raise errors.UserExists(f"a user {name} is there already")
             changed["name"] = name
@@ -343,3 +345,8 @@ def _check(name: str, password: str | None) -> None:
         raise errors.InvalidRequest(f"a name has 1 to {NAME_BYTES_MAX} bytes of printable text")
     if password is not None and not 0 < len(password.encode()) <= PASSWORD_BYTES_MAX:
         raise errors.InvalidRequest(f"a password has 1 to {PASSWORD_BYTES_MAX} bytes")
+
+
+def _check_no_role(name: str) -> None:
+    if name.startswith(ROLE_PREFIX):
+        raise errors.InvalidRequest(f"{name}: that is how a role is named, not a user")

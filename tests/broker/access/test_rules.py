@@ -113,6 +113,14 @@ async def test_a_permission_for_a_group_allows_nothing_but_reading_with_its_topi
     assert rules.allows(ANNA, Action.CONSUME, TOPIC) == (word == "admin")
 
 
+async def test_nobody_has_a_roles_permissions_by_having_its_name():
+    rules = KeptUsers().rules
+    await rules.grant(Grant("role:readers", "consume", "public/default"))
+    assert not rules.allows(Principal("role:readers"), Action.CONSUME, TOPIC)
+    assert not rules.reaches(Principal("role:readers"), "public")
+    assert rules.allows(Principal("x", frozenset({"readers"})), Action.CONSUME, TOPIC)
+
+
 async def test_permissions_are_there_after_a_restart():
     kept = KeptUsers()
     await kept.rules.grant(Grant("anna", "consume", "public/default/orders@billing"))

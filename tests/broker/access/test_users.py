@@ -251,6 +251,16 @@ async def test_names_and_passwords_have_a_size(name, password):
         await KeptUsers().users.create(name, password)
 
 
+async def test_a_user_does_not_get_the_name_of_a_role_and_with_it_its_permissions():
+    kept, anna = await with_anna()
+    await kept.rules.grant(Grant("role:readers", "consume", "public"))
+    with pytest.raises(errors.InvalidRequest):
+        await kept.users.create("role:readers", None)
+    with pytest.raises(errors.InvalidRequest):
+        await kept.users.alter(anna, name="role:readers")
+    await kept.users.create_token(anna, "role:readers", None)
+
+
 async def test_a_password_too_long_to_be_one_is_not_hashed():
     kept, _ = await with_anna()
     kept.users._passwords._hasher = None
