@@ -240,6 +240,24 @@ async def test_a_refusal_does_not_tell_whether_the_thing_is_there(broker, ready,
     assert await ready.status(CODES[kind], **SAMPLES[kind]) == present
 
 
+@pytest.mark.parametrize(
+    "kind", [m.GetStream, m.GetTopic, m.GetGroup], ids=lambda kind: kind.__name__
+)
+async def test_a_refusal_does_not_tell_the_name_of_a_number(broker, ready, connect, kind):
+    early = await connect()  # Of D1b, whose clients read the text of an error.
+    assert await early.exchange(raw.frame(raw.LOGIN, raw.text8("iggy") * 2))
+    broker.access = Access(Nothing())
+    number = struct.pack("<BBI", 1, 4, 1)
+    texts = set()
+    for count in (1, 9):  # The one is there, the other is not.
+        last = struct.pack("<BBI", 1, 4, count)
+        names = {m.GetStream: last, m.GetTopic: number + last, m.GetGroup: number * 2 + last}
+        answer = await early.exchange(raw.frame(CODES[kind], names[kind]))
+        assert struct.unpack_from("<I", answer) == (ErrorCode.UNAUTHORIZED,)
+        texts.add(answer[12:])
+    assert texts == {b"unauthorized"}
+
+
 @pytest.mark.parametrize("broker", [{"access.required": "true"}], indirect=True, ids=[""])
 async def test_before_a_login_no_command_is_served_but_those_that_lead_there(broker, connect):
     rules = broker.access = Access(Nothing())
