@@ -55,8 +55,8 @@ class Pattern:
         if resource.kind is ResourceKind.GROUP:
             if not _fits(self.group, resource.group.decode(errors="surrogateescape")):
                 return False
-            if not resource.topic:  # Of that name on any topic: the topics are checked later.
-                return True
+            if not resource.topic:  # Of that name on any topic there: these are checked later.
+                return self.reaches(resource.tenant, resource.namespace)
         named = (resource.tenant, resource.namespace, resource.topic)
         depth = sum(1 for part in named if part)
         if len(self.parts) > depth:

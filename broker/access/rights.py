@@ -66,10 +66,13 @@ class Resource:
         return cls(ResourceKind.TOPIC, name.tenant, name.namespace, name.topic)
 
     @classmethod
-    def of_group(cls, group: bytes, topic: TopicName | None = None) -> Resource:
-        """A group of a topic; without a topic: of that name on any topic."""
-        if topic is None:
-            return cls(ResourceKind.GROUP, group=group)
+    def of_group_within(cls, group: bytes, tenant: str, namespace: str) -> Resource:
+        """A group of that name on any topic of a namespace."""
+        return cls(ResourceKind.GROUP, tenant, namespace, group=group)
+
+    @classmethod
+    def of_group(cls, group: bytes, topic: TopicName) -> Resource:
+        """A group of a topic."""
         return cls(ResourceKind.GROUP, topic.tenant, topic.namespace, topic.topic, group)
 
     def __str__(self) -> str:

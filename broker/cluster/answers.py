@@ -209,9 +209,9 @@ class Answers:
         await broker.durability.settled()
 
     async def _end_group(self, call: Call) -> bool:
-        group, *_ = call.arguments
+        group, tenant, namespace = call.arguments
         broker = self._broker
-        self._check(call, Action.DELETE, Resource.of_group(group, None))
+        self._check(call, Action.DELETE, Resource.of_group_within(group, tenant, namespace))
         ticket, found = 0, await self._topics_of(call, Action.DELETE)
         for topic in found:
             with suppress(errors.SubscriptionNotFound, errors.TopicNotFound):  # Gone meanwhile.

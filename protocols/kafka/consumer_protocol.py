@@ -8,7 +8,7 @@ which all later ones begin. Knows no group.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from broker.server.endings import ProtocolError
 from protocols.reader import BigEndianReader
@@ -28,6 +28,14 @@ def wants(metadata: bytes, topic: bytes) -> bool:
         return _behind(metadata, topic, lambda reader: None) is not None
     except ProtocolError:
         return False
+
+
+def topics_of(metadata: bytes) -> Iterator[bytes]:
+    """The topics that a member subscribes to. Raises ProtocolError for another format."""
+    reader = BigEndianReader(memoryview(metadata))
+    _, count = reader.unpack(_HEAD)
+    for _ in range(count):
+        yield _name(reader)
 
 
 def given_partitions(assignment: bytes, topic: bytes, most: int) -> list[int] | None:

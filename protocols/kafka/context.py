@@ -107,17 +107,25 @@ class Context:
         """Whether this broker coordinates a group."""
         return self.broker.placement.owner_of_name(group) is None
 
-    def may_see(self, topic: Topic) -> bool:
-        """Whether a list of topics shows this one to the client."""
+    def may_see(self, topic: Topic, group: bytes | None = None) -> bool:
+        """Whether a list shows this topic, or its group of that name, to the client."""
         principal = self.connection.principal
-        return self.broker.access.allows(principal, Action.DESCRIBE, topic.resource)
+        resource = topic.resource if group is None else Resource.of_group(group, topic.name)
+        return self.broker.access.allows(principal, Action.DESCRIBE, resource)
 
     def check_group(self, group: bytes, topic: TopicName | None = None) -> None:
-        """Check the request's action on a group. Raises GroupNotAuthorized."""
+        """Check the request's action on a group of a topic; without one, on a group of that name on
+        any topic of the namespace. Raises GroupNotAuthorized.
+        """
         if self.broker.access.allows_all:  # Called for each partition of a commit.
             return
+        if topic is not None:
+            resource = Resource.of_group(group, topic)
+        else:
+            names = self.names
+            resource = Resource.of_group_within(group, names.tenant, names.namespace)
         try:
-            self.connection.check(self.action, Resource.of_group(group, topic))
+            self.connection.check(self.action, resource)
         except NotAuthorized as error:
             raise GroupNotAuthorized(str(error)) from error
 

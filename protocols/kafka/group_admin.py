@@ -32,6 +32,7 @@ from protocols.kafka.members import described_others
 from protocols.kafka.membership import State
 from protocols.kafka.names import PROTOCOL
 from protocols.kafka.scatter import all_elsewhere, end_elsewhere
+from protocols.kafka.seen_members import seen_members
 from protocols.turns import in_turns
 
 if TYPE_CHECKING:
@@ -63,8 +64,9 @@ async def _described(context: Context, name: bytes | None) -> DescribedGroup:
             found += [(topic, one) for one in there]
         others = described_others(found)
         group = context.groups.find(name or b"")
-        if group is not None and group.members:
-            members = [*group.described(), *others]
+        seen = [] if group is None else await seen_members(context, group)
+        if group is not None and group.members and (seen or topics):
+            members = [*group.described(seen), *others]
             kind, protocol = group.protocol_type, group.protocol_name
             return DescribedGroup(Code.NONE, name, group.state.value, kind, protocol, members)
         if others:
@@ -86,7 +88,9 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> Answer:
     subscriptions = context.broker.subscriptions
     async for topic in in_turns(_topics(context), TOPICS_PER_TURN):
         if context.may_see(topic):
-            found.update(dict.fromkeys(subscriptions.names(topic), b""))
+            async for name in in_turns(subscriptions.names(topic), TOPICS_PER_TURN):
+                if context.may_see(topic, name):
+                    found[name] = b""
     names = context.names
     access, principal = context.broker.access, context.connection.principal
     is_whole = sees_all(access, principal, (names.tenant, names.namespace))
@@ -124,7 +128,8 @@ async def _delete(context: Context, name: bytes) -> tuple[Code, int]:
         return Code.NOT_COORDINATOR, 0
     group = context.groups.find(name)
     if group is not None and group.members:
-        return Code.NON_EMPTY_GROUP, 0
+        is_known = await seen_members(context, group) or await _topics_of(context, name)
+        return (Code.NON_EMPTY_GROUP if is_known else Code.GROUP_ID_NOT_FOUND), 0
     context.groups.forget(name)
     ticket = 0
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from protocols.kafka.errors import Code
@@ -316,8 +316,8 @@ class Group:
     def _waits(self, member: Member) -> bool:
         return self.state is State.PREPARING and member.joined
 
-    def described(self) -> list[DescribedMember]:
-        """Its members, as tools show them."""
+    def described(self, members: Iterable[Member] | None = None) -> list[DescribedMember]:
+        """Its members, all or these, as tools show them."""
         name = self.protocol_name
         return [
             DescribedMember(
@@ -327,7 +327,7 @@ class Group:
                 one.protocols.get(name, b""),
                 one.assignment,
             )
-            for one in self.members.values()
+            for one in (self.members.values() if members is None else members)
         ]
 
 

@@ -11,6 +11,8 @@ from broker.access.rights import Principal
 from protocols.iggy.errors import ErrorCode
 from protocols.kafka import group_messages as g
 from protocols.kafka import messages as m
+from protocols.kafka.consumer_protocol import subscription_of
+from protocols.kafka.errors import Code
 from protocols.pulsar.machine import Type
 from protocols.pulsar.topic_lists import topics_hash
 from protocols.rest.app import make_app
@@ -65,8 +67,10 @@ async def granted(broker):
         await broker.live.partition(topic(f"{name}-parts"), 2)
     broker.access = Access(AsAnna(broker.permissions))
 
-    async def grant(resource):
+    async def grant(resource, instead_of=None):
         await broker.permissions.grant(Grant("anna", "consume", resource))
+        if instead_of is not None:
+            await broker.permissions.revoke(Grant("anna", "consume", instead_of))
 
     return grant
 
@@ -179,7 +183,58 @@ async def test_kafkas_lists_have_what_may_be_seen(granted, open_client):
     await granted("public/default/seen")
     assert await listed() == ([b"seen"], [b"seen"])
     await granted("public/default/seen-*@billing")
+    assert await listed() == ([b"seen", b"seen-too"], [b"seen"])
+    await granted("public/default/seen-too")
     assert await listed() == ([b"seen", b"seen-too"], [b"seen", b"seen-too"])
+
+
+async def test_kafkas_groups_are_described_as_far_as_their_topics_may_be_seen(granted, open_client):
+    member, asking = await another(open_client), await another(open_client)
+
+    async def described(group):
+        wanted = g.DescribeGroupsRequest([group])
+        (found,) = (await asking.call_with_table(wanted, 3)).groups
+        return found.error, found.state, len(found.members)
+
+    async def join(group, topics):
+        protocols = [g.GroupProtocol(b"range", subscription_of(topics))]
+        request = g.JoinGroupRequest(group, 10_000, b"", b"consumer", protocols, 10_000)
+        joined = await member.call_with_table(request, 3)
+        assert joined.error == Code.NONE
+        return g.LeaveGroupRequest(group, joined.member_id)
+
+    await granted("public/default")
+    leaving = await join(b"both", [b"seen", b"secret"])
+    await join(b"one", [b"seen"])
+    dead, unknown = (Code.NONE, b"Dead", 0), b"nobody's"
+    assert await described(b"both") == (Code.NONE, b"CompletingRebalance", 1)
+
+    await granted("public/default/seen", instead_of="public/default")
+    assert await described(b"one") == (Code.NONE, b"CompletingRebalance", 1)
+    assert await described(b"both") == await described(unknown) == dead
+
+    await granted("acme", instead_of="public/default/seen")
+    for group in (b"one", b"both", unknown):
+        assert await described(group) == (Code.GROUP_AUTHORIZATION_FAILED, b"Dead", 0)
+    assert (await asking.call_with_table(leaving, 1)).error == Code.GROUP_AUTHORIZATION_FAILED
+
+
+async def test_a_group_in_use_that_may_not_be_seen_is_not_told_from_one_that_is_not_there(
+    broker, granted, open_client
+):
+    member, asking = await another(open_client), await another(open_client)
+    await granted("public/default")
+    protocols = [g.GroupProtocol(b"range", subscription_of([b"secret"]))]
+    join = g.JoinGroupRequest(b"used", 10_000, b"", b"consumer", protocols, 10_000)
+    assert (await member.call_with_table(join, 3)).error == Code.NONE
+    request = g.DeleteGroupsRequest([b"used"])
+    await broker.permissions.grant(Grant("anna", "delete", "public/default/seen"))
+    await granted("public/default/seen", instead_of="public/default")
+    (deleted,) = (await asking.call_with_table(request, 1)).groups
+    assert deleted.error == Code.GROUP_ID_NOT_FOUND
+    await broker.permissions.grant(Grant("anna", "delete", "public/default/secret"))
+    (deleted,) = (await asking.call_with_table(request, 1)).groups
+    assert deleted.error == Code.NON_EMPTY_GROUP
 
 
 async def test_iggys_lists_are_for_who_may_see_all_of_them(granted, open_client):

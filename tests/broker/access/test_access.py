@@ -32,7 +32,7 @@ def test_rules_are_asked_who_wants_what_of_what():
         (Resource.of_tenant("t"), "tenant t"),
         (Resource.of_namespace("t", "n"), "namespace t/n"),
         (Resource.of_topic(ORDERS), "topic public/default/orders"),
-        (Resource.of_group(b"g"), "group 'g'"),
+        (Resource.of_group_within(b"g", "t", "n"), "group 'g' t/n"),
         (Resource.of_group(b"\xff", ORDERS), r"group '\\xff' public/default/orders"),
     ],
 )

@@ -62,8 +62,17 @@ def test_a_pattern_reaches_what_it_may_cover_something_in(pattern, reached):
 
 
 def test_a_group_by_itself_is_covered_by_its_name():
-    assert parse_pattern("public/default/orders@bill*").covers(Resource.of_group(b"billing"))
-    assert not parse_pattern("public/default/orders@bill*").covers(Resource.of_group(b"audit"))
+    billing = Resource.of_group_within(b"billing", "public", "default")
+    audit = Resource.of_group_within(b"audit", "public", "default")
+    for pattern in ("public/default/orders@bill*", "public/default/x", "public", "*", "*@billing"):
+        assert parse_pattern(pattern).covers(billing)
+    assert not parse_pattern("public/default/orders@bill*").covers(audit)
+
+
+def test_a_group_by_itself_is_not_covered_in_another_namespace():
+    billing = Resource.of_group_within(b"billing", "public", "default")
+    for pattern in ("public/other/orders@billing", "acme/default/x", "acme", "cluster"):
+        assert not parse_pattern(pattern).covers(billing)
 
 
 @pytest.mark.parametrize("text", ["", "a//b", "a/b/c/d", "/a", "a/*b", "a@", "a\n", "x" * 1025])
