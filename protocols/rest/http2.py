@@ -28,22 +28,26 @@ STREAM_STALL_S = 10.0
 RUNNING_MAX = 200
 CROWDED_S = 0.01
 PREFACE_BYTES, FRAME_HEAD_BYTES = 24, 9  # Of HTTP/2.
+HEADERS, CONTINUATION = 1, 9  # Frames.
 # Parsed before others have their turn: 200 requests with nothing in them take 10 ms.
 PIECE_BYTES = 8 * 1024
 
 
 class FrameLengths:
-    """Finds a frame that is too long by its head: h2 would collect all of it first, up to 16 MiB.
-    The frames come after HTTP/2's preface (RFC 9113, sections 3.4 and 4.1).
+    """Finds by its head a frame that is too long, or that makes the headers of a request so: h2
+    would collect all of it first, up to 16 MiB of a frame and 64 frames of headers. The frames come
+    after HTTP/2's preface (RFC 9113, sections 3.4, 4.1 and 4.3).
     """
 
-    def __init__(self, length_max: int) -> None:
+    def __init__(self, length_max: int, headers_max: int) -> None:
         self._length_max = length_max
+        self._headers_max = headers_max
         self._left = PREFACE_BYTES  # Of what comes before the next head.
         self._head = bytearray()
+        self._headers = 0  # Bytes of the request's headers so far, as they are sent.
 
-    def check(self, data: bytes) -> bool:
-        """Whether no frame is too long, of those that begin in what came next."""
+    def check(self, data: bytes) -> ErrorCodes | None:
+        """What is wrong with a frame of those that begin in what came next; None: nothing."""
         pos = 0
         while pos < len(data):
             if self._left:
@@ -56,10 +60,15 @@ class FrameLengths:
             pos += len(part)
             if len(self._head) == FRAME_HEAD_BYTES:
                 self._left = int.from_bytes(self._head[:3])
+                kind = self._head[3]
                 self._head.clear()
                 if self._left > self._length_max:
-                    return False
-        return True
+                    return ErrorCodes.FRAME_SIZE_ERROR
+                if kind in (HEADERS, CONTINUATION):
+                    self._headers = self._left + (self._headers if kind == CONTINUATION else 0)
+                    if self._headers > self._headers_max:
+                        return ErrorCodes.ENHANCE_YOUR_CALM
+        return None
 
 
 class Http2(H2Protocol):
@@ -73,7 +82,9 @@ class Http2(H2Protocol):
         self._given: dict[int, int] = {}  # bytes of each answer so far
         self._ended = trio.Event()
         self._requests = cast("Applications", self.task_group)
-        self._lengths = FrameLengths(self.config.h2_max_inbound_frame_size)
+        self._lengths = FrameLengths(
+            self.config.h2_max_inbound_frame_size, self.config.h2_max_header_list_size
+        )
 
     async def initiate(
         self, headers: list[tuple[bytes, bytes]] | None = None, settings: bytes | None = None
@@ -115,8 +126,9 @@ class Http2(H2Protocol):
             piece = data[pos : pos + PIECE_BYTES]
             if self.closed:
                 return
-            if not self._lengths.check(piece):
-                self.connection.close_connection(ErrorCodes.FRAME_SIZE_ERROR)
+            fault = self._lengths.check(piece)
+            if fault is not None:
+                self.connection.close_connection(fault)
                 await self._flush()
                 await self.send(Closed())
                 return

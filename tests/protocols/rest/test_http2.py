@@ -133,7 +133,7 @@ def frame(kind: int, flags: int, stream_id: int, payload: bytes) -> bytes:
     )
 
 
-DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, _, _, GOAWAY = range(8)
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, _, _, GOAWAY, _, CONTINUATION = range(10)
 HEAD = [(":method", "GET"), (":path", "/healthz"), (":authority", "x"), (":scheme", "http")]
 HEAD_OF_HEALTH = hpack.Encoder().encode(HEAD)
 COUNT = 1500  # Hypercorn holds a thousand streams at most.
@@ -173,6 +173,23 @@ async def test_a_frame_that_is_too_long_over_http_2_is_refused_by_its_head(liste
     await stream.send_all(data[cut:])
     goaway = (await read_to_end(stream))[-17:]
     assert (goaway[3], struct.unpack_from(">I", goaway, 13)[0]) == (GOAWAY, 6)  # FRAME_SIZE_ERROR
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_headers_over_http_2_that_come_in_many_frames_are_refused_before_they_are_collected(
+    listener, whole
+):
+    stream = await connect(listener[0])
+    data = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"")
+    data += frame(HEADERS, 0, 1, bytes(2**14))
+    data += frame(CONTINUATION, 0, 1, bytes(2**14))  # That is HEAD_BYTES_MAX.
+    await stream.send_all(data)
+    await wait_all_tasks_blocked(cushion=PAUSE_S)
+    last = frame(CONTINUATION, 4, 1, b"x")  # END_HEADERS
+    await stream.send_all(last if whole else last[:9])
+    goaway = (await read_to_end(stream))[-17:]
+    code = struct.unpack_from(">I", goaway, 13)[0]
+    assert (goaway[3], code) == (GOAWAY, 11)  # ENHANCE_YOUR_CALM
 
 
 async def health_after_all(stream) -> None:
