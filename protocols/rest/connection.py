@@ -204,6 +204,8 @@ class HttpConnection:
             return
         except (H2ProtocolAssumedError, H2CProtocolRequiredError) as error:
             self._protocol = await Http2.begun(error, self._parts)
+            if isinstance(error, H2ProtocolAssumedError):  # The preface only looks like a request.
+                self._be_idle()
             data = error.data
         if data:
             await self._protocol.handle(RawData(data))

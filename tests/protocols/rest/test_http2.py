@@ -13,6 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from broker.server.poller import Poller
 from protocols.rest.http2 import CROWDED_S, RUNNING_MAX, STREAM_STALL_S
+from protocols.rest.server import KEEP_ALIVE_S
 from storage.metadata.names import TopicName
 from tests.protocols.rest.http2 import (
     LONG_POLL,
@@ -190,6 +191,18 @@ async def test_headers_over_http_2_that_come_in_many_frames_are_refused_before_t
     goaway = (await read_to_end(stream))[-17:]
     code = struct.unpack_from(">I", goaway, 13)[0]
     assert (goaway[3], code) == (GOAWAY, 11)  # ENHANCE_YOUR_CALM
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_connection_of_http_2_without_a_whole_request_ends_as_one_of_http_1_does(
+    mock_clock, listener, begun
+):
+    stream = await connect(listener[0])
+    data = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0, b"")
+    await stream.send_all(data + (frame(HEADERS, 0, 1, b"x") if begun else b""))
+    await wait_all_tasks_blocked(cushion=PAUSE_S)
+    mock_clock.jump(KEEP_ALIVE_S + 0.1)
+    await read_to_end(stream)
 
 
 async def health_after_all(stream) -> None:
