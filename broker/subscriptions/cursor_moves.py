@@ -36,9 +36,9 @@ def committed(
         return sought(key, position, kafka), CursorEvent.SOUGHT
     if position > cursor.position:
         return Moved(*key, past(cursor, position), position, kafka), CursorEvent.ACKED
-    # A client commits the same offset again and again. If acks above it had already moved the
-    # cursor on, the repeated commit is no step back.
-    if position < cursor.position and not _is_repeated(cursor.kafka, kafka):
+    # Acks above Kafka's own number may have moved the cursor on. Its next commits up to there are
+    # no step back: what they pass is acknowledged already.
+    if position < cursor.position and not _follows(cursor.kafka, kafka):
         return sought(key, position, kafka), CursorEvent.SOUGHT
     return Moved(*key, cursor.position, cursor.floor, kafka or cursor.kafka), None
 
@@ -102,5 +102,6 @@ def closed(cursor: StoredCursor, fresh: RangeSet) -> int:
         position = reached
 
 
-def _is_repeated(last: KafkaCommit | None, kafka: KafkaCommit | None) -> bool:
-    return last is not None and kafka is not None and last.offset == kafka.offset
+def _follows(last: KafkaCommit | None, kafka: KafkaCommit | None) -> bool:
+    """Whether Kafka commits the number that it reads back, or a later one."""
+    return last is not None and kafka is not None and last.offset <= kafka.offset

@@ -135,7 +135,7 @@ class Subscription:
         """Set the position as Kafka's and Iggy's clients do; return the ticket, 0 for a lazy one.
 
         Forward it acknowledges everything below; backward it forgets every acknowledgement, unless
-        it repeats Kafka's last commit; to where the cursor stands it changes nothing. Kept as
+        it is not below Kafka's last commit; to where the cursor stands it changes nothing. Kept as
         given, even beyond the log's end; below 0 counts as 0. `kafka` is read back as given until
         another protocol moves the cursor. Raises PartitionNotFound and what `open` raises.
         """

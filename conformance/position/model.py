@@ -75,18 +75,21 @@ class Cursor:
 
     def commit(self, offset: int, *, kafka: bool) -> None:
         """Forward it acknowledges, backward it is a seek, and to where it stands it is nothing but
-        Kafka's number. So is the number that Kafka reads back, wherever the cursor went since.
+        Kafka's number. So is one from the number that Kafka reads back up to where the cursor is.
         """
         position, given = self.position, offset
         offset = max(offset, 0)
         if position is not None and offset > position:
             self.below, self.floor = offset, offset
             self.committed = given if kafka else None
-        elif position is None or (offset < position and not (kafka and given == self.committed)):
+        elif position is None or (offset < position and not (kafka and self._follows(given))):
             self.seek(offset)
             self.committed = given if kafka else None
         elif kafka:
             self.committed = given
+
+    def _follows(self, given: int) -> bool:
+        return self.committed is not None and given >= self.committed
 
     def given_by_poll(self, offsets: list[int]) -> None:
         """Iggy's auto-commit of what a poll was answered with."""

@@ -176,6 +176,20 @@ def test_kafka_committing_its_number_again_is_no_step_back(billing, heard):
     assert stands(billing) == (4, 4, [])
 
 
+def test_kafka_going_on_through_what_is_acknowledged_is_no_step_back(billing, heard):
+    billing.commit(0, 2)
+    billing.ack(0, [(5, 8), (10, 11)], lazy=False)
+    kafka_commit(billing, 5)
+    heard.take()
+    for number in (6, 7, 8):
+        kafka_commit(billing, number)
+        assert stands(billing) == (8, 5, [(10, 11)])
+        assert billing.committed(0).offset == number
+    assert heard.take() == []
+    kafka_commit(billing, 6)
+    assert stands(billing) == (6, 6, [])
+
+
 def test_a_number_that_another_listener_has_passed_is_a_step_back(billing):
     kafka_commit(billing, 5)
     billing.ack_to(0, 9, lazy=False)

@@ -1,0 +1,43 @@
+"""A group that stock clients of one protocol take over from those of another."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.server import RunningBroker
+from tests.clients.pulsar.kit import EARLIEST, SHARED, new_client, take, values
+
+kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
+
+pytestmark = [pytest.mark.clients, pytest.mark.slow]
+
+SENT = [b"%d" % number for number in range(10)]
+PLACE = kafka.TopicPartition("t", 0)
+
+
+def test_kafka_reads_on_through_what_pulsar_acknowledged_and_leaves_the_rest_as_it_is(
+    tmp_path: Path,
+) -> None:
+    """Its commits inside a range are forward for it: what lies above stays acknowledged."""
+    with RunningBroker(tmp_path) as broker:
+        client = new_client(f"pulsar://{broker.addresses['pulsar']}")
+        producer = client.create_producer("t", batching_enabled=False)
+        for value in SENT:
+            producer.send(value)
+        consumer = client.subscribe("t", "g", SHARED, initial_position=EARLIEST)
+        held = take(consumer, len(SENT), ack=False)
+        for number in (2, 3, 4, 7):
+            consumer.acknowledge(held[number])
+        consumer.close()
+        reader = kafka.KafkaConsumer(
+            bootstrap_servers=broker.addresses["kafka"], group_id="g", enable_auto_commit=False
+        )
+        reader.assign([PLACE])
+        for number in range(4):
+            assert next(reader).value == SENT[number]
+            reader.commit({PLACE: kafka.structs.OffsetAndMetadata(number + 1, "", -1)})
+            assert reader.committed(PLACE) == number + 1
+        reader.close()
+        consumer = client.subscribe("t", "g", SHARED)
+        assert values(take(consumer, 4, ack=False)) == [b"5", b"6", b"8", b"9"]
+        client.close()
