@@ -213,6 +213,8 @@ class Answers:
         broker = self._broker
         self._check(call, Action.DELETE, Resource.of_group_within(group, tenant, namespace))
         ticket, found = 0, await self._topics_of(call, Action.DELETE)
+        if any(broker.members.of(topic, group) for topic in found):
+            raise errors.SubscriptionBusy("the group has members")
         for topic in found:
             with suppress(errors.SubscriptionNotFound, errors.TopicNotFound):  # Gone meanwhile.
                 ticket = max(ticket, broker.subscriptions.delete(topic, group))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.access.listing import sees_all
 from broker.access.rights import Resource
-from broker.errors import BrokerError, OwnedElsewhere
+from broker.errors import BrokerError, OwnedElsewhere, SubscriptionBusy
 from protocols.kafka.consumer_protocol import PROTOCOL_TYPE
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
@@ -58,11 +58,7 @@ async def _described(context: Context, name: bytes | None) -> DescribedGroup:
         return DescribedGroup(Code.NOT_COORDINATOR, name)
     try:
         topics = await _topics_of(context, name or b"")
-        found: list[tuple[Topic, Member]] = []
-        async for topic in in_turns(topics, TOPICS_PER_TURN):
-            there = context.broker.members.others(topic, name or b"", PROTOCOL)
-            found += [(topic, one) for one in there]
-        others = described_others(found)
+        others = described_others(await _others(context, topics, name or b""))
         group = context.groups.find(name or b"")
         seen = [] if group is None else await seen_members(context, group)
         if group is not None and group.members and (seen or topics):
@@ -109,7 +105,7 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> Answer:
 
 
 async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Answer:
-    """Delete groups without members, and their positions on every topic."""
+    """Delete groups that nobody reads in any protocol, and their positions on every topic."""
     answers, ticket = [], 0
     for name in dict.fromkeys(request.groups):
         code, needed = await _delete(context, name or b"")
@@ -130,19 +126,32 @@ async def _delete(context: Context, name: bytes) -> tuple[Code, int]:
     if group is not None and group.members:
         is_known = await seen_members(context, group) or await _topics_of(context, name)
         return (Code.NON_EMPTY_GROUP if is_known else Code.GROUP_ID_NOT_FOUND), 0
-    context.groups.forget(name)
     ticket = 0
     try:
-        is_elsewhere = await end_elsewhere(context, name)
         topics = await _topics_of(context, name)
+        if await _others(context, topics, name):
+            return Code.NON_EMPTY_GROUP, 0
+        is_elsewhere = await end_elsewhere(context, name)
+        context.groups.forget(name)
         for topic in topics:
             ticket = max(ticket, context.broker.subscriptions.delete(topic, name))
+    except SubscriptionBusy:  # Somebody reads a topic of another broker.
+        return Code.NON_EMPTY_GROUP, ticket
     except OwnedElsewhere as error:  # Also if a topic has just moved: tools retry.
         context.refused(error)
         return Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, ticket
     except BrokerError as error:
         return context.refused(error), ticket
     return (Code.NONE if topics or is_elsewhere else Code.GROUP_ID_NOT_FOUND), ticket
+
+
+async def _others(context: Context, topics: list[Topic], name: bytes) -> list[tuple[Topic, Member]]:
+    """Members of other protocols that read these topics under the group's name."""
+    return [
+        (topic, one)
+        async for topic in in_turns(topics, TOPICS_PER_TURN)
+        for one in context.broker.members.others(topic, name, PROTOCOL)
+    ]
 
 
 def _topics(context: Context) -> list[Topic]:

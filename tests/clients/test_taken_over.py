@@ -8,6 +8,7 @@ from conformance.server import RunningBroker
 from tests.clients.pulsar.kit import EARLIEST, SHARED, new_client, take, values
 
 kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
+kafka_admin = pytest.importorskip("kafka.admin", reason="kafka-python is not installed")
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -40,4 +41,22 @@ def test_kafka_reads_on_through_what_pulsar_acknowledged_and_leaves_the_rest_as_
         reader.close()
         consumer = client.subscribe("t", "g", SHARED)
         assert values(take(consumer, 4, ack=False)) == [b"5", b"6", b"8", b"9"]
+        client.close()
+
+
+def test_kafka_does_not_delete_a_group_that_a_pulsar_consumer_reads(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path) as broker:
+        client = new_client(f"pulsar://{broker.addresses['pulsar']}")
+        producer = client.create_producer("t", batching_enabled=False)
+        for value in SENT:
+            producer.send(value)
+        consumer = client.subscribe("t", "g", initial_position=EARLIEST)
+        take(consumer, 4)
+        admin = kafka_admin.KafkaAdminClient(bootstrap_servers=broker.addresses["kafka"])
+        assert "NonEmptyGroupError" in str(admin.delete_groups(["g"]))
+        consumer.close()
+        consumer = client.subscribe("t", "g")
+        assert values(take(consumer, 6)) == SENT[4:]
+        consumer.close()
+        assert admin.delete_groups(["g"]) == {"g": "OK"}
         client.close()

@@ -75,12 +75,15 @@ class AdminSubscriptions:
         return done()
 
     async def delete(self, request: Request) -> Response:
-        """Delete a subscription; with `force` even while consumers are connected."""
+        """Delete a subscription; with `force` even while somebody reads, of whichever protocol."""
         topic, subscription, partitions = self._named(request)
         dispatchers = [
             self._broker.dispatchers.find(partition, subscription.name) for partition in partitions
         ]
         busy = any(one is not None and one.consumers for one in dispatchers)
+        indexes = {one.index for one in partitions}
+        members = self._broker.members.of(topic, subscription.name)
+        busy = busy or any(not indexes.isdisjoint(one.partitions) for one in members)
         if busy and not query.truth(request, ("force",)):
             raise Refused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
         if len(partitions) == len(topic.partitions):

@@ -7,6 +7,7 @@ from broker import errors
 from broker.access.rights import ANONYMOUS
 from broker.cluster.membership import HAND_OVER_S
 from broker.cluster.siblings import Asker
+from broker.subscriptions.members import Member
 from storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import LEASE_MS, Node, balanced, settle, topic_of
 from tests.broker.records import append, read_values
@@ -277,6 +278,11 @@ async def test_a_group_ends_in_the_namespace_that_it_is_of_and_in_no_other(store
                     second.broker.subscriptions.open(topic, b"g").commit(0, 0)
                 nursery.cancel_scope.cancel()
         asker, home = Asker(ANONYMOUS, "test"), first.broker.home
+        readers = [Member("pulsar", "p", "", (0,))]
+        second.broker.members.add_source(lambda topic, group: readers)
+        with pytest.raises(errors.SubscriptionBusy):
+            await home.end_group(OTHER, asker, b"g", ("public", "default"))
+        readers.clear()
         assert await home.end_group(OTHER, asker, b"g", ("public", "default"))
         topics, subscriptions = second.broker.topics, second.broker.subscriptions
         assert subscriptions.find(topics.get(name), b"g") is None

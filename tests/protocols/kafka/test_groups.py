@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from broker.broker import Broker
+from broker.subscriptions.members import Member
 from protocols.kafka import group_messages as g
 from protocols.kafka import messages as m
 from protocols.kafka.errors import Code
@@ -223,6 +224,26 @@ async def test_what_tools_see(client: Client) -> None:
     ]
     listed = (await client.call_with_table(g.ListGroupsRequest(), 2)).groups
     assert [one.group for one in listed] == [GROUP]
+
+
+async def test_a_group_that_other_protocols_read_is_not_deleted(
+    broker: Broker, client: Client
+) -> None:
+    commit = m.OffsetCommitRequest(5, GROUP, -1, b"", {FOO: {0: m.CommitTarget(3, b"")}})
+    await client.call_with_table(commit, 5)
+    readers = [Member("pulsar", "p", "", (0,))]
+    broker.members.add_source(lambda topic, name: readers if name == GROUP else ())
+
+    async def delete() -> int:
+        reply = await client.call_with_table(g.DeleteGroupsRequest([GROUP]), 1)
+        return int(reply.groups[0].error)
+
+    (topic,) = broker.topics.all()
+    assert await delete() == Code.NON_EMPTY_GROUP
+    assert broker.subscriptions.get(topic, GROUP).position(0) == 3
+    readers.clear()
+    assert await delete() == Code.NONE
+    assert broker.subscriptions.find(topic, GROUP) is None
 
 
 async def test_every_group_with_members_is_watched(

@@ -8,6 +8,7 @@ import pytest
 from broker.access.rights import Action, Resource
 from broker.cluster.siblings import Siblings
 from broker.errors import OwnedElsewhere
+from broker.subscriptions.members import Member
 from protocols.kafka import group_messages as g
 from protocols.kafka import messages as m
 from protocols.kafka.errors import Code
@@ -105,6 +106,20 @@ async def test_a_group_with_positions_at_another_broker_alone_is_there(cluster: 
     assert await cluster.delete() == Code.NONE
     assert await cluster.committed((cluster.theirs, 0)) == [(-1, b"", 0)]
     assert await cluster.delete() == Code.GROUP_ID_NOT_FOUND
+
+
+async def test_a_group_that_somebody_reads_at_another_broker_stays_everywhere(
+    cluster: Cluster,
+) -> None:
+    mine, theirs = cluster.mine, cluster.theirs
+    await cluster.commit((mine, 0, 3), (theirs, 0, 7))
+    readers = [Member("pulsar", "p", "", (0,))]
+    cluster.second.broker.members.add_source(lambda topic, name: readers)
+    assert await cluster.delete() == Code.NON_EMPTY_GROUP
+    found = await cluster.committed((mine, 0), (theirs, 0))
+    assert [offset for offset, _, _ in found] == [3, 7]
+    readers.clear()
+    assert await cluster.delete() == Code.NONE
 
 
 async def test_where_the_other_broker_is_not_reached_clients_are_to_try_again(

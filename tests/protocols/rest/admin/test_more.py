@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from broker.subscriptions.members import Member
 from storage.codecs.record import Header
 from tests.broker.records import append
 from tests.protocols.rest.admin.test_admin import ADMIN, ORDERS, PARTS, TOPIC, ask  # noqa: F401
@@ -126,6 +127,24 @@ async def test_a_subscription_of_one_partition_is_deleted_alone(ask, broker, par
     await ask("DELETE", f"{PARTS}-partition-1/subscription/s", status=204)
     left = broker.subscriptions.get(topic, b"s")
     assert (left.position(0), left.position(1)) == (0, None)
+
+
+async def test_a_subscription_that_another_protocol_reads_is_deleted_by_force_alone(
+    ask,  # noqa: F811
+    broker,
+    parts,
+):
+    topic = broker.topics.get(ORDERS.__class__("public", "default", "parts"))
+    for index in (0, 1):
+        broker.subscriptions.open(topic, b"s").start(index, 0)
+    broker.members.add_source(lambda topic, name: [Member("kafka", "k", "", (1,))])
+    await ask("DELETE", f"{PARTS}-partition-0/subscription/s", status=204)
+    for place in (PARTS, f"{PARTS}-partition-1"):
+        answer = await ask("DELETE", f"{place}/subscription/s", status=412)
+        assert "active connected consumers" in answer.json["reason"]
+    assert broker.subscriptions.get(topic, b"s").position(1) == 0
+    await ask("DELETE", f"{PARTS}/subscription/s?force=true", status=204)
+    assert broker.subscriptions.find(topic, b"s") is None
 
 
 async def test_a_namespace_is_deleted_with_its_topics_by_force_alone(ask, broker):  # noqa: F811
