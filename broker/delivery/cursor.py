@@ -7,7 +7,7 @@ Iggy share. Knows neither consumers nor entries.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -52,10 +52,24 @@ class CursorState:
         return ranges
 
 
+@dataclass(slots=True)
+class _AgainState(CursorState):
+    """As a `CursorState`, where some offsets below the position are wanted once more."""
+
+    again: Collection[int] = ()
+
+    def covers(self, start: int, end: int) -> bool:
+        """Whether all of `[start, end)` is acknowledged, and an entry there is not wanted."""
+        return start not in self.again and CursorState.covers(self, start, end)
+
+
 class DispatchCursor(Protocol):
     """What a dispatcher needs of a position. Changes return a ticket (0: nothing to wait for)."""
 
     is_durable: bool
+    again: dict[int, int]
+    """Pieces of chunked messages below the position, which are delivered once more, each with a
+    later piece of its message: it is wanted until that one is acknowledged."""
 
     @property
     def position(self) -> int:
@@ -67,6 +81,9 @@ class DispatchCursor(Protocol):
 
     def state(self) -> CursorState:
         """Where it stands."""
+
+    def settled(self) -> list[int]:
+        """Take those out of `again` that are not wanted any more, and return them."""
 
     def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
         """Acknowledge half-open offset ranges; lazy: on disk within the flush interval.
@@ -89,6 +106,7 @@ class SubscriptionCursor:
     def __init__(self, subscription: Subscription, index: int) -> None:
         self.subscription = subscription
         self.index = index
+        self.again: dict[int, int] = {}
 
     @property
     def position(self) -> int:
@@ -102,7 +120,18 @@ class SubscriptionCursor:
 
     def state(self) -> CursorState:
         """Where it stands."""
-        return CursorState(*self.subscription.standing(self.index))
+        standing = self.subscription.standing(self.index)
+        return _AgainState(*standing, self.again) if self.again else CursorState(*standing)
+
+    def settled(self) -> list[int]:
+        """Take those out of `again` that are not wanted any more, and return them."""
+        if not self.again:
+            return []
+        state = CursorState(*self.subscription.standing(self.index))
+        done = [one for one, later in self.again.items() if state.covers(later, later + 1)]
+        for one in done:
+            del self.again[one]
+        return done
 
     def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
         """Acknowledge ranges, as `Subscription.ack` does."""
@@ -125,12 +154,17 @@ class MemoryCursor:
 
     def __init__(self, position: int) -> None:
         self.position = position
+        self.again: dict[int, int] = {}  # Always empty.
         self._floor = position
         self._acked = RangeSet()
 
     def state(self) -> CursorState:
         """Where it stands."""
         return CursorState(self.position, self._floor, self._acked)
+
+    def settled(self) -> list[int]:
+        """Nothing is wanted once more."""
+        return []
 
     def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
         """Acknowledge ranges. Those that find no room count as not acknowledged."""

@@ -193,6 +193,7 @@ class Dispatcher(Pump):
         try:
             return self._own_move(partial(self.cursor.ack, ack_sets.merged(ranges), lazy=lazy))
         finally:  # Some may be accepted and others refused for lack of room.
+            settled = self.cursor.settled()
             state = self.cursor.state()
             if all(state.covers(start, end) for start, end in whole):
                 self._acked_whole(consumer, entries)
@@ -201,6 +202,8 @@ class Dispatcher(Pump):
                 spans += [span for span in found if span is not None]
             for span in spans:
                 self._acked(consumer, span, state.unacked(span.offset, span.end))
+            for piece in settled:
+                self._acked(consumer, Span(piece, 1), 0)
 
     def _delivered_ranges(
         self, consumer: Consumer, entries: Sequence[int]
@@ -261,6 +264,7 @@ class Dispatcher(Pump):
         else:
             if self.stopped_at is not None and self.stopped_at < self.cursor.position:
                 self.stopped_at = None
+            self.cursor.settled()
             self._moved_ahead()
             self.wake()
 

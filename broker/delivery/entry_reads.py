@@ -33,6 +33,7 @@ PLAIN_INLINE_BYTES_MAX = 256 * 1024
 
 # Operators of a flag class cost a microsecond, which is more than an entry may.
 _COMPRESSED = int(BatchFlag.COMPRESSED)
+_CHUNK = int(BatchFlag.CHUNK)
 _DELAYED = int(BatchFlag.DELAYED)
 _GAP = int(BatchFlag.GAP)
 _COMPACTED = int(BatchFlag.COMPACTED)
@@ -50,6 +51,7 @@ class EntryRead:
     is_foreign: bool = False  # Some were made of records of another format: few in one read.
     size: int = 0  # Bytes of the bodies that the entries are in.
     has_holes: bool = False  # Some offsets may belong to no entry, or to no message.
+    has_chunks: bool = False  # Some entries may be pieces of chunked messages.
     # Of messages that compaction took out of an entry: Java's client passes over such holes by
     # itself, C++ and what is built on it only where the broker says that they are acknowledged.
     taken_out: list[tuple[int, int]] = field(default_factory=list)
@@ -108,6 +110,7 @@ def read_steps(
             if found.next_offset < batch.next_offset or len(entries) >= FOREIGN_RECORDS_MAX:
                 break
     found.has_holes = bool(flags & _HOLES)
+    found.has_chunks = bool(flags & _CHUNK)
     return found
 
 

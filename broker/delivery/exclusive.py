@@ -69,6 +69,7 @@ class OrderedDispatcher(Dispatcher):
     def _ack_below(self, consumer: Consumer, position: int, *, lazy: bool) -> int:
         consumer.messages_acked += max(0, position - self.cursor.position)
         ticket = self._own_move(partial(self.cursor.ack_to, position, lazy=lazy))
+        self.cursor.settled()
         delivered = self._delivered
         while delivered and (first := next(iter(delivered))) < position:
             del delivered[first]

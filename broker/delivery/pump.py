@@ -21,6 +21,7 @@ from broker.delivery.cursor import DispatchCursor
 from broker.delivery.entries import Entry
 from broker.delivery.entry_reads import EntryRead, read_entries, read_steps
 from broker.delivery.holes import HOLES_MAX, holes_of
+from broker.delivery.pieces import EarlierPieces
 from broker.delivery.surroundings import Surroundings
 from broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from broker.steps import run_now
@@ -65,6 +66,7 @@ class Pump(abc.ABC):
         self._now_us = surroundings.now_us
         self._ahead: deque[Entry] = deque()
         self._ahead_bytes = 0  # Of the pages that they are in.
+        self._pieces = EarlierPieces(partition, cursor)
         self._read_position = cursor.position
         self._read_bytes = READ_AHEAD_BYTES
         self._generation = 0  # Grows when what is being read is no longer wanted.
@@ -105,7 +107,11 @@ class Pump(abc.ABC):
     def drop_ahead(self) -> None:
         """Forget what is read ahead, to be read again when somebody can take it."""
         if self._ahead:
-            self._read_position = self._ahead[0].offset
+            first = self._ahead[0].offset
+            if first in self.cursor.again:
+                self._pieces.to_read.appendleft(first)
+            else:
+                self._read_position = first
             self._ahead.clear()
 
     def close(self) -> None:
@@ -118,6 +124,8 @@ class Pump(abc.ABC):
         self._generation += 1
         self._ahead.clear()
         self._hold()
+        self.cursor.again.clear()
+        self._pieces = EarlierPieces(self.partition, self.cursor)
         self._read_position = self.cursor.position
         self.stopped_at = None
         self.wake()
@@ -128,6 +136,9 @@ class Pump(abc.ABC):
 
     async def _fill(self) -> None:
         """Read ahead, after waiting for records if need be; may return without."""
+        if self._pieces.to_read:
+            await self._read_piece()
+            return
         position = self._next_wanted(max(self._read_position, self.cursor.position))
         if position >= self.partition.high_watermark:
             await self._pause(position)
@@ -137,8 +148,37 @@ class Pump(abc.ABC):
             if position >= self.partition.high_watermark:
                 return
         read = await self._read(position, self._read_bytes)
+        if read is not None and read.has_chunks:
+            read = await self._up_to_earlier_pieces(read)
         if read is not None:
             self._take_in(read, position)
+
+    async def _up_to_earlier_pieces(self, read: EntryRead) -> EntryRead | None:
+        """What was read, before the first entry that needs pieces from below the position: these
+        are read next. None if it is no longer wanted.
+        """
+        generation = self._generation
+        found = await self._pieces.look_back(read)
+        if generation != self._generation:
+            return None
+        if found is not None:
+            number, earlier = found
+            read.next_offset = read.entries[number].offset
+            self.cursor.again.update(dict.fromkeys(earlier, read.next_offset))
+            self._pieces.to_read.extend(earlier)
+            del read.entries[number:]
+        return read
+
+    async def _read_piece(self) -> None:
+        """Read the next one of the earlier pieces."""
+        pieces = self._pieces
+        offset = pieces.to_read.popleft()
+        read = await self._read(offset, 1)
+        if read is not None:
+            self._ahead.extend(entry for entry in read.entries if entry.offset == offset)
+            self._ahead_bytes = read.size
+        elif offset >= self.partition.log_start_offset:  # To be tried again, if it is still wanted.
+            pieces.to_read.appendleft(offset)
 
     def _take_in(self, read: EntryRead, position: int) -> None:
         """Have what was read from `position` on ready to be given out."""
@@ -165,7 +205,7 @@ class Pump(abc.ABC):
             read = run_now(read_steps(partition, position, bytes_max))
         except BrokerError:  # The pump meets it again.
             return None
-        if read is None:
+        if read is None or read.has_chunks:  # The pump may have to look back for earlier ones.
             return None
         self._take_in(read, position)
         self._give()

@@ -467,10 +467,10 @@ class SharedDispatcher(Dispatcher):
         self._unblock(owner)
 
     def _moved_ahead(self) -> None:
-        position = self.cursor.position
+        position, again = self.cursor.position, self.cursor.again
         for consumer in self.consumers:
             for offset, pending in list(consumer.pending.items()):
-                if offset + pending.record_count <= position:
+                if offset + pending.record_count <= position and offset not in again:
                     self._redeliveries.pop(offset, None)
                     self._release(consumer, offset)
             self._unblock(consumer)

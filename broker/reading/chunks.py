@@ -95,8 +95,9 @@ def _pieces_in(codec: Codec, batch: Batch, last: Record) -> Sequence[Record]:
     ]
 
 
-async def piece_offsets(partition: Partition, offset: int) -> list[int]:
-    """Offsets of the earlier pieces of the chunked message whose last piece is at `offset`, if any.
+async def piece_offsets(partition: Partition, offset: int, *, of_any: bool = False) -> list[int]:
+    """Offsets of the earlier pieces of the chunked message whose last piece is at `offset`, if any;
+    `of_any`: or another one of its pieces.
 
     A reader that is shown the whole message names it by its last piece alone. Raises DamagedLog,
     UnreadableRecord.
@@ -107,15 +108,21 @@ async def piece_offsets(partition: Partition, offset: int) -> list[int]:
     batch = batches[0]
     codec = codec_for(batch.header.body_format)
     try:
-        return await run_unpacking(lambda: _piece_offsets(partition.log, codec, batch, offset))
+        return await run_unpacking(
+            lambda: _piece_offsets(partition.log, codec, batch, offset, of_any)
+        )
     except StorageError as error:
         raise to_broker_error(error) from error
 
 
-def _piece_offsets(log: PartitionLog, codec: Codec, batch: Batch, offset: int) -> list[int]:
+def _piece_offsets(
+    log: PartitionLog, codec: Codec, batch: Batch, offset: int, of_any: bool
+) -> list[int]:
     records = codec.decode(batch.body, batch.base_offset, batch.header.append_us).records
     last = next((record for record in records if record.offset == offset), None)
-    if last is None or last.chunk is None or last.chunk.chunk_id != last.chunk.chunk_count - 1:
+    if last is None or last.chunk is None:
+        return []
+    if last.chunk.chunk_id != last.chunk.chunk_count - 1 and not of_any:
         return []
     found: dict[int, int] = {}
     scanned = 0
@@ -124,7 +131,7 @@ def _piece_offsets(log: PartitionLog, codec: Codec, batch: Batch, offset: int) -
         for piece in _pieces_in(codec, before, last):
             if piece.chunk is not None:
                 found.setdefault(piece.chunk.chunk_id, piece.offset)
-        if len(found) == last.chunk.chunk_count - 1:
+        if len(found) == last.chunk.chunk_id:
             break
         scanned += len(before.body)
         before = log.batch_before(before.base_offset)

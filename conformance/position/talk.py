@@ -28,7 +28,8 @@ from conformance.raw.pulsar import (
     parse,
 )
 
-EXCLUSIVE, EARLIEST = 0, 1
+EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED = range(4)
+EARLIEST = 1
 INDIVIDUAL, CUMULATIVE = 0, 1
 PERMITS = 1000
 HTTP_S = 60.0
@@ -42,13 +43,17 @@ class Addressed(Protocol):
 
 
 class PulsarPlace(PulsarWire):
-    """The only consumer of a subscription, from the earliest message where it is new."""
+    """A consumer of a subscription, from the earliest message where it is new; the only one, unless
+    `kind` says otherwise.
+    """
 
-    def __init__(self, address: tuple[str, int], topic: str, subscription: str) -> None:
+    def __init__(
+        self, address: tuple[str, int], topic: str, subscription: str, *, kind: int = EXCLUSIVE
+    ) -> None:
         super().__init__(address)
         self._requests = 1
         name = f"persistent://public/default/{topic}".encode()
-        fields: Fields = [(1, name), (2, subscription.encode()), (3, EXCLUSIVE), (4, 0), (5, 1)]
+        fields: Fields = [(1, name), (2, subscription.encode()), (3, kind), (4, 0), (5, 1)]
         self.command(SUBSCRIBE, [*fields, (13, EARLIEST)])
         self._succeeds(SUCCESS)
 

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from conformance.server import RunningBroker
-from tests.clients.pulsar.kit import EARLIEST, SHARED, new_client, take, values
+from tests.clients.pulsar.kit import EARLIEST, SHARED, new_client, pulsar, take, values
 
 kafka = pytest.importorskip("kafka", reason="kafka-python is not installed")
 kafka_admin = pytest.importorskip("kafka.admin", reason="kafka-python is not installed")
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
+EXCLUSIVE = pulsar.ConsumerType.Exclusive
 SENT = [b"%d" % number for number in range(10)]
 PLACE = kafka.TopicPartition("t", 0)
 
@@ -59,4 +60,32 @@ def test_kafka_does_not_delete_a_group_that_a_pulsar_consumer_reads(tmp_path: Pa
         assert values(take(consumer, 6)) == SENT[4:]
         consumer.close()
         assert admin.delete_groups(["g"]) == {"g": "OK"}
+        client.close()
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
+def test_a_chunked_message_that_kafka_is_about_to_read_comes_whole(
+    tmp_path: Path, kind: pulsar.ConsumerType
+) -> None:
+    """Kafka is shown it at the offset of its last piece: the others are below what it commits."""
+    with RunningBroker(tmp_path) as broker:
+        client = new_client(f"pulsar://{broker.addresses['pulsar']}")
+        producer = client.create_producer("t", batching_enabled=False, chunking_enabled=True)
+        large = b"0123456789" * 600_000  # More than one of Pulsar's frames holds.
+        for value in (b"first", large, b"last"):
+            producer.send(value)
+        reader = kafka.KafkaConsumer(
+            bootstrap_servers=broker.addresses["kafka"],
+            group_id="g",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        reader.assign([PLACE])
+        first, second = next(reader), next(reader)
+        assert (first.offset, second.offset, second.value == large) == (0, 2, True)
+        reader.commit({PLACE: kafka.structs.OffsetAndMetadata(second.offset, "", -1)})
+        reader.close()
+        consumer = client.subscribe("t", "g", kind)
+        assert values(take(consumer, 2)) == [large, b"last"]
+        consumer.close()
         client.close()

@@ -44,6 +44,10 @@ class FakeLog:
                 return batch.base_offset
         return self.partition.high_watermark
 
+    def batch_before(self, base_offset):
+        found = [one for one in self.partition.batches if one.base_offset < base_offset]
+        return found[-1] if found else None
+
 
 @dataclass(eq=False)
 class FakePartition:
