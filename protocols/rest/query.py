@@ -29,6 +29,17 @@ def number(
     return default
 
 
+def integer(request: Request, name: str, default: int) -> int:
+    """A number that may be below zero. Raises Refused."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > DIGITS_MAX:
+        raise Refused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")
+    return int(text)
+
+
 def truth(request: Request, names: Sequence[str]) -> bool:
     """Whether a switch is on; it is off unless it is given. Raises Refused."""
     for name in names:

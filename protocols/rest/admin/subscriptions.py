@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from protocols.rest.bodies import BodyReader
 
 EXPIRE_S_MAX = 10**9  # Some thirty years.
+BACKLOG_MIN_OF_READERS = 1000
 LATEST_ID = 2**63 - 1
 
 
@@ -143,15 +144,25 @@ class AdminSubscriptions:
         return done()
 
     async def expire(self, request: Request) -> Response:
-        """Acknowledge messages published longer ago than a number of seconds."""
+        """Acknowledge messages published longer ago than a number of seconds. Refused as by Apache:
+        where nothing waits, or consumers are connected, who soon have the little that waits.
+        """
         seconds = path_number(request, "seconds", EXPIRE_S_MAX)
         _, subscription, partitions = self._named(request)
-        moved = 0
+        moved, is_looked_at = 0, False
         for partition in partitions:
+            is_looked_at |= self._is_looked_at(subscription, partition)
             moved += await self._broker.backlogs.expire(subscription, partition, seconds)
-        if not moved:
+        if not moved and not is_looked_at:
             raise Refused(NOTHING_TO_EXPIRE, "Expire message by timestamp: nothing is that old")
         return done()
+
+    def _is_looked_at(self, subscription: Subscription, partition: Partition) -> bool:
+        """Whether Apache would look for old messages in this partition."""
+        waiting = partition.high_watermark - _behind(subscription, partition, 0)
+        dispatcher = self._broker.dispatchers.find(partition, subscription.name)
+        is_read = dispatcher is not None and bool(dispatcher.consumers)
+        return waiting >= (BACKLOG_MIN_OF_READERS if is_read else 1)
 
     async def peek(self, request: Request) -> Response:
         """The n-th message that is not acknowledged, counted from 1."""

@@ -37,6 +37,7 @@ SCHEMAS = f"{ADMIN}/schemas/{NAMESPACE}/{{name}}"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 SEE, MAKE, CHANGE = Action.DESCRIBE, Action.CREATE, Action.ALTER
 READ, END, RULE = Action.CONSUME, Action.DELETE, Action.ADMINISTER
+STORED = ("application/octet-stream",)
 
 
 @dataclass(slots=True, frozen=True)
@@ -155,7 +156,11 @@ def _topics(routes: Routes, api: AdminTopics) -> list[Route]:
         route(f"{TOPIC}/truncate", DELETE=Served(api.truncate, END, statuses=nothing)),
         route(f"{TOPIC}/lastMessageId", GET=Served(api.last_message_id, SEE)),
         route(f"{TOPIC}/messageid/{{time}}", GET=Served(api.id_at, SEE)),
-        route(f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}", GET=Served(api.message, READ)),
+        route(
+            f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}",
+            GET=Served(api.message, READ, other_formats=STORED),
+        ),
+        route(f"{TOPIC}/examinemessage", GET=Served(api.examine, READ, other_formats=STORED)),
     ]
 
 
@@ -209,7 +214,7 @@ def _subscriptions(routes: Routes, api: AdminSubscriptions) -> list[Route]:
             f"{base}/expireMessages/{{seconds}}", POST=Served(api.expire, READ, statuses=nothing)
         ),
         route(f"{base}/skip_all", POST=Served(api.skip_all, READ, statuses=nothing)),
-        route(f"{base}/position/{{number}}", GET=Served(api.peek, READ)),
+        route(f"{base}/position/{{number}}", GET=Served(api.peek, READ, other_formats=STORED)),
     ]
 
 

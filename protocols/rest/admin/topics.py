@@ -21,6 +21,7 @@ from protocols.rest.errors import (
     BAD_PARTITIONS,
     FEWER_PARTITIONS,
     MESSAGE_NOT_FOUND,
+    NOTHING_TO_EXAMINE,
     ONE_PARTITION_WANTED,
     OTHER_KIND_OF_TOPIC,
     TOPIC_BUSY,
@@ -223,6 +224,21 @@ class AdminTopics:
         if ledger != partition.partition_id:
             raise Refused(MESSAGE_NOT_FOUND, f"ledger {ledger} is not of this topic")
         return await self.show(partition, entry)
+
+    async def examine(self, request: Request) -> Response:
+        """The n-th message from one end, counted from 1. As Apache does, what lies beyond the other
+        end is the message there, a number below 1 is 1, and every word but `earliest` is `latest`.
+        """
+        number = max(query.integer(request, "messagePosition", 1), 1)
+        partition = self.one_partition(request)
+        last = await entries.last_entry(partition)
+        if last is None:
+            raise Refused(NOTHING_TO_EXAMINE, "the topic has no message")
+        if request.query_params.get("initialPosition") == "earliest":
+            offset = min(partition.log_start_offset + number, last.end) - 1
+        else:
+            offset = max(last.end - number, partition.log_start_offset)
+        return await self.show(partition, offset)
 
     async def show(self, partition: Partition, offset: int) -> Response:
         """The message at that offset: its bytes, and the rest in headers. Raises Refused."""

@@ -83,6 +83,29 @@ async def test_a_message_is_shown_with_all_that_it_has(ask, broker, orders):  # 
     await ask("GET", f"{TOPIC}/ledger/{ledger}/entry/2", status=404)
 
 
+async def test_a_message_is_examined_from_either_end(ask, broker, orders):  # noqa: F811
+    await ask("GET", f"{TOPIC}/examinemessage", status=412)
+    await append(broker, orders.partitions[0], "plain", [b"a", b"b", b"c"])
+
+    async def seen(asked: str) -> bytes:
+        return (await ask("GET", f"{TOPIC}/examinemessage?{asked}", status=200)).body
+
+    assert await seen("") == b"c"
+    assert await seen("initialPosition=latest&messagePosition=2") == b"b"
+    assert await seen("initialPosition=earliest") == b"a"
+    assert await seen("initialPosition=earliest&messagePosition=3") == b"c"
+    for beyond in (4, 2**63):
+        assert await seen(f"initialPosition=earliest&messagePosition={beyond}") == b"c"
+        assert await seen(f"messagePosition={beyond}") == b"a"
+    assert await seen("initialPosition=earliest&messagePosition=-5") == b"a"
+    broker.retention.delete_below(orders.partitions[0], 1)
+    assert await seen("initialPosition=earliest") == b"b"
+    assert await seen("messagePosition=9") == b"b"
+    broker.retention.delete_below(orders.partitions[0], 3)
+    await ask("GET", f"{TOPIC}/examinemessage", status=412)
+    await ask("GET", f"{TOPIC}/examinemessage?messagePosition=x", status=400)
+
+
 async def test_the_id_at_a_time_behind_the_last_message_names_none(ask, broker, orders):  # noqa: F811
     await append(broker, orders.partitions[0], "plain", [b"v"])
     found = (await ask("GET", f"{TOPIC}/messageid/1", status=200)).json
