@@ -6,8 +6,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from broker.delivery.key_slots import KeyRanges
+
 if TYPE_CHECKING:
     from broker.delivery.consumer import Consumer
+    from broker.delivery.key_shared import KeySharedDispatcher
     from broker.topics.publishers import Publisher
 
 Json = dict[str, Any]
@@ -53,10 +56,21 @@ def consumer_stats(name: str) -> Json:
 
 
 def connected_consumer(consumer: Consumer) -> Json:
-    """The same, with who it is and where, as far as that is known."""
-    return consumer_stats(consumer.name) | _client(
+    """The same, with who it is and where, as far as that is known, and its own slots."""
+    told = consumer_stats(consumer.name) | _client(
         consumer.address, consumer.client_version, consumer.connected_us, consumer.metadata
     )
+    if consumer.key_ranges:
+        told["keyHashRangeArrays"] = [list(one) for one in consumer.key_ranges]
+    return told
+
+
+def key_sharing(dispatcher: KeySharedDispatcher) -> Json:
+    """How the consumers of a Key_Shared subscription share its keys."""
+    return {
+        "keySharedMode": "STICKY" if isinstance(dispatcher.policy, KeyRanges) else "AUTO_SPLIT",
+        "allowOutOfOrderDelivery": not dispatcher.in_order,
+    }
 
 
 def _client(address: str, version: str, connected_us: int, metadata: Mapping[str, str]) -> Json:

@@ -10,8 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.delivery import entries
+from broker.delivery.key_shared import KeySharedDispatcher
+from broker.reading.records import read_records
 from protocols.rest.admin.names import full_name
-from protocols.rest.admin.openers import connected_consumer, consumer_stats, publisher_stats
+from protocols.rest.admin.openers import (
+    connected_consumer,
+    consumer_stats,
+    key_sharing,
+    publisher_stats,
+)
 from protocols.rest.turns import in_turns
 
 if TYPE_CHECKING:
@@ -24,7 +31,8 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 RATES = ("msgRateIn", "msgThroughputIn", "msgRateOut", "msgThroughputOut")
-NO_ENTRY = -1
+NO_ENTRY = NO_TIME = -1
+EARLIEST = "earliestMsgPublishTimeInBacklog"
 
 
 async def topic_stats(
@@ -33,9 +41,12 @@ async def topic_stats(
     partitions: Sequence[Partition],
     names: Sequence[bytes],
     sees: Callable[[bytes], bool],
+    *,
+    with_times: bool = False,
 ) -> Json:
     """Figures of a topic or one of its partitions, of the subscriptions in `names`, and of readers
-    with a name that the client may see.
+    with a name that the client may see. `with_times`: also when the first message of each backlog
+    was published, which has to be read.
     """
     stored = sum(partition.size_bytes for partition in partitions)
     subscriptions: Json = {}
@@ -43,7 +54,10 @@ async def topic_stats(
         subscription = broker.subscriptions.find(topic, name)
         if subscription is not None:  # Else it was deleted meanwhile.
             told = name.decode(errors="backslashreplace")
-            subscriptions[told] = await _subscription(broker, subscription, partitions)
+            figures = await _subscription(broker, subscription, partitions)
+            if with_times:
+                figures[EARLIEST] = await _earliest_ms(subscription, partitions)
+            subscriptions[told] = figures
     publishers: list[Publisher] = []
     readers: dict[bytes, list[Dispatcher]] = {}
     async for partition in in_turns(partitions):
@@ -81,14 +95,17 @@ async def partitioned_stats(
     sees: Callable[[bytes], bool],
     *,
     per_partition: bool,
+    with_times: bool = False,
 ) -> Json:
     """Figures of all partitions together, and of each if `per_partition`."""
-    told = await topic_stats(broker, topic, tuple(topic.partitions), names, sees)
+    told = await topic_stats(
+        broker, topic, tuple(topic.partitions), names, sees, with_times=with_times
+    )
     told["metadata"] = {"partitions": len(topic.partitions) if topic.partitioned else 0}
     told["partitions"] = {}
     if per_partition:
         async for partition in in_turns(tuple(topic.partitions)):
-            one = await topic_stats(broker, topic, (partition,), names, sees)
+            one = await topic_stats(broker, topic, (partition,), names, sees, with_times=with_times)
             told["partitions"][full_name(topic, partition.index)] = one
     return told
 
@@ -115,10 +132,11 @@ async def _backlog_bytes(
 async def _subscription(
     broker: Broker, subscription: Subscription, partitions: Sequence[Partition]
 ) -> Json:
-    backlog = holes = 0
+    backlog = size = holes = 0
     dispatchers: list[Dispatcher] = []
     async for partition in in_turns(partitions):
         backlog += subscription.backlog(partition.index)
+        size += _bytes_behind(subscription, partition)
         holes += len(subscription.acked(partition.index))
         dispatcher = broker.dispatchers.find(partition, subscription.name)
         if dispatcher is not None and dispatcher.consumers:
@@ -128,11 +146,31 @@ async def _subscription(
         "braidlog_expired_records", subscription.topic.name.full, _text(subscription.name)
     )
     return _figures(dispatchers, members, backlog) | {
+        "backlogSize": size,
         "totalMsgExpired": expired,
         "isDurable": True,
         "nonContiguousDeletedMessagesRanges": holes,
         "subscriptionProperties": subscription.properties,
     }
+
+
+def _bytes_behind(subscription: Subscription, partition: Partition) -> int:
+    """About how many bytes are stored from the subscription's position on."""
+    position = subscription.position(partition.index) or 0
+    start = max(position, partition.log_start_offset)
+    end = partition.next_offset
+    return partition.bytes_between(start, end) if start < end else 0
+
+
+async def _earliest_ms(subscription: Subscription, partitions: Sequence[Partition]) -> int:
+    """When the first message that is not acknowledged was published; NO_TIME if there is none."""
+    found = []
+    async for partition in in_turns(partitions):
+        start = max(subscription.position(partition.index) or 0, partition.log_start_offset)
+        if start < partition.high_watermark:
+            read = await read_records(partition, start, bytes_max=1, records_max=1)
+            found += [one.record.publish_us or one.record.append_us for one in read.records]
+    return min(found) // 1000 if found else NO_TIME
 
 
 def _reader(dispatchers: Sequence[Dispatcher]) -> Json:
@@ -145,11 +183,13 @@ def _figures(
     dispatchers: Sequence[Dispatcher], members: Mapping[tuple[str, str], Json], backlog: int
 ) -> Json:
     """Figures of a subscription, as those of a reader are: `members` are not delivered to."""
-    delayed, kind = 0, "None"
+    delayed, kind, sharing = 0, "None", Json()
     consumers: dict[tuple[str, str], Json] = {}
     for dispatcher in dispatchers:
         delayed += dispatcher.delayed
         kind = dispatcher.kind.value
+        if isinstance(dispatcher, KeySharedDispatcher):
+            sharing = key_sharing(dispatcher)
         for consumer in dispatcher.consumers:
             key = (consumer.protocol, consumer.identity)
             told = consumers.setdefault(key, connected_consumer(consumer))
@@ -169,6 +209,7 @@ def _figures(
         "msgOutCounter": sum(one["msgOutCounter"] for one in consumers.values()),
         "bytesOutCounter": sum(one["bytesOutCounter"] for one in consumers.values()),
         "msgBacklog": backlog,
+        "backlogSize": 0,
         "msgBacklogNoDelayed": max(backlog - delayed, 0),
         "msgDelayed": delayed,
         "unackedMessages": sum(one["unackedMessages"] for one in consumers.values()),
@@ -181,7 +222,9 @@ def _figures(
         "isDurable": False,
         "isReplicated": False,
         "nonContiguousDeletedMessagesRanges": 0,
+        "allowOutOfOrderDelivery": False,
         "subscriptionProperties": {},
+        **sharing,
     }
 
 

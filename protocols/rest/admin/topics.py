@@ -42,6 +42,7 @@ PARTITIONS_PER_TURN = 20  # For truncation: each partition may write a slot and 
 SUBSCRIPTIONS_PER_TURN = 200
 TIME_MS_MAX = (2**63 - 1) // 1000
 NO_ENTRY = -1
+TIMES = ("getEarliestTimeInBacklog",)
 LAST_US = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000
 
 
@@ -158,7 +159,10 @@ class AdminTopics:
         topic, partitions = topic_of(self._broker, request)
         names = groups_seen(self._broker, request, topic)
         sees = group_check(self._broker, request, topic)
-        return told(await statistics.topic_stats(self._broker, topic, partitions, names, sees))
+        found = await statistics.topic_stats(
+            self._broker, topic, partitions, names, sees, with_times=query.truth(request, TIMES)
+        )
+        return told(found)
 
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of a partitioned topic."""
@@ -166,8 +170,9 @@ class AdminTopics:
         wanted = query.truth(request, ("perPartition",))
         names = groups_seen(self._broker, request, topic)
         sees = group_check(self._broker, request, topic)
+        with_times = query.truth(request, TIMES)
         found = await statistics.partitioned_stats(
-            self._broker, topic, names, sees, per_partition=wanted
+            self._broker, topic, names, sees, per_partition=wanted, with_times=with_times
         )
         return told(found)
 

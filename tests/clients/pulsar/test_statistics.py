@@ -1,6 +1,7 @@
 """What Pulsar's admin API shows of clients that are connected."""
 
 import json
+import time
 import urllib.error
 import urllib.request
 
@@ -14,8 +15,8 @@ ABOUT = {"team": "billing"}
 MODE = pulsar.ProducerAccessMode.WaitForExclusive
 
 
-def stats(broker, topic):
-    url = f"http://{broker.addresses['http']}/admin/v2/{topic}/stats"
+def stats(broker, topic, query=""):
+    url = f"http://{broker.addresses['http']}/admin/v2/{topic}/stats{query}"
     with urllib.request.urlopen(url, timeout=30) as answer:
         return json.load(answer)
 
@@ -52,6 +53,39 @@ def test_a_reader_is_shown_while_it_is_connected(broker, client, topic):
     assert (shown["isDurable"], shown["type"], len(shown["consumers"])) == (False, "Exclusive", 1)
     reader.close()
     assert stats(broker, place)["subscriptions"] == {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode", "slots"),
+    [
+        ({"allow_out_of_order_delivery": True}, ("AUTO_SPLIT", True), None),
+        (
+            {
+                "key_shared_mode": pulsar.KeySharedMode.Sticky,
+                "sticky_ranges": [(0, 9), (20, 65535)],
+            },
+            ("STICKY", False),
+            [[0, 9], [20, 65535]],
+        ),
+    ],
+)
+def test_how_keys_are_shared_and_what_waits_is_shown(broker, client, topic, policy, mode, slots):
+    place = f"persistent/public/default/{topic}"
+    sharing = pulsar.ConsumerKeySharedPolicy(**policy)
+    kind = pulsar.ConsumerType.KeyShared
+    consumer = client.subscribe(topic, "s", consumer_type=kind, key_shared_policy=sharing)
+    asked = "?getEarliestTimeInBacklog=true"
+    shown = stats(broker, place, asked)["subscriptions"]["s"]
+    assert (shown["backlogSize"], shown["earliestMsgPublishTimeInBacklog"]) == (0, -1)
+    before_ms = time.time_ns() // 1_000_000
+    client.create_producer(topic).send(b"v" * 1000)
+    message = consumer.receive(30_000)
+    shown = stats(broker, place, asked)["subscriptions"]["s"]
+    assert (shown["keySharedMode"], shown["allowOutOfOrderDelivery"]) == mode
+    assert shown["consumers"][0].get("keyHashRangeArrays") == slots
+    assert 1000 < shown["backlogSize"] < 2000
+    assert shown["earliestMsgPublishTimeInBacklog"] == message.publish_timestamp() >= before_ms
+    assert "earliestMsgPublishTimeInBacklog" not in stats(broker, place)["subscriptions"]["s"]
 
 
 def delete(broker, topic, query=""):

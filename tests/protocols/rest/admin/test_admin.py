@@ -277,6 +277,7 @@ async def test_figures_and_single_messages(ask):
     assert stats["msgInCounter"] == 3 and stats["storageSize"] > 0 and stats["backlogSize"] > 0
     assert stats["subscriptions"]["s"]["msgBacklog"] == 3
     assert stats["subscriptions"]["s"]["type"] == "None"
+    assert stats["subscriptions"]["s"]["backlogSize"] == stats["backlogSize"]
     internal = (await ask("GET", f"{TOPIC}/internalStats", status=200)).json
     assert internal["lastConfirmedEntry"] == "1:2"
     assert internal["cursors"]["s"]["markDeletePosition"] == "1:-1"
