@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.access.bearer import TokenVerifier, looks_signed
-from broker.access.passwords import token_digest
 from broker.access.rights import Principal
 from broker.access.scram import ScramServer
 from broker.access.users import Users, principal_of
@@ -29,6 +28,10 @@ class Identity:
     expires_s: float | None = None
     user_id: int | None = None  # None: not one of our users, others vouch for them.
     token_digest: bytes | None = None  # Of our access token, if they used one.
+
+    def has_expired(self, now_us: int) -> bool:
+        """Whether the token that proved it no longer does, at that time since 1970."""
+        return self.expires_s is not None and now_us >= self.expires_s * 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +117,9 @@ class Authentication:
                 proved = self._verifier.verify(token)
                 identity = Identity(self._named(proved.name), proved.expires_s)
             else:
-                user = self._users.verify_token(token, host_of(at))
-                identity = Identity(
-                    principal_of(user), user_id=user.user_id, token_digest=token_digest(token)
-                )
+                user, kept = self._users.verify_token(token, host_of(at))
+                expires_s = None if kept.expires_us is None else kept.expires_us / 1e6
+                identity = Identity(principal_of(user), expires_s, user.user_id, kept.digest)
         except NotAuthenticated:
             self._on_attempt(Attempt("token", at, "", succeeded=False))
             raise

@@ -60,7 +60,8 @@ class TokenVerifier:
             name = claims[self._claim]
             if not isinstance(name, str) or not name:
                 break
-            return Proved(name, claims.get("exp"))
+            expires = claims.get("exp")  # A number, also if it is written as text.
+            return Proved(name, None if expires is None else float(expires))
         raise NotAuthenticated("the token is not valid")
 
     def _decoder(self) -> Callable[[str, Key, str], dict[str, Any]]:

@@ -124,8 +124,9 @@ class Users:
         self._brake.succeeded(keys)
         return _active(user) if must_be_active else user
 
-    def verify_token(self, token: str, address: str) -> UserMeta:
-        """The active user who has this access token; `address` is the host that asks.
+    def verify_token(self, token: str, address: str) -> tuple[UserMeta, TokenMeta]:
+        """The active user who has this access token, and what is kept of it; `address` is the host
+        that asks.
 
         Raises NotAuthenticated.
         """
@@ -137,7 +138,7 @@ class Users:
         kept = next(one for one in user.tokens if one.digest == digest)
         if kept.expires_us is not None and kept.expires_us <= self._now_us():
             raise errors.NotAuthenticated("the token has expired")
-        return _active(user)
+        return _active(user), kept
 
     def scram_key(self, name: str, mechanism: str, address: str) -> ScramKey:
         """The key to check a SCRAM login of that name with; an invented one if there is none.

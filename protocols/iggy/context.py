@@ -21,6 +21,7 @@ from storage.codecs.api import Buffer
 
 if TYPE_CHECKING:
     from broker.access.access import Rules
+    from broker.access.authentication import Identity
     from broker.access.rights import Action, Resource
     from broker.broker import Broker
     from broker.server.connection import Connection
@@ -48,6 +49,7 @@ class Client:
     client_id: int
     address: str
     user_id: int | None = None  # Before login.
+    proof: Identity | None = None  # How it logged in, unless as root of the settings.
 
 
 @dataclass(slots=True)

@@ -32,6 +32,7 @@ DEADLINE_INTERVAL_S = 3600.0
 # How long a client may take to log in, or to send a first command in the dialect without a login.
 # Known clients log in at once; a silent one counts towards the limit of connections.
 LOGIN_S = 30.0
+LOOK_S = 30.0  # Between two checks whether a token has expired.
 WARNINGS_MAX = 8  # Log lines per connection about unserved commands, so that no loop fills the log.
 
 
@@ -97,9 +98,15 @@ class IggySession:
         """Nothing is kept from one frame to the next."""
 
     def on_deadline(self, now: float) -> float:
-        """End the connection of a client that has not logged in. Raises EndConnection."""
+        """End the connection of a client that has not logged in, or by a token that has expired:
+        the client comes again with a fresh one. Raises EndConnection.
+        """
+        broker, proof = self._context.broker, self._context.client.proof
+        if proof is not None and proof.has_expired(broker.now_us()):
+            raise EndConnection("the token has expired")
         if self._has_begun:
-            return now + DEADLINE_INTERVAL_S
+            may_expire = broker.authentication.required or proof is not None
+            return now + (LOOK_S if may_expire else DEADLINE_INTERVAL_S)
         if self._login_due is None:
             self._login_due = now + LOGIN_S
         elif now >= self._login_due:

@@ -61,7 +61,7 @@ def login_with_token(context: Context, request: u.LoginWithToken) -> Answer:
 
 def logout(context: Context, request: u.LogoutUser) -> Answer:
     """Log out: the client has to log in again."""
-    context.client.user_id = None
+    context.client.user_id = context.client.proof = None
     context.connection.act_for(ANONYMOUS)
     return Answer()
 
@@ -214,11 +214,12 @@ async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
 
 def _let_in(context: Context, number: int, identity: Identity, *, is_kept: bool = True) -> Answer:
     """`is_kept`: the user is stored, and may be changed or removed while logged in."""
+    proof = identity if is_kept else None
     try:
-        context.connection.act_for(identity.principal, identity if is_kept else None)
+        context.connection.act_for(identity.principal, proof)
     except errors.LimitExceeded as error:
         raise Refusal(ErrorCode.UNAUTHENTICATED, str(error)) from None
-    context.client.user_id = number
+    context.client.user_id, context.client.proof = number, proof
     session, version = context.connection.id, context.broker.version
     return Answer([r.LoginInfo(number, session, PROTOCOL_VERSION, version)])
 

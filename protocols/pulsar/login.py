@@ -60,8 +60,9 @@ class Login:
             return
         given: AuthData = command.response
         identity = await self._prove(given.auth_method_name, given.auth_data)
-        if identity.principal != self._connection.principal:
+        if identity.principal.name != self._connection.principal.name:
             raise _end(NotAuthenticated("the fresh token is somebody else's"))
+        self._connection.act_for(identity.principal, identity)
         self._is_challenged = False
         self._expires_s = identity.expires_s
 

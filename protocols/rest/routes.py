@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from broker.access.listing import seen
 from broker.access.rights import CLUSTER, Action, Principal, Resource
-from broker.errors import LimitExceeded
+from broker.errors import LimitExceeded, NotAuthenticated
 from protocols.rest.admin.names import name_of as admin_name
 from protocols.rest.admin.names import text_of
 from protocols.rest.bodies import group_name, path_bytes, topic_name
@@ -134,6 +134,8 @@ class Routes:
 
         def check_again() -> None:
             if identity is not None:
+                if identity.has_expired(broker.now_us()):
+                    raise NotAuthenticated("the token has expired")
                 exchange.principal = broker.authentication.renewed(identity)
             check()
 

@@ -42,6 +42,11 @@ def test_a_token_of_the_secret_is_right(file, data):
     assert proved.name == "anna" and abs(proved.expires_s - expires) < 1
 
 
+def test_a_time_that_is_written_as_text_is_a_time(file):
+    token = jwt.encode({"sub": "anna", "exp": str(2**33)}, SECRET)
+    assert by_secret(file).verify(token).expires_s == 2**33
+
+
 @pytest.mark.parametrize(("key", "algorithm"), [(RSA, "RS256"), (EC, "ES256")])
 @pytest.mark.parametrize("encoding", [Encoding.PEM, Encoding.DER])
 def test_a_token_of_the_private_key_is_right(file, key, algorithm, encoding):

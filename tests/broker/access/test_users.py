@@ -31,7 +31,7 @@ async def test_users_are_there_after_a_restart_and_their_secrets_are_nowhere_in_
     token, _ = await kept.users.create_token(anna, "ci", None)
     again = KeptUsers(kept.catalogue.reopened())
     assert (await again.users.verify("anna", "secret one", HERE)).user_id == anna.user_id
-    assert again.users.verify_token(token, HERE).name == "anna"
+    assert again.users.verify_token(token, HERE)[0].name == "anna"
     stored = b"".join(kept.catalogue.journal.records)
     assert b"secret one" not in stored and token.encode() not in stored
 
@@ -99,7 +99,7 @@ async def test_a_renamed_user_keeps_number_password_and_tokens():
     token, _ = await kept.users.create_token(anna, "ci", None)
     await kept.users.alter(anna, name="anne")
     assert kept.users.find("anna") is None
-    assert kept.users.verify_token(token, HERE).name == "anne"
+    assert kept.users.verify_token(token, HERE)[0].name == "anne"
     assert (await kept.users.verify("anne", "secret one", HERE)).user_id == anna.user_id
 
 
@@ -118,7 +118,7 @@ async def test_tokens_expire_and_can_be_taken_back():
     kept, anna = await with_anna()
     short, _ = await kept.users.create_token(anna, "short", kept.now_us + 10)
     long, _ = await kept.users.create_token(anna, "long", None)
-    assert kept.users.verify_token(short, HERE).name == "anna"
+    assert kept.users.verify_token(short, HERE)[0].name == "anna"
     kept.now_us += 10
     with pytest.raises(errors.NotAuthenticated, match="expired"):
         kept.users.verify_token(short, HERE)
@@ -281,4 +281,4 @@ async def test_ten_thousand_wrong_passwords_in_a_minute_are_hardly_hashed():
             await kept.users.verify(name, f"wrong {number}", f"10.0.0.{number % 5}")
         kept.clock_s += 0.006
     assert len(hashes) < 300
-    assert kept.users.verify_token(token, "10.0.0.1").name == "anna"
+    assert kept.users.verify_token(token, "10.0.0.1")[0].name == "anna"

@@ -11,7 +11,7 @@ from broker.access.rights import Principal
 from broker.access.rules import Grant
 from broker.server.adapters import EndConnection
 from protocols.iggy.errors import ErrorCode
-from protocols.iggy.session import LOGIN_S
+from protocols.iggy.session import LOGIN_S, LOOK_S
 from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import NEVER
@@ -244,6 +244,24 @@ async def test_who_does_not_log_in_is_let_go(connect, broker):
         session.on_deadline(due)
     assert await talk.login() == 0
     assert session.on_deadline(due) > due
+
+
+async def test_a_connection_ends_when_its_token_expires(talk, connect, broker):
+    await talk.ask(CREATE, **BOB)
+    bob = broker.users.get("bob")
+    now_us = broker.now_us()
+    short, _ = await broker.users.create_token(bob, "short", now_us + 60_000_000)
+    later, _ = await broker.users.create_token(bob, "later", now_us + 120_000_000)
+    other = await connect()
+    assert await other.status(LOGIN_TOKEN, token=short) == 0
+    (connection,) = (one for one in broker.connections if one.principal.name == "bob")
+    session = connection._session
+    assert session.on_deadline(0.0) == LOOK_S
+    broker.now_us = lambda: now_us + 60_000_000
+    with pytest.raises(EndConnection, match="has expired"):
+        session.on_deadline(LOOK_S)
+    assert await other.status(LOGIN_TOKEN, token=later) == 0
+    assert session.on_deadline(LOOK_S) == 2 * LOOK_S
 
 
 async def test_who_speaks_the_oldest_dialect_need_not_log_in(connect, broker):

@@ -167,6 +167,30 @@ async def test_a_token_that_ran_out_is_asked_for_anew(expiring, past_a_tick, aut
     await client.produce(producer_id=1)
 
 
+async def test_an_access_token_that_ran_out_is_asked_for_anew_and_the_fresh_one_can_be_revoked(
+    stranger, broker, past_a_tick, autojump_clock
+):
+    anna, _ = await broker.users.create("anna", None)
+    now_us = broker.now_us()
+    text, _ = await broker.users.create_token(anna, "short", now_us + 10_000_000)
+    await connect(stranger, data=text.encode())
+    await stranger.next(Type.CONNECTED)
+    broker.now_us = lambda: now_us + 10_000_000
+    await past_a_tick(stranger)
+    await stranger.next(Type.AUTH_CHALLENGE)
+    fresh, _ = await broker.users.create_token(anna, "fresh", None)
+    response = {"auth_method_name": "token", "auth_data": fresh.encode()}
+    await stranger.send(Type.AUTH_RESPONSE, response=response)
+    await past_a_tick(stranger)
+    (connection,) = broker.connections
+    await broker.users.delete_token(anna, "short")
+    connection.access_changed()
+    assert connection.is_open
+    await broker.users.delete_token(anna, "fresh")
+    connection.access_changed()
+    assert not connection.is_open
+
+
 @pytest.mark.parametrize("data", [token("anna"), b"a.b.c"])
 async def test_a_fresh_token_must_be_right_and_the_same_users(
     expiring, past_a_tick, autojump_clock, data

@@ -150,10 +150,14 @@ async def test_a_topic_shows_the_groups_that_the_user_may_see_and_no_other(app, 
     assert {one["topic"] for one in (await shown("/api/v1/log"))["partitions"]} == {orders.full}
 
 
-async def test_a_stream_of_events_ends_when_its_right_is_taken_back(app, broker, root):
+@pytest.mark.parametrize("how", ["revoked", "expired"])
+async def test_a_stream_of_events_ends_when_its_right_is_taken_back_or_its_token_expires(
+    app, broker, root, how
+):
     await call(app, "PUT", TOPIC, headers=basic("root:secret:one"))
     anna, _ = await broker.users.create("anna", None)
-    token, _ = await broker.users.create_token(anna, "ci", None)
+    now_us = broker.now_us()
+    token, _ = await broker.users.create_token(anna, "ci", now_us + 60_000_000)
     right = Grant("anna", "admin", "public/default/orders")
     await broker.permissions.grant(right)
     headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
@@ -166,7 +170,10 @@ async def test_a_stream_of_events_ends_when_its_right_is_taken_back(app, broker,
     async with trio.open_nursery() as nursery:
         nursery.start_soon(follow)
         await until(lambda: len(broker.waiters))
-        await broker.permissions.revoke(right)
+        if how == "revoked":
+            await broker.permissions.revoke(right)
+        else:
+            broker.now_us = lambda: now_us + 60_000_000
         sent = await call(
             app,
             "POST",
@@ -176,7 +183,8 @@ async def test_a_stream_of_events_ends_when_its_right_is_taken_back(app, broker,
         )
         assert sent.status == 200
     (answer,) = answers
-    assert b"event: error" in answer.body and b"may not consume" in answer.body
+    reason = b"may not consume" if how == "revoked" else b"the token has expired"
+    assert b"event: error" in answer.body and reason in answer.body
     assert b"secret" not in answer.body
 
 
