@@ -318,9 +318,10 @@ class Broker:
 
     def _login_tried(self, attempt: Attempt) -> None:
         way, at = attempt.way, attempt.at
-        self.audit.login(attempt.name, at, way, allowed=attempt.succeeded)
+        name = attempt.name[:NAME_BYTES_MAX]  # Clients may send any text.
+        self.audit.login(name, at, way, allowed=attempt.succeeded)
         if attempt.succeeded:
-            self.metrics.of_user("braidlog_user_logins", attempt.name).inc()
+            self.metrics.of_user("braidlog_user_logins", name).inc()
         else:
             self.metrics.number("braidlog_logins_refused", way).inc()
             protocol, _, host = at.partition(" ")
@@ -329,7 +330,7 @@ class Broker:
                 cause=f"{way} {at}",
                 protocol=protocol,
                 way=way,
-                user=attempt.name[:NAME_BYTES_MAX],  # Clients may send any text.
+                user=name,
                 host=host,
             )
 

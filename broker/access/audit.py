@@ -84,6 +84,8 @@ class AuditLog:
         """Note an allowed or refused action; `at` is the protocol and the client's host."""
         if not self.is_on:
             return
+        if resource.is_long:
+            resource = resource.shortened()
         self._count(("access", principal, at, action, resource, allowed))
 
     def login(self, name: str, at: str, way: str, *, allowed: bool) -> None:

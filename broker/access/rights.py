@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 ROLE_PREFIX: Final = "role:"
 
 
+# Characters of all names of a resource: what exists has fewer, of groups all that people name.
+REMEMBERED_NAMES_MAX: Final = 1024
+
+
 class Action(enum.Enum):
     """What a command does. Each command of each protocol names one, or none, in its table."""
 
@@ -74,6 +78,18 @@ class Resource:
     def of_group(cls, group: bytes, topic: TopicName) -> Resource:
         """A group of a topic."""
         return cls(ResourceKind.GROUP, topic.tenant, topic.namespace, topic.topic, group)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its names are longer than is worth remembering. Clients may ask for any text."""
+        texts = len(self.tenant) + len(self.namespace) + len(self.topic) + len(self.group)
+        return texts > REMEMBERED_NAMES_MAX
+
+    def shortened(self) -> Resource:
+        """The same, with as much of each name as is worth remembering."""
+        each = REMEMBERED_NAMES_MAX // 4
+        names = self.tenant[:each], self.namespace[:each], self.topic[:each]
+        return Resource(self.kind, *names, self.group[:each])
 
     def __str__(self) -> str:
         path = "/".join(part for part in (self.tenant, self.namespace, self.topic) if part)

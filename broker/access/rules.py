@@ -65,6 +65,8 @@ class GrantedRules:
         answer = self._answers.get(key)
         if answer is None:
             answer = any(rule.allows(action, resource) for rule in self._rules_of(principal))
+            if resource.is_long:
+                return answer
             if len(self._answers) >= ANSWERS_MAX:
                 self._answers.clear()
             self._answers[key] = answer

@@ -331,8 +331,10 @@ def principal_of(user: UserMeta) -> Principal:
 
 
 def _brake_keys(name: str, address: str) -> tuple[str, str]:
-    """The keys that count failures of a name and at an address."""
-    return f"name {name}", f"address {address}"
+    """The keys that count failures of a name and at an address. They are remembered: of a name that
+    is too long to be a user's no more than of others.
+    """
+    return f"name {name[:NAME_BYTES_MAX]}", f"address {address}"
 
 
 def _active(user: UserMeta) -> UserMeta:

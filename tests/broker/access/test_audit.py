@@ -1,6 +1,7 @@
 """The audit log: what is told, once a minute for what repeats, whatever a client does."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import trio
@@ -14,7 +15,8 @@ from storage.metadata.names import TopicName
 from tests.waiting import until
 
 ANNA = Principal("anna")
-ORDERS = Resource.of_topic(TopicName("public", "default", "orders"))
+ORDERS_NAME = TopicName("public", "default", "orders")
+ORDERS = Resource.of_topic(ORDERS_NAME)
 
 
 class Kept:
@@ -51,6 +53,17 @@ class Kept:
 @pytest.fixture
 def kept(tmp_path):
     return Kept(tmp_path / "audit.jsonl")
+
+
+@pytest.mark.parametrize("part", ["tenant", "namespace", "topic", "group"])
+async def test_what_is_remembered_of_a_name_has_a_limit(kept, part):
+    for number in range(3):
+        text = "x" * 1_000_000 + str(number)
+        named = {part: text.encode() if part == "group" else text}
+        kept.decided(resource=replace(Resource.of_group(b"g", ORDERS_NAME), **named))
+    (line, repeats) = await kept.written()
+    assert repeats["count"] == 2 and len(line["resource"]) < 1000
+    assert all(len(str(key)) < 2000 for key in kept.log._repeats)
 
 
 async def test_a_decision_says_who_from_where_what_on_what_and_whether(kept):

@@ -166,6 +166,17 @@ async def test_permissions_are_limited_in_number(monkeypatch):
     assert list(rules.list()) == grants[:2]
 
 
+async def test_answers_about_long_names_are_not_kept():
+    rules = KeptUsers().rules
+    await rules.grant(Grant("anna", "consume", "public/default"))
+    group = Resource.of_group(b"g" * 1_000_000, ORDERS)
+    namespace = Resource.of_namespace("public", "n" * 1_000_000)
+    for _ in range(2):
+        assert rules.allows(ANNA, Action.CONSUME, group)
+        assert not rules.allows(ANNA, Action.CONSUME, namespace)
+    assert not rules._answers
+
+
 async def test_answers_are_kept_up_to_a_limit_and_stay_right(monkeypatch):
     monkeypatch.setattr(module, "ANSWERS_MAX", 3)
     rules = KeptUsers().rules

@@ -261,6 +261,13 @@ async def test_a_user_does_not_get_the_name_of_a_role_and_with_it_its_permission
     await kept.users.create_token(anna, "role:readers", None)
 
 
+async def test_of_a_name_too_long_to_be_one_a_piece_is_remembered():
+    kept, _ = await with_anna()
+    with pytest.raises(errors.NotAuthenticated):
+        await kept.users.verify("n" * 100_000, "secret", HERE)
+    assert max(map(len, kept.users._brake._failures)) < 300
+
+
 async def test_a_password_too_long_to_be_one_is_not_hashed():
     kept, _ = await with_anna()
     kept.users._passwords._hasher = None

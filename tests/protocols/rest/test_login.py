@@ -68,6 +68,11 @@ async def test_the_log_says_who_was_refused_and_by_which_protocol(app, root):
     assert "wrong" not in str(refused)
 
 
+async def test_of_a_name_that_is_too_long_the_audit_log_has_a_piece(app, broker, root):
+    await call(app, "GET", TOPIC, headers=basic("n" * 10_000 + ":wrong"))
+    assert [len(name) for _, name, *_ in broker.audit._repeats] == [255]
+
+
 async def test_health_needs_no_login(app):
     assert (await call(app, "GET", "/healthz")).status == 200
 
