@@ -42,6 +42,10 @@ class OrderedDispatcher(Dispatcher):
         self._delivered = {}
         super().rewind()
 
+    def is_acked(self, offset: int) -> bool:
+        """Whether all of an entry is acknowledged that was delivered since the last beginning."""
+        return self.cursor.state().covers(offset, offset + self._delivered.get(offset, 1))
+
     def redeliver(self, consumer: Consumer, message_ids: Sequence[EntryId]) -> None:
         """Send everything unacknowledged again, whichever entries are named, as Apache Pulsar does.
         Only the active consumer has any.

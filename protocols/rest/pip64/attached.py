@@ -16,6 +16,7 @@ import trio
 from broker.delivery.consumer import Consumer, SubscriptionKind
 from broker.delivery.cursor import SubscriptionCursor
 from broker.delivery.entries import EntryId, entry_at_or_before
+from broker.delivery.exclusive import OrderedDispatcher
 from broker.errors import SubscriptionBusy, SubscriptionNotFound
 from broker.reading.chunks import piece_offsets
 
@@ -171,15 +172,9 @@ class HttpConsumer(Consumer):
     def _is_wanted(self, offset: int) -> bool:
         if offset in self.pending:
             return True
-        # Exclusive and Failover remember less: there only the position tells.
+        # Exclusive and Failover remember less: there only the cursor tells.
         dispatcher = self.dispatcher
-        is_ordered = dispatcher is not None and dispatcher.kind in (
-            SubscriptionKind.EXCLUSIVE,
-            SubscriptionKind.FAILOVER,
-        )
-        if not is_ordered or dispatcher is None:
-            return False
-        return not dispatcher.cursor.state().covers(offset, offset + 1)
+        return isinstance(dispatcher, OrderedDispatcher) and not dispatcher.is_acked(offset)
 
 
 async def attach(
