@@ -265,7 +265,11 @@ async def _memory_cursor(
     dispatcher: Dispatcher | None,
     position: int | None,
 ) -> DispatchCursor:
-    """A reader's position: where it asks to start, else where its own seek has put it."""
+    """A reader's position: where its own seek has put it, else where it asks to start. After a seek
+    by time Java asks for the first message.
+    """
+    if position is None and dispatcher is not None and not dispatcher.cursor.is_durable:
+        return dispatcher.cursor
     if position is None and command.HasField("start_message_id"):
         start = entry_id(command.start_message_id)
         # Both "after the last entry" and "earliest" were asked for: Apache starts at the first.
@@ -274,8 +278,6 @@ async def _memory_cursor(
             position = await entries.resolve_seek(
                 partition, start, compacted=command.read_compacted
             )
-    elif position is None and dispatcher is not None and not dispatcher.cursor.is_durable:
-        return dispatcher.cursor
     return MemoryCursor(_initial(command, partition) if position is None else position)
 
 

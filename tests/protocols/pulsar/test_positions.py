@@ -124,12 +124,13 @@ async def test_seeks_that_make_no_sense(client, four):
     await client.silent()  # And nobody was closed.
 
 
-async def test_reader_that_sought_comes_back_without_a_start(client, four):
-    """The C++ client leaves start_message_id out after a seek by time."""
+@pytest.mark.parametrize("back", [{}, {"start_message_id": ID_EARLIEST}], ids=["C++", "Java"])
+async def test_reader_goes_on_where_it_sought(client, four, back):
+    """After a seek by time C++ leaves start_message_id out, and Java names the first message."""
     reader = {"subscription": "reader-1", "durable": False}
     await client.subscribe(start_message_id=ID_LATEST, **reader)
     await seek(client, message_publish_time=3000)
-    await client.subscribe(permits=100, **reader)
+    await client.subscribe(permits=100, **reader, **back)
     assert entry_ids(await client.take(2)) == [6, 7]
 
 
