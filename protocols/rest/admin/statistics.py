@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.delivery import entries
+from broker.delivery.exclusive import OrderedDispatcher
 from broker.delivery.key_shared import KeySharedDispatcher
 from broker.reading.records import read_records
 from protocols.rest.admin.names import full_name
@@ -183,13 +184,15 @@ def _figures(
     dispatchers: Sequence[Dispatcher], members: Mapping[tuple[str, str], Json], backlog: int
 ) -> Json:
     """Figures of a subscription, as those of a reader are: `members` are not delivered to."""
-    delayed, kind, sharing = 0, "None", Json()
+    delayed, kind, active, sharing = 0, "None", "", Json()
     consumers: dict[tuple[str, str], Json] = {}
     for dispatcher in dispatchers:
         delayed += dispatcher.delayed
         kind = dispatcher.kind.value
         if isinstance(dispatcher, KeySharedDispatcher):
             sharing = key_sharing(dispatcher)
+        elif isinstance(dispatcher, OrderedDispatcher) and dispatcher.active is not None:
+            active = active or dispatcher.active.name
         for consumer in dispatcher.consumers:
             key = (consumer.protocol, consumer.identity)
             told = consumers.setdefault(key, connected_consumer(consumer))
@@ -215,9 +218,7 @@ def _figures(
         "unackedMessages": sum(one["unackedMessages"] for one in consumers.values()),
         "blockedSubscriptionOnUnackedMsgs": False,
         "type": kind,
-        "activeConsumerName": next((one["consumerName"] for one in consumers.values()), "")
-        if kind in ("Exclusive", "Failover")
-        else "",
+        "activeConsumerName": active,
         "consumers": list(consumers.values()),
         "isDurable": False,
         "isReplicated": False,

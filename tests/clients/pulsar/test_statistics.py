@@ -88,6 +88,28 @@ def test_how_keys_are_shared_and_what_waits_is_shown(broker, client, topic, poli
     assert "earliestMsgPublishTimeInBacklog" not in stats(broker, place)["subscriptions"]["s"]
 
 
+def test_the_active_consumer_of_each_partition_is_shown(broker, client, topic):
+    place = f"persistent/public/default/{topic}"
+    url = f"http://{broker.addresses['http']}/admin/v2/{place}/partitions"
+    told = {"Content-Type": "application/json"}
+    urllib.request.urlopen(urllib.request.Request(url, b"2", told, method="PUT"), timeout=30)
+    kind = pulsar.ConsumerType.Failover
+    consumers = [
+        client.subscribe(topic, "s", consumer_type=kind, consumer_name=name)
+        for name in ("one", "two")
+    ]
+    active = []
+    for _ in range(100):
+        shown = [stats(broker, f"{place}-partition-{number}") for number in range(2)]
+        active = [one["subscriptions"]["s"]["activeConsumerName"] for one in shown]
+        if "" not in active and len(set(active)) == 2:
+            break
+        time.sleep(0.1)  # The displaced one may acknowledge what it has for a second.
+    assert active == ["one", "two"]
+    for consumer in consumers:
+        consumer.close()
+
+
 def delete(broker, topic, query=""):
     url = f"http://{broker.addresses['http']}/admin/v2/persistent/public/default/{topic}{query}"
     try:
