@@ -12,6 +12,7 @@ from broker.delivery import entries as ids
 from broker.delivery.consumer import Consumer, SubscriptionKind
 from broker.delivery.dispatcher import TURN_ENTRIES, Dispatcher
 from broker.delivery.entries import Entry, EntryId, Span
+from broker.delivery.key_slots import KeyRanges
 from broker.errors import SubscriptionBusy
 
 # Delivered entries whose record counts are remembered for acks; older ones are looked up.
@@ -109,18 +110,44 @@ class OrderedDispatcher(Dispatcher):
 
 
 class ExclusiveDispatcher(OrderedDispatcher):
-    """Delivers to one consumer."""
+    """Delivers to one consumer. One with slots of its own (Java's readers may have some) gets the
+    keys of those alone; the others are passed over, as in Apache Pulsar.
+    """
 
     kind = SubscriptionKind.EXCLUSIVE
+    _own_keys: KeyRanges | None = None  # Those of a consumer with slots of its own.
+    _last_own: Entry | None = None  # The last one of a read of which nothing else is left.
 
     def check_room(self, consumer: Consumer) -> None:
-        """Raises SubscriptionBusy while a consumer is attached."""
+        """Raises SubscriptionBusy while a consumer is attached, and InvalidRequest for slots that
+        cannot be had.
+        """
         if self.consumers:
             raise SubscriptionBusy("Exclusive consumer is already connected")
+        if consumer.key_ranges:
+            KeyRanges().check(consumer.key_ranges)
 
     def _joined(self, consumer: Consumer) -> None:
         self.active = consumer
+        if consumer.key_ranges:
+            self._own_keys = KeyRanges()
+            self._own_keys.add(consumer)
+
+    def _give(self) -> bool:
+        if self._own_keys is not None:
+            self._pass_other_keys(self._own_keys)
+        return super()._give()
+
+    def _pass_other_keys(self, own: KeyRanges) -> None:
+        """Drop what was read and is not for the consumer: once for each read, which comes whole."""
+        ahead = self._ahead
+        if not ahead or ahead[-1] is self._last_own:
+            return
+        kept = [entry for entry in ahead if own.owner(own.slot(ids.entry_key(entry.body)))]
+        self._last_own = kept[-1] if kept else None
+        ahead.clear()
+        ahead.extend(kept)
 
     def _left(self, consumer: Consumer) -> None:
-        self.active = None
+        self.active = self._own_keys = self._last_own = None
         self.rewind()

@@ -46,3 +46,26 @@ async def test_a_start_by_time_moves_no_position_in_the_next_partition_of_its_nu
 
     await replace_meanwhile(broker, topic, subscribe)
     assert broker.subscriptions.get(topic, GROUP).position(1) == 0
+
+
+async def test_reader_with_slots_of_its_own_gets_the_keys_of_those_alone(client):
+    """What Java's `keyHashRange` asks for. The slot of "b" is 32259."""
+    await client.produce()
+    await client.put(*(entry(partition_key=key) for key in "abab"))
+    own = {"keySharedMode": 1, "hashRanges": [{"start": 32259, "end": 32260}]}
+    await client.subscribe(durable=False, keySharedMeta=own, permits=1, **EARLIEST)
+    assert [number for number, _, _ in await client.take(1)] == [1]
+    await client.silent()
+    await client.flow(10)
+    assert [number for number, _, _ in await client.take(1)] == [3]
+    await client.put(entry(partition_key="a"), entry(partition_key="b"))
+    assert [number for number, _, _ in await client.take(1)] == [5]
+    await client.silent()
+
+
+async def test_reader_asks_for_slots_that_there_are(client):
+    own = {"keySharedMode": 1, "hashRanges": [{"start": 9, "end": 3}]}
+    fields = {"topic": TOPIC, "subscription": "r", "subType": 0, "consumer_id": 0}
+    code, text = await client.refused(Type.SUBSCRIBE, keySharedMeta=own, durable=False, **fields)
+    assert code == ServerError.ConsumerAssignError
+    assert "9 > end 3" in text
