@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 CLUSTER = "standalone"
 POLICIES = {
-    "auth_policies": {"namespaceAuth": {}, "destinationAuth": {}, "subscriptionAuthentication": {}},
+    "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
     "replication_clusters": [CLUSTER],
     "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
     "deleted": False,

@@ -148,7 +148,7 @@ class AdminPolicies:
     async def set_topic_ttl(self, request: Request) -> Response:
         """Set a topic's message TTL; the number of seconds is in the query."""
         await read_any(self._bodies, request)
-        given = query.number(request, ("messageTTL",), None, least=0, most=None)
+        given = query.integer(request, "messageTTL", -1)
         return await self._alter_topic(request, {"message_ttl_s": _ttl(given)})
 
     async def end_topic_ttl(self, request: Request) -> Response:

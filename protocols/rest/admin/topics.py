@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from protocols.rest.bodies import BodyReader
 
 PARTITIONS_MAX = 10_000
+INT_MAX = 2**31 - 1  # Java's.
 PARTITIONS_PER_TURN = 20  # For truncation: each partition may write a slot and begin a segment.
 SUBSCRIPTIONS_PER_TURN = 200
 TIME_MS_MAX = (2**63 - 1) // 1000
@@ -91,7 +92,7 @@ class AdminTopics:
     async def grow(self, request: Request) -> Response:
         """Add partitions to a partitioned topic; the body is their new number."""
         name, _ = name_of(request)
-        count = await partition_count(self._bodies, request)
+        count = await partition_count(self._bodies, request, least=-INT_MAX)
         topic = self._broker.topics.get(name)
         if not topic.partitioned:
             raise Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
@@ -270,11 +271,11 @@ class AdminTopics:
         return partitions[0]
 
 
-async def partition_count(bodies: BodyReader, request: Request) -> int:
+async def partition_count(bodies: BodyReader, request: Request, *, least: int = 1) -> int:
     """The number of partitions that the body asks for. Raises Refused."""
     body = await read_any(bodies, request)
     count = body.get("partitions") if isinstance(body, dict) else body
-    if type(count) is not int or not 0 < count <= PARTITIONS_MAX:
+    if type(count) is not int or not least <= count <= PARTITIONS_MAX:
         text = "Number of partitions should be more than 0"
         raise Refused(BAD_PARTITIONS, f"{text} and at most {PARTITIONS_MAX}")
     return count

@@ -72,7 +72,10 @@ async def test_tenants_and_namespaces(ask):
     await ask("PUT", f"{ADMIN}/namespaces/shop/cash", status=204)
     await ask("PUT", f"{ADMIN}/namespaces/shop/cash", status=409)
     assert (await ask("GET", f"{ADMIN}/namespaces/shop")).json == ["shop/cash"]
-    assert (await ask("GET", f"{ADMIN}/namespaces/shop/cash")).json["bundles"]["numBundles"] == 1
+    policies = (await ask("GET", f"{ADMIN}/namespaces/shop/cash")).json
+    assert policies["bundles"]["numBundles"] == 1
+    named = {"namespace_auth", "destination_auth", "subscription_auth_roles"}  # Apache's words.
+    assert policies["auth_policies"].keys() == named
     await ask("DELETE", f"{ADMIN}/tenants/shop", status=409)
     await ask("DELETE", f"{ADMIN}/namespaces/shop/cash", status=204)
     await ask("DELETE", f"{ADMIN}/tenants/shop", status=204)

@@ -53,8 +53,9 @@ async def test_a_topic_is_deleted_by_the_call_for_its_kind_alone(ask, orders, pa
 
 
 async def test_a_topic_does_not_shrink(ask, parts):  # noqa: F811
-    answer = await ask("POST", f"{PARTS}/partitions", 1, 422)
-    assert answer.json["code"] == "fewer_partitions"
+    for count in (1, 0, -1):
+        answer = await ask("POST", f"{PARTS}/partitions", count, 422)
+        assert answer.json["code"] == "fewer_partitions"
     assert (await ask("GET", f"{PARTS}/partitions")).json["partitions"] == 2
 
 

@@ -139,6 +139,7 @@ async def test_ttl_by_namespace_and_topic(ask, broker):
     await ask("DELETE", f"{TOPIC}/messageTTL", status=204)
     await ask("POST", f"{NAMESPACE}/messageTTL", -5, 412)
     await ask("POST", f"{TOPIC}/messageTTL", status=412)
+    await ask("POST", f"{TOPIC}/messageTTL?messageTTL=-5", status=412)
     await ask("DELETE", f"{NAMESPACE}/messageTTL", status=204)
     assert limits_of(topic).ttl_s is None
 
