@@ -7,6 +7,7 @@ with 0.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import resource
@@ -14,7 +15,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 import trio
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from storage.shared.shared_dir import SharedDir
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 WITH_A_LOGIN = "with a login, as access.required wants: docs/security.md shows clients"
 OVER_TLS = "over TLS, with a login where [access] requires one: docs/security.md shows clients"
@@ -163,6 +165,8 @@ async def _run(
         return _refuse(f"storage failed while stopping: {error}", EXIT_FAILED)
     if failure is not None:
         return _refuse(str(failure), EXIT_FAILED)
+    for number in STOP_SIGNALS:  # The stop was clean: one more signal must not say otherwise.
+        signal.signal(number, signal.SIG_IGN)
     log.info("stopped")
     return 0
 
@@ -201,7 +205,7 @@ async def _join_cluster(config: Config) -> SharedDir | None:
 
 
 async def _cancel_on_signal(scope: trio.CancelScope) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
         async for _ in signals:
             scope.cancel()
 
@@ -223,21 +227,30 @@ async def _watch_signals(
     """The first SIGTERM or SIGINT drains, the second ends the process at once: nothing durable
     depends on a clean end. SIGHUP reloads the certificates and reopens the audit log's file.
     """
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+    for stop in STOP_SIGNALS:  # In force once the receiver is closed: the rest of a stop.
+        signal.signal(stop, _stop_at_once)
+    with trio.open_signal_receiver(*STOP_SIGNALS, signal.SIGHUP) as signals:
         async with trio.open_nursery() as leaving:
             task_status.started()
             async for number in signals:
-                name = signal.Signals(number).name
                 if number == signal.SIGHUP:
                     _reload_certificates(broker)
                     broker.audit.reopen()
                     continue
                 if broker.is_leaving:
-                    _refuse(f"stopped at once by a second {name}", EXIT_FAILED)
-                    os._exit(128 + number)
+                    _stop_at_once(number)
+                name = signal.Signals(number).name
                 log.info("stopping", signal=name, connections=len(broker.connections))
                 broker.is_leaving = True
                 leaving.start_soon(broker.leave)
+
+
+def _stop_at_once(number: int, _: object = None) -> NoReturn:
+    # Not by print: it may be the signal that interrupts a line of the log.
+    line = f"braidlog: stopped at once by a second {signal.Signals(number).name}\n"
+    with contextlib.suppress(OSError):
+        os.write(2, line.encode())
+    os._exit(128 + number)
 
 
 def _reload_certificates(broker: Broker) -> None:

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from conformance.server import RunningBroker
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until_seen
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +49,15 @@ def test_an_idle_broker_with_every_listener_open_is_small(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_first_signal_stops_cleanly(tmp_path, number):
     with RunningBroker(tmp_path, others=False, listen=HTTP_ONLY) as broker:
+        broker.signal(number)
+        assert broker.wait() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_after_a_clean_stop_does_not_change_the_exit_code(tmp_path, number):
+    with RunningBroker(tmp_path, others=False, listen=HTTP_ONLY) as broker:
+        broker.signal(number)
+        until_seen(lambda: '"stopped"' in broker.log())
         broker.signal(number)
         assert broker.wait() == 0
 
