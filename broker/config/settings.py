@@ -178,6 +178,9 @@ class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, object] = msgspec.field(default_factory=dict)
 
 
+NOWHERE = "settings"
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Everything that can be set, checked. `origins` says where each given setting was found."""
 
@@ -201,6 +204,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def listener(self, name: str) -> ListenerConfig:
         """The settings of the listener of that name; the defaults if there are none."""
         return self.listeners.get(name) or ListenerConfig(name=name, protocol=name)
+
+    def origin(self, dotted: str) -> str:
+        """Where a setting, or the first one of a group, was found; its name where it was not."""
+        found = _origin(dotted, self.origins)
+        return dotted if found == NOWHERE else found
 
 
 class _Listener(msgspec.Struct, frozen=True, kw_only=True):
@@ -361,7 +369,7 @@ def _read_file(path: str) -> dict[str, object]:
 def _origin(dotted: str, origins: Mapping[str, str]) -> str:
     """Where a setting, or the first one of a group, was found."""
     inside = (key for key in origins if key == dotted or key.startswith(f"{dotted}."))
-    return origins[key] if (key := next(inside, None)) is not None else "settings"
+    return origins[key] if (key := next(inside, None)) is not None else NOWHERE
 
 
 def _listeners(tree: object, origins: Mapping[str, str]) -> dict[str, ListenerConfig]:

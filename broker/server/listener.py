@@ -205,7 +205,7 @@ def _first_principal(
 
 def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
     at = f"listeners.{configured.name}"
-    origin = next((where for key, where in config.origins.items() if key.startswith(at)), at)
+    origin = config.origin(at)
     try:
         adapter = adapters.load(configured.protocol)
     except AdapterError as error:
@@ -220,7 +220,7 @@ def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
     try:
         tls = _tls_settings(configured, adapter)
     except ValueError as error:
-        raise ConfigError(f"{origin}: {at}.tls: {error}") from None
+        raise ConfigError(f"{config.origin(f'{at}.tls')}: {at}.tls: {error}") from None
     if adapters.has_check(adapter):
         try:
             adapter.check(options, loopback=loopback)

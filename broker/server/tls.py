@@ -71,7 +71,8 @@ class TlsSettings:
                 path = config.client_ca_file
                 context.load_verify_locations(path)
         except ssl.SSLError as error:
-            raise ValueError(f"{path}: no certificate with its key: {error.reason}") from error
+            reason = error.reason or "not PEM"  # The library names none for a file of other text.
+            raise ValueError(f"{path}: no certificate with its key: {reason}") from error
         except OSError as error:
             raise ValueError(f"{_missing(config)}: {error.strerror}") from error
         if config.client_certificates != "none" and config.client_ca_file is None:

@@ -118,3 +118,15 @@ def test_who_trusts_another_authority_does_not_connect(broker):
     trustme.CA().configure_trust(context)
     with pytest.raises(urllib.error.URLError, match="certificate"):
         asked(broker, "/healthz", context)
+
+
+def test_a_wrong_certificate_is_said_of_the_setting_that_names_it(tmp_path):
+    (tmp_path / "notes.txt").write_text("no certificate")
+    settings = [f"listeners.http.tls.certificate_file={tmp_path / 'notes.txt'}"]
+    broker = RunningBroker(
+        tmp_path, others=False, listen={"http": "127.0.0.1:0"}, settings=settings
+    )
+    code, _, error = broker.run_to_end()
+    assert code == 2
+    assert error.startswith(f"braidlog: --set {settings[0]}: listeners.http.tls: ")
+    assert error.endswith("no certificate with its key: not PEM\n")
