@@ -35,7 +35,7 @@ class IggyProgram:
 
     @property
     def folder(self) -> str:
-        """The name of its folders, of the source and in the cache."""
+        """The name of its folder in the cache; Rust's has a source of each version, too."""
         return f"{self.language}-{self.version}"
 
 
@@ -43,6 +43,8 @@ ALL = (
     IggyProgram("rust", "0.0.60", "D0"),
     IggyProgram("rust", "0.6.203", "D2"),
     IggyProgram("rust", "0.11.0", "V"),
+    IggyProgram("java", "0.6.0", "D4"),
+    IggyProgram("java", "0.7.0", "D5"),
     IggyProgram("java", "0.8.0", "D5"),
 )
 
@@ -51,7 +53,8 @@ def command_of(program: IggyProgram) -> Sequence[str]:
     """How to run what was built. Raises NoClient if it was not."""
     built = cache_folder() / program.folder
     if program.language == "java":
-        command, needed = ["java", "-cp", f"{built}:{built}/lib/*", "Program"], built / "lib"
+        needed = built / "lib"
+        command = ["java", _version_of(program), "-cp", f"{built}:{built}/lib/*", "Program"]
     else:
         needed = built / "iggy-rust"
         command = [str(needed)]
@@ -93,11 +96,17 @@ def _build_rust(program: IggyProgram, work: Path) -> None:
     shutil.rmtree(work / "source")
 
 
+def _version_of(program: IggyProgram) -> str:
+    """What tells Maven and the program the client's version."""
+    return f"-Diggy.version={program.version}"
+
+
 def _build_java(program: IggyProgram, work: Path) -> None:
-    source = PROGRAMS / program.folder
+    """One source serves all versions."""
+    source = PROGRAMS / "java"
     (work / "lib").mkdir(parents=True)
-    libraries = f"-DoutputDirectory={work / 'lib'}"
-    _run("mvn", "-q", "-B", "dependency:copy-dependencies", libraries, at=source)
+    options = _version_of(program), f"-DoutputDirectory={work / 'lib'}"
+    _run("mvn", "-q", "-B", "dependency:copy-dependencies", *options, at=source)
     _run("javac", "-cp", f"{work}/lib/*", "-d", str(work), "Program.java", at=source)
 
 

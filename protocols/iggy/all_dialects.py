@@ -91,7 +91,7 @@ D3 = Dialect(
 )
 D4 = Dialect(
     "D4",
-    "Rust crate 0.8, apache-iggy 0.6",
+    "Rust crate 0.8, apache-iggy 0.6, Java 0.6",
     requests=requests.D4_REQUESTS,
     records=records.D4_RECORDS,
     unserved=_SNAPSHOT,
@@ -100,7 +100,7 @@ D4 = Dialect(
 )
 D5 = Dialect(
     "D5",
-    "Rust crate 0.9 and 0.10, apache-iggy 0.7 and 0.8, Java 0.8",
+    "Rust crate 0.9 and 0.10, apache-iggy 0.7 and 0.8, Java 0.7 and 0.8",
     requests=requests.D5_REQUESTS,
     records=records.D5_RECORDS,
     unserved=_SNAPSHOT,
@@ -140,13 +140,16 @@ _BY_CRATE: dict[tuple[int, int], Candidates] = {
     (0, 9): (D5,),
     (0, 10): (D5,),
 }
+# Java's client 0.6 (D4) and the one before it (D3) say the same: an old crate's version, and this.
+_BY_LOGIN: dict[tuple[str, str], Candidates] = {("0.6.30", "java-sdk"): (D4, D3, D2)}
 
 
 def candidates_of_login(payload: memoryview) -> tuple[Candidates, Manners]:
     """The dialects that a login may belong to, the likeliest first.
 
-    Rust and Python clients send the crate's version in it, Node an empty one, Java a name. Raises
-    ProtocolError if this is not a login of any dialect.
+    Rust and Python clients send the crate's version in it and an empty context, Node neither. C#
+    and Java name themselves in the context; what they say as their version is a fixed text or
+    their own, never what they speak. Raises ProtocolError if this is not a login of any dialect.
     """
     reader = LittleEndianReader(payload)
     f.STR8.read(reader)
@@ -154,12 +157,12 @@ def candidates_of_login(payload: memoryview) -> tuple[Candidates, Manners]:
     if not reader.left:
         # D1b reads the text of a refused login; for the others only a refused connection breaks.
         return _WITHOUT_VERSION, Manners(error_text=True, absent_is_error=True)
-    version = _parsed(f.STR32.read(reader))
-    f.STR32.read(reader)
+    said, context = f.STR32.read(reader), f.STR32.read(reader)
     if reader.left:
         raise ProtocolError(f"{reader.left} bytes too many in a login")
+    version = None if context else _parsed(said)
     if version is None:
-        return _VERSION_UNKNOWN, Manners()
+        return _BY_LOGIN.get((said, context), _VERSION_UNKNOWN), Manners()
     manners = Manners(
         error_text=(0, 2, 5) <= version < (0, 6, 60), absent_is_error=version < (0, 6, 10)
     )

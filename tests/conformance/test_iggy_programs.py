@@ -7,16 +7,15 @@ from conformance.iggy_clients import NoClient
 from conformance.iggy_programs import ALL, PROGRAMS
 
 
-@pytest.mark.parametrize("program", ALL, ids=str)
+@pytest.mark.parametrize("program", [one for one in ALL if one.language == "rust"], ids=str)
 def test_a_program_pins_its_client(program):
     folder = PROGRAMS / program.folder
-    pinned = {
-        "rust": f'iggy = "={program.version}"',
-        "java": f"<version>{program.version}</version>",
-    }
-    file = "Cargo.toml" if program.language == "rust" else "pom.xml"
-    assert pinned[program.language] in (folder / file).read_text()
+    assert f'iggy = "={program.version}"' in (folder / "Cargo.toml").read_text()
     assert not (folder / "Cargo.lock").exists()
+
+
+def test_the_source_for_java_takes_the_version_that_it_is_built_for():
+    assert "<version>${iggy.version}</version>" in (PROGRAMS / "java" / "pom.xml").read_text()
 
 
 @pytest.mark.parametrize("program", ALL, ids=str)

@@ -47,8 +47,8 @@ def logged_in(login: bytes) -> IggyMachine:
     return machine
 
 
-def login(version: str) -> bytes:
-    return description.request(38, username="u", password="p", version=version, context="")
+def login(version: str, context: str = "") -> bytes:
+    return description.request(38, username="u", password="p", version=version, context=context)
 
 
 def decode(machine: IggyMachine, frame: bytes) -> Command | Refused:
@@ -100,6 +100,26 @@ def test_login_of_a_real_client_tells_its_dialect(first):
 def test_version_tells_dialect_and_manners(version, dialect, manners):
     candidates, found = candidates_of_login(memoryview(login(version))[8:])
     assert (candidates[0], found) == (dialect, manners)
+
+
+@pytest.mark.parametrize(
+    ("version", "context", "frames", "dialect"),
+    [
+        ("0.6.30", "java-sdk", [], D4),  # Java 0.6.0, also one that does nothing but poll.
+        ("0.6.30", "java-sdk", [D4_STREAM, D5_TOPIC, send(56, 0), D4_POLL], D4),
+        ("0.6.30", "java-sdk", [D3_GROUP, send(56, 1), D1_POLL], D3),  # Java before that.
+        ("0.5.0", "csharp-sdk", [D4_STREAM, D5_TOPIC, send(56, 0), D4_POLL], D4),  # C# 0.6.0
+        ("0.5.0", "csharp-sdk", [D4_STREAM, D5_TOPIC, D4_POLL], D5),  # C# 0.7.0
+        ("0.8.0", "csharp-sdk", [D4_POLL], D5),  # C# 0.8.0
+        ("iggy-java-sdk/0.7.0", "Iggy JavaSDK 0.7.0", [D4_POLL], D5),
+    ],
+)
+def test_a_version_beside_another_clients_name_is_not_the_crates(version, context, frames, dialect):
+    machine = logged_in(login(version, context))
+    for frame in frames:
+        frame = bytes.fromhex(frame) if isinstance(frame, str) else frame
+        assert isinstance(decode(machine, frame), Command)
+    assert (machine.dialect, machine.manners) == (dialect, Manners())
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01u", b"\x01u\x01p\x01", b"\x05u\x01p"])

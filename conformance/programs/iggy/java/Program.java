@@ -1,4 +1,5 @@
-// Iggy's Java client 0.8.0 (dialect D5): `Program work|read HOST:PORT`, as scenario.rs says.
+// Iggy's Java client, of the version that the property `iggy.version` names: `Program work|read HOST:PORT`,
+// as scenario.rs says.
 
 import java.math.BigInteger;
 import java.util.ArrayList;
@@ -21,7 +22,8 @@ public class Program {
         Object run() throws Exception;
     }
 
-    static final String NAME = "java 0.8.0";
+    static final String NAME = "java " + System.getProperty("iggy.version");
+    static final String USER = NAME.replace(' ', '-'); // All versions run at the same time.
     static final StreamId STREAM = StreamId.of(NAME);
     static final TopicId TOPIC = TopicId.of("tp");
     static final Optional<Long> FIRST = Optional.of(0L);
@@ -41,10 +43,20 @@ public class Program {
         System.out.println("BAD " + name + reason);
     }
 
+    static void connect(IggyTcpClient client) {
+        try {
+            IggyTcpClient.class.getMethod("connect").invoke(client);
+        } catch (NoSuchMethodException isConnected) {
+            return; // 0.6.0 connects when it is made.
+        } catch (ReflectiveOperationException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
     static IggyTcpClient client(String address) {
         String[] parts = address.split(":");
         IggyTcpClient client = new IggyTcpClient(parts[0], Integer.parseInt(parts[1]));
-        client.connect();
+        connect(client);
         client.users().login("iggy", "iggy");
         return client;
     }
@@ -134,13 +146,13 @@ public class Program {
 
     static void users(IggyTcpClient c) {
         check("users", () -> c.users().getUsers().size() >= 1);
-        check("create user", () -> c.users().createUser("java", "secret", UserStatus.Active, Optional.empty()).username().equals("java"));
-        check("user", () -> c.users().getUser(UserId.of("java")).isPresent());
-        check("password", () -> { c.users().changePassword(UserId.of("java"), "secret", "better"); return true; });
-        check("delete user", () -> { c.users().deleteUser(UserId.of("java")); return true; });
-        check("token", () -> c.personalAccessTokens().createPersonalAccessToken("java", BigInteger.ZERO).token().length() > 10);
+        check("create user", () -> c.users().createUser(USER, "secret", UserStatus.Active, Optional.empty()).username().equals(USER));
+        check("user", () -> c.users().getUser(UserId.of(USER)).isPresent());
+        check("password", () -> { c.users().changePassword(UserId.of(USER), "secret", "better"); return true; });
+        check("delete user", () -> { c.users().deleteUser(UserId.of(USER)); return true; });
+        check("token", () -> c.personalAccessTokens().createPersonalAccessToken(USER, BigInteger.ZERO).token().length() > 10);
         check("tokens", () -> c.personalAccessTokens().getPersonalAccessTokens().size() >= 1);
-        check("delete token", () -> { c.personalAccessTokens().deletePersonalAccessToken("java"); return true; });
+        check("delete token", () -> { c.personalAccessTokens().deletePersonalAccessToken(USER); return true; });
     }
 
     static void read(String address) {
