@@ -275,6 +275,7 @@ class Commits:
         self.name = name
         self._making: dict[int, Subscribed] = {}
         self._moves: list[tuple[Moved, CursorEvent | None]] = []
+        self._new_cursors = 0
 
     def add(
         self, topic: Topic, index: int, position: int, *, kafka: KafkaCommit | None = None
@@ -288,10 +289,15 @@ class Commits:
         cursors, name = self._subscriptions.cursors, self.name
         topic_id = topic.meta.topic_id
         stored = None if topic.deleted else cursors.find(topic_id, name)
-        if stored is None and topic_id not in self._making:
-            _check_new(topic, name, cursors)
-            self._making[topic_id] = made(topic_id, name, len(topic.partitions))
         cursor = stored.cursors.get(index) if stored else None
+        is_new = stored is None and topic_id not in self._making
+        if is_new:
+            _check_new(topic, name, cursors)
+        if cursor is None:
+            _check_cursors(cursors, self._new_cursors + 1)
+            self._new_cursors += 1
+        if is_new:
+            self._making[topic_id] = made(topic_id, name, len(topic.partitions))
         key = (topic_id, name, index)
         self._moves.append(cursor_moves.committed(key, cursor, position, kafka))
 

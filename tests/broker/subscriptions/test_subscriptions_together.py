@@ -167,6 +167,26 @@ async def test_all_topics_together_have_only_so_many(house, monkeypatch):
     one.ack(1, [(5, 6)], lazy=True)
 
 
+def test_commits_together_make_no_more_cursors_than_there_may_be(house, monkeypatch):
+    monkeypatch.setattr(module, "CURSORS_MAX", 2)
+    commits = house.subscriptions.commits(NAME)
+    orders, payments = house.topics.get(ORDERS), house.topics.get(PAYMENTS)
+    for index in (0, 1):
+        commits.add(orders, index, 9)
+    for topic, index in ((orders, 2), (payments, 0)):
+        with pytest.raises(errors.LimitExceeded, match="2 cursors"):
+            commits.add(topic, index, 9)
+    commits.write()
+    assert positions(house, ORDERS) == [9, 9, None]
+    assert positions(house, PAYMENTS) is None
+    again = house.subscriptions.commits(NAME)
+    again.add(orders, 1, 12)  # One that is there.
+    with pytest.raises(errors.LimitExceeded, match="2 cursors"):
+        again.add(orders, 2, 12)
+    again.write()
+    assert positions(house, ORDERS) == [9, 12, None]
+
+
 def test_those_that_cannot_be_written_do_not_happen_and_nobody_is_told(house):
     orders = subscription(house, ORDERS)
     orders.commit(0, 5)
