@@ -80,7 +80,7 @@ class _RecordReader(Reader):
             result.record_count += 1
             self._record_bytes = size
         places = record_places(batch, [record.offset for record in fitting])
-        raw = {one.start for one in self.passed if one.is_raw}  # Each stands for a whole entry.
+        raw = {one.end - 1 for one in self.passed if one.is_raw}  # Each stands for a whole entry.
         self.records += (
             PlacedRecord(record, entry, -1 if record.offset in raw else index)
             for record, (entry, index) in zip(fitting, places, strict=True)

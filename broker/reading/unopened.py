@@ -31,7 +31,7 @@ class Passed(NamedTuple):
 
     start: int
     end: int
-    is_raw: bool  # One record of their bytes is given at `start`; else nothing.
+    is_raw: bool  # One record of their bytes is given, at the last offset; else nothing.
 
 
 class _Entry(NamedTuple):
@@ -56,7 +56,9 @@ def settle(policy: UnreadableRecords, batch: Batch, decoded: Decoded) -> Passed 
     if is_raw:
         header = Header(RAW_HEADER, found.format_name)
         append_us = batch.header.append_us
-        record = Record(offset, append_us, value=bytes(found.body), headers=(header,))
+        # As a chunked message: whoever goes on behind it does not come to it again.
+        last = found.end - 1
+        record = Record(last, append_us, value=bytes(found.body), headers=(header,))
         decoded.records = [*decoded.records, record]
     decoded.failed = decoded.failed_offset = None
     decoded.next_offset = found.end
