@@ -152,6 +152,8 @@ class Renaming:
         """Put the new names on disk in the folders, before the catalogue has them. On return the
         topics are as they were before. Raises Conflict if they are not.
         """
+        while self._taking:  # A folder has room for one prepared name.
+            await self._taking[-1].is_over.wait()
         there = [tuple(topic.partitions) for topic, _ in names]
         count = sum(map(len, there)) + len(there)
         if count > RENAMED_PARTITIONS_MAX:

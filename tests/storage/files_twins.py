@@ -243,6 +243,10 @@ class StoppingDisk(Disk):
         self._stop("read", path)
         return super().read(path, fd, size, pos)
 
+    def rename(self, path, new_path):
+        self._stop("rename", path)
+        super().rename(path, new_path)
+
     def read_cached(self, path, fd, into, pos):
         if self.call == "read" and path.endswith(self.ending):
             raise BlockingIOError

@@ -1,5 +1,7 @@
 """Another name for a topic and for a namespace: what stays, who ends, and what a crash leaves."""
 
+from pathlib import Path
+
 import pytest
 import trio
 
@@ -18,6 +20,7 @@ from tests.broker.delivery.dispatch_fakes import FakeConsumer
 from tests.broker.metadata_fakes import Heard
 from tests.broker.records import append, read_values
 from tests.broker.test_broker import config_for
+from tests.storage.files_twins import StoppingDisk
 from tests.storage.tools.test_verify import verified
 from tests.waiting import HANG_S, until
 
@@ -74,6 +77,25 @@ async def test_records_positions_and_numbers_stay_and_the_old_name_is_free(broke
     made = await broker.topics.create(OLD, 1)
     assert not set(made.meta.partition_ids) & set(ids)
     assert not broker.subscriptions.names(made)
+
+
+async def test_a_name_is_in_the_folder_before_the_next_one_is_prepared_there(broker):
+    """Else the folder could get a name that the catalogue does not have, or half of one."""
+    third = TopicName("public", "shop", "third")
+    topic = await filled(broker, partitions=1)
+    folder = Path(topic.partitions[0].log.folder)
+    disk = broker._storage.files.disk = StoppingDisk("/topic.new", "rename")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.renaming.rename_topic, OLD, NEW)
+        await trio.to_thread.run_sync(disk.stopped.wait)
+        prepared = (folder / "topic.new").read_bytes()
+        nursery.start_soon(broker.renaming.rename_topic, NEW, third)
+        await trio.sleep(0.05)  # A second name would be there much sooner.
+        found = (folder / "topic.new").read_bytes()
+        disk.go_on.set()
+    assert found == prepared
+    await check_kept(broker, third)
+    assert {one.topic for one in list_partitions(broker.data_dir)} == {third.full}
 
 
 async def test_who_holds_the_old_topic_can_change_nothing_through_it(broker):
