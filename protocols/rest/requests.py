@@ -28,6 +28,7 @@ from broker.errors import BrokerError
 from broker.metrics import Number
 from broker.server.connection import forget_frames
 from protocols.rest import errors
+from protocols.rest.limits import JSON_PIECE_BYTES
 from protocols.rest.messages import ErrorBody, encode
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ log = structlog.get_logger()
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-REQUESTS_MAX = 256  # Handled at the same time; one more gets 429 instead of queueing unseen.
+# Handled at the same time; one more gets 429 instead of queueing unseen. A request whose client has
+# to take a piece of its answer is none of them unless that is large: a few clients that take none
+# would keep all others out.
+REQUESTS_MAX = 256
 # The header that goes with 401 (RFC 9110, section 11.6.1).
 CHALLENGE = 'Basic realm="braidlog", charset="UTF-8", Bearer'
 RETRY_AFTER_S = 1  # The header that goes with 429 and 503.
@@ -89,7 +93,15 @@ class Exchange:
             message = {**message, "headers": headers}
         elif self.allowance is not None:
             self.allowance.spend(0, len(message.get("body", b"")))
-        await self._send(message)
+        if len(message.get("body", b"")) > JSON_PIECE_BYTES:
+            await self._send(message)
+            return
+        working = self._working
+        working.count -= 1  # Its client may take it as late as it likes.
+        try:
+            await self._send(message)
+        finally:
+            working.count += 1
 
     @contextmanager
     def waiting(self) -> Iterator[None]:

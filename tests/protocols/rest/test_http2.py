@@ -12,6 +12,7 @@ from hypercorn.config import Config
 from trio.testing import wait_all_tasks_blocked
 
 from broker.server.poller import Poller
+from protocols.rest import requests
 from protocols.rest.http2 import CROWDED_S, RUNNING_MAX, STREAM_STALL_S
 from protocols.rest.server import KEEP_ALIVE_S
 from storage.metadata.names import TopicName
@@ -23,7 +24,7 @@ from tests.protocols.rest.http2 import (
     http2,
     with_orders,
 )
-from tests.protocols.rest.listening import READ_BYTES, connect, read_to_end
+from tests.protocols.rest.listening import READ_BYTES, ask, connect, read_to_end
 from tests.protocols.rest.records import append_records
 from tests.waiting import PAUSE_S, until
 
@@ -152,6 +153,23 @@ def requests_that_are_reset(head: bytes, first: int = 3) -> bytes:
         frame(HEADERS, 5, number, head) + frame(RST_STREAM, 0, number, bytes(4))
         for number in range(first, first + 2 * COUNT, 2)
     )
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/nothing", "/openapi.json", "/docs"])
+async def test_who_takes_no_answers_over_http_2_keeps_nobody_else_from_theirs(
+    listener, monkeypatch, path
+):
+    monkeypatch.setattr(requests, "REQUESTS_MAX", 3)
+    stream, other = await connect(listener[0]), await connect(listener[0])
+    head = hpack.Encoder().encode([*HEAD[:1], (":path", path), *HEAD[2:]])
+    no_window = frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0))
+    asked = b"".join(frame(HEADERS, 5, number, head) for number in range(1, 21, 2))
+    await stream.send_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + no_window + asked)
+    answers = b""
+    while frame(HEADERS, 4, 19, b"")[3:] not in answers:  # The head of the last one.
+        answers += await stream.receive_some(READ_BYTES)
+    await wait_all_tasks_blocked(cushion=PAUSE_S)
+    assert (await ask(other, "/healthz")) == (200, b"ok\n")
 
 
 @pytest.mark.parametrize("make", [chain_of_priorities, requests_that_are_reset])
