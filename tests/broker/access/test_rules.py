@@ -181,6 +181,9 @@ async def test_answers_are_kept_up_to_a_limit_and_stay_right(monkeypatch):
     monkeypatch.setattr(module, "ANSWERS_MAX", 3)
     rules = KeptUsers().rules
     await rules.grant(Grant("anna", "produce", "public/default/t*"))
+    for number in range(5):
+        assert not rules.allows(Principal(f"stranger {number}"), Action.PRODUCE, TOPIC)
+        assert len(rules._answers) <= 3 and len(rules._rules) <= 3
     for _ in range(2):
         for number in range(5):
             topic = Resource.of_topic(TopicName("public", "default", f"t{number}"))
