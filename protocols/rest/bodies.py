@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
@@ -33,6 +35,7 @@ from protocols.rest.limits import (
     SERVED_BYTES_MAX,
     SERVED_BYTES_SMALL,
     SERVED_WAIT_S,
+    UPLOADS_MAX,
 )
 from protocols.rest.messages import BadBody, Encoding, decode
 from protocols.rest.ordinary import WHOLE_BODY
@@ -47,6 +50,7 @@ from storage.metadata.names import (
 
 if TYPE_CHECKING:
     from protocols.rest.options import RestOptions
+    from protocols.rest.requests import Exchange
 
 PAGE_DEFAULT = 1000
 PAGE_MAX = 10_000  # Entries in one answer: a few ms of the loop, 2 MB of JSON.
@@ -63,6 +67,7 @@ class BodyBudget:
     def __init__(self) -> None:
         self._left = BODIES_BYTES_ALL_MAX
         self._served = Gate(SERVED_BYTES_MAX)
+        self._uploads = 0
 
     def take(self, request: Request, have: int, more: int) -> bool:
         """Count a piece of a body until its request has ended; returns whether there is room."""
@@ -76,6 +81,19 @@ class BodyBudget:
 
     def _give_back(self, size: int) -> None:
         self._left += size
+
+    @contextmanager
+    def upload(self, request: Request) -> Iterator[None]:
+        """Wrap the wait for the rest of a body that does not come at once. Raises Refused."""
+        if self._uploads >= UPLOADS_MAX:
+            raise Refused(TOO_BUSY, f"{UPLOADS_MAX} requests wait for their bodies already")
+        exchange: Exchange = request.scope["exchange"]
+        self._uploads += 1
+        try:
+            with exchange.uncounted():
+                yield
+        finally:
+            self._uploads -= 1
 
     async def turn_of(self, request: Request, size: int) -> bool:
         """Wait until a whole body may be served; it is counted until its request has ended. Returns
@@ -149,7 +167,7 @@ class BodyReader:
             has_room = await self._collect(request, body)
             return self._checked(body, has_room=has_room)
         has_ended = has_room = False
-        with trio.move_on_after(self.timeout_s - prompt_s):
+        with self.budget.upload(request), trio.move_on_after(self.timeout_s - prompt_s):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
                 has_room = await self._collect(request, body)

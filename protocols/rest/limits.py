@@ -28,6 +28,9 @@ PROPERTIES_BYTES_INLINE = 64 * KIB  # A message's larger ones are counted before
 # All request bodies in memory at the same time; a body up to the small size is always accepted.
 BODIES_BYTES_ALL_MAX = 64 * MIB
 BODY_BYTES_SMALL = 64 * KIB
+# Requests whose body does not come at once. They do not count as running, or a few slow clients
+# would keep all others out; what has come of small bodies is not in the budget above.
+UPLOADS_MAX = 1000
 # Bodies served at the same time, except small ones: JSON becomes objects of thirty times its size,
 # and Python keeps half of the memory of a burst. Others wait this long before they are refused.
 SERVED_BYTES_MAX, SERVED_WAIT_S = 2 * MIB, 20.0

@@ -96,12 +96,8 @@ class Exchange:
         if len(message.get("body", b"")) > JSON_PIECE_BYTES:
             await self._send(message)
             return
-        working = self._working
-        working.count -= 1  # Its client may take it as late as it likes.
-        try:
+        with self.uncounted():  # Its client may take it as late as it likes.
             await self._send(message)
-        finally:
-            working.count += 1
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -116,6 +112,15 @@ class Exchange:
             working.count += 1
             working.waiting.dec()
             self.waited_s += time.perf_counter() - began
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Wrap a wait for the client: the request does not count as running meanwhile."""
+        self._working.count -= 1
+        try:
+            yield
+        finally:
+            self._working.count += 1
 
     def forget(self) -> None:
         """Break reference cycles, which would hold the whole connection."""

@@ -1,3 +1,4 @@
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import msgspec
@@ -37,7 +38,8 @@ def request_of(*pieces: bytes, headers: dict[str, str] | None = None, end: bool 
             await trio.sleep_forever()
         return messages.pop()
 
-    return Request(scope_of("PUT", "/", headers), receive)
+    exchange = SimpleNamespace(at_end=[], uncounted=nullcontext)
+    return Request({**scope_of("PUT", "/", headers), "exchange": exchange}, receive)
 
 
 def reader(*, bytes_max: int = 100, stopping: trio.Event | None = None) -> BodyReader:
@@ -115,9 +117,24 @@ async def test_a_slow_body_is_whole_in_the_end(autojump_clock):
         body = pieces.pop(0)
         return {"type": "http.request", "body": body, "more_body": bool(pieces)}
 
-    request = Request(scope_of("PUT", "/"), receive)
+    uncounted = []
+    request = request_of()
+    request.scope["exchange"].uncounted = lambda: uncounted.append(1) or nullcontext()
+    request = Request(request.scope, receive)
     assert await reader().read(request, Wanted) == Wanted(123456789)
     assert trio.current_time() > 4.0
+    assert uncounted == [1]
+
+
+async def test_only_so_many_bodies_are_waited_for(autojump_clock, nursery, monkeypatch):
+    monkeypatch.setattr("protocols.rest.bodies.UPLOADS_MAX", 1)
+    bodies = reader()
+    nursery.start_soon(refused, request_of(end=False), bodies)
+    await trio.sleep(2 * PROMPT_S)
+    assert await refused(request_of(end=False), bodies) == "limit_exceeded"
+    assert await bodies.read(request_of(b'{"number": 5}'), Wanted) == Wanted(5)
+    await trio.sleep(60)  # The first one has timed out.
+    assert await refused(request_of(end=False), bodies) == "body_timeout"
 
 
 @pytest.mark.parametrize("pause_s", [0, 2 * PROMPT_S])

@@ -5,6 +5,8 @@ import h2.events
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
+from protocols.rest import requests
+from protocols.rest.bodies import PROMPT_S
 from protocols.rest.connection import HttpConnection
 from protocols.rest.http1 import HALF_CLOSED_S
 from protocols.rest.server import KEEP_ALIVE_S
@@ -91,6 +93,21 @@ async def test_a_connection_without_requests_is_closed_in_time(mock_clock, liste
         await stream.send_all(bytes([letter]))
         mock_clock.jump(KEEP_ALIVE_S / 3 + 0.1)
     assert await read_to_end(stream) == b""
+
+
+async def test_uploads_that_stall_keep_no_other_request_from_its_answer(
+    mock_clock, listener, counted, monkeypatch
+):
+    monkeypatch.setattr(requests, "REQUESTS_MAX", 3)
+    head = "POST /topics/public/default/orders HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"
+    stalled = [await connect(listener[0]) for _ in range(3)]
+    for stream in stalled:
+        await stream.send_all(head.encode())
+    other = await connect(listener[0])
+    await wait_all_tasks_blocked(cushion=PAUSE_S)
+    mock_clock.jump(PROMPT_S + 0.1)
+    await wait_all_tasks_blocked(cushion=PAUSE_S)
+    assert await ask(other, "/healthz") == (200, b"ok\n")
 
 
 async def test_a_client_that_pipelined_and_closed_its_side_is_answered(mock_clock, listener):

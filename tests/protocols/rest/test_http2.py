@@ -161,6 +161,7 @@ async def test_who_takes_no_answers_over_http_2_keeps_nobody_else_from_theirs(
 ):
     monkeypatch.setattr(requests, "REQUESTS_MAX", 3)
     stream, other = await connect(listener[0]), await connect(listener[0])
+    await ask(other, path)  # Documents are made when somebody first asks.
     head = hpack.Encoder().encode([*HEAD[:1], (":path", path), *HEAD[2:]])
     no_window = frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0))
     asked = b"".join(frame(HEADERS, 5, number, head) for number in range(1, 21, 2))
