@@ -111,6 +111,7 @@ def _admin() -> Iterator[Row]:
         yield "GET", f"{KEEP}/{path}", None
     yield "GET", f"{KEEP}/messageid/1700000000000", None
     yield "GET", f"{KEEP}/ledger/1/entry/0", None
+    yield "GET", f"{KEEP}/examinemessage?initialPosition=earliest&messagePosition=2", None
     base = f"{KEEP}/subscription/hostile-admin"
     yield "PUT", base, PLACE_IN_LOG
     yield "DELETE", base, None
