@@ -439,7 +439,7 @@ static PyObject *set_to_entries(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "y*Lny#y#", &set, &start, &count_max, &before, &before_size, &after, &after_size))
         return NULL;
     PyObject *entries = PyList_New(0);
-    while (entries != NULL && count_max > 0 && next_message(set.buf, &pos, set.len, &message)) {
+    while (entries != NULL && start >= 0 && count_max > 0 && next_message(set.buf, &pos, set.len, &message)) {
         uint8_t sequence[VARINT_BYTES_MAX], key[] = {BYTES(6), (uint8_t)message.key_size};
         if (message.offset < start)
             continue;
