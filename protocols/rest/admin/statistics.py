@@ -124,9 +124,7 @@ async def _backlog_bytes(
             for name in names
             if (subscription := broker.subscriptions.find(topic, name)) is not None
         ]
-        start = max(min(positions, default=partition.next_offset), partition.log_start_offset)
-        if start < partition.next_offset:
-            size += partition.bytes_between(start, partition.next_offset)
+        size += _bytes_from(partition, min(positions, default=partition.next_offset))
     return size
 
 
@@ -137,7 +135,7 @@ async def _subscription(
     dispatchers: list[Dispatcher] = []
     async for partition in in_turns(partitions):
         backlog += subscription.backlog(partition.index)
-        size += _bytes_behind(subscription, partition)
+        size += _bytes_from(partition, subscription.position(partition.index) or 0)
         holes += len(subscription.acked(partition.index))
         dispatcher = broker.dispatchers.find(partition, subscription.name)
         if dispatcher is not None and dispatcher.consumers:
@@ -155,11 +153,9 @@ async def _subscription(
     }
 
 
-def _bytes_behind(subscription: Subscription, partition: Partition) -> int:
-    """About how many bytes are stored from the subscription's position on."""
-    position = subscription.position(partition.index) or 0
-    start = max(position, partition.log_start_offset)
-    end = partition.next_offset
+def _bytes_from(partition: Partition, position: int) -> int:
+    """About how many bytes are stored from that position on."""
+    start, end = max(position, partition.log_start_offset), partition.next_offset
     return partition.bytes_between(start, end) if start < end else 0
 
 
@@ -170,7 +166,9 @@ async def _earliest_ms(subscription: Subscription, partitions: Sequence[Partitio
         start = max(subscription.position(partition.index) or 0, partition.log_start_offset)
         if start < partition.high_watermark:
             read = await read_records(partition, start, bytes_max=1, records_max=1)
-            found += [one.record.publish_us or one.record.append_us for one in read.records]
+            for placed in read.records:
+                record = placed.record
+                found.append(record.append_us if record.publish_us is None else record.publish_us)
     return min(found) // 1000 if found else NO_TIME
 
 

@@ -6,6 +6,7 @@ from broker.errors import TopicTerminated
 from broker.subscriptions.backlog import QuotaPolicy, limits_of
 from broker.topics.schema_rules import Strategy
 from broker.topics.schemas import strategy_of
+from protocols.rest.admin import subscriptions
 from storage.codecs.api import BodyFormat, BodyInfo
 from storage.log.settings import LogSettings
 from tests.protocols.rest.admin.test_admin import ADMIN, ORDERS, PARTS, TOPIC, ask, produce
@@ -172,6 +173,18 @@ async def test_backlog_quotas_by_namespace_and_topic(ask, broker):
     assert list((await ask("GET", f"{quota}Map")).json) == ["destination_storage"]
     await ask("POST", quota, {"limit": 1, "policy": "bogus"}, 400)
     await ask("POST", quota, {"policy": "producer_exception"}, 400)
+
+
+async def test_the_little_that_waits_for_connected_consumers_is_left_to_them(
+    ask, broker, monkeypatch
+):
+    await ask("PUT", TOPIC, status=204)
+    await produce(ask, "orders", 1, 2)
+    path = "/topics/public/default/orders/subscription/s"
+    await ask("POST", path, {"name": "w", "initial_position": "Earliest"}, 201)
+    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=409)
+    monkeypatch.setattr(subscriptions, "BACKLOG_MIN_OF_READERS", 2)
+    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=204)
 
 
 async def test_messages_of_a_subscription_expire_on_request(ask, broker):
