@@ -17,13 +17,13 @@ from typing import Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from broker.cli.client import (
-    EXIT_FAILED,
     EXIT_NOT_FOUND,
     EXIT_USAGE,
     AdminClient,
     AdminError,
     Json,
 )
+from broker.cli.confirming import Yes, confirm
 
 PIPE_WIDTH = 160  # Width of a table that is not on a terminal; longer cells are folded.
 
@@ -148,7 +148,7 @@ def alter_topic(
 def delete_topic(
     topic: str,
     *,
-    yes: Annotated[bool, Parameter(help="Do not ask, even on a terminal.", negative="")] = False,
+    yes: Yes = False,
     where: Where = HERE,
 ) -> int:
     """Delete a topic with all its records and groups. There is no way back.
@@ -157,10 +157,7 @@ def delete_topic(
     """
 
     def ask(client: AdminClient) -> None:
-        if not yes and sys.stdin.isatty():
-            print(f"Delete {topic} with all its records? [y/N] ", end="", file=sys.stderr)
-            if input().strip().lower() not in ("y", "yes"):
-                raise AdminError("not deleted", EXIT_FAILED)
+        confirm(f"Delete {topic} with all its records and groups?", yes=yes)
         client.delete_topic(topic)
         print(f"deleted {topic}", file=sys.stderr)
 

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from broker.cli.client import AdminError
+from broker.cli.confirming import Yes, confirm
+
 if TYPE_CHECKING:
     from broker.config.settings import Config
     from storage.shared.ledger import Ledger
@@ -184,11 +187,15 @@ def verify(
 
 
 @cluster.command
-def sweep(*, config: ConfigOption = None, set_: SetOption = None) -> int:
+def sweep(*, yes: Yes = False, config: ConfigOption = None, set_: SetOption = None) -> int:
     """Delete what is due in the trash, and objects that were put but never published.
 
-    Example: braidlog cluster sweep --config cluster.toml
+    Example: braidlog cluster sweep --config cluster.toml --yes
     """
+    try:
+        confirm("Delete the objects that no row of this database needs?", yes=yes)
+    except AdminError as error:
+        return _fail(str(error), error.exit_code)
 
     def work(settings: Config, ledger: Ledger, objects: ObjectStore) -> int:
         from storage.shared.sweeper import Sweeper

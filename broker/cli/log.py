@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from broker.cli.client import AdminError
+from broker.cli.confirming import Yes, confirm
+
 if TYPE_CHECKING:
     from storage.tools.findings import Finding, VerifyReport
     from storage.tools.repair_step import Plan
@@ -113,7 +116,7 @@ def repair(
     /,
     *,
     data_dir: DataDirOption,
-    yes: Annotated[bool, Parameter(help="Do not ask.", negative="")] = False,
+    yes: Yes = False,
 ) -> int:
     """Get past damage: keep what is good, say what is lost, let the broker start and append again.
 
@@ -159,12 +162,10 @@ def apply_plan(plan: Plan, *, yes: bool) -> int:
         return code
     for step in plan.steps:
         print("\n".join(step.lines), flush=True)
-    if not yes:
-        if not sys.stdin.isatty():
-            return fail("nothing was changed: give --yes where nobody can be asked", EXIT_USAGE)
-        print("Do this? [y/N] ", end="", file=sys.stderr, flush=True)
-        if input().strip().lower() not in ("y", "yes"):
-            return fail("nothing was changed", EXIT_FAILED)
+    try:
+        confirm("Do this?", yes=yes)
+    except AdminError as error:
+        return fail(str(error), error.exit_code)
     for step in plan.steps:
         step.apply()
     print(f"{len(plan.steps)} repairs done; now `braidlog log verify` should find no fault")

@@ -16,6 +16,7 @@ from cyclopts import App, Parameter
 
 from broker.cli.admin import HERE, Where, cells, print_answer, run_command, time_text
 from broker.cli.client import EXIT_FAILED, EXIT_USAGE, AdminClient, AdminError, Json
+from broker.cli.confirming import Yes, confirm
 from broker.config.units import parse_seconds
 
 users = App(name="users", help="List, make, change and remove users.")
@@ -103,12 +104,17 @@ def alter_user(
 
 
 @users.command(name="delete")
-def delete_user(user: str, *, where: Where = HERE) -> int:
+def delete_user(user: str, *, yes: Yes = False, where: Where = HERE) -> int:
     """Remove a user with all tokens and permissions. Connections by its password or tokens end.
 
-    Example: braidlog users delete anna
+    Example: braidlog users delete anna --yes
     """
-    return run_command(where, lambda client: _done(client.user(user, "DELETE")))
+
+    def ask(client: AdminClient) -> None:
+        confirm(f"Delete the user {user} with all tokens and permissions?", yes=yes)
+        client.user(user, "DELETE")
+
+    return run_command(where, ask)
 
 
 @tokens.command(name="create")
@@ -161,12 +167,17 @@ def show_tokens(user: str, *, where: Where = HERE) -> int:
 
 
 @tokens.command(name="revoke")
-def revoke_token(user: str, name: str, *, where: Where = HERE) -> int:
-    """Revoke an access token.
+def revoke_token(user: str, name: str, *, yes: Yes = False, where: Where = HERE) -> int:
+    """Revoke an access token. Its text can never be used again.
 
-    Example: braidlog tokens revoke anna laptop
+    Example: braidlog tokens revoke anna laptop --yes
     """
-    return run_command(where, lambda client: _done(client.token(user, name, "DELETE")))
+
+    def ask(client: AdminClient) -> None:
+        confirm(f"Revoke the token {name} of {user}?", yes=yes)
+        client.token(user, name, "DELETE")
+
+    return run_command(where, ask)
 
 
 @permissions.command(name="grant")

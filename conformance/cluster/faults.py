@@ -165,7 +165,7 @@ def after(cluster: Cluster) -> list[str]:
     for broker in cluster.brokers:
         broker.stop()
     wrong = []
-    for arguments in (["verify", "--deep"], ["sweep"], ["verify", "--deep"]):
+    for arguments in (["verify", "--deep"], ["sweep", "--yes"], ["verify", "--deep"]):
         code, said = command(cluster.settings, *arguments)
         print(f"cluster {' '.join(arguments)}: {said.strip()}", flush=True)
         if code:

@@ -58,7 +58,7 @@ def test_pulsar_clients_come_in_by_token_and_do_what_they_may(secured):
 
 def test_pulsar_clients_without_a_token_or_with_a_revoked_one_do_not_come_in(secured):
     token = secured.user("bert", ("admin", "public"))
-    secured.braidlog("tokens", "revoke", "bert", "test")
+    secured.braidlog("tokens", "revoke", "bert", "test", "--yes")
     for wrong in (None, token, "nonsense"):
         client = secured.pulsar(wrong, timeout_s=3)  # It tries again until then.
         with pytest.raises(pulsar.PulsarException):
@@ -291,7 +291,7 @@ def test_a_connected_client_of_a_user_who_is_removed_is_ended(secured):
     client = secured.pulsar(token)
     producer = client.create_producer("peat", send_timeout_millis=SEND_TIMEOUT_MS)
     producer.send(b"hello")
-    secured.braidlog("users", "delete", "piet")
+    secured.braidlog("users", "delete", "piet", "--yes")
     deadline = time.monotonic() + HANG_S
     with pytest.raises(pulsar.PulsarException):
         while time.monotonic() < deadline:

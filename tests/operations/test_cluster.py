@@ -229,7 +229,7 @@ def test_two_brokers_share_the_topics_and_each_follows_the_other(tmp_path, setti
             broker.kill()
     code, said = command(settings, "verify", "--deep")
     assert code == 0, said
-    code, said = command(settings, "sweep")
+    code, said = command(settings, "sweep", "--yes")
     assert code == 0, said
     assert command(settings, "verify", "--deep")[0] == 0
     assert "65 of 65 shards have no owner" in command(settings, "show")[1]

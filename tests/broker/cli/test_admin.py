@@ -188,7 +188,7 @@ def test_alter_without_a_change_asks_nobody(fake, capsys):
 
 def test_delete_says_so_on_standard_error_only(fake, capsys):
     fake.answers["DELETE", "/api/v1/topics/public/default/orders"] = 204, None
-    assert run(["topics", "delete", "orders", "--url", fake.url]) == 0
+    assert run(["topics", "delete", "orders", "--yes", "--url", fake.url]) == 0
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "deleted orders" in captured.err
@@ -308,7 +308,7 @@ def test_commands_and_a_running_broker_understand_each_other(tmp_path, capsys):
         assert run(["topics", "create", "orders", *where]) == 1
         assert run(["groups", "list", *where]) == 0
         assert run(["groups", "show", "nobody", *where]) == 4
-        assert run(["topics", "delete", "orders", *where]) == 0
+        assert run(["topics", "delete", "orders", "--yes", *where]) == 0
         assert run(["topics", "show", "orders", *where]) == 4
         assert run(["topics", "show", "orders-partition-1", *where]) == 2
         assert broker.stop() == 0

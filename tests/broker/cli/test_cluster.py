@@ -26,9 +26,9 @@ def refused(capsys):
     return said.err
 
 
-@pytest.mark.parametrize("command", ["init", "show", "verify", "sweep"])
+@pytest.mark.parametrize("command", [["init"], ["show"], ["verify"], ["sweep", "--yes"]])
 def test_a_database_that_is_not_there_is_one_line(tmp_path, capsys, command):
-    assert run(["cluster", command, *settings(tmp_path)]) == 1
+    assert run(["cluster", *command, *settings(tmp_path)]) == 1
     assert "PostgreSQL" in refused(capsys)
 
 

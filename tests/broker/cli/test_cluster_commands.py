@@ -102,7 +102,7 @@ def test_a_cluster_is_made_once(braidlog):
     assert text.splitlines()[0] == made.replace(" shards: made", " shards and the catalogue's")
     assert text.splitlines()[-1] == "9 of 9 shards have no owner"
     assert braidlog("drain", "5") == (1, "braidlog: node 5 has no live session")
-    assert braidlog("sweep") == (0, "0 objects of the trash and 0 orphans deleted")
+    assert braidlog("sweep", "--yes") == (0, "0 objects of the trash and 0 orphans deleted")
     assert braidlog("verify")[0] == 0
 
 

@@ -59,7 +59,7 @@ def test_a_user_is_made_changed_and_removed(fake, command, password_file):
     assert command(*made, "--no-password") == 0
     assert command("users", "password", "anna", "--password-file", password_file) == 0
     assert command("users", "alter", "anna", "--no-active") == 0
-    assert command("users", "delete", "anna") == 0
+    assert command("users", "delete", "anna", "--yes") == 0
     assert [(method, body) for method, _, _, body in fake.asked] == [
         ("PUT", {"roles": ["a", "b"], "password": "secret"}),
         ("PUT", {"roles": []}),
@@ -95,7 +95,7 @@ def test_a_token_is_printed_once(fake, command, capsys):
     assert command("tokens", "show", "anna") == 0
     shown = capsys.readouterr().out
     assert "laptop" in shown and "ci" in shown and "t0" not in shown
-    assert command("tokens", "revoke", "anna", "laptop") == 0
+    assert command("tokens", "revoke", "anna", "laptop", "--yes") == 0
 
 
 def test_permissions_are_granted_listed_tested_and_taken_back(fake, command, capsys):
