@@ -208,7 +208,7 @@ class Partition:
         except storage.errors.StorageError as error:
             raise self._failed(error) from error
         except FileGone:
-            raise errors.TopicNotFound(f"{self.topic.name} was deleted") from None
+            raise self._gone() from None
 
     @property
     def appended_ticket(self) -> int:
@@ -338,6 +338,8 @@ class Partition:
         return 0 if view is None else view.horizon
 
     def _failed(self, error: storage.errors.StorageError) -> errors.BrokerError:
+        if self._has_moved and isinstance(error, storage.errors.LogClosed):
+            return self._gone()
         self._calls.report(error)
         return to_broker_error(error, f"{self.topic.name}/{self.index}")
 

@@ -1,16 +1,17 @@
 """A segment file that is stored in objects, with what was read of it kept in a local file.
 
 Local files are a cache: never synced, emptied at start, the least recently used go first when there
-is too much. `storage/log/` reads such a file like any other. Safe in several threads.
+is too much. An error of the cache's disk fails no read that may wait: the objects have the same
+bytes. `storage/log/` reads such a file like any other. Safe in several threads.
 """
 
 import os
 import threading
 from collections import OrderedDict
 
-from storage.errors import DamagedLog, StorageFull, WouldBlock
+from storage.errors import DamagedLog, StorageFailed, StorageFull, StoreUnanswered, WouldBlock
 from storage.log.file_part import Leases
-from storage.log.files import File, FileGone, Files, storage_error
+from storage.log.files import File, FileGone, Files
 from storage.shared.layout import BadObject
 from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.pieces import Piece, SegmentPieces
@@ -71,15 +72,22 @@ class Cache:
 class CachedFile(File):
     """One segment file in objects. `pieces` may be replaced by others with the same bytes."""
 
-    __slots__ = ("_cache", "_is_made", "_objects", "_present", "_reading", "pieces")
+    __slots__ = (
+        "_cache",
+        "_cached_files",
+        "_is_made",
+        "_objects",
+        "_present",
+        "_reading",
+        "pieces",
+    )
 
-    def __init__(
-        self, files: Files, path: str, pieces: SegmentPieces, objects: ObjectStore, cache: Cache
-    ) -> None:
+    def __init__(self, files: "CachedFiles", path: str, pieces: SegmentPieces) -> None:
         super().__init__(files, path)
         self.pieces = pieces
-        self._objects = objects
-        self._cache = cache
+        self._cached_files = files
+        self._objects = files.objects
+        self._cache = files.cache
         self._present: set[int] = set()  # Blocks in the local file.
         self._is_made = False
         self._reading = threading.Lock()
@@ -91,10 +99,11 @@ class CachedFile(File):
         self._cache.used(self, self.pieces.size)
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
-        """As `File.read_at`. What is not here is fetched, or WouldBlock is raised if `wait=False`.
-        On a full disk it is fetched again for each read.
+        """As `File.read_at`. Missing blocks are fetched, or WouldBlock is raised if `wait=False`.
+        While the disk of the cache fails or is full, each read fetches the bytes again.
 
-        Raises: StoreUnanswered; DamagedLog where an object is missing or too short.
+        Raises: StoreUnanswered; DamagedLog where an object is missing or too short; FileGone once
+        the file is closed.
         """
         size = min(size, self.pieces.size - pos)
         if size <= 0:
@@ -102,21 +111,44 @@ class CachedFile(File):
         if not self._reading.acquire(blocking=wait):
             raise WouldBlock(self.path)
         try:
-            if self.gone and self.holds == 0:
-                raise FileGone(self.path)
-            blocks = range(pos // BLOCK_BYTES, (pos + size - 1) // BLOCK_BYTES + 1)
-            missing = [block for block in blocks if block not in self._present]
-            if missing and not wait:
-                raise WouldBlock(self.path)
-            try:
-                fetched = sum(self._fetch(block) for block in missing)
-                data = super().read_at(size, pos, wait=wait)
-            except StorageFull:
-                fetched, data = 0, self._past_the_disk(pos, pos + size)
+            fetched, data = self._read_local(size, pos, wait=wait)
         finally:
             self._reading.release()
         self._cache.used(self, fetched)
         return data
+
+    def _read_local(self, size: int, pos: int, *, wait: bool) -> tuple[int, bytes | memoryview]:
+        """The bytes fetched into the local file, and the data: from there if the disk works."""
+        if self.gone and self.holds == 0:
+            raise FileGone(self.path)
+        blocks = range(pos // BLOCK_BYTES, (pos + size - 1) // BLOCK_BYTES + 1)
+        missing = [block for block in blocks if block not in self._present]
+        if missing and not wait:
+            raise WouldBlock(self.path)
+        try:
+            fetched = sum(self._fetch(block) for block in missing)
+            data = super().read_at(size, pos, wait=wait)
+            if len(data) == size or not wait:
+                return fetched, data
+            self._lose()
+        except StoreUnanswered:
+            raise  # The disk is not at fault.
+        except StorageFull:
+            pass  # The blocks that are there stay.
+        except (StorageFailed, OSError):
+            self._lose()
+        except FileGone:
+            if self.gone:
+                raise
+            self._lose()  # Another program removed the file.
+        if not wait:
+            raise WouldBlock(self.path)
+        return 0, self._past_the_disk(pos, pos + size)
+
+    def _lose(self) -> None:
+        """Forget the local bytes: the disk does not give them back."""
+        self._present, self._is_made = set(), False
+        self._cache.forget(self)
 
     def _fetch(self, block: int) -> int:
         """Fetch one block into the local file; returns how many bytes that were."""
@@ -129,8 +161,8 @@ class CachedFile(File):
         return end - pos
 
     def _past_the_disk(self, pos: int, end: int) -> bytes:
-        """Read from the objects alone, because the disk is full. Other files are emptied, so that
-        the next read may find room.
+        """Read from the objects alone, because the cache's disk fails or is full. Other files are
+        emptied, so that the next read may find room.
         """
         self._cache.give_back(self)
         pieces = self.pieces.overlapping(pos, end - pos)
@@ -145,11 +177,13 @@ class CachedFile(File):
             raise DamagedLog(piece.object, object_pos, self.pieces.base, str(error)) from error
 
     def _make(self) -> None:
+        """Create the local file, unless a give-up has closed it. The folder may have another name
+        by now, or be the next tenure's. Raises FileGone, StorageFull, StorageFailed.
+        """
         if not self._is_made:
-            try:
-                os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
-            except OSError as error:
-                raise storage_error(error, "create", self.path) from error
+            if self.gone:
+                raise FileGone(self.path)
+            self._cached_files.make(self.path)
             self._is_made = True
 
     def empty(self) -> bool:
@@ -159,10 +193,10 @@ class CachedFile(File):
         try:
             if self._is_made and not self.gone:
                 self.truncate(0)
-            self._present = set()
-        except FileGone:
-            pass  # It was removed meanwhile.
+        except (FileGone, StorageFull, StorageFailed):
+            self._is_made = False  # The file is gone, or its disk fails: no reader needs it.
         finally:
+            self._present = set()
             self._reading.release()
         return True
 
@@ -187,12 +221,19 @@ class CachedFiles(Files):
     def segment_file(self, path: str, pieces: SegmentPieces) -> CachedFile:
         """The file of a segment that is stored in objects."""
         self.note_index(path, pieces)
-        return CachedFile(self, path, pieces, self.objects, self.cache)
+        return CachedFile(self, path, pieces)
 
     def note_index(self, path: str, pieces: SegmentPieces) -> None:
         """Remember where the index of this segment file is."""
         if pieces.index is not None:
             self.indexes[path.removesuffix(".log") + ".index"] = pieces.index
+
+    def make(self, path: str) -> None:
+        """Create an empty file unless it exists, and leave it closed. Raises FileGone if the folder
+        is gone, StorageFull, StorageFailed.
+        """
+        fd, _ = self._open(path, os.O_RDWR | os.O_CREAT, "create")
+        self.disk.close(path, fd)
 
     def read_whole(self, path: str) -> bytes:
         """As `Files.read_whole`, also of an index in an object. Raises OSError, StoreUnanswered."""

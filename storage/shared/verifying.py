@@ -14,7 +14,7 @@ from typing import TypeVar
 from storage.errors import DamagedLog
 from storage.log.scan import Fault, load_checked, walk
 from storage.log.segment import KIND_CATALOGUE, KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
-from storage.shared.cached_file import Cache, CachedFile, CachedFiles
+from storage.shared.cached_file import Cache, CachedFiles
 from storage.shared.catalogue import SharedCatalogue
 from storage.shared.layout import (
     HEADER_BYTES,
@@ -153,7 +153,7 @@ class _Check:
         os.mkdir(place)
         for pieces in one.segments:
             segment = Segment(files, place, pieces.base, KIND_PARTITION, one.partition_id)
-            segment.file = CachedFile(files, segment.path, pieces, files.objects, files.cache)
+            segment.file = files.segment_file(segment.path, pieces)
             segment.size = pieces.size
             end = self.look(partial(self._walk, segment))
             if end is not None and end != pieces.end_offset:

@@ -1,5 +1,7 @@
 """Two brokers of one cluster: who owns what, and that nothing is lost when it changes hands."""
 
+import threading
+
 import pytest
 import trio
 
@@ -339,3 +341,42 @@ async def test_a_leaving_broker_waits_only_so_long_for_one_that_takes_nothing(
         await first.broker.leave()
         assert trio.current_time() - before == pytest.approx(HAND_OVER_S)
         assert first.broker.stopping.is_set()
+
+
+async def test_a_drain_while_a_reader_waits_for_the_store_stops_no_broker(store):
+    """The drain closes and renames what the reader's thread is about to write to."""
+    async with Node(store, ONE).running() as first:
+        await settle(first)
+        name = topic_of(first.held)
+        await first.broker.topics.create(name, 1)
+        await append(first.broker, first.broker.topics.partition(name, 0), "kafka", [b"x"])
+        first.closes()
+    async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
+        await settle(first, second)
+        mine = first.broker.placement.is_here(name)
+        reader, taker = (first, second) if mine else (second, first)
+        partition = reader.broker.topics.partition(name, 0)
+        is_reading, is_given_up = threading.Event(), threading.Event()
+        get = store.objects.get
+
+        def get_late(*place):
+            is_reading.set()
+            assert is_given_up.wait(30)
+            return get(*place)
+
+        async def read():
+            with pytest.raises(errors.OwnedElsewhere):
+                await partition.read(0, 1 << 20)
+
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                store.objects.get = get_late
+                nursery.start_soon(read)
+                await trio.to_thread.run_sync(is_reading.wait, 30)
+                store.objects.get = get
+                await trio.to_thread.run_sync(reader.shared.session.drain)
+                await settle(reader, taker)
+                is_given_up.set()
+        assert taker.held == ALL
+        assert await values_of(taker, name) == [b"x"]
+        await reader.membership.step()  # It still serves: it has not stopped.

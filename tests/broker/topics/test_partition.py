@@ -154,6 +154,34 @@ async def test_cold_reads_run_in_a_thread_and_their_errors_are_translated():
     assert (caught.value.offset, caught.value.log_end_offset) == (6, 5)
 
 
+async def test_a_topic_that_moves_during_a_request_was_not_deleted(broker, monkeypatch):
+    """Its clients ask for the new owner; those of a deleted topic give up."""
+    partition = await make_partition(broker)
+    await append(broker, partition, "kafka", [b"a"])
+
+    class Closing:
+        """A log that a give-up closes while a thread reads."""
+
+        log_end_offset = high_watermark = 1
+        log_start_offset = 0
+
+        def read(self, *_, wait=True, **__):
+            if not wait:
+                raise storage.errors.WouldBlock("cold")
+            partition.move_away()
+            raise storage.errors.LogClosed("p")
+
+    async def loaded():
+        raise FileGone("segment")
+
+    monkeypatch.setattr(partition, "log", Closing())
+    monkeypatch.setattr(partition, "_memory", SimpleNamespace(loaded=loaded, table=None))
+    with pytest.raises(errors.OwnedElsewhere):
+        await partition.read(0, 100)
+    with pytest.raises(errors.OwnedElsewhere):
+        await partition.sequences()
+
+
 class RefusingLog:
     partition_id = 1
     folder = "/srv/partitions/1"

@@ -1,9 +1,162 @@
-"""What cached files do not do: be sent while the cache may empty them."""
+"""Cached files: a read that may wait needs the objects alone, whatever the local files become."""
 
-from storage.shared.cached_file import Cache, CachedFiles
+import errno
+import os
+
+import pytest
+
+from storage.errors import StoreUnanswered, WouldBlock
+from storage.log.disk import Disk
+from storage.log.files import FileGone
+from storage.shared.cached_file import BLOCK_BYTES, Cache, CachedFiles
+from storage.shared.pieces import Piece, SegmentPieces
 from tests.storage.shared.memory import MemoryStore
 
+DATA = b"0123456789" * 10
 
-def test_no_answer_is_sent_from_a_cached_file(tmp_path):
-    files = CachedFiles(tmp_path, MemoryStore(), Cache(1 << 20))
-    assert not files.leases.offers(files.create(f"{tmp_path}/file"))
+
+class Store(MemoryStore):
+    """Calls `before_get` before each get."""
+
+    before_get = staticmethod(lambda: None)
+
+    def get(self, name, pos, size):
+        self.before_get()
+        return super().get(name, pos, size)
+
+
+class FailingDisk(Disk):
+    """Fails a system call with an error; `fails` names the call."""
+
+    def __init__(self, fails, number=errno.EIO):
+        self.fails, self.number = fails, number
+
+    def _check(self, call):
+        if call == self.fails:
+            raise OSError(self.number, os.strerror(self.number))
+
+    def open(self, path, flags):
+        self._check("create" if flags & os.O_CREAT else "open")
+        return super().open(path, flags)
+
+    def write(self, path, fd, parts, pos):
+        self._check("write")
+        return super().write(path, fd, parts, pos)
+
+    def read(self, path, fd, size, pos):
+        self._check("read")
+        return super().read(path, fd, size, pos)
+
+    def read_cached(self, path, fd, into, pos):
+        self._check("read")
+        return super().read_cached(path, fd, into, pos)
+
+    def truncate(self, path, fd, size):
+        self._check("truncate")
+        super().truncate(path, fd, size)
+
+
+@pytest.fixture
+def files(tmp_path):
+    (tmp_path / "1").mkdir()
+    return CachedFiles(tmp_path, Store(), Cache(1 << 20))
+
+
+def cached(files, name="0.log", data=DATA):
+    """A cached file of one object, with nothing in the cache yet."""
+    files.objects.put(name, data)
+    piece = Piece(name, 0, 0, len(data), 1, 0)
+    return files.segment_file(f"{files.root}/1/{name}", SegmentPieces(0, (piece,)))
+
+
+def test_no_answer_is_sent_from_a_cached_file(files):
+    assert not files.leases.offers(files.create(f"{files.root}/file"))
+
+
+def test_a_read_during_a_give_up_finds_the_file_gone(files):
+    """A drain closes the files and renames the folder while a reader waits for the store."""
+    file = cached(files)
+
+    def give_up():
+        file.close()
+        os.rename(f"{files.root}/1", f"{files.root}/1.deleted")
+
+    files.objects.before_get = give_up
+    with pytest.raises(FileGone):
+        file.read_at(10, 0)
+    assert not os.listdir(f"{files.root}/1.deleted")
+
+
+def test_a_reader_leaves_no_file_in_the_folder_of_the_next_tenure(files):
+    file = cached(files)
+
+    def give_up_and_take_again():
+        file.close()
+        os.rename(f"{files.root}/1", f"{files.root}/1.deleted")
+        os.mkdir(f"{files.root}/1")
+
+    files.objects.before_get = give_up_and_take_again
+    with pytest.raises(FileGone):
+        file.read_at(10, 0)
+    assert not os.listdir(f"{files.root}/1")
+
+
+@pytest.mark.parametrize("fails", ["create", "open", "write", "read"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
+def test_an_error_of_the_cache_disk_fails_no_read_that_may_wait(files, fails, number):
+    file = cached(files)
+    files.disk = FailingDisk(fails, number)
+    assert file.read_at(20, 5) == DATA[5:25]
+    with pytest.raises(WouldBlock):
+        file.read_at(20, 5, wait=False)
+    files.disk = Disk()
+    assert file.read_at(20, 5) == DATA[5:25]
+    assert bytes(file.read_at(20, 5, wait=False)) == DATA[5:25], "the cache works again"
+    assert files.cache.bytes == len(DATA), "each block counts once"
+
+
+def test_a_lost_cache_folder_fails_no_read_that_may_wait(files):
+    file = cached(files)
+    os.rmdir(f"{files.root}/1")
+    assert file.read_at(20, 5) == DATA[5:25]
+
+
+@pytest.mark.parametrize("lose", [os.unlink, lambda path: os.truncate(path, 3)])
+def test_a_lost_cache_file_is_fetched_again(files, lose):
+    file = cached(files)
+    file.read_at(20, 5)
+    files.close_idle()
+    lose(file.path)
+    assert file.read_at(20, 5) == DATA[5:25]
+    assert file.read_at(20, 5) == DATA[5:25]
+    assert bytes(file.read_at(20, 5, wait=False)) == DATA[5:25]
+    assert files.cache.bytes == len(DATA)
+
+
+def test_a_cache_disk_that_cannot_cut_a_file_fails_no_other_read(files):
+    files.cache.bytes_max = len(DATA)
+    first, second = cached(files), cached(files, "1.log")
+    first.read_at(20, 5)
+    files.disk = FailingDisk("truncate")
+    assert second.read_at(20, 5) == DATA[5:25]
+    files.disk = Disk()
+    assert first.read_at(20, 5) == DATA[5:25]
+
+
+def test_a_store_without_an_answer_fails_the_read(files):
+    file = cached(files)
+
+    def unanswered():
+        raise StoreUnanswered("no answer")
+
+    files.objects.before_get = unanswered
+    with pytest.raises(StoreUnanswered):
+        file.read_at(10, 0)
+
+
+def test_the_other_blocks_stay_while_the_disk_is_full(files):
+    file = cached(files, data=bytes(BLOCK_BYTES + 10))
+    file.read_at(10, 0)
+    files.disk = FailingDisk("write", errno.ENOSPC)
+    assert file.read_at(10, BLOCK_BYTES) == bytes(10)
+    assert bytes(file.read_at(10, 0, wait=False)) == bytes(10)
