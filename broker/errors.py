@@ -9,7 +9,7 @@ BrokerError
  +- SubscriptionBusy, ProducerBusy, ProducerFenced, TopicInUse, TopicTerminated
  +- NotAuthenticated, NotAuthorized, UserNotFound, UserExists
  +- LimitExceeded, StorageFull, StorageFailed, ShuttingDown
- +- Conflict, OwnedElsewhere
+ +- Conflict, NotOwner, Unanswered
 """
 
 
@@ -105,13 +105,21 @@ class Conflict(BrokerError):
     """Another change of the catalogue came first: this one was based on an older state."""
 
 
-class OwnedElsewhere(BrokerError):
-    """Another broker owns the topic: ask that one."""
+class NotOwner(BrokerError):
+    """Another broker owns the topic or the catalogue. Nothing was done: the caller may ask the
+    owner, and again after a pause.
+    """
 
     def __init__(self, text: str, node_id: int = 0) -> None:
         """`node_id` is the owner's number, 0 if it is unknown now."""
         super().__init__(text)
         self.node_id = node_id
+
+
+class Unanswered(BrokerError):
+    """The broker that was asked for a change did not answer. The change may have been made, so the
+    caller must not ask for it again.
+    """
 
 
 class NotAuthorized(BrokerError):

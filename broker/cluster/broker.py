@@ -45,27 +45,27 @@ class ClusterCatalogue(LocalCatalogue):
         return self.placement.catalogue_owner() is None
 
     def change_users(self, change: UserChange) -> int:
-        """As `LocalCatalogue.change_users`. Raises OwnedElsewhere."""
+        """As `LocalCatalogue.change_users`. Raises NotOwner."""
         self.placement.check_catalogue()
         return super().change_users(change)
 
     def create_group(self, topic_id: int, name: str, group_id: int | None) -> int:
-        """As `LocalCatalogue.create_group`. Raises OwnedElsewhere."""
+        """As `LocalCatalogue.create_group`. Raises NotOwner."""
         self._check(topic_id)
         return super().create_group(topic_id, name, group_id)
 
     def delete_group(self, topic_id: int, group_id: int) -> int:
-        """As `LocalCatalogue.delete_group`. Raises OwnedElsewhere."""
+        """As `LocalCatalogue.delete_group`. Raises NotOwner."""
         self._check(topic_id)
         return super().delete_group(topic_id, group_id)
 
     def add_schema(self, topic_id: int, schema: SchemaMeta) -> int:
-        """As `LocalCatalogue.add_schema`. Raises OwnedElsewhere."""
+        """As `LocalCatalogue.add_schema`. Raises NotOwner."""
         self._check(topic_id)
         return super().add_schema(topic_id, schema)
 
     def raise_topic_epoch(self, topic_id: int) -> int:
-        """As `LocalCatalogue.raise_topic_epoch`. Raises OwnedElsewhere."""
+        """As `LocalCatalogue.raise_topic_epoch`. Raises NotOwner."""
         self._check(topic_id)
         return super().raise_topic_epoch(topic_id)
 

@@ -2,12 +2,17 @@
 
 The broker that is asked checks the client's rights once more, and answers once what it did is
 published. The broker that asks for a change goes on once it has followed the change.
+
+A call that was not sent, or that the other broker refused as not its own, raises `NotOwner`:
+nothing was done, and the call is made again. If the answer to a change is lost, the call raises
+`Unanswered` and is not made again. A call that only reads raises `NotOwner` in both cases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -18,7 +23,9 @@ from broker.cluster.gathered import Gathered
 from broker.cluster.links import (
     Hello,
     LinkLost,
+    NotSent,
     connect,
+    has_ended,
     receive_message,
     send_message,
 )
@@ -44,6 +51,9 @@ SPREAD_S: Final = 1.0
 KEPT_S: Final = 1.0  # For other brokers to say what they hold: a list does not wait longer.
 IDLE_MAX: Final = 8  # Connections to one broker that are kept for the next calls.
 CALLS_MAX: Final = 64  # Under way to all brokers: each holds a connection.
+
+
+Ask = Callable[[Owner], Awaitable["Reply"]]
 
 
 class Call(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -85,40 +95,43 @@ class Home(Siblings):
         self._kept = Gathered(self._ask_what_is_kept)
 
     async def change(self, asker: Asker, name: str, *arguments: object) -> None:
-        """Have the owner of the catalogue make a change; it is followed on return. Raises the
-        owner's broker error, NotAuthorized if the asker may not do that; OwnedElsewhere. If the
-        change is refused, all changes before it are followed nonetheless.
+        """Have the owner of the catalogue make a change, and follow it, for at most `FOLLOW_S`.
+
+        Raises the owner's broker error, NotAuthorized if the asker may not do that; NotOwner;
+        Unanswered. If the change is refused, all changes before it are followed nonetheless.
         """
-        reply = await self._ask_catalogue_owner(_call(asker, name, list(arguments)))
+        call = _call(asker, name, list(arguments))
+        reply = await self._ask_catalogue_owner(partial(self._reply, call=call))
         if reply is None:
             raise elsewhere("the catalogue", NOBODY)  # It has just become ours.
-        await self._await_place(reply.place)
+        await self._has_followed(reply.place)
         _raise_told(reply)
 
-    async def _ask_catalogue_owner(self, call: Call) -> Reply | None:
+    async def _ask_catalogue_owner(self, ask: Ask) -> Reply | None:
         """The owner's answer, which may be an error; None if this broker is the owner. Raises
-        OwnedElsewhere.
+        NotOwner, and what `ask` raises.
         """
         deadline = trio.current_time() + FIND_S
         while (owner := self._placement.catalogue_owner()) is not None:
             try:
-                reply = await self._reply(owner, call)
+                reply = await ask(owner)
                 if reply.error is not None and isinstance(
-                    error := _error(reply.error), errors.OwnedElsewhere
+                    error := _error(reply.error), errors.NotOwner
                 ):
                     raise error
                 return reply
-            except errors.OwnedElsewhere:
+            except errors.NotOwner:
                 if trio.current_time() > deadline:
                     raise
                 await trio.sleep(LOOK_S)
         return None
 
-    async def _await_place(self, place: int) -> None:
+    async def _has_followed(self, place: int) -> bool:
+        """Wait until this broker has followed the catalogue that far; False after `FOLLOW_S`."""
         with trio.move_on_after(FOLLOW_S):
             await self._reached(place)
-            return
-        raise errors.OwnedElsewhere("the catalogue is not followed here now", 0)
+            return True
+        return False
 
     async def commit(
         self, node: int, asker: Asker, group: bytes, commits: Sequence[Commit]
@@ -131,7 +144,7 @@ class Home(Siblings):
         self, node: int, asker: Asker, group: bytes, wanted: Sequence[Place]
     ) -> list[tuple[str, int, Committed]]:
         """As `Siblings.committed`."""
-        reply = await self._ask_node(node, asker, "committed", [group, list(wanted)])
+        reply = await self._read(node, asker, "committed", [group, list(wanted)])
         return [
             (name, index, None if given is None else (given[0], given[1]))
             for name, index, given in reply.result
@@ -141,7 +154,7 @@ class Home(Siblings):
         self, node: int, asker: Asker, group: bytes, namespace: tuple[str, str]
     ) -> list[Place]:
         """As `Siblings.positions`."""
-        reply = await self._ask_node(node, asker, "positions", [group, *namespace])
+        reply = await self._read(node, asker, "positions", [group, *namespace])
         return [(name, index) for name, index in reply.result]
 
     async def end_group(
@@ -154,7 +167,7 @@ class Home(Siblings):
         self, node: int, asker: Asker, topic: TopicName, *, version: int | None, live: bool
     ) -> tuple[int, SchemaMeta] | None:
         """As `Siblings.schema`."""
-        reply = await self._ask_node(node, asker, "schema", [topic.full, version, live])
+        reply = await self._read(node, asker, "schema", [topic.full, version, live])
         if reply.result is None:
             return None
         number, kind, name, data, properties = reply.result
@@ -185,13 +198,18 @@ class Home(Siblings):
         try:
             return await connect(address, self._secret, hello)
         except LinkLost as error:
-            raise errors.OwnedElsewhere(str(error), 0) from error
+            raise errors.NotOwner(str(error), 0) from error
 
     async def follow(self) -> None:
         """As `Siblings.follow`."""
-        reply = await self._ask_catalogue_owner(Call("place", []))
-        if reply is not None:
-            await self._await_place(reply.place)
+        reply = await self._ask_catalogue_owner(self._place)
+        if reply is not None and not await self._has_followed(reply.place):
+            raise errors.NotOwner("the catalogue is not followed here now", 0)
+
+    async def _place(self, owner: Owner) -> Reply:
+        """Ask how far the catalogue has come. Raises NotOwner."""
+        with _nothing_done():
+            return await self._reply(owner, Call("place", []))
 
     async def spread(self, place: int) -> None:
         """Wait until the other brokers that answer have followed the catalogue that far."""
@@ -221,37 +239,57 @@ class Home(Siblings):
     async def _ask_node(self, node: int, asker: Asker, name: str, arguments: list[Any]) -> Reply:
         return await self._ask(self._owner(node), _call(asker, name, arguments))
 
+    async def _read(self, node: int, asker: Asker, name: str, arguments: list[Any]) -> Reply:
+        """As `_ask_node` for a call that changes nothing. Raises NotOwner if there is no answer."""
+        with _nothing_done():
+            return await self._ask_node(node, asker, name, arguments)
+
     def _owner(self, node: int) -> Owner:
         for owner in self._placement.others():
             if owner.node_id == node:
                 return owner
-        raise errors.OwnedElsewhere(f"broker {node} is not there", 0)
+        raise errors.NotOwner(f"broker {node} is not there", 0)
 
     def _address(self, owner: Owner) -> tuple[str, int]:
         address = owner.addresses.get(INTERNAL)
         if address is None:
-            raise errors.OwnedElsewhere(f"broker {owner.node_id} is not reached", 0)
+            raise errors.NotOwner(f"broker {owner.node_id} is not reached", 0)
         return address
 
     async def _ask(self, owner: Owner, call: Call) -> Reply:
-        """Raises the error in the answer; OwnedElsewhere if there is no answer."""
+        """Raises the error in the answer; NotOwner, Unanswered if there is none."""
         reply = await self._reply(owner, call)
         _raise_told(reply)
         return reply
 
     async def _reply(self, owner: Owner, call: Call) -> Reply:
-        """The answer, which may be an error. Raises OwnedElsewhere if there is none."""
+        """The answer, which may be an error. Raises NotOwner if the call was not sent, Unanswered
+        if there is no answer to it.
+        """
         address = self._address(owner)
         async with self._limit:
             try:
                 return await self._exchange(address, call)
+            except NotSent as error:
+                text = f"broker {owner.node_id} cannot be reached: {error}"
+                raise errors.NotOwner(text, 0) from error
             except LinkLost as error:
                 text = f"broker {owner.node_id} does not answer: {error}"
-                raise errors.OwnedElsewhere(text, 0) from error
+                raise errors.Unanswered(text) from error
+
+    async def _connected(self, address: tuple[str, int]) -> trio.SocketStream:
+        """An idle connection that the other side has not ended, or a new one. Raises NotSent."""
+        idle = self._idle.get(address, [])
+        while idle:
+            stream = idle.pop()
+            if not has_ended(stream):
+                return stream
+            await trio.aclose_forcefully(stream)
+        return await connect(address, self._secret, self._hello)
 
     async def _exchange(self, address: tuple[str, int], call: Call) -> Reply:
-        idle = self._idle.setdefault(address, [])
-        stream = idle.pop() if idle else await connect(address, self._secret, self._hello)
+        """Raises NotSent, LinkLost."""
+        stream = await self._connected(address)
         try:
             with trio.fail_after(CALL_S):
                 await send_message(stream, call)
@@ -262,11 +300,21 @@ class Home(Siblings):
         except BaseException:  # Cancelled too: a late answer would be taken for another call's.
             await trio.aclose_forcefully(stream)
             raise
+        idle = self._idle.setdefault(address, [])
         if len(idle) < IDLE_MAX:
             idle.append(stream)
         else:
             await stream.aclose()
         return reply
+
+
+@contextmanager
+def _nothing_done() -> Iterator[None]:
+    """Around a call that changes nothing: if it is not answered, it may be made again."""
+    try:
+        yield
+    except errors.Unanswered as error:
+        raise errors.NotOwner(str(error), 0) from error
 
 
 def _call(asker: Asker, name: str, arguments: list[Any]) -> Call:

@@ -1,6 +1,6 @@
 """The cursors of all shards that this broker holds, as one store (`storage/metadata/cursors.py`).
 
-A topic of another broker has no cursors here: finding or changing one raises OwnedElsewhere, with
+A topic of another broker has no cursors here: finding or changing one raises NotOwner, with
 the owner, before anything is changed; lists are empty.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from broker.errors import OwnedElsewhere
+from broker.errors import NotOwner
 from storage.metadata.cursor_totals import CursorTotals
 from storage.metadata.cursors import (
     CursorStore,
@@ -28,7 +28,7 @@ class ShardCursors:
     """Cursor stores by shard. Offers what one store does."""
 
     def __init__(self, catalogue: SharedCatalogue, check: Callable[[TopicName], None]) -> None:
-        """`check` raises OwnedElsewhere for a topic of another broker."""
+        """`check` raises NotOwner for a topic of another broker."""
         self._catalogue = catalogue
         self._check = check
         self._stores: dict[int, CursorStore] = {}
@@ -72,7 +72,7 @@ class ShardCursors:
             meta = self._catalogue.topic_by_id(topic_id)
             if meta is not None:
                 self._check(meta.name)
-            raise OwnedElsewhere(f"no broker owns topic {topic_id} now", 0)
+            raise NotOwner(f"no broker owns topic {topic_id} now", 0)
         return store
 
     # Reading.
@@ -112,11 +112,11 @@ class ShardCursors:
         return store.count(topic_id) if store else 0
 
     def find(self, topic_id: int, name: bytes) -> StoredSubscription | None:
-        """The subscription of that name. Raises OwnedElsewhere."""
+        """The subscription of that name. Raises NotOwner."""
         return self._owned(topic_id).find(topic_id, name)
 
     def get(self, topic_id: int, index: int, name: bytes) -> StoredCursor | None:
-        """The cursor on one partition; None: never set. Raises OwnedElsewhere."""
+        """The cursor on one partition; None: never set. Raises NotOwner."""
         return self._owned(topic_id).get(topic_id, index, name)
 
     def subscriptions(self, topic_id: int) -> list[StoredSubscription]:
@@ -124,7 +124,7 @@ class ShardCursors:
         store = self._store(topic_id)
         return store.subscriptions(topic_id) if store else []
 
-    # Changing. All raise OwnedElsewhere.
+    # Changing. All raise NotOwner.
 
     def open(
         self,

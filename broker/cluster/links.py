@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+import select
 import socket
 import struct
 from typing import Final, TypeVar
@@ -34,6 +35,10 @@ class LinkLost(Exception):
     """The other side is gone, or is not who it should be; the text says which."""
 
 
+class NotSent(LinkLost):
+    """The other side cannot have received a whole message, so it did nothing."""
+
+
 class Hello(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     """What a connection is for: `kind` is `calls`, or `relay` to the listener of that name."""
 
@@ -44,7 +49,7 @@ class Hello(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 async def connect(address: tuple[str, int], secret: bytes, hello: Hello) -> trio.SocketStream:
-    """Connect; both sides prove that they know the secret. Raises LinkLost."""
+    """Connect; both sides prove that they know the secret. Raises NotSent."""
     with trio.move_on_after(HELLO_S):
         stream: trio.SocketStream | None = None
         try:
@@ -52,12 +57,21 @@ async def connect(address: tuple[str, int], secret: bytes, hello: Hello) -> trio
             await _introduce(stream, secret, msgspec.msgpack.encode(hello))
         except (OSError, trio.BrokenResourceError, LinkLost) as error:
             await _close(stream)
-            raise LinkLost(f"broker at {address[0]}:{address[1]}: {error}") from error
+            raise NotSent(f"broker at {address[0]}:{address[1]}: {error}") from error
         except BaseException:  # Cancelled: nobody else would close the socket.
             await _close(stream)
             raise
         return stream
-    raise LinkLost(f"broker at {address[0]}:{address[1]}: no answer within {HELLO_S:.0f} s")
+    raise NotSent(f"broker at {address[0]}:{address[1]}: no answer within {HELLO_S:.0f} s")
+
+
+def has_ended(stream: trio.SocketStream) -> bool:
+    """Whether the other side has ended an idle connection: it never sends first, so there is
+    nothing else to read.
+    """
+    poll = select.poll()
+    poll.register(stream.socket.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 async def _close(stream: trio.SocketStream | None) -> None:
@@ -113,12 +127,12 @@ async def receive_exactly(stream: trio.SocketStream, size: int) -> bytes:
 
 
 async def send_message(stream: trio.SocketStream, message: object) -> None:
-    """Send one message. Raises LinkLost."""
+    """Send one message. Raises NotSent."""
     data = msgspec.msgpack.encode(message)
     try:
         await stream.send_all(LENGTH.pack(len(data)) + data)
     except (OSError, trio.BrokenResourceError) as error:
-        raise LinkLost(str(error)) from error
+        raise NotSent(str(error)) from error
 
 
 async def receive_message(stream: trio.SocketStream, kind: type[T]) -> T:

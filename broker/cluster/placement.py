@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from broker.errors import OwnedElsewhere
+from broker.errors import NotOwner
 
 if TYPE_CHECKING:
     from storage.metadata.names import TopicName
@@ -65,7 +65,7 @@ class Placement:
         return self.owner(name) is None
 
     def check(self, name: TopicName) -> None:
-        """Raises OwnedElsewhere for a topic of another broker, before anything is changed."""
+        """Raises NotOwner for a topic of another broker, before anything is changed."""
         owner = self.owner(name)
         if owner is not None:
             raise elsewhere(str(name), owner)
@@ -109,7 +109,7 @@ class ClusterPlacement(Placement):
         return self._owner_of(CATALOGUE_SHARD)
 
     def check_catalogue(self) -> None:
-        """Raises OwnedElsewhere where another broker changes topics, namespaces and users."""
+        """Raises NotOwner where another broker changes topics, namespaces and users."""
         owner = self.catalogue_owner()
         if owner is not None:
             raise elsewhere("the catalogue", owner)
@@ -125,8 +125,8 @@ class ClusterPlacement(Placement):
         return NOBODY if found.node_id == self.node_id else found
 
 
-def elsewhere(what: str, owner: Owner) -> OwnedElsewhere:
+def elsewhere(what: str, owner: Owner) -> NotOwner:
     """The error for what another broker owns."""
     if owner is NOBODY:
-        return OwnedElsewhere(f"no broker owns {what} now", 0)
-    return OwnedElsewhere(f"{what} is owned by broker {owner.node_id}", owner.node_id)
+        return NotOwner(f"no broker owns {what} now", 0)
+    return NotOwner(f"{what} is owned by broker {owner.node_id}", owner.node_id)

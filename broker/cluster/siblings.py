@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.errors import OwnedElsewhere
+from broker.errors import NotOwner
 
 if TYPE_CHECKING:
     import trio
@@ -46,14 +46,14 @@ class Siblings:
         self, node: int, asker: Asker, group: bytes, commits: Sequence[Commit]
     ) -> list[BrokerError | None]:
         """Commit positions of topics that another broker owns; returns the error of each, if any,
-        once they are published. Raises OwnedElsewhere if that broker does not answer.
+        once they are published. Raises NotOwner, Unanswered.
         """
         raise _alone()
 
     async def committed(
         self, node: int, asker: Asker, group: bytes, wanted: Sequence[Place]
     ) -> list[tuple[str, int, Committed]]:
-        """Positions of a group on topics that another broker owns. Raises OwnedElsewhere where that
+        """Positions of a group on topics that another broker owns. Raises NotOwner where that
         broker does not answer.
         """
         raise _alone()
@@ -62,7 +62,7 @@ class Siblings:
         self, node: int, asker: Asker, group: bytes, namespace: tuple[str, str]
     ) -> list[Place]:
         """Where a group has positions on a namespace's topics that another broker owns. Raises
-        OwnedElsewhere where that broker does not answer.
+        NotOwner where that broker does not answer.
         """
         raise _alone()
 
@@ -70,13 +70,12 @@ class Siblings:
         self, node: int, asker: Asker, group: bytes, namespace: tuple[str, str]
     ) -> bool:
         """Delete a group's subscriptions to a namespace's topics that another broker owns; returns
-        whether it had any, once that is published. Raises OwnedElsewhere if that broker does not
-        answer, NotAuthorized.
+        whether it had any, once that is published. Raises NotOwner, Unanswered, NotAuthorized.
         """
         raise _alone()
 
     async def relay(self, node: int, listener: str) -> trio.SocketStream:
-        """A connection to the listener of that name of another broker. Raises OwnedElsewhere."""
+        """A connection to the listener of that name of another broker. Raises NotOwner."""
         raise _alone()
 
     async def schema(
@@ -84,13 +83,13 @@ class Siblings:
     ) -> tuple[int, SchemaMeta] | None:
         """A schema of a topic that another broker owns, with its version: of that version, or the
         latest; None if there is none. `live`: of the non-persistent topic of that name. Raises
-        OwnedElsewhere where that broker does not answer, NotAuthorized.
+        NotOwner where that broker does not answer, NotAuthorized.
         """
         raise _alone()
 
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
         """Drop all records of a topic, by its full name, that another broker owns; done once that
-        is published. Raises OwnedElsewhere where that broker does not answer, NotAuthorized.
+        is published. Raises NotOwner, Unanswered, NotAuthorized.
         """
         raise _alone()
 
@@ -109,13 +108,13 @@ class Siblings:
 
     async def follow(self) -> None:
         """Follow the catalogue as far as its owner has come now: other brokers may have told
-        clients already of changes that are not known here. Raises OwnedElsewhere if the owner does
+        clients already of changes that are not known here. Raises NotOwner if the owner does
         not answer.
         """
 
 
-def _alone() -> OwnedElsewhere:
-    return OwnedElsewhere("there is no other broker", 0)
+def _alone() -> NotOwner:
+    return NotOwner("there is no other broker", 0)
 
 
 def named_error(error: BrokerError) -> list[Any]:

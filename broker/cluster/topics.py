@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 class Ask(Protocol):
     """Has the owner of the catalogue make a change, and returns once it is published and followed
-    here. Raises the broker error that it raised; OwnedElsewhere where nobody owns it now.
+    here. Raises the broker error that it raised; NotOwner where nobody owns it now.
     """
 
     async def __call__(self, change: str, *arguments: object) -> None:
@@ -59,7 +59,7 @@ class ClusterTopics(Topics):
         settings: Mapping[str, Setting] | None = None,
         iggy_id: int | None = None,
     ) -> Topic:
-        """As `Topics.create`. Raises OwnedElsewhere too."""
+        """As `Topics.create`. Raises NotOwner too."""
         if self.is_owner():
             topic = await super().create(
                 name, partitions, partitioned=partitioned, settings=settings, iggy_id=iggy_id
@@ -71,21 +71,21 @@ class ClusterTopics(Topics):
         return self.get(name)
 
     async def add_partitions(self, name: TopicName, total: int) -> int:
-        """As `Topics.add_partitions`. Raises OwnedElsewhere too."""
+        """As `Topics.add_partitions`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().add_partitions(name, total))
         await self.ask("add_partitions", _parts(name), total)
         return 0
 
     async def remove_partitions(self, name: TopicName, count: int) -> int:
-        """As `Topics.remove_partitions`. Raises OwnedElsewhere too."""
+        """As `Topics.remove_partitions`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().remove_partitions(name, count))
         await self.ask("remove_partitions", _parts(name), count)
         return 0
 
     async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
-        """As `Topics.alter_settings`. Raises OwnedElsewhere too."""
+        """As `Topics.alter_settings`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().alter_settings(name, changes))
         await self.ask("alter_settings", _parts(name), dict(changes))
@@ -94,21 +94,21 @@ class ClusterTopics(Topics):
     async def alter_namespace(
         self, tenant: str, namespace: str, changes: Mapping[str, Setting | None]
     ) -> int:
-        """As `Topics.alter_namespace`. Raises OwnedElsewhere too."""
+        """As `Topics.alter_namespace`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().alter_namespace(tenant, namespace, changes))
         await self.ask("alter_namespace", tenant, namespace, dict(changes))
         return 0
 
     async def terminate(self, name: TopicName) -> int:
-        """As `Topics.terminate`. Raises OwnedElsewhere too."""
+        """As `Topics.terminate`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().terminate(name))
         await self.ask("terminate", _parts(name))
         return 0
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
-        """As `Topics.delete`. Raises OwnedElsewhere too."""
+        """As `Topics.delete`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().delete(name, holds_name=holds_name))
         await self.ask("delete", _parts(name), holds_name)
@@ -200,42 +200,42 @@ class ClusterNamespaces(Namespaces):
     spread: Spread
 
     async def create(self, tenant: str, namespace: str, *, iggy_id: int | None = None) -> int:
-        """As `Namespaces.create`. Raises OwnedElsewhere too."""
+        """As `Namespaces.create`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().create(tenant, namespace, iggy_id=iggy_id))
         await self.ask("create_namespace", tenant, namespace, iggy_id)
         return 0
 
     async def renumber(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """As `Namespaces.renumber`. Raises OwnedElsewhere too."""
+        """As `Namespaces.renumber`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().renumber(tenant, namespace, iggy_id))
         await self.ask("renumber_namespace", tenant, namespace, iggy_id)
         return 0
 
     async def delete(self, tenant: str, namespace: str) -> int:
-        """As `Namespaces.delete`. Raises OwnedElsewhere too."""
+        """As `Namespaces.delete`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().delete(tenant, namespace))
         await self.ask("delete_namespace", tenant, namespace)
         return 0
 
     async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """As `Namespaces.create_tenant`. Raises OwnedElsewhere too."""
+        """As `Namespaces.create_tenant`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().create_tenant(tenant, admin_roles))
         await self.ask("create_tenant", tenant, list(admin_roles))
         return 0
 
     async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """As `Namespaces.alter_tenant`. Raises OwnedElsewhere too."""
+        """As `Namespaces.alter_tenant`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().alter_tenant(tenant, admin_roles))
         await self.ask("alter_tenant", tenant, list(admin_roles))
         return 0
 
     async def delete_tenant(self, tenant: str) -> int:
-        """As `Namespaces.delete_tenant`. Raises OwnedElsewhere too."""
+        """As `Namespaces.delete_tenant`. Raises NotOwner too."""
         if self.is_owner():
             return await self._spread(super().delete_tenant(tenant))
         await self.ask("delete_tenant", tenant)

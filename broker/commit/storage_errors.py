@@ -23,7 +23,7 @@ BROKER_ERRORS: dict[type[StorageError], type[errors.BrokerError]] = {
     storage.errors.TooManyRecords: errors.RecordTooLarge,
     storage.errors.UnreadableBody: errors.UnreadableRecord,
     storage.errors.UnwritableChange: errors.InvalidRequest,
-    NotOwned: errors.OwnedElsewhere,
+    NotOwned: errors.NotOwner,
     storage.errors.LogClosed: errors.TopicNotFound,  # Deleted while this was under way.
 }
 

@@ -25,7 +25,7 @@ from broker.delivery.key_slots import KeyRanges, KeyRing
 from broker.delivery.read_ahead import IDLE_S, ReadAhead
 from broker.delivery.shared import SharedDispatcher
 from broker.delivery.surroundings import Surroundings, wall_clock_us
-from broker.errors import BrokerError, OwnedElsewhere
+from broker.errors import BrokerError, NotOwner
 from broker.server.output_budget import OutputBudget
 from broker.subscriptions.members import Member
 from broker.subscriptions.subscriptions import CursorEvent
@@ -191,7 +191,7 @@ class Dispatchers:
         with scope:
             try:
                 await dispatcher.run()
-            except OwnedElsewhere:  # Its shard was given up: clients look for it again.
+            except NotOwner:  # Its shard was given up: clients look for it again.
                 for consumer in _let_off(dispatcher):
                     consumer.disconnect()
             except Exception:  # A bug ends this delivery and its consumers, nothing else.
@@ -252,7 +252,7 @@ class Dispatchers:
     def attach(self, dispatcher: Dispatcher, consumer: Consumer) -> None:
         """Attach a consumer.
 
-        Raises SubscriptionBusy, InvalidRequest, and TopicNotFound, OwnedElsewhere where the
+        Raises SubscriptionBusy, InvalidRequest, and TopicNotFound, NotOwner where the
         partition is gone.
         """
         try:

@@ -101,7 +101,7 @@ class LiveTopics:
         partitions is made if it is missing and the configuration allows it.
 
         Raises InvalidName, InvalidRequest for one with partitions that is named without a number,
-        NamespaceNotFound, PartitionNotFound, TopicNotFound, OwnedElsewhere, LimitExceeded.
+        NamespaceNotFound, PartitionNotFound, TopicNotFound, NotOwner, LimitExceeded.
         """
         self._placement.check(name)
         self._check_name(name)
@@ -121,7 +121,7 @@ class LiveTopics:
     def create(self, name: TopicName) -> None:
         """Make one without partitions; without users it is forgotten after a while, as in Apache.
 
-        Raises InvalidName, NamespaceNotFound, TopicExists, LimitExceeded, OwnedElsewhere.
+        Raises InvalidName, NamespaceNotFound, TopicExists, LimitExceeded, NotOwner.
         """
         self._placement.check(name)
         self._check_name(name)

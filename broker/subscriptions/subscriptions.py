@@ -282,7 +282,7 @@ class Commits:
     ) -> None:
         """Add a commit for a partition that has none here yet.
 
-        Raises InvalidName, TopicNotFound, PartitionNotFound, OwnedElsewhere, LimitExceeded: then
+        Raises InvalidName, TopicNotFound, PartitionNotFound, NotOwner, LimitExceeded: then
         it is left out.
         """
         topic.partition(index)

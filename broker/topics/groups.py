@@ -22,7 +22,7 @@ class NamedGroups:
 
     def list(self, topic: Topic) -> Sequence[GroupMeta]:
         """The groups of a topic, in the order they were made; none of a deleted one. Raises
-        OwnedElsewhere.
+        NotOwner.
         """
         if topic.deleted:
             return ()

@@ -373,18 +373,18 @@ class Partition:
 
     def move_away(self) -> None:
         """Another broker owns the topic: as `remove`, but appends and reads raise
-        OwnedElsewhere.
+        NotOwner.
         """
         self._has_moved = True
         self.remove()
 
     def check_here(self) -> None:
-        """Raises TopicNotFound, OwnedElsewhere if it is no longer here."""
+        """Raises TopicNotFound, NotOwner if it is no longer here."""
         if self.removed:
             raise self._gone()
 
     def _gone(self) -> errors.BrokerError:
         name = self.topic.name.full
         if self._has_moved:
-            return errors.OwnedElsewhere(f"{name} has moved to another broker")
+            return errors.NotOwner(f"{name} has moved to another broker")
         return errors.TopicNotFound(f"{name} was deleted")

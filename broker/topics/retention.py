@@ -65,7 +65,7 @@ class Retention:
                 await self._retain(topic)
 
     async def apply(self, topic: Topic) -> None:
-        """Drop what one topic no longer has to keep, now. Raises OwnedElsewhere, the broker's
+        """Drop what one topic no longer has to keep, now. Raises NotOwner, the broker's
         StorageFailed.
         """
         topic.check_here()
@@ -75,7 +75,7 @@ class Retention:
     async def purge(self, topic: Topic) -> None:
         """Drop all records of a topic that are durable; offsets go on. It keeps its name meanwhile.
 
-        Raises OwnedElsewhere, TopicNotFound, the broker's StorageFull, StorageFailed.
+        Raises NotOwner, TopicNotFound, the broker's StorageFull, StorageFailed.
         """
         topic.check_here()
         async with self._topics.altering:

@@ -119,7 +119,7 @@ class Topic:
         return self.meta.is_terminated
 
     def check_here(self) -> None:
-        """Raises OwnedElsewhere for a topic of another broker; here there is none."""
+        """Raises NotOwner for a topic of another broker; here there is none."""
 
     def kept(self) -> tuple[int, int, int]:
         """Messages that may be read (gaps counted in), bytes and segments of all partitions; none
@@ -135,7 +135,7 @@ class Topic:
     def partition(self, index: int) -> Partition:
         """The partition of that number, from 0, if this broker owns it.
 
-        Raises PartitionNotFound, OwnedElsewhere.
+        Raises PartitionNotFound, NotOwner.
         """
         if not 0 <= index < len(self.partitions):
             raise errors.PartitionNotFound(f"{self.name} has no partition {index}")

@@ -126,7 +126,7 @@ class Topics:
     def partition(self, name: TopicName, index: int) -> Partition:
         """A partition by its number, from 0.
 
-        Raises TopicNotFound, PartitionNotFound, OwnedElsewhere.
+        Raises TopicNotFound, PartitionNotFound, NotOwner.
         """
         return self.get(name).partition(index)
 
@@ -156,7 +156,7 @@ class Topics:
         """The partition that a Pulsar producer or consumer means by what `resolve_pulsar` gave.
 
         `x` and `x-partition-0` are the one partition of an unpartitioned topic. Raises
-        TopicNotFound, PartitionNotFound, OwnedElsewhere, and InvalidRequest for a partitioned topic
+        TopicNotFound, PartitionNotFound, NotOwner, and InvalidRequest for a partitioned topic
         without a number, which Apache Pulsar refuses too.
         """
         topic = self.get(name)

@@ -19,6 +19,7 @@ class ErrorCode(enum.IntEnum):
     FEATURE_UNAVAILABLE = 5
     DISCONNECTED = 8
     RESOURCE_NOT_FOUND = 20
+    TCP_ERROR = 31
     UNAUTHENTICATED = 40
     UNAUTHORIZED = 41
     INVALID_CREDENTIALS = 42
@@ -111,7 +112,10 @@ WIRE_CODES: dict[type[errors.BrokerError], ErrorCode] = {
     errors.TopicInUse: ErrorCode.ERROR,
     errors.TopicTerminated: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.Conflict: ErrorCode.ERROR,
-    errors.OwnedElsewhere: ErrorCode.ERROR,
+    errors.NotOwner: ErrorCode.ERROR,
+    # The command may have been carried out, and DELETE_PARTITIONS is a step. Clients since crate
+    # 0.6 repeat a command after Disconnected (8) and EmptyResponse (304), but not after this error.
+    errors.Unanswered: ErrorCode.TCP_ERROR,
     errors.NotAuthorized: ErrorCode.UNAUTHORIZED,
     errors.NotAuthenticated: ErrorCode.INVALID_CREDENTIALS,
     errors.UserNotFound: ErrorCode.RESOURCE_NOT_FOUND,

@@ -18,7 +18,7 @@ import trio
 
 from broker.access.rights import Principal
 from broker.cluster.placement import NOBODY
-from broker.errors import LimitExceeded, OwnedElsewhere
+from broker.errors import LimitExceeded, NotOwner
 from broker.server.endings import EndConnection, ProtocolError
 from broker.steps import Steps, begin
 from protocols.iggy import names
@@ -111,7 +111,7 @@ class Relays:
 
     async def answer(self, standing: Standing, frame: bytes, node: int) -> Buffer | None:
         """Relay a frame to node `node` and return its answer; None if it does not own the topic.
-        Raises OwnedElsewhere if it cannot be reached; EndConnection.
+        Raises NotOwner if it cannot be reached; EndConnection.
         """
         link = self._links.get(node)
         if link is None:
@@ -220,10 +220,10 @@ class RelayingSession(IggySession):
             relays.come_home()
         try:
             yield from super()._serve(frame)
-        except OwnedElsewhere as error:
+        except NotOwner as error:
             yield self._relay(bytes(frame), error)
 
-    async def _relay(self, frame: bytes, error: OwnedElsewhere) -> None:
+    async def _relay(self, frame: bytes, error: NotOwner) -> None:
         """Get the answer from the topic's owner, once there is one."""
         relays = self._relays = self._relays or Relays(self._context)
         deadline = trio.current_time() + FIND_S
@@ -232,7 +232,7 @@ class RelayingSession(IggySession):
                 try:
                     standing = self._machine.standing()
                     answer = await relays.answer(standing, frame, error.node_id)
-                except OwnedElsewhere as unreached:
+                except NotOwner as unreached:
                     error = unreached
                 else:
                     if answer is not None:
@@ -248,10 +248,10 @@ class RelayingSession(IggySession):
                 if waited is not None:
                     await waited
                 return
-            except OwnedElsewhere as moved:
+            except NotOwner as moved:
                 error = moved
 
-    def _fail_frame(self, frame: bytes, error: OwnedElsewhere) -> None:
+    def _fail_frame(self, frame: bytes, error: NotOwner) -> None:
         event = self._machine.decode(memoryview(frame))
         if isinstance(event, Refused):
             self._refuse(event)
@@ -328,7 +328,7 @@ class RelayedSession(IggySession):
     def _answered(self, frame: memoryview) -> Steps[None]:
         try:
             yield from self._serve(frame)
-        except OwnedElsewhere:
+        except NotOwner:
             self._answers.answer([], what=MOVED)
 
     def _carry_out(self, command: Command) -> Steps[Answer | None]:

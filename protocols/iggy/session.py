@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.errors import BrokerError, NotAuthorized, OwnedElsewhere
+from broker.errors import BrokerError, NotAuthorized, NotOwner
 from broker.server.endings import EndConnection, ProtocolError
 from broker.steps import Steps, begin, step_into
 from protocols.iggy import groups, sending
@@ -151,7 +151,7 @@ class IggySession:
         except Refusal as error:
             self._fail(command, error.code, str(error))
             return None
-        except OwnedElsewhere:
+        except NotOwner:
             raise
         except NotAuthorized as error:  # Its text names what the client knows by its number.
             self._fail(command, wire_code(error), "")

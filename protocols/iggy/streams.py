@@ -101,7 +101,7 @@ async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
 
 async def purge_stream(context: Context, request: m.PurgeStream) -> Answer:
     """Delete all messages of all topics of a stream, whichever broker owns them. Raises Absent,
-    OwnedElsewhere.
+    NotOwner.
     """
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
@@ -120,7 +120,7 @@ async def purge_stream(context: Context, request: m.PurgeStream) -> Answer:
 
 
 async def _purge(broker: Broker, asker: Asker, topic: Topic) -> None:
-    """Purge a topic where it is kept. Raises TopicNotFound, OwnedElsewhere."""
+    """Purge a topic where it is kept. Raises TopicNotFound, NotOwner."""
     owner = broker.placement.owner(topic.name)
     if owner is None:
         await broker.retention.purge(topic)

@@ -64,7 +64,7 @@ PIECE_PARTITIONS = 200
 
 
 def get_topic(context: Context, request: m.GetTopic) -> Answer:
-    """A topic with its partitions. Raises Absent, OwnedElsewhere."""
+    """A topic with its partitions. Raises Absent, NotOwner."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     topic.check_here()
     return Answer(_details(context.broker, topic))

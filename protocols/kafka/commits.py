@@ -12,7 +12,7 @@ from itertools import islice
 import trio
 
 from broker.cluster.siblings import Commit, Committed
-from broker.errors import BrokerError, OwnedElsewhere, PartitionNotFound, TopicNotFound
+from broker.errors import BrokerError, NotOwner, PartitionNotFound, TopicNotFound, Unanswered
 from broker.steps import Steps
 from broker.subscriptions.subscriptions import Commits, KafkaCommit
 from protocols.kafka.context import Answer, Context
@@ -125,7 +125,7 @@ def _add(
         given = _as_given(context, target)
         try:
             commits.add(topic, index, target.offset, kafka=given)
-        except OwnedElsewhere as error:
+        except NotOwner as error:
             commit = (topic.name.full, index, target.offset, given.metadata, given.time_us)
             return Elsewhere(error.node_id, commit)
     except BrokerError as error:
@@ -144,9 +144,10 @@ def _code(context: Context, version: int, error: BrokerError) -> Code:
 
 def _retried(context: Context, error: BrokerError) -> Code:
     """As `Context.refused`, but if the owner is unknown now clients shall retry: they do not expect
-    a wrong-leader code from a coordinator.
+    a wrong-leader code from a coordinator. A commit that may have been made does no harm if the
+    client repeats it.
     """
-    if isinstance(error, OwnedElsewhere):
+    if isinstance(error, NotOwner | Unanswered):
         context.count_error(Code.COORDINATOR_LOAD_IN_PROGRESS)
         return Code.COORDINATOR_LOAD_IN_PROGRESS
     return context.refused(error)
@@ -174,7 +175,7 @@ def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer
     if wanted is None:
         try:
             wanted = yield _all_committed(context, request.group or b"")
-        except OwnedElsewhere as error:
+        except NotOwner as error:
             return Answer(OffsetFetchReply({}, _retried(context, error)))
     topics: dict[bytes | None, dict[int, CommittedOffset]] = {}
     theirs: list[tuple[bytes | None, int, int, str]] = []
@@ -183,7 +184,7 @@ def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer
         for number, index in enumerate(indexes, 1):
             try:
                 found[index] = _committed(context, request, name, index)
-            except OwnedElsewhere as error:
+            except NotOwner as error:
                 full = context.topic(name).name.full
                 theirs.append((name, index, error.node_id, full))
             if number % PIECE_COMMITS == 0:
@@ -245,7 +246,7 @@ def _committed(
         topic.partition(index)
         subscription = context.broker.subscriptions.find(topic, request.group)
         given = None if subscription is None else subscription.committed(index)
-    except OwnedElsewhere:
+    except NotOwner:
         raise  # Its owner is asked.
     except (TopicNotFound, PartitionNotFound) as error:
         code = context.refused(error) if request.version < 2 else Code.NONE

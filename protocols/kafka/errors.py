@@ -20,6 +20,7 @@ class Code(enum.IntEnum):
     UNKNOWN_TOPIC_OR_PARTITION = 3
     LEADER_NOT_AVAILABLE = 5
     NOT_LEADER_FOR_PARTITION = 6
+    REQUEST_TIMED_OUT = 7
     MESSAGE_SIZE_TOO_LARGE = 10
     OFFSET_METADATA_TOO_LARGE = 12
     COORDINATOR_LOAD_IN_PROGRESS = 14
@@ -85,7 +86,8 @@ WIRE_CODES: dict[type[errors.BrokerError], Code] = {
     errors.TopicTerminated: Code.POLICY_VIOLATION,
     # Retriable: the client asks for metadata again.
     errors.Conflict: Code.LEADER_NOT_AVAILABLE,
-    errors.OwnedElsewhere: Code.NOT_LEADER_FOR_PARTITION,
+    errors.NotOwner: Code.NOT_LEADER_FOR_PARTITION,
+    errors.Unanswered: Code.REQUEST_TIMED_OUT,  # Kafka's own code for an unknown outcome.
     errors.NotAuthorized: Code.TOPIC_AUTHORIZATION_FAILED,
     GroupNotAuthorized: Code.GROUP_AUTHORIZATION_FAILED,
     errors.NotAuthenticated: Code.SASL_AUTHENTICATION_FAILED,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.access.listing import sees_all
 from broker.access.rights import Resource
-from broker.errors import BrokerError, OwnedElsewhere, SubscriptionBusy
+from broker.errors import BrokerError, NotOwner, SubscriptionBusy
 from protocols.kafka.consumer_protocol import PROTOCOL_TYPE
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
@@ -137,7 +137,7 @@ async def _delete(context: Context, name: bytes) -> tuple[Code, int]:
             ticket = max(ticket, context.broker.subscriptions.delete(topic, name))
     except SubscriptionBusy:  # Somebody reads a topic of another broker.
         return Code.NON_EMPTY_GROUP, ticket
-    except OwnedElsewhere as error:  # Also if a topic has just moved: tools retry.
+    except NotOwner as error:  # Also if a topic has just moved: tools retry.
         context.refused(error)
         return Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, ticket
     except BrokerError as error:

@@ -66,7 +66,7 @@ async def fetch_elsewhere(
 
 
 async def all_elsewhere(context: Context, group: bytes) -> list[Place]:
-    """Every partition of other brokers where the group has a position. Raises OwnedElsewhere if
+    """Every partition of other brokers where the group has a position. Raises NotOwner if
     one of them does not answer.
     """
     found: list[Place] = []

@@ -13,7 +13,7 @@ from broker.access.rights import Action, Resource
 from broker.errors import (
     BrokerError,
     NotAuthorized,
-    OwnedElsewhere,
+    NotOwner,
     PartitionNotFound,
     TopicNotFound,
 )
@@ -186,13 +186,13 @@ def _tell_address(client: Client, command: CommandLookupTopic) -> None:
 
 
 def _address(client: Client, name: TopicName) -> tuple[str, int]:
-    """Where the owner's listener of the same name is. Raises OwnedElsewhere if there is none."""
+    """Where the owner's listener of the same name is. Raises NotOwner if there is none."""
     owner = client.broker.placement.owner(name)
     if owner is None:
         return client.connection.advertised
     address = owner.addresses.get(client.connection.listener_name)
     if address is None:
-        raise OwnedElsewhere(f"no broker serves {name} now")
+        raise NotOwner(f"no broker serves {name} now")
     return address
 
 

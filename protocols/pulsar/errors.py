@@ -32,7 +32,8 @@ WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
     errors.TopicTerminated: ServerError.TopicTerminatedError,
     # Clients look up the topic again.
     errors.Conflict: ServerError.ServiceNotReady,
-    errors.OwnedElsewhere: ServerError.ServiceNotReady,
+    errors.NotOwner: ServerError.ServiceNotReady,
+    errors.Unanswered: ServerError.ServiceNotReady,  # Lookups, and what follows, may be repeated.
     errors.NotAuthorized: ServerError.AuthorizationError,
     errors.NotAuthenticated: ServerError.AuthenticationError,
     errors.UserNotFound: ServerError.NotAllowedError,

@@ -77,7 +77,7 @@ async def find(client: Client, action: Action, text: str) -> Topic | None:
     is not known here, the catalogue's owner is asked first: a broker that follows the catalogue
     more closely may have told the client of it.
 
-    Raises what `resolve` raises; OwnedElsewhere if the owner does not answer.
+    Raises what `resolve` raises; NotOwner if the owner does not answer.
     """
     topics = client.broker.topics
     name, _ = resolve(client, action, text)

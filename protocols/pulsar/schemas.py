@@ -14,7 +14,7 @@ import trio
 
 from broker.access.rights import Action
 from broker.cluster.siblings import Asker
-from broker.errors import BrokerError, OwnedElsewhere, TopicNotFound
+from broker.errors import BrokerError, NotOwner, TopicNotFound
 from broker.topics.schemas import (
     IncompatibleSchema,
     SchemaMeta,
@@ -117,7 +117,7 @@ async def _ask_owner(client: Client, command: CommandGetSchema, name: TopicName)
         try:
             answer = _told(command, name, await _there_or_here(client, command, name))
             break
-        except OwnedElsewhere as error:
+        except NotOwner as error:
             if trio.current_time() > deadline:
                 answer = _refused(command, error)
                 break
@@ -129,7 +129,7 @@ async def _ask_owner(client: Client, command: CommandGetSchema, name: TopicName)
 
 
 async def _there_or_here(client: Client, command: CommandGetSchema, name: TopicName) -> Found:
-    """Raises TopicNotFound; OwnedElsewhere if no broker can answer."""
+    """Raises TopicNotFound; NotOwner if no broker can answer."""
     broker, connection = client.broker, client.connection
     owner = broker.placement.owner(name)
     if owner is None:

@@ -18,8 +18,8 @@ from broker.errors import (
     DamagedLog,
     InvalidRequest,
     NotAuthorized,
+    NotOwner,
     OffsetOutOfRange,
-    OwnedElsewhere,
     PartitionNotFound,
     ProducerBusy,
     SubscriptionBusy,
@@ -102,7 +102,7 @@ async def _subscribe(client: Client, command: CommandSubscribe, consumer: Pulsar
     except (BrokerError, Refused) as error:
         consumer.leave()
         client.refuse(command.request_id, error)
-        if isinstance(error, OwnedElsewhere) and not client.version_text.startswith(LOOKS_AGAIN):
+        if isinstance(error, NotOwner) and not client.version_text.startswith(LOOKS_AGAIN):
             client.outbox.answer([messages.close_consumer(command.consumer_id)])
     else:
         client.outbox.answer([messages.success(command.request_id)])

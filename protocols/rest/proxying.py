@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from broker.cluster.placement import NOBODY, Owner, elsewhere
-from broker.errors import OwnedElsewhere
+from broker.errors import NotOwner
 from protocols.rest.admin.names import name_of as admin_name
 from protocols.rest.bodies import BodyBudget, topic_name
 from protocols.rest.errors import NO_OWNER, OWNER_LOST, Refused
@@ -125,7 +125,7 @@ class Proxy:
             while True:
                 try:
                     return await self._serve_once(body.request(), handler)
-                except OwnedElsewhere as error:
+                except NotOwner as error:
                     is_over = trio.current_time() > deadline or self._broker.stopping.is_set()
                     if is_over or not body.is_kept:
                         text = f"no broker serves that now: try again ({error})"
@@ -136,7 +136,7 @@ class Proxy:
         return serve
 
     async def _serve_once(self, request: Request, handler: Handler) -> Response:
-        """Raises OwnedElsewhere if nobody owns it now; nothing was done then."""
+        """Raises NotOwner if nobody owns it now; nothing was done then."""
         owner = self._owner(request)
         if owner is None:
             return await handler(request)
@@ -155,7 +155,7 @@ class Proxy:
             if name is not None and self._broker.topics.find(name) is None:
                 await self._broker.siblings.follow()  # The other broker may be ahead of us.
             return await handler(body.request())
-        except OwnedElsewhere as error:
+        except NotOwner as error:
             await body.drain()
             answer = refuse(request.scope["exchange"], NO_OWNER, str(error))
             answer.headers[HOP] = "0"
@@ -171,7 +171,7 @@ class Proxy:
         return None if request.method in READING else placement.catalogue_owner()
 
     async def _pass_on(self, request: Request, owner: Owner) -> Response:
-        """Pass a request on. Raises OwnedElsewhere if that broker was not reached or is not the
+        """Pass a request on. Raises NotOwner if that broker was not reached or is not the
         owner, or if it was lost during a request that changes nothing; Refused.
         """
         name = next(one.name for one in self._broker.listeners.values() if one.protocol == "http")
@@ -180,12 +180,12 @@ class Proxy:
         try:
             answer = await exchange.ask(request)
             if any(name == HOP.encode() for name, _ in answer.headers):
-                raise OwnedElsewhere(f"broker {owner.node_id} does not own it any more", 0)
+                raise NotOwner(f"broker {owner.node_id} does not own it any more", 0)
         except LOST as error:
             await exchange.close()
             text = f"the broker that serves it is gone: {error}"
             if request.method in READING:
-                raise OwnedElsewhere(text, 0) from error
+                raise NotOwner(text, 0) from error
             raise Refused(OWNER_LOST, text) from error
         except BaseException:  # Also if the client is gone.
             await exchange.close()

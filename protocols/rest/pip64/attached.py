@@ -187,7 +187,7 @@ async def attach(
     """Join the subscription's delivery of the consumer's partition, once its cursor is on disk.
 
     Raises SubscriptionBusy if it is of another kind, or already has its one consumer,
-    SubscriptionNotFound if another client ends it meanwhile, and TopicNotFound, OwnedElsewhere.
+    SubscriptionNotFound if another client ends it meanwhile, and TopicNotFound, NotOwner.
     """
     dispatchers, partition, name = broker.dispatchers, consumer.partition, subscription.name
     while True:

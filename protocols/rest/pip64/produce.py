@@ -15,7 +15,7 @@ import msgspec
 from broker.errors import (
     BrokerError,
     LimitExceeded,
-    OwnedElsewhere,
+    NotOwner,
     ShuttingDown,
     StorageFailed,
     StorageFull,
@@ -73,7 +73,7 @@ INT64_MAX = 2**63 - 1
 TIME_MS_MAX = INT64_MAX // 1000
 UINT64_MAX = 2**64 - 1
 FINAL, RETRIABLE = 1, 2  # PIP-64's error codes of one message.
-MAY_BE_TRIED_AGAIN = (StorageFull, StorageFailed, ShuttingDown, LimitExceeded, OwnedElsewhere)
+MAY_BE_TRIED_AGAIN = (StorageFull, StorageFailed, ShuttingDown, LimitExceeded, NotOwner)
 
 
 @dataclass(slots=True)
@@ -176,9 +176,9 @@ class Producing:
     async def _append(
         self, topic: Topic, shares: dict[int, _Share], count: int, ticket: int
     ) -> tuple[list[Placed], int]:
-        """Raises OwnedElsewhere if the topic moves and nothing was stored."""
+        """Raises NotOwner if the topic moves and nothing was stored."""
         placed = [Placed(-1)] * count
-        moved: list[OwnedElsewhere] = []
+        moved: list[NotOwner] = []
         for index, share in shares.items():
             base_offset, ledger, error = 0, -1, None
             try:
@@ -188,7 +188,7 @@ class Producing:
                 ticket = max(ticket, needed)
             except BrokerError as refused:
                 error = refused
-                moved += [refused] if isinstance(refused, OwnedElsewhere) else []
+                moved += [refused] if isinstance(refused, NotOwner) else []
                 name = type(refused).__name__
                 self._broker.metrics.number("braidlog_errors", PROTOCOL, name).inc()
             for place, number in enumerate(share.numbers):

@@ -48,10 +48,10 @@ async def test_each_broker_serves_its_share_and_knows_every_topic(store):
         for node, here, elsewhere in ((first, mine, theirs), (second, theirs, mine)):
             await append(node.broker, node.broker.topics.partition(here, 0), "kafka", [b"x"])
             assert len(node.broker.topics.get(elsewhere).partitions) == 2
-            with pytest.raises(errors.OwnedElsewhere) as raised:
+            with pytest.raises(errors.NotOwner) as raised:
                 node.broker.topics.partition(elsewhere, 0)
             assert raised.value.node_id == ONE + OTHER - node.number
-            with pytest.raises(errors.OwnedElsewhere):
+            with pytest.raises(errors.NotOwner):
                 node.broker.subscriptions.open(node.broker.topics.get(elsewhere), b"g")
 
 
@@ -247,7 +247,7 @@ async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
         for group, namespace in ((b"h", here), (b"g", elsewhere)):
             assert await home.positions(OTHER, asker, group, namespace) == []
             assert not await home.end_group(OTHER, asker, group, namespace)
-        with pytest.raises(errors.OwnedElsewhere):
+        with pytest.raises(errors.NotOwner):
             await home.commit(9, asker, b"g", commits)
         partition = second.broker.topics.partition(name, 0)
         await append(second.broker, partition, "kafka", [b"x", b"y"])
@@ -258,7 +258,7 @@ async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
         # A broker that was fenced while it hung brings what its clients had asked before.
         store.ledger.fence(first.shared.session.number, -1)
         await second.membership.step()
-        with pytest.raises(errors.OwnedElsewhere):
+        with pytest.raises(errors.Unanswered):
             await home.commit(OTHER, asker, b"g", [(name.full, 0, 3, b"m", 1)])
         topic = second.broker.topics.get(name)
         assert second.broker.subscriptions.get(topic, b"g").committed(0).offset == 7

@@ -3,7 +3,7 @@
 import pytest
 
 from broker.cluster.placement import ClusterPlacement, Owner, Placement
-from broker.errors import OwnedElsewhere
+from broker.errors import NotOwner
 from broker.topics.topic import PlacedTopic
 from storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import House
@@ -29,8 +29,8 @@ async def test_partitions_of_topics_elsewhere_are_not_handed_out():
     house.topics._topic = lambda meta: PlacedTopic(meta, elsewhere())
     await house.topics.create(ORDERS, 1)
     assert house.topics.find(ORDERS) is not None
-    with pytest.raises(OwnedElsewhere, match="broker 2") as raised:
+    with pytest.raises(NotOwner, match="broker 2") as raised:
         house.topics.partition(ORDERS, 0)
     assert raised.value.node_id == 2
-    with pytest.raises(OwnedElsewhere):
+    with pytest.raises(NotOwner):
         house.topics.pulsar_partition(ORDERS, 0)

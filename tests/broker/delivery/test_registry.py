@@ -11,7 +11,7 @@ from broker.delivery.consumer import SubscriptionKind
 from broker.delivery.cursor import MemoryCursor, SubscriptionCursor
 from broker.delivery.entries import EntryId
 from broker.delivery.registry import KEPT_S, Dispatchers
-from broker.errors import OwnedElsewhere, TopicNotFound
+from broker.errors import NotOwner, TopicNotFound
 from broker.topics.topic import TopicEvent
 from storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
@@ -66,7 +66,7 @@ async def test_a_topic_that_moves_while_it_is_read_ends_its_delivery_and_is_no_e
     dispatcher, consumer = attached(dispatchers, FakePartition(), MemoryCursor(0))
 
     async def read():
-        raise OwnedElsewhere("no broker owns it now", 0)
+        raise NotOwner("no broker owns it now", 0)
 
     dispatcher.run = read
     with capture_logs() as logged:
@@ -85,7 +85,7 @@ class MovedCursor(MemoryCursor):
     @property
     def position(self):
         if self.has_moved:
-            raise OwnedElsewhere("no broker owns it now", 0)
+            raise NotOwner("no broker owns it now", 0)
         return 0
 
     @position.setter

@@ -10,7 +10,7 @@ import trio.testing
 
 from broker.cluster.calls import INTERNAL
 from broker.cluster.links import Hello, connect
-from broker.errors import OwnedElsewhere
+from broker.errors import NotOwner
 from broker.server.endings import ProtocolError
 from protocols.iggy import relaying
 from protocols.iggy.relaying import ANSWER, DONE, HEAD, MOVED, About, RelayedSession
@@ -207,7 +207,7 @@ class FakeOwner:
             return await self._real(node, listener)
         said = self._said.pop(0)
         if said is None:
-            raise OwnedElsewhere("not reached", 0)
+            raise NotOwner("not reached", 0)
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         ours = await trio.testing.open_stream_to_socket_listener(listeners[0])
         self._nursery.start_soon(self._serve, await listeners[0].accept(), said)

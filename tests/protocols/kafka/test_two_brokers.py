@@ -7,7 +7,7 @@ import pytest
 
 from broker.access.rights import Action, Resource
 from broker.cluster.siblings import Siblings
-from broker.errors import OwnedElsewhere
+from broker.errors import NotOwner
 from broker.subscriptions.members import Member
 from protocols.kafka import group_messages as g
 from protocols.kafka import messages as m
@@ -159,5 +159,5 @@ async def test_a_broker_alone_has_nobody_to_ask() -> None:
         alone.purge(2, nobody, "public/default/t"),
     )
     for one in asked:
-        with pytest.raises(OwnedElsewhere, match="there is no other broker"):
+        with pytest.raises(NotOwner, match="there is no other broker"):
             await one

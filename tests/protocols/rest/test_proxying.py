@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from broker.cluster.placement import NOBODY, Owner, Placement, elsewhere
 from broker.cluster.siblings import Siblings
-from broker.errors import OwnedElsewhere
+from broker.errors import NotOwner
 from broker.metrics import Metrics
 from protocols.rest import proxying
 from protocols.rest.errors import NO_OWNER, OWNER_LOST, Refused
@@ -60,7 +60,7 @@ class Other(Siblings):
     async def relay(self, node, listener):
         answer = self.answers.pop(0)
         if answer is None:
-            raise OwnedElsewhere("not reached", 0)
+            raise NotOwner("not reached", 0)
         listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
         ours = await trio.testing.open_stream_to_socket_listener(listeners[0])
         self.nursery.start_soon(self._serve, await listeners[0].accept(), answer)
