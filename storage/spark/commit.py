@@ -1,8 +1,8 @@
 """The export folder's own records: intents, staged files, commits. Exactly once for every reader of
 it.
 
-    OUT/topic=<percent-encoded name>/date=YYYY-MM-DD[/hour=HH]/<name>+<partition>+<partition
-    id>+<first>+<end>.parquet
+    OUT/topic=<percent-encoded name>/date=YYYY-MM-DD[/hour=HH]/records+<name>+<partition>
+    +<partition id>+<first>+<end>.parquet
     OUT/_export/lock  intent/<run>.json  prepared/<run>.json  commits/<run>.json
     OUT/_export/staging/<run>/  deadletter/run=<run>/
 

@@ -1,15 +1,16 @@
 """Merges the small files of an export folder: neighbours of one partition and one date into one.
+Renames files of earlier releases that readers skip.
 
-A merge is a run like any other: staged files, a prepared record with the files that they replace,
-then a commit. A reader that lists the folder while files are moved may see records twice for that
-moment, never none: the new file is there before the old ones go. Knows Parquet, no log and no
-Spark.
+A merge or a renaming is a run like any other: staged files, a prepared record with the files that
+they replace, then a commit. A reader that lists the folder while files are moved may see records
+twice for that moment, never none: the new file is there before the old ones go. Knows Parquet, no
+log and no Spark.
 """
 
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -54,6 +55,52 @@ def compact(folder: ExportFolder, compression: Compression) -> Commit | None:
     return commit
 
 
+def show_hidden_files(folder: ExportFolder) -> Commit | None:
+    """Rename the files that readers skip, in one run; None if there are none. The folder is locked.
+
+    Earlier releases began the file names of topics such as `_schemas` with the topic's name. A
+    killed renaming is finished by the next run: the prepared record names each file and its place.
+
+    Raises OSError, pyarrow.ArrowException.
+    """
+    hidden = [
+        (path, name)
+        for path in sorted(folder.root.glob("topic=*/**/[_.]*.parquet"))
+        if (name := FileName.parse(path.name)) is not None
+    ]
+    if not hidden:
+        return None
+    last = folder.last_commit()
+    run = folder.next_run()
+    folder.drop_intent(run)
+    files = [_renamed(folder.root, path, name) for path, name in hidden]
+    replaced = [str(path.relative_to(folder.root)) for path, _ in hidden]
+    commit = Commit(run, dict(last.positions) if last else {}, files, replaced=replaced)
+    folder.commit(commit)
+    return commit
+
+
+def _renamed(root: Path, path: Path, name: FileName) -> StagedFile:
+    final = str(path.with_name(str(name)).relative_to(root))
+    with parquet.ParquetFile(path) as source:
+        rows = source.metadata.num_rows
+        spans = [_times(batch) for batch in source.iter_batches(BATCH_ROWS, columns=["timestamp"])]
+    first_us = min((first for first, _ in spans), default=0)
+    last_us = max((last for _, last in spans), default=0)
+    size = path.stat().st_size
+    return StagedFile(str(path), final, rows, size, first_us, last_us, _topic_of(final))
+
+
+def _times(rows: pa.Table | pa.RecordBatch) -> tuple[int, int]:
+    """The first and the last timestamp of some rows."""
+    times = pa.compute.min_max(rows["timestamp"].cast(pa.int64())).as_py()
+    return times["min"], times["max"]
+
+
+def _topic_of(path: str) -> str:
+    return unquote(path.split("/", 1)[0].removeprefix("topic="))
+
+
 def _merges(root: Path) -> Iterator[list[SmallFile]]:
     """Neighbouring files that become one, at least two."""
     for group in _groups(root):
@@ -85,8 +132,7 @@ def _groups(root: Path) -> Iterator[list[SmallFile]]:
 def _merged(
     folder: ExportFolder, run: int, merge: Sequence[SmallFile], compression: Compression
 ) -> StagedFile:
-    first, last = merge[0].name, merge[-1].name
-    name = FileName(first.name, first.index, first.partition_id, first.start, last.end)
+    name = replace(merge[0].name, end=merge[-1].name.end)
     path = folder.staging(run) / f"{uuid.uuid4().hex}.parquet"
     schema = pa.unify_schemas(
         [parquet.read_schema(folder.root / file.path) for file in merge]
@@ -96,16 +142,14 @@ def _merged(
     with parquet_writer(path, schema, compression) as writer:
         for table in _tables(folder.root, merge, schema):
             writer.write_table(table)
-            times = pa.compute.min_max(table["timestamp"].cast(pa.int64())).as_py()
-            first_us = min(first_us, times["min"]) if rows else times["min"]
-            last_us = max(last_us, times["max"]) if rows else times["max"]
+            first, last = _times(table)
+            first_us = min(first_us, first) if rows else first
+            last_us = max(last_us, last) if rows else last
             rows += table.num_rows
     sync_file(path)
     final = str(Path(merge[0].path).parent / str(name))
-    topic = merge[0].path.split("/", 1)[0].removeprefix("topic=")
-    return StagedFile(
-        str(path), final, rows, path.stat().st_size, first_us, last_us, unquote(topic)
-    )
+    size = path.stat().st_size
+    return StagedFile(str(path), final, rows, size, first_us, last_us, _topic_of(final))
 
 
 def _tables(root: Path, merge: Sequence[SmallFile], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -18,7 +18,7 @@ from typing import Literal
 
 from storage.metadata.names import TopicName
 from storage.spark.commit import Commit, ExportFolder, FolderBroken, Intent, StagedFile
-from storage.spark.compact import compact
+from storage.spark.compact import compact, show_hidden_files
 from storage.spark.files import TableSettings
 from storage.spark.places import open_log, shown, tell_positions
 from storage.spark.ranges import Bounds, Plan, is_kept, plan
@@ -133,6 +133,7 @@ def run_export(job: ExportJob, spark: Spark, report: Report | None = None) -> Su
     with folder.locked():
         try:
             partitions = _export(job, folder, partitions, summary, run)
+            show_hidden_files(folder)
         except FolderBroken as error:
             raise ExportFailed(str(error)) from error
         if job.compact:

@@ -27,7 +27,11 @@ END_US = 253_402_300_800_000_000
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 NO_SLOT = -(1 << 63)
 
-_FILE = re.compile(r"(.+)\+(\d{5})\+(\d+)\+(\d{20})\+(\d{20})\.parquet")
+# Readers (pyarrow, pandas, Spark, Hive) skip files whose names begin with `_` or `.`, and a topic's
+# name may begin so. Names of files from before this word was added are parsed too.
+FILE_WORD = "records+"
+
+_FILE = re.compile(r"(?:records\+)?([^+]+)\+(\d{5})\+(\d+)\+(\d{20})\+(\d{20})\.parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ class FileName:
 
     def __str__(self) -> str:
         offsets = f"{self.start:020d}+{self.end:020d}"
-        return f"{self.name}+{self.index:05d}+{self.partition_id}+{offsets}.parquet"
+        return f"{FILE_WORD}{self.name}+{self.index:05d}+{self.partition_id}+{offsets}.parquet"
 
 
 def slots_of(times_us: Array, by: PartitionBy) -> Array:

@@ -103,6 +103,20 @@ def test_many_topics_or_a_pattern_are_one_run(house):
     assert len(set(house.rows())) == 15
 
 
+@pytest.mark.parametrize("name", ["_schemas", ".hidden"])
+def test_readers_see_each_record_once_after_an_export_of_an_earlier_release(house, name):
+    house.topic(name)
+    house.append(name, values(3))
+    house.export(name)
+    for path in house.root.glob("topic=*/**/*.parquet"):
+        path.rename(path.with_name(path.name.removeprefix("records+")))
+    house.append(name, values(2, start=3))
+    assert house.export(name).rows == 2
+    seen = parquet.read_table(house.root, columns=["value"]).column("value").to_pylist()
+    assert sorted(seen) == values(5)
+    assert house.export(name).rows == 0
+
+
 def test_a_pattern_matches_whole_names_and_a_bad_one_is_said(house):
     house.topic("orders")
     house.append("orders", values(1))

@@ -22,13 +22,22 @@ def test_the_name_of_a_file_follows_from_range_and_date_alone():
     slot = 1_767_312_000_000_000 // 86_400_000_000
     assert final_path(PART, slot, "date") == (
         "topic=public%2Fdefault%2Forders/date=2026-01-02/"
-        "orders+00003+12+00000000000000000005+00000000000000000090.parquet"
+        "records+orders+00003+12+00000000000000000005+00000000000000000090.parquet"
     )
 
 
 def test_a_name_is_read_back():
     assert FileName.parse(str(FileName.of(PART))) == FileName("orders", 3, 12, 5, 90)
     assert FileName.parse("part-0000.parquet") is None
+
+
+@pytest.mark.parametrize("topic", ["orders", "_schemas", ".hidden", "records", "00000"])
+def test_names_of_earlier_releases_are_read_and_no_new_name_is_hidden(topic):
+    earlier = f"{topic}+00003+12+{5:020d}+{90:020d}.parquet"
+    name = FileName.parse(earlier)
+    assert name == FileName(topic, 3, 12, 5, 90)
+    assert str(name) == f"records+{earlier}"
+    assert FileName.parse(str(name)) == name
 
 
 @pytest.mark.parametrize(

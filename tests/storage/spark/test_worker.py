@@ -27,12 +27,12 @@ def data(tmp_path):
 
 
 class Data:
-    def __init__(self, tmp_path):
+    def __init__(self, tmp_path, topic=TOPIC):
         self.root = tmp_path / "out"
         self.directory = DataDir.open(tmp_path / "data")
         self.committer = Committer(self.directory.files)
         self.log = self.directory.create_partitions(
-            [NewPartition(1, TOPIC, 0)], LogSettings(), self.committer
+            [NewPartition(1, topic, 0)], LogSettings(), self.committer
         )[0]
         self.folder = str(tmp_path / "data" / "partitions" / "1")
 
