@@ -39,6 +39,11 @@ class RequestLayout:
     fields: tuple[tuple[str, f.Readable], ...] = ()
     rest: bool = False
 
+    def with_pieces(self, pieces: Mapping[f.Readable, f.Readable]) -> RequestLayout:
+        """The same layout with other pieces in place of some."""
+        fields = ((name, pieces.get(piece, piece)) for name, piece in self.fields)
+        return RequestLayout(self.type, tuple(fields), self.rest)
+
     def read(self, payload: memoryview) -> object:
         """See `Layout`."""
         reader = LittleEndianReader(payload)
@@ -53,6 +58,10 @@ class RecordLayout:
     """A record of a reply."""
 
     fields: tuple[tuple[str, f.Writable], ...]
+
+    def with_pieces(self, pieces: Mapping[f.Writable, f.Writable]) -> RecordLayout:
+        """The same layout with other pieces in place of some."""
+        return RecordLayout(tuple((name, pieces.get(piece, piece)) for name, piece in self.fields))
 
     def write(self, record: object) -> bytes:
         """The bytes of the record."""

@@ -118,24 +118,36 @@ class ChosenId:
 
 
 class Identifier:
-    """Kind, length, then a u32 or 1 to 255 bytes of text."""
+    """Kind, length, then a u32 or 1 to 255 bytes of text.
+
+    The broker counts from 1; `base` is the first number on the wire.
+    """
+
+    def __init__(self, base: int) -> None:
+        self._shift = 1 - base
 
     def read(self, reader: LittleEndianReader) -> Name:
         kind, size = reader.u8(), reader.u8()
         value = reader.take(size)
         if kind == NUMERIC and size == U32.size:
-            return int(U32.unpack(value)[0])
+            return int(U32.unpack(value)[0]) + self._shift
         if kind == TEXT and size:
             return decoded(value)
         raise ProtocolError(f"identifier of kind {kind} and {size} bytes")
 
 
 class ConsumerField:
-    """Kind, then an identifier (D1a and later)."""
+    """Kind, then an identifier (D1a and later). Groups are counted from `base`; a consumer's number
+    is its name, the same in every dialect.
+    """
+
+    def __init__(self, base: int) -> None:
+        self._group = Identifier(base)
 
     def read(self, reader: LittleEndianReader) -> Consumer:
         kind = known(ConsumerKind, reader.u8())
-        return Consumer(kind, IDENTIFIER.read(reader))
+        name = self._group if kind is ConsumerKind.GROUP else GIVEN_IDENTIFIER
+        return Consumer(kind, name.read(reader))
 
 
 class BareConsumer:
@@ -144,6 +156,16 @@ class BareConsumer:
     def read(self, reader: LittleEndianReader) -> Consumer:
         kind = known(ConsumerKind, reader.u8())
         return Consumer(kind, reader.u32())
+
+
+class CatalogueNumber:
+    """The number of a stream, topic or group: from 1 in the broker, from `base` on the wire."""
+
+    def __init__(self, base: int) -> None:
+        self._shift = 1 - base
+
+    def write(self, number: int) -> bytes:
+        return U32.pack(number - self._shift)
 
 
 class PartitionNumber:
@@ -362,8 +384,12 @@ STR8 = Text("B")
 NAME8 = Text("B", bytes_min=1)  # Names may not be empty.
 STR32 = Text("I")
 FLAG = Flag()
-IDENTIFIER = Identifier()
-CONSUMER = ConsumerField()
+GIVEN_IDENTIFIER = Identifier(1)  # Of a user or a consumer: the number as it is.
+# Streams, topics, groups and partitions are counted from 1 before D4, from 0 since.
+IDENTIFIER_FROM_1, IDENTIFIER_FROM_0 = Identifier(1), Identifier(0)
+CONSUMER_FROM_1, CONSUMER_FROM_0 = ConsumerField(1), ConsumerField(0)
+NUMBER_FROM_1, NUMBER_FROM_0 = CatalogueNumber(1), CatalogueNumber(0)
+PARTITION_FROM_1, PARTITION_FROM_0 = PartitionNumber(1), PartitionNumber(0)
 STRATEGY_FIELD = StrategyField()
 REST = Rest()
 OPTIONS = Options()

@@ -19,7 +19,7 @@ from protocols.iggy import user_messages as u
 from protocols.iggy.dialects import Layout, RequestLayout
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.messages import Code
-from protocols.iggy.permission_field import PERMISSIONS
+from protocols.iggy.permission_field import PERMISSIONS_FROM_0, PERMISSIONS_FROM_1
 from protocols.reader import LittleEndianReader
 
 INDEX_ENTRY = struct.Struct("<IIQ")  # 0, end of the message, 0
@@ -32,15 +32,16 @@ Rows = dict[int, RequestLayout]
 Pieces = dict[str, f.Readable]
 Row = Callable[..., RequestLayout]
 
-STREAM: Pieces = {"stream": f.IDENTIFIER}
-TOPIC: Pieces = {"stream": f.IDENTIFIER, "topic": f.IDENTIFIER}
-GROUP: Pieces = {**TOPIC, "group": f.IDENTIFIER}
-USER: Pieces = {"user": f.IDENTIFIER}
+# Counted from 1, as before D4; `counted_from_zero` gives the later pieces.
+STREAM: Pieces = {"stream": f.IDENTIFIER_FROM_1}
+TOPIC: Pieces = {"stream": f.IDENTIFIER_FROM_1, "topic": f.IDENTIFIER_FROM_1}
+GROUP: Pieces = {**TOPIC, "group": f.IDENTIFIER_FROM_1}
+USER: Pieces = {"user": f.GIVEN_IDENTIFIER}
 NEW_USER: Pieces = {
     "username": f.STR8,
     "password": f.STR8,
     "status": f.U8_FIELD,
-    "permissions": PERMISSIONS,
+    "permissions": PERMISSIONS_FROM_1,
 }
 POLL: Pieces = {"strategy": f.STRATEGY_FIELD, "count": f.U32_FIELD, "auto_commit": f.FLAG}
 
@@ -92,7 +93,8 @@ def send_target(reader: LittleEndianReader, base: int) -> m.SendMessages:
     """The target of a SEND from D3 on, and the number of its messages, which are not read yet."""
     size = reader.u32()
     start = reader.pos
-    stream, topic = f.IDENTIFIER.read(reader), f.IDENTIFIER.read(reader)
+    identifier = f.IDENTIFIER_FROM_1 if base else f.IDENTIFIER_FROM_0
+    stream, topic = identifier.read(reader), identifier.read(reader)
     partitioning = f.PartitioningField(base).read(reader)
     count = reader.u32()
     if reader.pos - start != size:
@@ -170,7 +172,7 @@ D0_REQUESTS: Rows = {
 D1A_REQUESTS: Rows = {
     **D0_REQUESTS,
     Code.GET_CLIENT: request(m.GetClient, client_id=f.U32_FIELD),
-    **_offset(f.CONSUMER, _PARTITION_1),
+    **_offset(f.CONSUMER_FROM_1, _PARTITION_1),
     Code.SEND_MESSAGES: request(
         m.SendMessages, **TOPIC, partitioning=f.PartitioningField(1), messages=f.REST
     ),
@@ -196,7 +198,7 @@ D1A_REQUESTS: Rows = {
     Code.DELETE_PARTITIONS: request(m.DeletePartitions, **TOPIC, count=f.U32_FIELD),
     Code.GET_GROUPS: request(m.GetGroups, **TOPIC),
     Code.CREATE_GROUP: request(m.CreateGroup, **TOPIC, group_id=_PICKED, name=f.NAME8),
-    **_groups(f.IDENTIFIER),
+    **_groups(f.IDENTIFIER_FROM_1),
     Code.LOGIN_WITH_TOKEN: request(u.LoginWithToken, token=f.STR8),
     Code.GET_USER: request(u.GetUser, **USER),
     Code.GET_USERS: request(u.GetUsers),
@@ -205,7 +207,7 @@ D1A_REQUESTS: Rows = {
     Code.UPDATE_USER: request(
         u.UpdateUser, **USER, username=f.Maybe(f.STR8), status=f.Maybe(f.U8_FIELD)
     ),
-    Code.UPDATE_PERMISSIONS: request(u.UpdatePermissions, **USER, permissions=PERMISSIONS),
+    Code.UPDATE_PERMISSIONS: request(u.UpdatePermissions, **USER, permissions=PERMISSIONS_FROM_1),
     Code.CHANGE_PASSWORD: request(u.ChangePassword, **USER, old=f.STR8, new=f.STR8),
     Code.GET_TOKENS: request(u.GetTokens),
     Code.CREATE_TOKEN: request(u.CreateToken, name=f.STR8, expiry_us=f.ExpirySeconds()),
@@ -254,10 +256,10 @@ D2_REQUESTS: Rows = {
         u.LoginUser, username=f.STR8, password=f.STR8, version=f.STR32, context=f.STR32
     ),
     Code.FLUSH_UNSAVED_BUFFER: request(
-        m.FlushUnsavedBuffer, **TOPIC, partition=f.PartitionNumber(1), fsync=f.FLAG
+        m.FlushUnsavedBuffer, **TOPIC, partition=f.PARTITION_FROM_1, fsync=f.FLAG
     ),
     Code.DELETE_CONSUMER_OFFSET: request(
-        m.DeleteConsumerOffset, consumer=f.CONSUMER, **TOPIC, partition=_PARTITION_1
+        m.DeleteConsumerOffset, consumer=f.CONSUMER_FROM_1, **TOPIC, partition=_PARTITION_1
     ),
     Code.CREATE_TOKEN: request(u.CreateToken, name=f.STR8, expiry_us=f.U64_FIELD),
 }
@@ -266,28 +268,43 @@ D3_REQUESTS: Requests = {
     **D2_REQUESTS,
     Code.SEND_MESSAGES: IndexedSend(head_bytes=56, base=1),
     Code.DELETE_SEGMENTS: request(
-        m.DeleteSegments, **TOPIC, partition=f.PartitionNumber(1), count=f.U32_FIELD
+        m.DeleteSegments, **TOPIC, partition=f.PARTITION_FROM_1, count=f.U32_FIELD
     ),
 }
 
-D4_REQUESTS: Requests = {
-    **D3_REQUESTS,
-    **_offset(f.CONSUMER, f.PartitionOrFlag()),
-    **_topic_requests(f.U64_FIELD, None),
-    Code.GET_CLUSTER_METADATA: request(m.GetClusterMetadata),
-    Code.DELETE_CONSUMER_OFFSET: request(
-        m.DeleteConsumerOffset, consumer=f.CONSUMER, **TOPIC, partition=f.PartitionOrFlag()
-    ),
-    Code.SEND_MESSAGES: IndexedSend(head_bytes=56, base=0),
-    Code.FLUSH_UNSAVED_BUFFER: request(
-        m.FlushUnsavedBuffer, **TOPIC, partition=f.U32_FIELD, fsync=f.FLAG
-    ),
-    Code.DELETE_SEGMENTS: request(
-        m.DeleteSegments, **TOPIC, partition=f.U32_FIELD, count=f.U32_FIELD
-    ),
-    Code.CREATE_STREAM: request(m.CreateStream, name=f.NAME8),
-    Code.CREATE_GROUP: request(m.CreateGroup, **TOPIC, name=f.NAME8),
+FROM_ZERO: dict[f.Readable, f.Readable] = {
+    f.IDENTIFIER_FROM_1: f.IDENTIFIER_FROM_0,
+    f.CONSUMER_FROM_1: f.CONSUMER_FROM_0,
+    f.PARTITION_FROM_1: f.PARTITION_FROM_0,
+    PERMISSIONS_FROM_1: PERMISSIONS_FROM_0,
 }
+
+
+def counted_from_zero(requests: Requests) -> Requests:
+    """The same layouts with streams, topics, groups and partitions counted from 0, as since D4."""
+    return {
+        code: layout.with_pieces(FROM_ZERO) if isinstance(layout, RequestLayout) else layout
+        for code, layout in requests.items()
+    }
+
+
+D4_REQUESTS = counted_from_zero(
+    {
+        **D3_REQUESTS,
+        **_offset(f.CONSUMER_FROM_1, f.PartitionOrFlag()),
+        **_topic_requests(f.U64_FIELD, None),
+        Code.GET_CLUSTER_METADATA: request(m.GetClusterMetadata),
+        Code.DELETE_CONSUMER_OFFSET: request(
+            m.DeleteConsumerOffset,
+            consumer=f.CONSUMER_FROM_1,
+            **TOPIC,
+            partition=f.PartitionOrFlag(),
+        ),
+        Code.SEND_MESSAGES: IndexedSend(head_bytes=56, base=0),
+        Code.CREATE_STREAM: request(m.CreateStream, name=f.NAME8),
+        Code.CREATE_GROUP: request(m.CreateGroup, **TOPIC, name=f.NAME8),
+    }
+)
 
 D5_REQUESTS: Requests = {
     **D4_REQUESTS,

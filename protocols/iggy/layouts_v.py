@@ -23,13 +23,13 @@ from protocols.iggy.layouts import (
     STREAM,
     TOPIC,
     Pieces,
-    Requests,
+    counted_from_zero,
     request,
     send_target,
 )
 from protocols.iggy.messages import Code
 from protocols.iggy.partitioning import xxhash32_from_zero
-from protocols.iggy.permission_field import PERMISSIONS
+from protocols.iggy.permission_field import PERMISSIONS_FROM_0
 from protocols.iggy.reply_layouts import D5_RECORDS, record
 from protocols.reader import LittleEndianReader
 
@@ -75,40 +75,42 @@ class Register:
 
 
 _OPTIONS: Pieces = {"options": f.OPTIONS}
-_OFFSET: Pieces = {"consumer": f.CONSUMER, **TOPIC, "partition": f.PartitionOrFlag()}
+_OFFSET: Pieces = {"consumer": f.CONSUMER_FROM_0, **TOPIC, "partition": f.PartitionOrFlag()}
 
-V_REQUESTS: Requests = {
-    **D5_REQUESTS,
-    Code.LOGIN_USER: Register(),
-    Code.SEND_MESSAGES: BatchSend(),
-    Code.STORE_CONSUMER_OFFSET: request(
-        m.StoreConsumerOffset, **_OFFSET, offset=f.U64_FIELD, quorum=f.U8_FIELD
-    ),
-    Code.DELETE_CONSUMER_OFFSET: request(m.DeleteConsumerOffset, **_OFFSET, quorum=f.U8_FIELD),
-    Code.CREATE_STREAM: request(m.CreateStream, name=f.NAME8, **_OPTIONS),
-    Code.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.NAME8, **_OPTIONS),
-    Code.CREATE_TOPIC: request(
-        m.CreateTopic, **STREAM, partitions_count=f.U32_FIELD, name=f.NAME8, **_OPTIONS
-    ),
-    Code.UPDATE_TOPIC: request(m.UpdateTopic, **TOPIC, name=f.NAME8, **_OPTIONS),
-    Code.SYNC_GROUP: request(m.SyncGroup, **GROUP),
-    Code.DESCRIBE_OPTIONS: request(m.DescribeOptions, scope=f.U8_FIELD),
-    Code.CREATE_USER: request(
-        u.CreateUser,
-        username=f.STR8,
-        password=f.STR8,
-        status=f.U8_FIELD,
-        permissions=PERMISSIONS,
-        **_OPTIONS,
-    ),
-    Code.UPDATE_USER: request(
-        u.UpdateUser,
-        user=f.IDENTIFIER,
-        username=f.Maybe(f.STR8),
-        status=f.Maybe(f.U8_FIELD),
-        **_OPTIONS,
-    ),
-}
+V_REQUESTS = counted_from_zero(
+    {
+        **D5_REQUESTS,
+        Code.LOGIN_USER: Register(),
+        Code.SEND_MESSAGES: BatchSend(),
+        Code.STORE_CONSUMER_OFFSET: request(
+            m.StoreConsumerOffset, **_OFFSET, offset=f.U64_FIELD, quorum=f.U8_FIELD
+        ),
+        Code.DELETE_CONSUMER_OFFSET: request(m.DeleteConsumerOffset, **_OFFSET, quorum=f.U8_FIELD),
+        Code.CREATE_STREAM: request(m.CreateStream, name=f.NAME8, **_OPTIONS),
+        Code.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.NAME8, **_OPTIONS),
+        Code.CREATE_TOPIC: request(
+            m.CreateTopic, **STREAM, partitions_count=f.U32_FIELD, name=f.NAME8, **_OPTIONS
+        ),
+        Code.UPDATE_TOPIC: request(m.UpdateTopic, **TOPIC, name=f.NAME8, **_OPTIONS),
+        Code.SYNC_GROUP: request(m.SyncGroup, **GROUP),
+        Code.DESCRIBE_OPTIONS: request(m.DescribeOptions, scope=f.U8_FIELD),
+        Code.CREATE_USER: request(
+            u.CreateUser,
+            username=f.STR8,
+            password=f.STR8,
+            status=f.U8_FIELD,
+            permissions=PERMISSIONS_FROM_0,
+            **_OPTIONS,
+        ),
+        Code.UPDATE_USER: request(
+            u.UpdateUser,
+            user=f.GIVEN_IDENTIFIER,
+            username=f.Maybe(f.STR8),
+            status=f.Maybe(f.U8_FIELD),
+            **_OPTIONS,
+        ),
+    }
+)
 del V_REQUESTS[Code.LOGIN_WITH_TOKEN]  # A login, too: the register operation carries both.
 
 V_RECORDS: dict[type[Any], RecordLayout] = {
@@ -119,7 +121,7 @@ V_RECORDS: dict[type[Any], RecordLayout] = {
         messages_count=f.U32_FIELD,
     ),
     r.StreamInfo: record(
-        stream_id=f.U32_FIELD,
+        stream_id=f.NUMBER_FROM_0,
         created_us=f.U64_FIELD,
         topics_count=f.U32_FIELD,
         size_bytes=f.U64_FIELD,
@@ -128,7 +130,7 @@ V_RECORDS: dict[type[Any], RecordLayout] = {
         options=f.Counted(),
     ),
     r.TopicInfo: record(
-        topic_id=f.U32_FIELD,
+        topic_id=f.NUMBER_FROM_0,
         created_us=f.U64_FIELD,
         partitions_count=f.U32_FIELD,
         expiry_us=f.U64_FIELD,
@@ -142,9 +144,9 @@ V_RECORDS: dict[type[Any], RecordLayout] = {
     ),
     r.SentInfo: record(
         entries_count=f.U32_FIELD,
-        stream_id=f.U32_FIELD,
-        topic_id=f.U32_FIELD,
-        partition=f.PartitionNumber(0),
+        stream_id=f.NUMBER_FROM_0,
+        topic_id=f.NUMBER_FROM_0,
+        partition=f.PARTITION_FROM_0,
         base_offset=f.U64_FIELD,
     ),
     r.Assignment: record(generation=f.U64_FIELD, partitions=f.PartitionNumbers(0)),

@@ -48,6 +48,7 @@ BEFORE_LOGIN_BYTES_MAX = 16 * 1024
 
 LOGINS = frozenset({int(Code.LOGIN_USER), int(Code.LOGIN_WITH_TOKEN)})
 COMPRESSIONS = range(1, 3)
+NUMBERED = ("stream", "topic", "group")  # Attributes of requests; the broker counts from 1.
 ALL_CODES = frozenset(int(code) for code in Code)
 
 
@@ -356,11 +357,15 @@ def _fits(layout: Layout | None, payload: memoryview) -> bool:
 
 def _is_meant(request: object) -> bool:
     """Whether a client can mean that. If a frame fits two dialects, the wrong reading has control
-    characters in a name, or a compression that does not exist.
+    characters in a name, a compression that does not exist, or number 0 where the dialect counts
+    from 1.
     """
     name, compression = getattr(request, "name", None), getattr(request, "compression", None)
-    is_text = name is None or CONTROL.search(name) is None
-    return is_text and (compression is None or compression in COMPRESSIONS)
+    if name is not None and CONTROL.search(name) is not None:
+        return False
+    if compression is not None and compression not in COMPRESSIONS:
+        return False
+    return not any(getattr(request, attribute, None) == 0 for attribute in NUMBERED)
 
 
 def _is_later(code: int, payload: memoryview) -> bool:

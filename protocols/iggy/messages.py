@@ -1,8 +1,9 @@
 """Typed requests of the Iggy listener, the same for every dialect; `replies.py` has the answers.
 
-Knows no bytes (`layouts.py` has them) and no broker. Numbers are already the broker's: a partition
-is its index from 0 whatever the dialect counts from, a time is in microseconds, an absent thing is
-None. A stream, topic, group or consumer is named by its number (int) or its text (str).
+Knows no bytes (`layouts.py` has them) and no broker. Numbers are already the broker's, whatever the
+dialect counts from: a partition is its index from 0, a stream, topic or group has its number in the
+catalogue, from 1. A time is in microseconds, an absent thing is None. A stream, topic, group or
+consumer is named by its number (int) or its text (str).
 """
 
 from __future__ import annotations

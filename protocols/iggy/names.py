@@ -1,7 +1,8 @@
 """What Iggy's names and numbers stand for: a stream is a namespace of one tenant, a consumer is a
 subscription.
 
-The catalogue keeps the numbers; names are kept as given. Knows no bytes and no request.
+The catalogue keeps the numbers, from 1 up; the layouts of D4 and later count them from 0. Names are
+kept as given. Knows no bytes and no request.
 """
 
 from __future__ import annotations
@@ -108,9 +109,11 @@ def topic_number(broker: Broker, topic: Topic) -> int:
 
 
 def stream_number(broker: Broker, topic: Topic) -> int:
-    """The number by which Iggy's clients know the stream of a topic."""
+    """The number by which Iggy's clients know the stream of a topic. Raises Absent."""
     meta = broker.namespaces.find(TENANT, topic.name.namespace)
-    return 0 if meta is None else broker.namespaces.number(meta)
+    if meta is None:
+        raise Absent(ErrorCode.STREAM_NAME_NOT_FOUND)
+    return broker.namespaces.number(meta)
 
 
 def groups(broker: Broker, topic: Topic) -> list[Group]:

@@ -25,12 +25,18 @@ PERMITTED_MAX = 1_000
 
 
 class Permitted:
-    """Whether there are permissions, then their length in bytes, then the permissions."""
+    """Whether there are permissions, then their length in bytes, then the permissions.
+
+    Streams and topics are counted from `base` on the wire, from 1 in the broker.
+    """
+
+    def __init__(self, base: int) -> None:
+        self._shift = 1 - base
 
     def read(self, reader: LittleEndianReader) -> Permissions | None:
         if reader.u8() != 1:
             return None
-        return _Block(reader.take(reader.u32())).permissions()
+        return _Block(reader.take(reader.u32()), self._shift).permissions()
 
     def write(self, permissions: Permissions | None) -> bytes:
         if permissions is None:
@@ -40,12 +46,12 @@ class Permitted:
         left = len(permissions.streams)
         for stream_id, stream in permissions.streams.items():
             left -= 1
-            parts += (U32.pack(stream_id), _flags(STREAM_PERMISSIONS, stream.given))
+            parts += (U32.pack(stream_id - self._shift), _flags(STREAM_PERMISSIONS, stream.given))
             parts.append(bool(stream.topics).to_bytes())
             more = len(stream.topics)
             for topic_id, given in stream.topics.items():
                 more -= 1
-                parts += (U32.pack(topic_id), _flags(TOPIC_PERMISSIONS, given))
+                parts += (U32.pack(topic_id - self._shift), _flags(TOPIC_PERMISSIONS, given))
                 parts.append(bool(more).to_bytes())
             parts.append(bool(left).to_bytes())
         block = b"".join(parts)
@@ -55,8 +61,10 @@ class Permitted:
 class _Block:
     """Reads one block. Raises ProtocolError, FieldRefused for more than PERMITTED_MAX."""
 
-    def __init__(self, block: memoryview) -> None:
+    def __init__(self, block: memoryview, shift: int) -> None:
+        """`shift` turns a number on the wire into the broker's."""
         self._reader = LittleEndianReader(block)
+        self._shift = shift
         self._count = 0
 
     def permissions(self) -> Permissions:
@@ -85,7 +93,7 @@ class _Block:
             raise FieldRefused(
                 ErrorCode.FEATURE_UNAVAILABLE, f"permissions for more than {PERMITTED_MAX} topics"
             )
-        return self._reader.u32()
+        return self._reader.u32() + self._shift
 
     def _given(self, names: Sequence[str]) -> frozenset[str]:
         flags = self._reader.take(len(names))
@@ -99,4 +107,4 @@ def _flags(names: Sequence[str], given: frozenset[str]) -> bytes:
     return bytes(name in given for name in names)
 
 
-PERMISSIONS = Permitted()
+PERMISSIONS_FROM_1, PERMISSIONS_FROM_0 = Permitted(1), Permitted(0)

@@ -1,8 +1,8 @@
 """Typed answers of the Iggy listener: records in the order in which they are sent, the same for
 every dialect. No record at all is the empty OK.
 
-Knows no bytes (`layouts.py` has them) and no broker. Partitions are indexes from 0, times are
-microseconds.
+Knows no bytes (`layouts.py` has them) and no broker. Partitions are indexes from 0, streams, topics
+and groups have their numbers in the catalogue, from 1; times are microseconds.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 from protocols.iggy import fields as f
 from protocols.iggy import replies as r
 from protocols.iggy.dialects import RecordLayout
-from protocols.iggy.permission_field import PERMISSIONS
+from protocols.iggy.permission_field import PERMISSIONS_FROM_0, PERMISSIONS_FROM_1
 
 Records = dict[type[Any], RecordLayout]
 Pieces = dict[str, f.Writable]
@@ -102,7 +102,7 @@ MACHINE: Pieces = {
 def topic(expiry: f.Writable, settings: Pieces) -> RecordLayout:
     """A topic; `settings` follow its expiry."""
     return record(
-        topic_id=f.U32_FIELD,
+        topic_id=f.NUMBER_FROM_1,
         created_us=f.U64_FIELD,
         partitions_count=f.U32_FIELD,
         expiry_us=expiry,
@@ -123,10 +123,12 @@ D0_RECORDS: Records = {
     **partitions(1),
     r.LoginInfo: record(user_id=f.UserNumber(1, NOBODY_BEFORE_D4)),
     r.ClientInfo: client(None),
-    r.Membership: record(stream_id=f.U32_FIELD, topic_id=f.U32_FIELD, group_id=f.U32_FIELD),
+    r.Membership: record(
+        stream_id=f.NUMBER_FROM_1, topic_id=f.NUMBER_FROM_1, group_id=f.NUMBER_FROM_1
+    ),
     r.Stats: stats(f.Seconds(), {}, {}),
     r.StreamInfo: record(
-        stream_id=f.U32_FIELD,
+        stream_id=f.NUMBER_FROM_1,
         created_us=f.U64_FIELD,
         topics_count=f.U32_FIELD,
         size_bytes=f.U64_FIELD,
@@ -135,7 +137,7 @@ D0_RECORDS: Records = {
     ),
     r.TopicInfo: topic(f.ExpirySeconds(), {}),
     r.GroupInfo: record(
-        group_id=f.U32_FIELD, partitions_count=f.U32_FIELD, members_count=f.U32_FIELD
+        group_id=f.NUMBER_FROM_1, partitions_count=f.U32_FIELD, members_count=f.U32_FIELD
     ),
     r.SentInfo: record(),
     r.Count: record(),
@@ -145,7 +147,10 @@ D1A_RECORDS: Records = {
     **D0_RECORDS,
     r.ClientInfo: client(f.UserNumber(1, NOBODY_BEFORE_D4)),
     r.GroupInfo: record(
-        group_id=f.U32_FIELD, partitions_count=f.U32_FIELD, members_count=f.U32_FIELD, name=f.STR8
+        group_id=f.NUMBER_FROM_1,
+        partitions_count=f.U32_FIELD,
+        members_count=f.U32_FIELD,
+        name=f.STR8,
     ),
     r.UserInfo: record(
         user_id=f.UserNumber(1, NOBODY_BEFORE_D4),
@@ -153,7 +158,7 @@ D1A_RECORDS: Records = {
         status=f.U8_FIELD,
         username=f.STR8,
     ),
-    r.UserPermissions: record(permissions=PERMISSIONS),
+    r.UserPermissions: record(permissions=PERMISSIONS_FROM_1),
     r.TokenInfo: record(name=f.STR8, expires_us=f.U64_FIELD),
     r.RawToken: record(token=f.STR8),
 }
@@ -171,8 +176,14 @@ D2_RECORDS: Records = {
     r.TopicInfo: topic(f.U64_FIELD, TOPIC_SETTINGS),
 }
 
+FROM_ZERO: dict[f.Writable, f.Writable] = {
+    f.NUMBER_FROM_1: f.NUMBER_FROM_0,
+    PERMISSIONS_FROM_1: PERMISSIONS_FROM_0,
+}
+
 D4_RECORDS: Records = {
-    **D2_RECORDS,
+    # Streams, topics and groups are counted from 0, as partitions are.
+    **{kind: layout.with_pieces(FROM_ZERO) for kind, layout in D2_RECORDS.items()},
     **partitions(0),
     # Rust's clients ignore the fields of D5; Go's of D5, whose version looks like D4, need them.
     r.Stats: stats(f.U64_FIELD, TOTAL_CPU, {**VERSION, **MACHINE}),

@@ -115,6 +115,7 @@ def _prepare(
 def _append(
     context: Context, topic: Topic, partition: Partition, prepared: Prepared, append_us: int
 ) -> Answer:
+    stream_number = names.stream_number(context.broker, topic)
     appended = partition.append(
         [prepared.body],
         prepared.info,
@@ -125,7 +126,7 @@ def _append(
         PROTOCOL, partition.figures_name, prepared.info.record_count, len(prepared.body)
     )
     sent = r.SentInfo(
-        names.stream_number(context.broker, topic),
+        stream_number,
         names.topic_number(context.broker, topic),
         partition.index,
         appended.base_offset,

@@ -16,9 +16,9 @@ package, version, address = sys.argv[2:5]
 iggy = importlib.import_module(package.replace("-", "_"))
 number = tuple(map(int, version.split(".")))
 is_apache = package == "apache-iggy"
-FIRST = 0 if is_apache and number >= (0, 6) else 1  # Where the dialect counts partitions from.
+FIRST = 0 if is_apache and number >= (0, 6) else 1  # Where the dialect counts from.
 COUNT = 100
-SHARED = ("shared", "all") if number > (0, 1, 0) else (500, 1)
+SHARED = (499 + FIRST, FIRST)  # The oldest dialect chose 500 and 1.
 
 
 async def done(result):
@@ -113,7 +113,21 @@ async def work():
         *await poll(client, stream, topic, ("Next",), count=3, commit=True),
     ]
     await send(client, *SHARED, FIRST, [f"from {package} {version}"])
+    if hasattr(client, "get_stream"):
+        shared = await done(client.get_stream("shared"))
+        seen["number"] = shared.id - FIRST
     return seen
+
+
+async def number_zero():
+    """What getting-started programs do since D4: name the first stream and topic by number 0."""
+    client = await logged_in()
+    await make(client, "sample-stream", "sample-topic", 1)
+    stream = await done(client.get_stream(0))
+    topic = await done(client.get_topic(0, 0))
+    await send(client, 0, 0, 0, ["message-1", "message-2"])
+    polled = await poll(client, 0, 0, ("First",))
+    return [stream.id, stream.name, topic.id, topic.name, [text for _, text in polled]]
 
 
 async def read_shared():
@@ -169,7 +183,7 @@ async def group():
     return sorted(read)
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (work, read_shared, group)}
+SCENARIOS = {scenario.__name__: scenario for scenario in (work, read_shared, group, number_zero)}
 
 if __name__ == "__main__":
     print(json.dumps(asyncio.run(SCENARIOS[sys.argv[1]]())), flush=True)

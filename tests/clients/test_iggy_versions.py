@@ -30,6 +30,7 @@ GET_GROUP = 600
 FIXED_ADDRESS = "127.0.0.1:8090"
 NUMBERS = [[at, f"m{at}"] for at in range(5)]
 # iggy-py 0.2.0 and 0.2.1 put something before each payload; no client here does.
+FROM_ZERO = [client for client in CLIENTS if client.dialect in ("D4", "D5", "V")]
 GROUPS = [client for client in CLIENTS if client.package == "apache-iggy" and client.number[1] >= 5]
 
 
@@ -141,6 +142,7 @@ def test_what_a_client_offers_works(worked: dict[str, Outcome], client: IggyClie
         "Offset": NUMBERS[3:],
         "Timestamp": NUMBERS[:3],
         "committed": NUMBERS,
+        "number": 499,
     }
     assert {name: value for name, value in seen.items() if name != "again"} == {
         name: value for name, value in expected.items() if name in seen
@@ -190,6 +192,15 @@ def test_two_members_share_the_partitions_of_a_topic(
         with IggyWire(broker.address("iggy")) as wire:
             until_seen(lambda: child.poll() is not None or members(wire, client) == 2)
         assert result(child, "both are members\n") == [["0-0", "0-1", "0-2"], ["1-0", "1-1", "1-2"]]
+
+
+@pytest.mark.parametrize("client", FROM_ZERO, ids=str)
+def test_getting_started_programs_find_the_first_stream_and_topic_by_number_0(
+    client: IggyClient,
+) -> None:
+    with RunningBroker(listen={"iggy": "127.0.0.1:0"}, others=False) as fresh:
+        seen = run(fresh, client, "number_zero")
+    assert seen == [0, "sample-stream", 0, "sample-topic", ["message-1", "message-2"]]
 
 
 def members(wire: IggyWire, client: IggyClient) -> int:

@@ -130,7 +130,7 @@ DESCRIBED = PrefixedArray(
 # The server's own numbers and times, and how it stores records. Checksums follow from them.
 VARYING = {
     *("id", "created_at", "client_id", "address", "size", "segments", "session", "server"),
-    *("stream_id", "topic_id", "group_id", "generation", "token", "base_timestamp"),
+    *("generation", "token", "base_timestamp"),
     *("origin_timestamp", "timestamp_delta", "checksum", "user_id"),
 }
 

@@ -11,6 +11,7 @@ from protocols.iggy.all_dialects import D0, D0_WITH_LOGIN, D1A, D1B, D2, D3, D4,
 from protocols.iggy.machine import Command, IggyMachine
 from tests.protocols.iggy import description
 from tests.protocols.iggy.described_frames import (
+    CHANGE_TOPIC,
     DIALECTS,
     FLUSH,
     GET,
@@ -43,10 +44,13 @@ LOGINS = [
     ("D5", login("java-sdk")),
 ]
 # What is read as another dialect's, by command, sender and reader: these have the same layout and
-# count partitions from 1 and from 0. No client of D2 or D3 is known that does not say its version.
+# count partitions, streams, topics and groups from 1 and from 0. No client of D2 or D3 is known
+# that does not say its version.
 SAME_LAYOUT = {
     *((FLUSH, "D2", "D5"), (FLUSH, "D3", "D5")),
     *((SEGMENTS, "D3", "D5"), (SEND, "D3", "D4")),
+    *((GET_GROUP, "D2", "D5"), (GET_GROUP, "D3", "D5")),
+    *((CHANGE_TOPIC, "D2", "D5"), (CHANGE_TOPIC, "D3", "D5")),
 }
 # Commands of later dialects whose frames D0 could have, of clients that have forgotten to log in.
 WITHOUT_LOGIN = {POLL, GET, STORE, GROUP, GET_GROUP}

@@ -30,8 +30,6 @@ DIFFERENT = {
     "CREATE_TOPIC with durability = replicated (what apache-iggy 0.9.0 sends)": None,
     "DELETE_TOPIC st/td": None,  # For it was made.
 }
-# Numbers of the server's own choice begin at 0 there and at 1 here.
-BY_NUMBER = {"GET_STREAM 0", "STORE_OFFSET by the numeric group id"}
 
 
 def stats(body: bytes) -> object:
@@ -193,8 +191,6 @@ async def test_answers_are_those_of_the_real_server(open_client):
             request = with_token(request, raw_token)
         for before in between(row.name, talk):
             await talk.exchange(before)
-        if row.name in BY_NUMBER:
-            request = request.replace(b"\x01\x04\x00\x00\x00\x00", b"\x01\x04\x01\x00\x00\x00")
         answer = await talk.exchange(request)
         if row.name == "SYNC_GROUP after a broken connection":
             with trio.fail_after(HANG_S):

@@ -235,4 +235,4 @@ def test_no_record_is_a_single_byte(dialect):
 
 def _empty(kind: type) -> object:
     values = {"str": "a", "list[int]": [], "float": 0.0, "bytes": b"", "Permissions | None": None}
-    return kind(*(values.get(hint, 0) for hint in kind.__annotations__.values()))
+    return kind(*(values.get(hint, 1) for hint in kind.__annotations__.values()))

@@ -8,7 +8,12 @@ import pytest
 from broker.server.endings import ProtocolError
 from protocols.iggy.errors import ErrorCode
 from protocols.iggy.fields import FieldRefused
-from protocols.iggy.permission_field import PERMISSIONS, PERMITTED_MAX
+from protocols.iggy.permission_field import (
+    PERMISSIONS_FROM_0,
+    PERMISSIONS_FROM_1,
+    PERMITTED_MAX,
+    Permitted,
+)
 from protocols.iggy.user_messages import (
     GLOBAL_PERMISSIONS,
     STREAM_PERMISSIONS,
@@ -20,8 +25,8 @@ from protocols.reader import LittleEndianReader
 from tests.protocols.iggy.description_permissions import block
 
 
-def read(data: bytes) -> Permissions | None:
-    return PERMISSIONS.read(LittleEndianReader(memoryview(data)))
+def read(data: bytes, piece: Permitted = PERMISSIONS_FROM_1) -> Permissions | None:
+    return piece.read(LittleEndianReader(memoryview(data)))
 
 
 def framed(data: bytes) -> bytes:
@@ -59,15 +64,25 @@ def test_a_block_is_read_and_written_as_described(seed):
         },
     )
     assert read(data) == expected
-    assert PERMISSIONS.write(expected) == data
+    assert PERMISSIONS_FROM_1.write(expected) == data
     for size in range(len(data)):
         with pytest.raises(ProtocolError):
             read(data[:size])
 
 
+def test_from_d4_on_numbers_in_a_block_begin_at_0():
+    on_the_wire = block([0] * 10, {0: ([1] + [0] * 5, {6: [0, 0, 0, 1]})})
+    given = Permissions(
+        frozenset(),
+        {1: StreamPermissions(frozenset({"manage_stream"}), {7: frozenset({"send_messages"})})},
+    )
+    assert read(framed(on_the_wire), PERMISSIONS_FROM_0) == given
+    assert PERMISSIONS_FROM_0.write(given) == framed(on_the_wire)
+
+
 def test_none_is_one_zero_byte_in_a_request_and_four_in_an_answer():
     assert read(b"\0") is None
-    assert PERMISSIONS.write(None) == bytes(4)
+    assert PERMISSIONS_FROM_1.write(None) == bytes(4)
 
 
 def test_only_so_many_are_read():
