@@ -55,11 +55,16 @@ class SubscriptionListener(Protocol):
 
 
 class Subscription:
-    """One subscription of one topic; while anybody holds it there is one object of it."""
+    """One subscription of one topic; while anybody holds it there is one object of it.
+
+    Once the topic has moved to another broker, every use of the object raises NotOwner, even if the
+    topic comes back: there is a new object then.
+    """
 
     def __init__(self, topic: Topic, name: bytes, cursors: CursorBook, report: Report) -> None:
         self.topic = topic
         self.name = name
+        self.has_moved = False
         self.listeners: set[SubscriptionListener] = set()
         self._cursors = cursors
         self._report = report
@@ -233,6 +238,8 @@ class Subscription:
         return self.topic.meta.topic_id, self.name, index
 
     def _stored(self) -> StoredSubscription | None:
+        if self.has_moved:
+            raise self._moved()
         if self.topic.deleted:
             return None  # The store has it until the deletion is on disk.
         return self._cursors.find(self.topic.meta.topic_id, self.name)
@@ -243,10 +250,15 @@ class Subscription:
 
     def _check_there(self) -> None:
         """Raises TopicNotFound: a change to a topic that is gone must not seem to succeed, nor
-        reach the topic that has its cursors under another name.
+        reach the topic that has its cursors under another name. Raises NotOwner.
         """
+        if self.has_moved:
+            raise self._moved()
         if self.topic.deleted:
             raise errors.TopicNotFound(f"{self.topic.name} was deleted")
+
+    def _moved(self) -> errors.NotOwner:
+        return errors.NotOwner(f"{self.topic.name} has moved to another broker")
 
     def _settled(self) -> int:
         with as_broker_errors(self._report):
@@ -400,9 +412,16 @@ class Subscriptions:
         return self._object(topic, name).delete()
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """A deleted topic's subscriptions are gone already: their listeners hear of it."""
+        """A deleted topic's subscriptions are gone already: their listeners hear of it. Those of a
+        topic that has moved are another broker's.
+        """
         if event is TopicEvent.SHRUNK:
             self._forget_partitions(topic)
+        if event is TopicEvent.MOVED:
+            for key, subscription in list(self._held.items()):
+                if subscription.topic is topic:
+                    subscription.has_moved = True
+                    del self._held[key]
         if event is not TopicEvent.DELETED or not topic.partitions:
             return
         for subscription in list(self._held.values()):

@@ -221,13 +221,13 @@ async def attach(
 
 
 def detach(broker: Broker, consumer: HttpConsumer) -> None:
-    """Leave the delivery of its partition; what it holds is redelivered. A consumer that a deletion
-    has closed must still release its dispatcher.
+    """Leave the delivery of its partition; what it holds is redelivered, unless the partition is
+    gone. A consumer that a deletion has closed must still release its dispatcher.
     """
     dispatcher = consumer.dispatcher
     if dispatcher is None:
         return
-    if consumer.is_attached:
+    if consumer.is_attached and not dispatcher.partition.removed:
         consumer.put_back(list(consumer.pending))
     consumer.dispatcher = None
     broker.dispatchers.detach(dispatcher, consumer)

@@ -103,7 +103,7 @@ class Consumers:
         for number, subscriber in enumerate(list(self._by_id.values()), 1):
             if number % SWEEP_TURN == 0:
                 await trio.lowlevel.checkpoint()
-            if subscriber.subscription.topic.deleted or not subscriber.is_live():
+            if subscriber.is_over or not subscriber.is_live():
                 self.end(subscriber)
             else:
                 subscriber.put_back_overdue(now)
@@ -141,8 +141,10 @@ class ConsumersApi:
             raise Refused(INVALID_NAME, "a consumer's id is 1 to 64 letters, digits, _ and -")
         wanted = self._wanted(topic, given)
         there = self._consumers.find(given.id) if given.id is not None else None
-        if there is not None:
+        if there is not None and not there.is_over:
             return self._attach_again(request, there, topic, name)
+        if there is not None:
+            self._consumers.end(there)
         subscription = known or self._broker.subscriptions.open(topic, name)
         subscriber = self._new(given, subscription, wanted)
         self._consumers.add(subscriber)  # Atomic: no await since its id and name were looked up.
@@ -246,6 +248,7 @@ class ConsumersApi:
         found = self._consumers.find(request.path_params["consumer"])
         if (
             found is None
+            or found.is_over
             or found.subscription.topic is not topic
             or found.subscription.name != subscription_name(request)
         ):

@@ -122,6 +122,11 @@ class Subscriber:
             fetch.bytes_left -= taken.size
             fetch.came.set()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its topic was deleted, or has moved to another broker."""
+        return self.subscription.topic.deleted or self.subscription.has_moved
+
     def touch(self) -> None:
         """Note that it is in use."""
         self.last_used = trio.current_time()

@@ -365,7 +365,7 @@ async def test_a_drain_while_a_reader_waits_for_the_store_stops_no_broker(store)
             return get(*place)
 
         async def read():
-            with pytest.raises(errors.OwnedElsewhere):
+            with pytest.raises(errors.NotOwner):
                 await partition.read(0, 1 << 20)
 
         with trio.fail_after(60):

@@ -176,9 +176,9 @@ async def test_a_topic_that_moves_during_a_request_was_not_deleted(broker, monke
 
     monkeypatch.setattr(partition, "log", Closing())
     monkeypatch.setattr(partition, "_memory", SimpleNamespace(loaded=loaded, table=None))
-    with pytest.raises(errors.OwnedElsewhere):
+    with pytest.raises(errors.NotOwner):
         await partition.read(0, 100)
-    with pytest.raises(errors.OwnedElsewhere):
+    with pytest.raises(errors.NotOwner):
         await partition.sequences()
 
 
