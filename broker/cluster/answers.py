@@ -117,10 +117,10 @@ class Answers:
         await broker.durability.reached(ticket)
         return told
 
-    async def _committed(self, call: Call) -> list[tuple[str, int, Committed]]:
+    async def _committed(self, call: Call) -> list[tuple[object, ...]]:
+        """Topic, partition and position of each; an error follows a position that there is not."""
         group, wanted = call.arguments
-        broker = self._broker
-        found: list[tuple[str, int, Committed]] = []
+        found: list[tuple[object, ...]] = []
         for number, (full, index) in enumerate(wanted, 1):
             if number % TURN_PARTITIONS == 0:
                 await trio.lowlevel.checkpoint()
@@ -129,12 +129,18 @@ class Answers:
                 self._check_position(call, Action.DESCRIBE, group, name)
             except errors.NotAuthorized:
                 continue
-            topic = broker.topics.get(name)
-            topic.partition(index)
-            subscription = broker.subscriptions.find(topic, group)
-            given = None if subscription is None else subscription.committed(index)
-            found.append((full, index, None if given is None else (given.offset, given.metadata)))
+            try:
+                found.append((full, index, self._position(group, name, index)))
+            except errors.BrokerError as error:  # Of this topic; the others have theirs.
+                found.append((full, index, None, named_error(error)))
         return found
+
+    def _position(self, group: bytes, name: TopicName, index: int) -> Committed:
+        topic = self._broker.topics.get(name)
+        topic.partition(index)
+        subscription = self._broker.subscriptions.find(topic, group)
+        given = None if subscription is None else subscription.committed(index)
+        return None if given is None else (given.offset, given.metadata)
 
     async def _positions(self, call: Call) -> list[tuple[str, int]]:
         """Only of topics that the client may see."""

@@ -142,12 +142,11 @@ class Home(Siblings):
 
     async def committed(
         self, node: int, asker: Asker, group: bytes, wanted: Sequence[Place]
-    ) -> list[tuple[str, int, Committed]]:
+    ) -> list[tuple[str, int, Committed | errors.BrokerError]]:
         """As `Siblings.committed`."""
         reply = await self._read(node, asker, "committed", [group, list(wanted)])
         return [
-            (name, index, None if given is None else (given[0], given[1]))
-            for name, index, given in reply.result
+            (name, index, _position(given, *error)) for name, index, given, *error in reply.result
         ]
 
     async def positions(
@@ -321,6 +320,15 @@ def _call(asker: Asker, name: str, arguments: list[Any]) -> Call:
     principal = asker.principal
     who = (principal.name, sorted(principal.roles), principal.is_anonymous)
     return Call(name, arguments, who, asker.at)
+
+
+def _position(
+    given: Sequence[Any] | None, error: Sequence[str] | None = None
+) -> Committed | errors.BrokerError:
+    """A position as `Answers` sends it; an error follows only if there is one."""
+    if error is not None:
+        return _error(error)
+    return None if given is None else (given[0], given[1])
 
 
 def _raise_told(reply: Reply) -> None:

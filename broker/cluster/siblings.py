@@ -52,9 +52,10 @@ class Siblings:
 
     async def committed(
         self, node: int, asker: Asker, group: bytes, wanted: Sequence[Place]
-    ) -> list[tuple[str, int, Committed]]:
-        """Positions of a group on topics that another broker owns. Raises NotOwner where that
-        broker does not answer.
+    ) -> list[tuple[str, int, Committed | BrokerError]]:
+        """Positions of a group on topics that another broker owns, or the error of each, such as
+        TopicNotFound, or NotOwner if the topic has moved. Raises NotOwner if that broker does not
+        answer.
         """
         raise _alone()
 

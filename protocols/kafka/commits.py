@@ -11,7 +11,7 @@ from itertools import islice
 
 import trio
 
-from broker.cluster.siblings import Commit, Committed
+from broker.cluster.siblings import Commit, Committed, Place
 from broker.errors import BrokerError, NotOwner, PartitionNotFound, TopicNotFound, Unanswered
 from broker.steps import Steps
 from broker.subscriptions.subscriptions import Commits, KafkaCommit
@@ -36,6 +36,12 @@ TIME_US_MAX = 2**63 - 1
 # Commits written in one go, about two milliseconds. Then other connections have their turn.
 PIECE_COMMITS = 256
 MEMBERS_VERSION = 2  # from here on a member's generation is checked; 0.8 ignores it
+WHOLE_ERROR_VERSION = 2  # From here on an OffsetFetch can fail as a whole.
+
+# How long an OffsetFetch waits for the owner of a topic that moves: a takeover takes a second or
+# two, or a lease of 5 s. Heartbeats wait on the same connection; the shortest session is 6 s.
+FIND_S = 5.0
+LOOK_S = 0.1
 
 Wanted = tuple[bytes | None, int, CommitTarget]  # topic name, partition number, what is committed
 
@@ -170,45 +176,87 @@ def _characters(text: bytes | None) -> int:
 
 
 def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer]:
-    """Answer a group's positions: each as committed until another protocol moves the cursor."""
+    """Answer a group's positions: each as committed until another protocol moves the cursor.
+
+    A request for a topic without an owner waits for up to `FIND_S`. Then it fails as a whole from
+    version 2 on: clients retry that, but take the error of a partition for final.
+    """
     wanted = request.topics
     if wanted is None:
         try:
             wanted = yield _all_committed(context, request.group or b"")
         except NotOwner as error:
             return Answer(OffsetFetchReply({}, _retried(context, error)))
-    topics: dict[bytes | None, dict[int, CommittedOffset]] = {}
-    theirs: list[tuple[bytes | None, int, int, str]] = []
+    topics: dict[bytes | None, dict[int, CommittedOffset]] = {name: {} for name in wanted}
+    theirs: list[tuple[bytes | None, int]] = []
     for name, indexes in wanted.items():
-        found = topics[name] = {}
         for number, index in enumerate(indexes, 1):
             try:
-                found[index] = _committed(context, request, name, index)
-            except NotOwner as error:
-                full = context.topic(name).name.full
-                theirs.append((name, index, error.node_id, full))
+                topics[name][index] = _committed(context, request, name, index)
+            except NotOwner:
+                theirs.append((name, index))
             if number % PIECE_COMMITS == 0:
                 yield trio.lowlevel.checkpoint()
     if theirs:
-        yield _fetch_elsewhere(context, request, theirs, topics)
+        failure = yield _fetch_elsewhere(context, request, theirs, topics)
+        if failure is not None and request.version >= WHOLE_ERROR_VERSION:
+            return Answer(OffsetFetchReply({}, _retried(context, failure)))
     return Answer(OffsetFetchReply(topics))
 
 
 async def _fetch_elsewhere(
     context: Context,
     request: OffsetFetchRequest,
-    theirs: list[tuple[bytes | None, int, int, str]],
+    theirs: list[tuple[bytes | None, int]],
     topics: dict[bytes | None, dict[int, CommittedOffset]],
-) -> None:
-    """Ask the topics' owners, and put what they answer into `topics`."""
-    wanted = [(node, (full, index)) for _, index, node, full in theirs]
-    found = await fetch_elsewhere(context, request.group or b"", wanted)
-    for name, index, _, full in theirs:
-        told = found[full, index]
-        if isinstance(told, BrokerError):
-            topics[name][index] = CommittedOffset(-1, b"", _retried(context, told))
+) -> NotOwner | None:
+    """Ask the topics' owners, and put their answers into `topics`. Returns an error if no owner
+    answered for a partition within `FIND_S`; its position is then the error.
+    """
+    deadline = trio.current_time() + FIND_S
+    while True:
+        theirs, error = await _ask_owners(context, request, theirs, topics, deadline)
+        if error is None or trio.current_time() >= deadline:
+            break
+        await trio.sleep(LOOK_S)
+    for name, index in theirs:
+        assert error is not None
+        topics[name][index] = CommittedOffset(-1, b"", _retried(context, error))
+    return error
+
+
+async def _ask_owners(
+    context: Context,
+    request: OffsetFetchRequest,
+    theirs: list[tuple[bytes | None, int]],
+    topics: dict[bytes | None, dict[int, CommittedOffset]],
+    deadline: float,
+) -> tuple[list[tuple[bytes | None, int]], NotOwner | None]:
+    """Ask once, until the deadline; returns the partitions without an answer, and an error if there
+    are any. A topic may have come here meanwhile.
+    """
+    owners: list[tuple[int, Place]] = []
+    names: dict[Place, bytes | None] = {}
+    for name, index in theirs:
+        try:
+            topics[name][index] = _committed(context, request, name, index)
+        except NotOwner as error:
+            place = context.topic(name).name.full, index
+            owners.append((error.node_id, place))
+            names[place] = name
+    left: list[tuple[bytes | None, int]] = []
+    failure: NotOwner | None = None
+    found = await fetch_elsewhere(context, request.group or b"", owners, deadline)
+    for place, name in names.items():
+        told, index = found[place], place[1]
+        if isinstance(told, NotOwner):
+            left.append((name, index))
+            failure = told
+        elif isinstance(told, BrokerError):
+            topics[name][index] = _no_position(context, request, told)
         else:
             topics[name][index] = _told(request, told)
+    return left, failure
 
 
 async def _all_committed(context: Context, group: bytes) -> dict[bytes | None, list[int]]:
@@ -248,12 +296,18 @@ def _committed(
         given = None if subscription is None else subscription.committed(index)
     except NotOwner:
         raise  # Its owner is asked.
-    except (TopicNotFound, PartitionNotFound) as error:
-        code = context.refused(error) if request.version < 2 else Code.NONE
-        return CommittedOffset(-1, b"", code)
     except BrokerError as error:
-        return CommittedOffset(-1, b"", context.refused(error))
+        return _no_position(context, request, error)
     return _told(request, None if given is None else (given.offset, given.metadata))
+
+
+def _no_position(
+    context: Context, request: OffsetFetchRequest, error: BrokerError
+) -> CommittedOffset:
+    is_unknown = isinstance(error, TopicNotFound | PartitionNotFound)
+    if is_unknown and request.version >= WHOLE_ERROR_VERSION:
+        return CommittedOffset(-1, b"", Code.NONE)
+    return CommittedOffset(-1, b"", context.refused(error))
 
 
 def _told(request: OffsetFetchRequest, given: Committed) -> CommittedOffset:

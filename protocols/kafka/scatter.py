@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.cluster.siblings import Asker, Commit, Committed, Place
-from broker.errors import BrokerError
+from broker.errors import BrokerError, NotOwner
 
 if TYPE_CHECKING:
     from protocols.kafka.context import Context
@@ -43,21 +43,26 @@ async def commit_elsewhere(
 
 
 async def fetch_elsewhere(
-    context: Context, group: bytes, wanted: Sequence[tuple[int, Place]]
+    context: Context, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float
 ) -> Found:
-    """Positions from the nodes that own the topics; an error where a node cannot answer."""
+    """Positions from the nodes that own the topics, or errors: NotOwner where a node does not
+    answer before the deadline.
+    """
     found: Found = {}
     asker = _asker(context)
 
     async def at(node: int, numbers: Sequence[int]) -> None:
         chosen = [wanted[number][1] for number in numbers]
-        try:
-            told = await context.broker.siblings.committed(node, asker, group, chosen)
-        except BrokerError as error:
-            found.update(dict.fromkeys(chosen, error))
-            return
-        found.update(dict.fromkeys(chosen))
-        found.update(((name, index), given) for name, index, given in told)
+        late = NotOwner(f"broker {node} does not answer in time", 0)
+        found.update(dict.fromkeys(chosen, late))
+        with trio.move_on_at(deadline):
+            try:
+                told = await context.broker.siblings.committed(node, asker, group, chosen)
+            except BrokerError as error:
+                found.update(dict.fromkeys(chosen, error))
+                return
+            found.update(dict.fromkeys(chosen))
+            found.update(((name, index), given) for name, index, given in told)
 
     async with trio.open_nursery() as nursery:
         for node, numbers in _by_node([node for node, _ in wanted]).items():
