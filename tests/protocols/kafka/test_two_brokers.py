@@ -2,18 +2,21 @@
 
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+import trio
 
 from broker.access.rights import Action, Resource
-from broker.cluster.siblings import Siblings
-from broker.errors import NotOwner
+from broker.cluster.siblings import Asker, Committed, Place, Siblings
+from broker.errors import BrokerError, NotOwner
 from broker.subscriptions.members import Member
+from protocols.kafka import commits
 from protocols.kafka import group_messages as g
 from protocols.kafka import messages as m
 from protocols.kafka.errors import Code
 from storage.metadata.names import TopicName
-from tests.broker.cluster.nodes import Node, two_brokers
+from tests.broker.cluster.nodes import Node, topic_of, two_brokers
 from tests.listeners import open_listeners
 from tests.protocols.kafka.frames import Client
 from tests.storage.shared.shared_dirs import SharedStore
@@ -39,12 +42,19 @@ class Cluster:
         reply = await self.client.call_with_table(request, 2)
         return [reply.topics[topic][index] for topic, index, _ in offsets]
 
-    async def committed(self, *wanted: tuple[bytes, int]) -> list[tuple[int, bytes, int]]:
-        """Offset, metadata and code of each."""
+    async def fetch(self, version: int, *wanted: tuple[bytes, int]) -> m.OffsetFetchReply:
+        """The answer to an OffsetFetch."""
         topics: dict[bytes | None, dict[int, None]] = {}
         for topic, index in wanted:
             topics.setdefault(topic, {})[index] = None
-        reply = await self.client.call_with_table(m.OffsetFetchRequest(1, GROUP, topics), 1)
+        request = m.OffsetFetchRequest(version, GROUP, topics)
+        reply = await self.client.call_with_table(request, version)
+        assert isinstance(reply, m.OffsetFetchReply)
+        return reply
+
+    async def committed(self, *wanted: tuple[bytes, int]) -> list[tuple[int, bytes, int]]:
+        """Offset, metadata and code of each."""
+        reply = await self.fetch(1, *wanted)
         found = [reply.topics[topic][index] for topic, index in wanted]
         return [(one.offset, one.metadata, one.error) for one in found]
 
@@ -123,16 +133,93 @@ async def test_a_group_that_somebody_reads_at_another_broker_stays_everywhere(
 
 
 async def test_where_the_other_broker_is_not_reached_clients_are_to_try_again(
-    cluster: Cluster,
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, theirs = cluster.mine, cluster.theirs
     await cluster.commit((mine, 0, 3), (theirs, 0, 5))
     cluster.cut_off()
+    monkeypatch.setattr(commits, "FIND_S", 0)
     again = Code.COORDINATOR_LOAD_IN_PROGRESS
     assert await cluster.commit((mine, 0, 4), (theirs, 0, 6)) == [Code.NONE, again]
     assert await cluster.committed((mine, 0), (theirs, 0)) == [(4, b"at 4", 0), (-1, b"", again)]
     assert (await cluster.everything()).error == again
     assert await cluster.delete() == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("version", [1, 2, 5])
+async def test_positions_wait_for_the_new_owner_of_a_topic(
+    cluster: Cluster, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients read no more from a partition whose position was an error."""
+    mine, theirs = cluster.mine, cluster.theirs
+    await cluster.commit((mine, 0, 3), (theirs, 0, 5))
+    there, asked = cluster.first.broker.siblings, 0
+
+    class Moving(Siblings):
+        """The topic has no owner at first."""
+
+        async def committed(
+            self, node: int, asker: Asker, group: bytes, wanted: Sequence[Place]
+        ) -> list[tuple[str, int, Committed | BrokerError]]:
+            nonlocal asked
+            asked += 1
+            if asked < 3:
+                raise NotOwner("it moves")
+            return await there.committed(node, asker, group, wanted)
+
+    cluster.first.broker.siblings = Moving()
+    monkeypatch.setattr(commits, "LOOK_S", 0)
+    reply = await cluster.fetch(version, (mine, 0), (theirs, 0))
+    assert (reply.error, asked) == (0, 3)
+    assert (reply.topics[mine][0].offset, reply.topics[theirs][0].offset) == (3, 5)
+
+
+async def test_without_an_owner_the_whole_answer_fails_where_the_version_can_say_so(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, theirs = cluster.mine, cluster.theirs
+    await cluster.commit((mine, 0, 3), (theirs, 0, 5))
+    cluster.cut_off()
+    monkeypatch.setattr(commits, "FIND_S", 0)
+    again = Code.COORDINATOR_LOAD_IN_PROGRESS
+    reply = await cluster.fetch(1, (mine, 0), (theirs, 0))
+    assert (reply.topics[mine][0].error, reply.topics[theirs][0].error) == (0, again)
+    for version in (2, 5):
+        reply = await cluster.fetch(version, (mine, 0), (theirs, 0))
+        assert (reply.error, reply.topics) == (again, {})
+
+
+async def test_a_broker_that_hangs_is_not_awaited_longer_than_a_new_owner(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Hanging(Siblings):
+        async def committed(self, *_: object) -> NoReturn:
+            await trio.sleep_forever()
+
+    cluster.first.broker.siblings = Hanging()
+    monkeypatch.setattr(commits, "FIND_S", 0.01)
+    with trio.fail_after(10):
+        reply = await cluster.fetch(2, (cluster.theirs, 0))
+    assert reply.error == Code.COORDINATOR_LOAD_IN_PROGRESS
+
+
+@pytest.mark.parametrize("version", [1, 2])
+async def test_a_topic_that_its_owner_has_deleted_fails_no_other_topic(
+    cluster: Cluster, version: int
+) -> None:
+    """The broker that is asked has not followed the deletion yet."""
+    theirs = TopicName("public", "default", cluster.theirs.decode())
+    owned = topic_of(cluster.second.held, "other")
+    await cluster.first.broker.topics.create(owned, 1)
+    other = owned.topic.encode()
+    await cluster.commit((cluster.theirs, 0, 5), (other, 0, 7))
+    topics = cluster.second.broker.topics
+    topics._forget(topics.get(theirs))
+    reply = await cluster.fetch(version, (cluster.theirs, 0), (other, 0))
+    assert (reply.error, reply.topics[other][0].offset) == (0, 7)
+    gone = reply.topics[cluster.theirs][0]
+    expected = Code.UNKNOWN_TOPIC_OR_PARTITION if version < 2 else Code.NONE
+    assert (gone.offset, gone.error) == (-1, expected)
 
 
 async def test_what_the_owner_refuses_is_said(cluster: Cluster) -> None:
