@@ -30,6 +30,7 @@ from broker.commit.waiters import Awaited, Waiters
 from broker.config.logging import ThrottledLog
 from broker.config.settings import Config
 from broker.delivery.registry import Dispatchers
+from broker.limits import CLOSED_FOR_ACCEPT
 from broker.live.topics import LiveTopics
 from broker.metrics import Metrics
 from broker.reading.cutting import CutBatches
@@ -302,6 +303,12 @@ class Broker:
     def abandon(self) -> None:
         """Release the directory as it is, after a failed sync."""
         self._storage.abandon()
+
+    def close_idle_files(self) -> bool:
+        """Close some log files that nobody is using, for an accept without a descriptor. Return
+        whether any was closed.
+        """
+        return self._storage.files.close_oldest_idle(CLOSED_FOR_ACCEPT)
 
     def retire_discarded(self) -> None:
         """Close the partitions of deleted topics; `run` does it piece by piece. Raises

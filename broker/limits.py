@@ -69,8 +69,9 @@ ANSWER_BYTES_MAX = 4 * MIB  # Their bytes; an answer behind a pending one may ho
 # Connections.
 # A connection costs some 20 KB; the file handles run out first on most machines.
 CONNECTIONS_MAX = 10_000
-# File descriptors kept for the log (512, `storage/log/files.py`) and for everything else.
-FILES_FOR_OTHERS = 768
+# Descriptors for everything but connections and idle log files (`storage/log/files.py`): files that
+# a commit round holds, listeners, calls to other brokers.
+FILES_FOR_OTHERS = 256
 # A peer that vanishes without a word is noticed in three minutes, however idle its connection may
 # be. Routers forget idle connections after five minutes or more: the probes keep them alive.
 KEEPALIVE_IDLE_S = 120
@@ -85,7 +86,9 @@ LINGER_BYTES_MAX = 4 * MIB  # Input read and thrown away meanwhile.
 # served. Accepted one at a time, each waited for a pass over those before it: of a hundred that
 # came together the last was answered after a quarter of a second.
 ACCEPTED_PER_TURN = 16
-ACCEPT_PAUSE_S = 0.1  # After running out of file handles: accepting again at once would spin.
+ACCEPT_PAUSE_S = 0.1  # After running out of descriptors: accepting again at once would spin.
+# Idle log files closed when an accept finds no descriptor: enough for the next ones to accept.
+CLOSED_FOR_ACCEPT = 16
 
 # Committing.
 SYNC_STOP_S = 5.0  # For a sync that is under way when the broker stops; a disk may hang for good.

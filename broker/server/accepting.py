@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.limits import ACCEPT_PAUSE_S, ACCEPTED_PER_TURN
+from storage.log.descriptors import NO_DESCRIPTOR
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -40,6 +41,8 @@ async def accept_all(
             await trio.lowlevel.wait_readable(listening)
             continue
         except OSError as error:
+            if error.errno in NO_DESCRIPTOR and broker.close_idle_files():
+                continue
             if error.errno in OUT_OF_RESOURCES:
                 broker.seldom.error(
                     "accept_failed", cause=name, listener=name, reason=error.strerror

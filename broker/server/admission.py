@@ -12,16 +12,17 @@ from collections.abc import Callable
 from broker.config.logging import ThrottledLog
 from broker.limits import CONNECTIONS_MAX, FILES_FOR_OTHERS
 from broker.metrics import Metrics
+from storage.log.descriptors import idle_handles_max
 
 
 def connections_max() -> int:
-    """CONNECTIONS_MAX, or fewer if this process may not open so many files: the log needs some,
-    and serving any client opens some more.
+    """CONNECTIONS_MAX, or fewer if this process may not open so many files: idle log files and
+    FILES_FOR_OTHERS come first.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return CONNECTIONS_MAX
-    return min(CONNECTIONS_MAX, max(files - FILES_FOR_OTHERS, files // 4))
+    return min(CONNECTIONS_MAX, max(files - idle_handles_max() - FILES_FOR_OTHERS, files // 4))
 
 
 class Admission:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from storage.codecs.api import Buffer, Part, StoredPart
+from storage.log.descriptors import NO_DESCRIPTOR
 
 if TYPE_CHECKING:
     from storage.log.disk import Disk
@@ -81,13 +82,22 @@ class Leases:
         return self._can_tell and file.path not in self.lost
 
     def take(self, file: OpenFile, size: int, pos: int) -> FileLease | None:
-        """A lease on a file that is held; None where these bytes are not all in memory now."""
+        """A lease on a file that is held; None where these bytes are not all in memory now, and
+        where the process has no descriptor left: the caller then copies the bytes.
+        """
         try:
             is_cached = self.disk.is_cached(file.path, file.fd, size, pos)
         except OSError:
             self._can_tell = False
             return None
-        return FileLease(self, file) if is_cached else None
+        if not is_cached:
+            return None
+        try:
+            return FileLease(self, file)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR:
+                return None
+            raise
 
 
 class FilePart(StoredPart):

@@ -10,24 +10,22 @@ import errno
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from storage.errors import OUT_OF_SPACE, StorageFailed, StorageFull, WouldBlock
+from storage.log.descriptors import NO_DESCRIPTOR, Result, idle_handles_max, with_descriptor
 from storage.log.disk import Buffer, Disk
 from storage.log.file_part import Leases
 from storage.log.file_system import FileSystem
 from storage.log.read_buffers import ReadBuffers
 from storage.log.sync_queue import SyncQueue
 
-# Idle descriptors kept open: half of the usual soft limit of 1024, sockets need the rest.
-HANDLES_MAX = 512
-
 # A single pwritev takes no more pieces than this (IOV_MAX of Linux).
 PARTS_MAX = 1024
 
 # After these a later try may succeed: no space, a quota, a limit on file sizes, a read-only file
 # system, no descriptors.
-FULL = OUT_OF_SPACE | {errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE}
+FULL = OUT_OF_SPACE | NO_DESCRIPTOR | {errno.EFBIG, errno.EROFS}
 
 # Errors of file systems that cannot preallocate, if the C library does not emulate it.
 CANNOT_ALLOCATE = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
@@ -222,16 +220,17 @@ class Files:
         root: str | os.PathLike[str],
         disk: Disk | None = None,
         *,
-        handles_max: int = HANDLES_MAX,
+        handles_max: int | None = None,
         read_only: bool = False,
     ) -> None:
+        """`handles_max` is `idle_handles_max` if not given."""
         self.root = os.fspath(root)
         self.disk = disk if disk is not None else Disk()
         self.reads_cached = True
         self.read_buffers = ReadBuffers()
         self.leases = Leases(self.disk)
         self._flags = os.O_RDONLY if read_only else os.O_RDWR
-        self._handles_max = handles_max
+        self._handles_max = idle_handles_max() if handles_max is None else handles_max
         self._open_count = 0
         self._discarded: list[str] = []
         self._discarding = threading.Lock()
@@ -401,7 +400,7 @@ class Files:
     def names(self, path: str) -> list[str]:
         """Names in a folder, sorted; none if there is no such folder. Raises StorageFailed."""
         try:
-            return sorted(os.listdir(path))
+            return sorted(self._with_descriptor(lambda: os.listdir(path)))
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -410,7 +409,7 @@ class Files:
     def sync_folder(self, path: str) -> None:
         """Make new, changed and removed names of a folder durable. Raises StorageFailed."""
         try:
-            self.disk.sync_folder(path)
+            self._with_descriptor(lambda: self.disk.sync_folder(path))
         except FileNotFoundError:
             return  # Removed meanwhile: it has no names left to keep.
         except OSError as error:
@@ -443,9 +442,17 @@ class Files:
 
     def close_idle(self) -> None:
         """Close every descriptor that nobody is using; files are opened again when they are."""
+        self.close_oldest_idle(self._open_count)
+
+    def close_oldest_idle(self, count: int) -> bool:
+        """Close at most `count` descriptors that nobody is using, the longest idle first. Return
+        whether any was closed.
+        """
         with self._lock:
-            while self._idle:
-                self._close(self._idle.popitem()[0])
+            closing = min(count, len(self._idle))
+            for _ in range(closing):
+                self._close(self._idle.popitem(last=False)[0])
+        return closing > 0
 
     def _open(
         self, path: str, flags: int, doing: str, *, or_read_only: bool = False
@@ -455,12 +462,10 @@ class Files:
         """
         try:
             try:
-                return self.disk.open(path, flags), False
+                return self._with_descriptor(lambda: self.disk.open(path, flags)), False
             except OSError as error:
                 if error.errno == errno.EROFS and or_read_only:
                     return self.disk.open(path, os.O_RDONLY), True
-                if error.errno in (errno.EMFILE, errno.ENFILE) and self._close_oldest_idle():
-                    return self.disk.open(path, flags), False
                 raise
         except FileNotFoundError:
             raise FileGone(path) from None
@@ -469,23 +474,15 @@ class Files:
 
     def _open_to_look(self, path: str) -> int:
         """A descriptor for its caller alone. Raises OSError."""
-        try:
-            return self.disk.open(path, os.O_RDONLY)
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE) and self._close_oldest_idle():
-                return self.disk.open(path, os.O_RDONLY)
-            raise
+        return self._with_descriptor(lambda: self.disk.open(path, os.O_RDONLY))
+
+    def _with_descriptor(self, call: Callable[[], Result]) -> Result:
+        """Make a call that needs a descriptor; idle ones make room. Raises OSError."""
+        return with_descriptor(call, lambda: self.close_oldest_idle(1))
 
     def _take(self, file: File, fd: int, *, is_read_only: bool) -> None:
         file.fd, file.read_only = fd, is_read_only
         self._open_count += 1
-
-    def _close_oldest_idle(self) -> bool:
-        with self._lock:
-            if not self._idle:
-                return False
-            self._close(self._idle.popitem(last=False)[0])
-            return True
 
     def _close_idle(self) -> None:
         while self._open_count > self._handles_max and self._idle:

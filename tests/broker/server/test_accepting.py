@@ -1,13 +1,19 @@
 """The accept loop: how many connections it takes between two turns of the others."""
 
+import errno
+import os
 import socket
 from itertools import pairwise
+from pathlib import Path
 
+import pytest
 import trio
+import trio.testing
 
 from broker.broker import Broker
 from broker.limits import ACCEPTED_PER_TURN
 from broker.server.accepting import accept_all
+from storage.log.files import Files
 
 
 async def test_connections_that_come_together_are_accepted_some_in_each_turn(
@@ -30,3 +36,43 @@ async def test_connections_that_come_together_are_accepted_some_in_each_turn(
     accepted = [after - before for before, after in pairwise(turns)]
     assert max(accepted) <= 2 * ACCEPTED_PER_TURN  # It may go last in one round, first in the next.
     assert 3 <= sum(found > 0 for found in accepted) <= 6
+
+
+class Crowded(socket.socket):
+    """A listening socket whose process has no descriptor until `files` has closed an idle file."""
+
+    files: Files
+    number = errno.EMFILE
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self.files.open_count == FILES:
+            raise OSError(self.number, os.strerror(self.number))
+        return super().accept()
+
+
+FILES = 3
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_an_accept_without_a_descriptor_closes_idle_files(
+    broker: Broker, tmp_path: Path, number: int
+) -> None:
+    files = broker._storage.files
+    files.close_idle()
+    held = files.open_count
+    for name in range(FILES - held):
+        files.create(str(tmp_path / str(name)))
+    taken: list[socket.socket] = []
+    with Crowded() as listening:
+        listening.files, listening.number = files, number
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        listening.setblocking(False)
+        with socket.create_connection(listening.getsockname()):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(accept_all, broker, listening, "echo", "echo", taken.append)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+    assert len(taken) == 1
+    taken[0].close()
+    assert files.open_count == held

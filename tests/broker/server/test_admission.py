@@ -8,6 +8,7 @@ from broker.config.logging import ThrottledLog
 from broker.limits import CONNECTIONS_MAX
 from broker.metrics import Metrics
 from broker.server.admission import Admission, connections_max
+from storage.log.descriptors import idle_handles_max
 
 
 def test_so_many_are_admitted_and_a_place_is_free_again_when_one_leaves():
@@ -26,5 +27,11 @@ def test_so_many_are_admitted_and_a_place_is_free_again_when_one_leaves():
 
 
 def test_connections_leave_files_for_the_log():
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert 0 < connections_max() <= min(CONNECTIONS_MAX, files)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        for files in (64, 256, 1024):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (files, before[1]))
+            assert 0 < connections_max() <= CONNECTIONS_MAX
+            assert connections_max() + idle_handles_max() <= files // 4 * 3
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)

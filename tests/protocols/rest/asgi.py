@@ -119,5 +119,6 @@ def bare_broker(data_dir: str = "/") -> Any:
         stopping=trio.Event(),
         has_room=has_room,
         seldom=seldom,
+        close_idle_files=lambda: False,
         admission=Admission(metrics, seldom, limit=lambda: 100),
     )

@@ -15,9 +15,15 @@ DATA = bytes(range(256)) * 64
 
 
 class WarmDisk(Disk):
-    """A disk all of which is in memory; it may fail to send."""
+    """A disk all of which is in memory; it may fail to send or to duplicate a descriptor."""
 
     error = 0
+    duplicate_error = 0
+
+    def duplicate(self, path, fd):
+        if self.duplicate_error:
+            raise OSError(self.duplicate_error, os.strerror(self.duplicate_error))
+        return super().duplicate(path, fd)
 
     def is_cached(self, path, fd, size, pos):
         return True
@@ -159,3 +165,11 @@ def test_pages_on_the_disk_give_no_lease(files, file, monkeypatch):
 def test_parts_in_memory_are_told_from_others(files, file):
     assert all_in_memory([b"a", bytearray(b"b"), memoryview(b"c")])
     assert not all_in_memory([b"a", part_of(files, file, [(0, 1)])])
+
+
+def test_a_process_without_descriptors_gets_no_lease(files, file):
+    files.disk.duplicate_error = errno.EMFILE
+    assert leased(files, file) is None
+    files.disk.duplicate_error = errno.EIO
+    with pytest.raises(OSError, match="Input/output error"):
+        leased(files, file)

@@ -172,6 +172,56 @@ def test_where_the_process_has_no_more_descriptors_an_idle_one_goes(tmp_path):
     assert files.open_count == 1
 
 
+class FullProcess(RecordingDisk):
+    """A process that has no descriptor left until `files` has at most `most` open."""
+
+    files = None
+    most = 0
+
+    def need(self):
+        if self.files is not None and self.files.open_count > self.most:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    def open(self, path, flags):
+        self.need()
+        return super().open(path, flags)
+
+    def sync_folder(self, path):
+        self.need()
+        super().sync_folder(path)
+
+
+CALLS = {
+    "sync_folder": lambda files, folder: files.sync_folder(folder),
+    "read_whole": lambda files, folder: files.read_whole(f"{folder}/0"),
+    "look_into": lambda files, folder: files.look_into(f"{folder}/0", 1),
+    "create": lambda files, folder: files.create(f"{folder}/new"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_each_call_that_needs_a_descriptor_closes_as_many_idle_ones_as_that_takes(tmp_path, call):
+    disk = FullProcess()
+    files = Files(tmp_path, disk)
+    for number in range(5):
+        files.create(str(tmp_path / str(number)))
+    disk.files, disk.most = files, 1
+    CALLS[call](files, str(tmp_path))
+    assert files.open_count <= 2
+
+
+def test_a_process_without_descriptors_and_idle_files_says_so(tmp_path):
+    disk = FullProcess()
+    files = Files(tmp_path, disk)
+    held = files.create(str(tmp_path / "held"))
+    held.hold()
+    disk.files = files
+    with pytest.raises(StorageFailed, match="Too many open files"):
+        files.sync_folder(str(tmp_path))
+    with pytest.raises(StorageFull, match="Too many open files"):
+        files.create(str(tmp_path / "new"))
+
+
 def test_a_closed_file_lives_as_long_as_it_is_held(tmp_path):
     files = Files(tmp_path)
     file = files.create(str(tmp_path / "a"))

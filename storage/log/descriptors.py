@@ -1,0 +1,38 @@
+"""The number of log files that this process keeps open while nobody uses them, and
+calls that find no descriptor left. Knows no file.
+"""
+
+import errno
+import resource
+from collections.abc import Callable
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+# Idle descriptors kept open, and the share of the descriptors of this process that they may take:
+# connections need most of the others.
+HANDLES_MAX = 512
+HANDLES_SHARE = 4
+
+# Errors of a call that found no descriptor left in this process, or in the whole system.
+NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
+
+
+def idle_handles_max() -> int:
+    """HANDLES_MAX, or fewer if this process may not open so many files."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return HANDLES_MAX
+    return min(HANDLES_MAX, files // HANDLES_SHARE)
+
+
+def with_descriptor(call: Callable[[], Result], close_idle: Callable[[], bool]) -> Result:
+    """Make a call that needs a descriptor. While the process has none left, `close_idle` closes an
+    idle one; it returns False if there is none. Raises OSError.
+    """
+    while True:
+        try:
+            return call()
+        except OSError as error:
+            if error.errno not in NO_DESCRIPTOR or not close_idle():
+                raise
