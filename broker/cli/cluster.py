@@ -124,7 +124,10 @@ def drain(
     Example: braidlog cluster drain 2 --config cluster.toml
     """
 
-    def work(settings: Config, ledger: Ledger, __: ObjectStore) -> int:
+    def work(settings: Config, ledger: Ledger, objects: ObjectStore) -> int:
+        from storage.shared.proofs import prove
+
+        prove(ledger, objects)
         if not ledger.drain(node, drains=not undo):
             return _fail(f"node {node} has no live session", EXIT_FAILED)
         if undo:
@@ -190,6 +193,8 @@ def verify(
 def sweep(*, yes: Yes = False, config: ConfigOption = None, set_: SetOption = None) -> int:
     """Delete what is due in the trash, and objects that were put but never published.
 
+    Deletes nothing if the database is another cluster's, or older than the object store.
+
     Example: braidlog cluster sweep --config cluster.toml --yes
     """
     try:
@@ -221,7 +226,6 @@ def _with_stores(config: str | None, set_: list[str] | None, work: Work) -> int:
         settings = load(file=config, flags=flags)
         from broker.cluster.joining import stores
         from storage.errors import StorageError
-        from storage.shared.making import NoCluster
 
         ledger, objects = stores(settings)
     except ConfigError as error:
@@ -230,7 +234,7 @@ def _with_stores(config: str | None, set_: list[str] | None, work: Work) -> int:
         return _fail(f"this needs the extra `shared`: {error}", EXIT_FAILED)
     try:
         return work(settings, ledger, objects)
-    except (StorageError, NoCluster) as error:
+    except StorageError as error:
         return _fail(str(error), EXIT_FAILED)
     finally:
         ledger.close()

@@ -12,12 +12,13 @@ import trio
 
 from broker.config.settings import ConfigError
 from broker.threads import run_in_thread
-from storage.errors import SessionNotBegun
+from storage.errors import SessionNotBegun, StorageError
 from storage.shared.obstore import ObstoreObjects, StoreSetting
 from storage.shared.packer import PackerSettings
 from storage.shared.postgres import PostgresLedger
+from storage.shared.proofs import open_cluster
 from storage.shared.publisher import RoundSettings
-from storage.shared.session import Session, SessionSettings, open_cluster
+from storage.shared.session import Session, SessionSettings
 from storage.shared.shared_dir import SharedDir, SharedSettings
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def _begin(config: Config) -> Session:
     try:
         session = Session(ledger, objects, open_cluster(ledger, objects), settings)
         session.begin({})
-    except SessionNotBegun:
+    except (SessionNotBegun, StorageError):
         ledger.close()
         raise
     log.info("joined", node=cluster.node_id, session=session.number)

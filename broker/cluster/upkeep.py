@@ -14,7 +14,8 @@ import trio
 
 from broker.threads import run_in_thread
 from storage.errors import StorageError, StorageFailed, StorageFull
-from storage.shared.ledger import LedgerUnanswered
+from storage.shared.ledger import LedgerUnanswered, LedgerWentBack
+from storage.shared.proofs import NoCluster
 
 if TYPE_CHECKING:
     from broker.broker import Broker
@@ -134,6 +135,9 @@ class Upkeep:
             swept = await run_in_thread(work)
         except (LedgerUnanswered, StorageFull) as error:
             log.warning("not_swept", reason=str(error))
+            return
+        except (LedgerWentBack, NoCluster) as error:
+            self._durability.fail(error)
             return
         except StorageError as error:
             log.error("not_swept", reason=str(error))

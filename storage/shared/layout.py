@@ -181,6 +181,7 @@ CLUSTER_NAME = "cluster"
 ROUNDS = "rounds/"
 PACKS = "packs/"
 SEGMENTS = "segments/"
+MARKS = "marks/"
 
 
 def round_name(session: int, number: int, part: int) -> str:
@@ -193,6 +194,21 @@ def round_place(name: str) -> tuple[int, int] | None:
     try:
         _, session, rest = name.split("/")
         return int(session), int(rest.split(".")[0])
+    except ValueError:
+        return None
+
+
+def mark_name(session: int, number: int, takes: int) -> str:
+    """Name of a mark: the ledger has that round of the session, after so many takes of shards."""
+    return f"{MARKS}{session}/{number:020d}-{takes}"
+
+
+def mark_place(name: str) -> tuple[int, int, int] | None:
+    """Session, round and takes in the name of a mark; None for another name."""
+    try:
+        _, session, rest = name.split("/")
+        number, takes = rest.split("-")
+        return int(session), int(number), int(takes)
     except ValueError:
         return None
 

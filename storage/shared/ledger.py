@@ -200,8 +200,8 @@ class Ledger(Protocol):
     def join(self, node: int, listeners: dict[str, str]) -> int:
         """Begin a session of that node, and fence an older live one; returns its number."""
 
-    def beat(self, session: int, *, store_ok: bool) -> State:
-        """Give a sign of life; returns the session's state."""
+    def beat(self, session: int, *, store_ok: bool) -> tuple[State, int]:
+        """Give a sign of life; returns the session's state and round, as `session_state`."""
 
     def session_state(self, session: int) -> tuple[State, int]:
         """State and round, once no statement of that session is under way any more. A session that

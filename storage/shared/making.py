@@ -2,37 +2,46 @@
 
 import secrets
 import uuid
+from collections.abc import Callable
 
 from storage.shared.layout import CLUSTER_NAME
 from storage.shared.ledger import FORMAT, Cluster, Ledger
 from storage.shared.object_store import ObjectExists, ObjectStore
+from storage.shared.proofs import NoCluster, stored_cluster_id
 
 # Size of the secret by which brokers know each other: too long to guess.
 SECRET_BYTES = 32
 
 
-class NoCluster(Exception):
-    """Ledger and object store are not of one cluster; the text says why."""
-
-
 def make_cluster(ledger: Ledger, objects: ObjectStore, shards: int) -> tuple[bool, Cluster]:
     """Make a cluster, or complete one that was begun; returns whether it is new, and what it is.
 
-    Raises NoCluster where the store is another cluster's; StoreUnanswered, LedgerUnanswered.
+    Raises NoCluster where the store is another cluster's, or not the one that the ledger's brokers
+    have used: nothing is changed then. Raises StoreUnanswered, LedgerUnanswered.
     """
+    _check_pair(ledger.cluster(), stored_cluster_id(objects), lambda: bool(ledger.sessions()))
     wanted = Cluster(str(uuid.uuid4()), FORMAT, shards, secrets.token_hex(SECRET_BYTES))
     made = ledger.init(wanted)
     cluster = ledger.cluster()
     assert cluster is not None
-    name = cluster.cluster_id.encode()
     try:
-        objects.put(CLUSTER_NAME, name)
-    except ObjectExists:
-        there = objects.get(CLUSTER_NAME, 0, objects.size(CLUSTER_NAME))
-        if there != name:
-            found = there.decode("ascii", "replace")
-            raise NoCluster(
-                f"the store is of cluster {found}, the database of {cluster.cluster_id}:"
-                " name an empty store, or the database that belongs to this one"
-            ) from None
+        objects.put(CLUSTER_NAME, cluster.cluster_id.encode())
+    except ObjectExists:  # Another `init` at the same time, or an earlier one.
+        _check_pair(cluster, stored_cluster_id(objects), lambda: False)
     return made, cluster
+
+
+def _check_pair(cluster: Cluster | None, stored: str | None, was_used: Callable[[], bool]) -> None:
+    """Check that a ledger and a store may be, or become, one cluster. Raises NoCluster."""
+    if stored is None:
+        if cluster is not None and was_used():
+            raise NoCluster(
+                f"the store is empty, but brokers have used the database of cluster"
+                f" {cluster.cluster_id}: name the store that they used"
+            )
+    elif cluster is None or stored != cluster.cluster_id:
+        database = "empty" if cluster is None else f"of {cluster.cluster_id}"
+        raise NoCluster(
+            f"the store is of cluster {stored}, the database is {database}:"
+            " name an empty store, or the database that belongs to this store"
+        )

@@ -196,12 +196,10 @@ class PostgresLedger:
 
         return self._run(work)
 
-    def beat(self, session: int, *, store_ok: bool) -> State:
-        """Give a sign of life; returns the session's state."""
+    def beat(self, session: int, *, store_ok: bool) -> tuple[State, int]:
+        """Give a sign of life; returns the session's state and round."""
         rows = self._rows(sql.BEAT, s=session, store_ok=store_ok)
-        if rows:
-            return State.LIVE
-        return self.session_state(session)[0]
+        return (State.LIVE, int(rows[0][0])) if rows else self.session_state(session)
 
     def session_state(self, session: int) -> tuple[State, int]:
         """State and round, once no statement of that session is under way any more."""

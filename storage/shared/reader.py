@@ -24,8 +24,8 @@ from storage.shared.layout import BadObject, shard_of
 from storage.shared.ledger import Cluster, Contents, JournalRow, Ledger, Tenure
 from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.pieces import Located, PartitionPieces, Piece, SegmentPieces, partitions_of
+from storage.shared.proofs import open_cluster
 from storage.shared.publisher import Patience
-from storage.shared.session import open_cluster
 from storage.shared.takeover import READS_AT_ONCE, is_unpacked, read_rounds, surely
 
 # How long store and database are asked again: a failover of PostgreSQL takes seconds.
@@ -78,7 +78,7 @@ class StoreLook:
     def catalogue(self, kept_of: Collection[str] = ()) -> SharedCatalogue:
         """All topics; those named in `kept_of` (full names) with their schemas.
 
-        Raises: LedgerUnanswered, LedgerRefused, SessionNotBegun; DamagedLog.
+        Raises: LedgerUnanswered, LedgerRefused, NoCluster; DamagedLog.
         """
         with closing(self._ledger):
             found = SharedCatalogue(self._cluster.shards)

@@ -7,7 +7,7 @@ of it counts afterwards. Plain threads: beats must not wait for anything else.
 
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -16,12 +16,10 @@ from storage.errors import SessionNotBegun, StorageFailed, StoreUnanswered
 from storage.shared.layout import (
     CLUSTER_NAME,
     KIND_ROUND,
-    ROUNDS,
     ObjectHeader,
     pack_footer,
     pack_header,
     round_name,
-    round_place,
 )
 from storage.shared.ledger import (
     Cluster,
@@ -36,11 +34,14 @@ from storage.shared.ledger import (
     State,
 )
 from storage.shared.object_store import ObjectMissing, ObjectStore
+from storage.shared.proofs import Mark, Marker, check_not_older, marks_of, takes_of
 from storage.shared.publisher import Patience, SessionIdentity, put_surely
 from storage.shared.takeover import surely
 
 # Between two checks that the object store answers.
 STORE_LOOK_S = 10.0
+# Between two marks of a session that publishes: a dump that is older than this is noticed.
+MARK_S = 1.0
 
 
 @dataclass(slots=True, frozen=True)
@@ -66,39 +67,6 @@ class SessionSettings:
     serve_without_beat_ms: int = 30_000
 
 
-def open_cluster(ledger: Ledger, objects: ObjectStore) -> Cluster:
-    """The cluster of ledger and store, which must be the same. Raises SessionNotBegun."""
-    try:
-        cluster = ledger.cluster()
-        if cluster is None:
-            raise SessionNotBegun("the database holds no cluster: run `braidlog cluster init`")
-        size = objects.size(CLUSTER_NAME)
-        named = objects.get(CLUSTER_NAME, 0, size).decode("ascii", "replace")
-    except ObjectMissing:
-        raise SessionNotBegun("the store holds no cluster: run `braidlog cluster init`") from None
-    except (LedgerUnanswered, LedgerRefused, StoreUnanswered) as error:
-        raise SessionNotBegun(str(error)) from error
-    if named != cluster.cluster_id:
-        raise SessionNotBegun(
-            f"the store is of cluster {named}, the database of {cluster.cluster_id}"
-        )
-    return cluster
-
-
-def check_not_older(ledger: Ledger, objects: ObjectStore) -> None:
-    """Check that the ledger knows of every round that the store has: each session can have at most
-    one there that does not count yet. Raises LedgerWentBack.
-    """
-    places = {place for name in objects.names(ROUNDS) if (place := round_place(name))}
-    known = {row.session: row.round for row in ledger.sessions()}
-    for session, number in sorted(places):
-        if session not in known or number > known[session] + 1:
-            raise LedgerWentBack(
-                f"the database is older than the object store, which has round {number} of session"
-                f" {session}: what was acknowledged since is not in it. Restore its newest state"
-            )
-
-
 class Session:
     """This broker's session. `epochs` are its shards."""
 
@@ -113,6 +81,11 @@ class Session:
         self.epochs: dict[int, int] = {}
         self.ended: StorageFailed | None = None
         self.fenced_others = 0
+        self._published: Callable[[], int] = lambda: 0
+        self._takes = 0  # Of shards, by all sessions, when this session took its last.
+        self._marker = Marker(objects)
+        self._marks_due: list[Mark] = []  # Of sessions that this one has fenced.
+        self._marking = threading.Lock()
         self._on_end: list[Callable[[StorageFailed], None]] = []
         self._answered_s = monotonic()  # The last answer to a beat,
         self._answered_since_s: float | None = None  # and the first of those without a miss.
@@ -149,23 +122,31 @@ class Session:
         """Join, and end an older session of this node; then show that the store can be written.
 
         Raises SessionNotBegun; LedgerWentBack and ObjectForged, where the ledger is older than the
-        objects.
+        objects: nothing was changed in it, or a session more would make it look newer.
         """
         try:
-            number = self.ledger.join(self.settings.node, listeners)
-        except (LedgerUnanswered, LedgerRefused) as error:
-            raise SessionNotBegun(str(error)) from error
-        self.identity = SessionIdentity(number, self.identity.nonce)
-        try:
             check_not_older(self.ledger, self.objects)
-        except (LedgerUnanswered, StoreUnanswered) as error:
+            over = [row for row in self.ledger.sessions() if row.state is not State.LIVE]
+            number = self.ledger.join(self.settings.node, listeners)
+            self.identity = SessionIdentity(number, self.identity.nonce)
+            self._takes = takes_of(self.ledger.shards())
+        except (LedgerUnanswered, LedgerRefused, StoreUnanswered) as error:
             raise SessionNotBegun(str(error)) from error
         header = pack_header(ObjectHeader(KIND_ROUND, number, 0, self.identity.nonce))
         probe = header + pack_footer(header, [])
         put_surely(self.objects, round_name(number, 0, 0), probe, Patience(self._pause_begin))
+        with suppress(StoreUnanswered):  # Tried again each second.
+            self.mark()
+            self._drop_marks({row.session for row in over})
         self._answered_s = self._answered_since_s = monotonic()
         for thread in self._threads:
             thread.start()
+
+    def _drop_marks(self, over: Collection[int]) -> None:
+        """Remove marks of sessions that were over before this one joined: its own proves more."""
+        for mark in marks_of(self.objects):
+            if mark.session in over:
+                self.objects.delete(mark.name)
 
     def _pause_begin(self, seconds: float) -> None:
         raise SessionNotBegun("the object store does not answer")
@@ -193,28 +174,54 @@ class Session:
     def _beat(self) -> None:
         now_s = monotonic()
         store_ok, self._store_answered = self._store_answered, False
+        published = self._published()  # Before the beat: its answer cannot be lower.
         try:
-            state = self.ledger.beat(self.number, store_ok=store_ok)
+            state, number = self.ledger.beat(self.number, store_ok=store_ok)
         except (LedgerUnanswered, LedgerRefused):
             self._answered_since_s = None
             if self.beat_age_s * 1000 > self.settings.serve_without_beat_ms:
                 text = f"PostgreSQL has not answered for {self.beat_age_s:.0f} s"
                 self.end(StorageFailed(text))
             return
-        if state is not State.LIVE and not self._stop.is_set():
+        if number < published:
+            text = f"session {self.number} at round {number}, but round {published} was confirmed"
+            self.end(LedgerWentBack(f"PostgreSQL has {text}: an older state of it is running"))
+        elif state is not State.LIVE and not self._stop.is_set():
             self.end(Fenced(f"session {self.number} was ended: another broker took over"))
         self._answered_s = monotonic()
         self._answered_since_s = self._answered_since_s or now_s
 
     def _looks(self) -> None:
-        """Check that the object store answers, separately from the beats: a store that hangs for
-        longer than a lease must not look like a broker that is gone.
+        """Check that the object store answers, and mark what was published, separately from the
+        beats: a store that hangs for longer than a lease must not look like a broker that is gone.
         """
+        due_s = monotonic()
         while not self._stop.is_set():
             with suppress(StoreUnanswered, ObjectMissing):  # The beats report it.
-                self.objects.size(CLUSTER_NAME)
-                self._store_answered = True
-            self._stop.wait(STORE_LOOK_S)
+                if monotonic() >= due_s:
+                    due_s = monotonic() + STORE_LOOK_S
+                    self.objects.size(CLUSTER_NAME)
+                    self._store_answered = True
+                self.mark()
+            self._stop.wait(MARK_S)
+
+    def follow_rounds(self, published: Callable[[], int]) -> None:
+        """Say which round of this session was published last."""
+        self._published = published
+
+    def mark(self) -> None:
+        """Mark in the store what the ledger has: the last round of this session, and those of
+        sessions that it has fenced. Raises StoreUnanswered.
+        """
+        if not self._marking.acquire(timeout=MARK_S):
+            return  # Another thread waits for the store, and marks as much.
+        try:
+            self._marker.put(Mark(self.number, self._published(), self._takes))
+            while self._marks_due:
+                self._marker.put(self._marks_due[0])
+                del self._marks_due[0]
+        finally:
+            self._marking.release()
 
     def tell_addresses(self, addresses: dict[str, str]) -> None:
         """Say where this broker's listeners are. Raises what ended the session."""
@@ -244,6 +251,8 @@ class Session:
             silent = row.silent_ms > lease_ms or ahead.get(row.session, 0.0) * 1000 > lease_ms
             if silent and row.session != self.number and self.ledger.fence(row.session, lease_ms):
                 self.fenced_others += 1
+                _, number = self.ledger.session_state(row.session)
+                self._marks_due.append(Mark(row.session, number, 0))
 
     def _ahead(self, live: Sequence[SessionRow]) -> dict[int, float]:
         """For how many seconds, by our own clock, each session's last beat has been in the future:
@@ -269,9 +278,9 @@ class Session:
 
         def ask() -> dict[int, int]:
             self.ledger.take(self.number, shards)
-            return {
-                row.shard: row.epoch for row in self.ledger.shards() if row.session == self.number
-            }
+            rows = self.ledger.shards()
+            self._takes = takes_of(rows)
+            return {row.shard: row.epoch for row in rows if row.session == self.number}
 
         mine = surely(ask, self.patience)  # Also what an unanswered statement took.
         taken = {shard: mine[shard] for shard in shards if shard in mine}
@@ -303,6 +312,8 @@ class Session:
         self._stop.set()
         with suppress(LedgerUnanswered, LedgerRefused):  # The lease runs out by itself.
             self.ledger.leave(self.number)
+        with suppress(StoreUnanswered):  # A later session's mark proves as much.
+            self.mark()
 
     def close(self) -> None:
         """Stop the threads and close the ledger."""

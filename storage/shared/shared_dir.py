@@ -102,6 +102,7 @@ class SharedDir(DataDir):
         ledger, objects = session.ledger, session.objects
         self.publisher = Publisher(ledger, objects, session.identity, settings.rounds)
         session.on_end(self.publisher.end)
+        session.follow_rounds(lambda: self.publisher.round)
         self.backlog = Backlog(settings.rounds.round_bytes, settings.unpublished_bytes_max)
         self.sweeper = Sweeper(ledger, objects, settings.packs.delete_after_ms)
         self._packer = Packer(ledger, objects, self.files, settings.packs, session.patience)

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from storage.shared.layout import PACKS, ROUNDS, SEGMENTS, round_place
-from storage.shared.ledger import Ledger, State, object_names
-from storage.shared.object_store import ObjectStore
+from storage.shared.ledger import Ledger, LedgerWentBack, State, object_names
+from storage.shared.object_store import ObjectMissing, ObjectStore
+from storage.shared.proofs import open_cluster, prove
 
 # Objects deleted between two statements.
 BATCH = 500
@@ -26,7 +27,11 @@ class Swept:
 
 
 class Sweeper:
-    """Deletes for one cluster. Raises StoreUnanswered, LedgerUnanswered: try again later."""
+    """Deletes for one cluster, once it is proved that ledger and object store belong together.
+
+    Raises StoreUnanswered, LedgerUnanswered: try again later. Raises NoCluster, LedgerWentBack: the
+    ledger is not the one whose objects these are, and nothing was deleted.
+    """
 
     def __init__(self, ledger: Ledger, objects: ObjectStore, delete_after_ms: int) -> None:
         self._ledger = ledger
@@ -35,6 +40,7 @@ class Sweeper:
 
     def clean(self) -> Swept:
         """Put rounds that are packed into the trash, and delete what is due."""
+        open_cluster(self._ledger, self._objects)
         swept = Swept(rounds=self._ledger.trash_rounds(self._delete_after_ms))
         while due := self._ledger.due_trash(BATCH):
             for name in due:
@@ -44,7 +50,8 @@ class Sweeper:
         return swept
 
     def sweep(self) -> Swept:
-        """As `clean`, and delete orphans."""
+        """As `clean`, and delete orphans, if the ledger is not older than the objects."""
+        prove(self._ledger, self._objects)
         swept = self.clean()
         for name in self.orphans():
             self._objects.delete(name)
@@ -60,11 +67,34 @@ class Sweeper:
         shards = self._ledger.shards()
         owned = {(row.shard, row.epoch) for row in shards if row.session is not None}
         contents = self._ledger.contents([row.shard for row in shards])
-        wanted = set(object_names(contents)) | self._ledger.trash()
+        wanted = set(object_names(contents))
+        self._check_present(wanted.difference(names, rounds))
+        wanted |= self._ledger.trash()
         for name in names:
             if name not in wanted and is_over(name, owned):
                 yield name
         yield from self._round_orphans(rounds)
+
+    def _check_present(self, unlisted: Collection[str]) -> None:
+        """Check that objects which a row names are there, though they were not listed: their rows
+        may be new. If rounds are gone that an older ledger names, packs that it does not know are
+        the only copy. Raises LedgerWentBack.
+        """
+        missing = [name for name in unlisted if not self._is_there(name)]
+        if missing:
+            contents = self._ledger.contents([row.shard for row in self._ledger.shards()])
+            for name in sorted(set(missing).intersection(object_names(contents))):
+                raise LedgerWentBack(
+                    f"the database names object {name}, which the store does not have: it is older"
+                    " than the store, or the object was removed. No orphans are deleted"
+                )
+
+    def _is_there(self, name: str) -> bool:
+        try:
+            self._objects.size(name)
+        except ObjectMissing:
+            return False
+        return True
 
     def _round_orphans(self, names: Sequence[str]) -> Iterator[str]:
         """For each session that is over, its round 0 and those above the last that counted."""

@@ -31,9 +31,17 @@ from storage.shared.layout import (
     unpack_footer,
     unpack_header,
 )
-from storage.shared.ledger import Ledger, PackRow, SegmentRow, State, object_names
+from storage.shared.ledger import (
+    Ledger,
+    LedgerWentBack,
+    PackRow,
+    SegmentRow,
+    State,
+    object_names,
+)
 from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.pieces import PartitionPieces, partitions_of
+from storage.shared.proofs import check_not_older, open_cluster
 from storage.shared.takeover import is_unpacked, round_slices
 
 # What `deep` keeps in its scratch folder at a time.
@@ -58,8 +66,15 @@ class StoreReport:
 def verify_store(
     ledger: Ledger, objects: ObjectStore, tell: Callable[[str], None], *, deep: bool = False
 ) -> StoreReport:
-    """Check all; `tell` gets a line for each fault. Raises StoreUnanswered, LedgerUnanswered."""
+    """Check all; `tell` gets a line for each fault. Raises NoCluster where the two do not belong
+    together; StoreUnanswered, LedgerUnanswered.
+    """
+    open_cluster(ledger, objects)
     check = _Check(objects, tell)
+    try:
+        check_not_older(ledger, objects)
+    except LedgerWentBack as error:
+        check.fault(str(error))
     names = {name for kind in (ROUNDS, PACKS, SEGMENTS) for name in objects.names(kind)}
     contents = ledger.contents([row.shard for row in ledger.shards()])
     probes = {round_name(row.session, 0, 0) for row in ledger.sessions() if row.state is State.LIVE}

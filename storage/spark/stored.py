@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from urllib.parse import parse_qsl
 
-from storage.errors import SessionNotBegun, StorageError
+from storage.errors import StorageError
 from storage.metadata.names import parse_topic
 from storage.shared.reader import StoreLook
 from storage.spark.readers import (
@@ -96,5 +96,5 @@ def _reached() -> Iterator[None]:
     """Raise OSError for a place that cannot be reached, or is no cluster's."""
     try:
         yield
-    except (StorageError, SessionNotBegun) as error:
+    except StorageError as error:
         raise OSError(str(error)) from error

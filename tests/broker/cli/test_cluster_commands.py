@@ -54,8 +54,9 @@ def node(settings, tmp_path):
     """`node(number)`: a broker of that cluster, not started yet."""
     made = []
 
-    def node(number):
+    def node(number, *more):
         own = [*settings, f"cluster.node_id={number}", "shared.round_ms=20", "cluster.beat_ms=200"]
+        own += more
         listen = {"http": "127.0.0.1:0"}
         folder = tmp_path / f"node{number}"
         made.append(RunningBroker(folder, listen=listen, others=False, settings=own))
@@ -182,3 +183,53 @@ async def test_a_signal_to_stop_while_a_broker_opens_its_cache_is_not_lost(
 def test_a_broker_does_not_start_without_a_cluster(node):
     code, _, said = node(1).run_to_end()
     assert code == 1 and "cluster init" in said.splitlines()[-1]
+
+
+def objects_in(tmp_path):
+    """Objects of the cluster's store, but marks, which the next mark replaces."""
+    files = {path for path in (tmp_path / "objects").rglob("*") if path.is_file()}
+    return {path for path in files if "marks" not in path.parts}
+
+
+def send(broker, value):
+    request(broker, "/topics/public/default/t", {"messages": [{"value": value, "partition": 0}]})
+
+
+def test_nothing_is_changed_with_an_older_or_another_database(
+    braidlog,
+    node,
+    settings,
+    postgres,  # noqa: F811
+    tmp_path,
+    capsys,
+):
+    import psycopg
+
+    braidlog("init", "--shards", "4")
+    first = node(1).start()
+    request(first, "/api/v1/topics/public/default/t", {"partitions": 1}, "PUT")
+    send(first, "in the dump")
+    assert first.stop() == 0
+    [database] = [one for one in settings if one.startswith("shared.database=")]
+    name = database.rpartition("/")[2]
+    with psycopg.connect(postgres.database, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}_older TEMPLATE {name}")
+        connection.execute(f"CREATE DATABASE {name}_other")
+    again = node(1).start()
+    send(again, "after it")
+    there = objects_in(tmp_path)
+    flags = ["--set", f"{database}_other", "--set", f"shared.store=file://{tmp_path}/other"]
+    assert run(["cluster", "init", *flags]) == 0
+    for suffix, said in (("_older", "older than the object store"), ("_other", "is of cluster")):
+        changed = [*settings, database + suffix]
+        flags = [part for one in changed for part in ("--set", one)]
+        for command in (["sweep", "--yes"], ["drain", "1"], ["verify"]):
+            capsys.readouterr()
+            assert run(["cluster", *command, *flags]) == 1
+            output = capsys.readouterr()
+            assert said in output.out + output.err
+        code, _, text = node(7, database + suffix).run_to_end()
+        assert code == 1 and said in text.splitlines()[-1]
+    assert there <= objects_in(tmp_path)
+    assert again.stop() == 0
+    assert braidlog("verify", "--deep")[0] == 0

@@ -7,7 +7,7 @@ from trio.testing import wait_all_tasks_blocked
 from broker import errors
 from broker.cluster.upkeep import LOOK_S
 from storage.metadata.names import parse_topic
-from storage.shared.ledger import Fenced
+from storage.shared.ledger import Fenced, LedgerWentBack
 from tests.broker.cluster.nodes import Node, settle
 from tests.broker.records import append, make_partition, read_values
 from tests.storage.shared.shared_dirs import SharedStore
@@ -63,6 +63,20 @@ async def test_a_deleted_topic_leaves_no_object(store):
     async with Node(store, 1).running() as again:
         await settle(again)
         assert not again.broker.topics.all() and again.broker.namespaces.all()
+
+
+async def test_a_sweep_with_a_database_that_was_set_back_stops_the_broker(store):
+    node = Node(store, 1)
+    with pytest.raises(ExceptionGroup) as caught:
+        async with node.running():
+            await settle(node)
+            before = dict(store.objects.objects)
+            store.objects.put("marks/1/00000000000000000099-0", b"")  # A later state had round 99.
+            await node.upkeep._clean(sweep=True)
+            await trio.sleep_forever()
+    assert caught.group_contains(LedgerWentBack)
+    assert before.items() <= store.objects.objects.items()
+    node.kill()
 
 
 async def test_packs_wait_for_rounds_that_are_full(store, autojump_clock):

@@ -94,11 +94,10 @@ class MemoryLedger:
         return session
 
     def beat(self, session, *, store_ok):
-        row = self._sessions[session]
-        if row.state is State.LIVE:
+        if self.is_live(session):
             now_ms = self._now_ms()
             self._beats[session] = (now_ms, now_ms if store_ok else self._beats[session][1])
-        return row.state
+        return self.session_state(session)
 
     def session_state(self, session):
         row = self._sessions.get(session)

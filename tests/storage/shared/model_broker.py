@@ -3,12 +3,14 @@ packer and sweeper, over logs and a catalogue that are models.
 """
 
 import struct
+from contextlib import suppress
 
 from storage.errors import StoreUnanswered
 from storage.shared.layout import BadObject
 from storage.shared.ledger import Fenced, JournalRow, LedgerUnanswered, Owned, State
 from storage.shared.packer import PackerSettings, apply, plan
 from storage.shared.points import SharedPoint
+from storage.shared.proofs import Mark, Marker
 from storage.shared.publisher import Patience, Publisher, RoundSettings, SessionIdentity
 from storage.shared.shard import Shard
 from tests.storage.shared.model_catalogue import (
@@ -66,6 +68,7 @@ class Broker:
             self.publisher = ModelPublisher(self.ledger, self.objects, identity, settings)
             self.publisher.turn = turn
             self.session = session
+            self.marker = Marker(self.objects)
             packing = PackerSettings(
                 delete_after_ms=self.random.choice((0, 100)),
                 pack_bytes=self.random.choice((64, 1 << 20)),
@@ -120,12 +123,19 @@ class Broker:
             return
         self.publisher.keep([*everything, SharedPoint((), rows=rows)])
         self.world.counts["rounds"] += 1
+        self.mark()
         self.drop_left()
         for log, point in points:
             log.published(point)
             for one in point.slices:
                 self.acknowledge(one)
         self.world.positions.update(positions)
+
+    def mark(self):
+        """As a session does each second, so now and then."""
+        if self.random.random() < 0.3:
+            with suppress(StoreUnanswered):
+                self.marker.put(Mark(self.session, self.publisher.round, 0))
 
     def acknowledge(self, one):
         entry = one.entry

@@ -7,8 +7,9 @@ from storage.log.data_dir import NewPartition
 from storage.log.settings import LogSettings
 from storage.shared.making import make_cluster
 from storage.shared.packer import PackerSettings
+from storage.shared.proofs import open_cluster
 from storage.shared.publisher import RoundSettings
-from storage.shared.session import Session, SessionSettings, open_cluster
+from storage.shared.session import Session, SessionSettings
 from storage.shared.shared_dir import SharedDir, SharedSettings
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
 

@@ -11,7 +11,7 @@ import random
 import threading
 
 from storage.errors import StorageError
-from storage.shared.layout import BadObject
+from storage.shared.layout import CLUSTER_NAME, BadObject
 from storage.shared.ledger import FORMAT, Cluster, RoundRow
 from storage.shared.pieces import partitions_of
 from storage.shared.sweeper import Sweeper
@@ -61,6 +61,7 @@ class World:
         self.fault_rate = self.random.choice((0.0, 0.05, 0.2))
         self.counts = dict.fromkeys(COUNTED, 0)
         self.ledger.init(Cluster("sim", FORMAT, SHARDS))
+        self.store.put(CLUSTER_NAME, b"sim")
 
     def outcome(self, do, is_change, unanswered):
         """One call: done, lost before or after it was done, or done later."""

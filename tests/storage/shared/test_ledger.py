@@ -62,8 +62,8 @@ def test_a_node_has_one_live_session(ledger):
     second = ledger.join(7, {})
     assert second > first
     assert ledger.session_state(first) == (State.FENCED, 0)
-    assert ledger.beat(first, store_ok=True) is State.FENCED
-    assert ledger.beat(second, store_ok=True) is State.LIVE
+    assert ledger.beat(first, store_ok=True)[0] is State.FENCED
+    assert ledger.beat(second, store_ok=True) == (State.LIVE, 0)
     assert [row.session for row in ledger.shards()] == [None] * 5
     rows = {row.session: row for row in ledger.sessions()}
     assert rows[first].state is State.FENCED and rows[first].listeners == {"kafka": "a:1"}
@@ -322,7 +322,7 @@ def test_a_server_that_hangs_is_no_answer_and_goes_on_later(postgres):
             ledger.beat(session, store_ok=True)
     finally:
         postgres.send(signal.SIGCONT)
-    assert ledger.beat(session, store_ok=True) is State.LIVE
+    assert ledger.beat(session, store_ok=True)[0] is State.LIVE
     ledger.close()
 
 

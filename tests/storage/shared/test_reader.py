@@ -4,9 +4,10 @@ import random
 
 import pytest
 
-from storage.errors import DamagedLog, OffsetOutOfRange, SessionNotBegun, StoreUnanswered
+from storage.errors import DamagedLog, OffsetOutOfRange, StoreUnanswered
 from storage.log.settings import LogSettings
 from storage.shared.ledger import LedgerUnanswered
+from storage.shared.proofs import NoCluster
 from storage.shared.publisher import Patience
 from storage.shared.reader import AHEAD_BYTES, StoreLook, for_a_while
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
@@ -258,8 +259,8 @@ def test_what_never_answers_is_said_in_its_own_words(store):
 
 
 def test_a_store_of_another_cluster_is_refused(store, tmp_path):
-    with pytest.raises(SessionNotBegun, match="cluster init"):
+    with pytest.raises(NoCluster, match="cluster init"):
         StoreLook(store.ledger, MemoryStore()).catalogue()
     other = SharedStore(tmp_path / "other")
-    with pytest.raises(SessionNotBegun, match="of cluster"):
+    with pytest.raises(NoCluster, match="of cluster"):
         StoreLook(store.ledger, other.objects).catalogue()

@@ -6,10 +6,9 @@ import pytest
 
 from storage.errors import SessionNotBegun, StoreUnanswered
 from storage.shared.ledger import FORMAT, Cluster, LedgerUnanswered, LedgerWentBack, State
-from storage.shared.making import NoCluster, make_cluster
 from storage.shared.publisher import ObjectForged
-from storage.shared.session import Session, SessionSettings, open_cluster
-from tests.storage.shared.memory import MemoryLedger, MemoryStore
+from storage.shared.session import Session, SessionSettings
+from tests.storage.shared.memory import MemoryLedger
 from tests.storage.shared.shared_dirs import Life, SharedStore
 
 NEVER_MS = 3_600_000
@@ -168,6 +167,16 @@ def test_a_store_that_hangs_keeps_no_beat_back(store):
     session.close()
 
 
+def test_a_database_that_is_set_back_under_a_session_ends_it(store):
+    session = session_of(store, 1)
+    session.follow_rounds(lambda: 1)  # PostgreSQL confirmed round 1, and knows of none now.
+    session._beat()
+    assert isinstance(session.ended, LedgerWentBack) and "round 1 was confirmed" in str(
+        session.ended
+    )
+    session.close()
+
+
 def test_a_database_set_back_is_noticed_at_every_start(store):
     life = Life(store)
     life.append(b"a")
@@ -183,23 +192,7 @@ def test_a_database_set_back_is_noticed_at_every_start(store):
     assert Life(store).read() == [b"a", b"b"]
 
 
-def test_stores_that_do_not_belong_together_are_refused(store):
-    with pytest.raises(SessionNotBegun, match="init"):
-        open_cluster(MemoryLedger(), store.objects)
-    with pytest.raises(SessionNotBegun, match="init"):
-        open_cluster(store.ledger, MemoryStore())
-    other = MemoryLedger()
-    with pytest.raises(NoCluster):
-        make_cluster(other, store.objects, 4)
-    with pytest.raises(SessionNotBegun, match="is of cluster"):
-        open_cluster(other, store.objects)
-    assert make_cluster(store.ledger, store.objects, 9)[0] is False
-
-
 def test_a_store_that_does_not_answer_begins_no_session(store):
     store.objects.put = lambda *a: raised(StoreUnanswered("lost"))
     with pytest.raises(SessionNotBegun):
         session_of(store, 1)
-    store.objects.size = lambda *a: raised(StoreUnanswered("lost"))
-    with pytest.raises(SessionNotBegun):
-        open_cluster(store.ledger, store.objects)

@@ -12,7 +12,7 @@ from tests.storage.shared.simulation import Violation, run_seed
 SEEDS = 300
 STEPS = 1000
 # Seeds that a wrong variant is given to be caught in.
-CHANCES = 300
+CHANCES = 600
 
 
 @pytest.mark.slow

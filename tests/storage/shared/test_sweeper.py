@@ -39,13 +39,13 @@ def used(tmp_path):
         life.append(b"first %d" % number)
         life.pack()
     life.crash()
-    session = life.directory.session.number
+    session, next_round = life.directory.session.number, life.directory.publisher.round + 1
     second = Life(store, node=1)
     second.append(b"second")
     second.pack()
     second.stop()
     for part in range(3):  # Put by the first, and never published.
-        store.objects.put(round_name(session, 90, part), b"orphan")
+        store.objects.put(round_name(session, next_round, part), b"orphan")
     store.now_ms += 1_000_000
     return store
 
