@@ -99,7 +99,7 @@ class Consumer(abc.ABC):
     def disconnect(self) -> None:
         """The dispatcher has detached it for a seek or a deletion: tell its client.
 
-        Called within the change that causes it.
+        Called within the change that causes it. Must not attach it.
         """
 
     @abc.abstractmethod
@@ -115,6 +115,11 @@ class Consumer(abc.ABC):
 
     def reached_end(self) -> None:  # noqa: B027 (few protocols tell)
         """Tell its client that everything of a terminated topic is acknowledged."""
+
+    @property
+    def stays_after_seek(self) -> bool:
+        """Whether the dispatcher attaches it again after a seek, as no client would."""
+        return False
 
     @property
     def can_take(self) -> bool:

@@ -239,6 +239,7 @@ class Dispatcher(Pump):
         of `position`. Returns a ticket.
         """
         self.resetting = trio.Event()
+        closed = tuple(self.consumers)
         try:
             self.close_consumers()
             found = await position()
@@ -248,6 +249,7 @@ class Dispatcher(Pump):
             self.rewind()
             return ticket
         finally:
+            self._attach_again(closed)
             self.resetting.set()
             self.resetting = None
 
@@ -259,14 +261,23 @@ class Dispatcher(Pump):
             return
         if is_seek:
             self._seeks += 1
+            closed = tuple(self.consumers)
             self.close_consumers()
             self.rewind()
+            self._attach_again(closed)
         else:
             if self.stopped_at is not None and self.stopped_at < self.cursor.position:
                 self.stopped_at = None
             self.cursor.settled()
             self._moved_ahead()
             self.wake()
+
+    def _attach_again(self, closed: Sequence[Consumer]) -> None:
+        """Attach consumers that a seek closed and that have no connection to come back by."""
+        if not self.partition.removed:
+            for consumer in closed:
+                if consumer.stays_after_seek:
+                    self.attach(consumer)
 
     # What the kinds decide.
 

@@ -94,6 +94,11 @@ class HttpConsumer(Consumer):
         """The consumer's id, which outlives connections."""
         return self.owner.id
 
+    @property
+    def stays_after_seek(self) -> bool:
+        """Until it is ended: it is a consumer between two fetches, too."""
+        return self.dispatcher is not None
+
     def send(self, entries: Sequence[Entry], size: int) -> None:
         """Note where entries are."""
         for entry in entries:
@@ -111,7 +116,7 @@ class HttpConsumer(Consumer):
         return self.owner.wants_more
 
     def disconnect(self) -> None:
-        """Detach after a seek or deletion; a fetch attaches again if a subscription exists."""
+        """Drop what it held: a seek, which attaches it again, or a deletion has detached it."""
         self.sent.clear()
         self.owner.dropped(self)
 
@@ -194,6 +199,8 @@ async def attach(
         dispatcher = dispatchers.find(partition, name)
         if dispatcher is not None and dispatcher.resetting is not None:
             await dispatcher.resetting.wait()
+            if consumer.is_attached:  # By the dispatcher, after its seek.
+                return
             continue
         if dispatcher is not None and dispatcher.consumers:
             _check_same(dispatcher, kind)
