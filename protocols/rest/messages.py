@@ -7,6 +7,8 @@ from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from protocols.rest.schemas.jsontext import RepeatedName, check_names
+
 PARTITIONS_MAX = 10_000  # As for `topics.num_partitions`: each one is a folder and open files.
 
 Partitions = Annotated[int, msgspec.Meta(ge=1, le=PARTITIONS_MAX)]
@@ -159,8 +161,10 @@ class ErrorBody(msgspec.Struct):
 def decode(body: bytes, into: type[T]) -> T:
     """A typed body; an empty one is the empty object. Raises BadBody."""
     try:
-        return msgspec.json.decode(body or b"{}", type=into)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        value = msgspec.json.decode(body or b"{}", type=into)
+        check_names(body or b"{}")
+        return value
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RepeatedName) as error:
         raise BadBody(str(error)) from None
 
 

@@ -8,6 +8,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from protocols.rest.bodies import BodyReader
 from protocols.rest.errors import BAD_BODY, Refused
+from protocols.rest.schemas.jsontext import RepeatedName, check_names
 
 
 def told(body: object) -> Response:
@@ -32,6 +33,9 @@ async def read_any(bodies: BodyReader, request: Request) -> object:
         return None
     try:
         value: object = msgspec.json.decode(body)
+        check_names(body)
         return value
+    except RepeatedName as error:
+        raise Refused(BAD_BODY, str(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise Refused(BAD_BODY, f"not JSON: {error}") from None

@@ -29,7 +29,7 @@ from protocols.rest.errors import (
 )
 from protocols.rest.schemas import types
 from protocols.rest.schemas.definitions import known_type
-from protocols.rest.schemas.jsontext import compact
+from protocols.rest.schemas.jsontext import RepeatedName, check_names, compact
 from protocols.rest.schemas.primitives import BadValue
 from protocols.rest.schemas.values import join_pair, split_pair, value_codec
 
@@ -151,7 +151,8 @@ def _pair_definition(text: str) -> bytes:
     """The stored definition of a KEY_VALUE, as its producers send it. Raises BadValue."""
     try:
         pair = msgspec.json.decode(text, type=_Pair)
-    except (msgspec.DecodeError, RecursionError) as error:
+        check_names(text.encode())
+    except (msgspec.DecodeError, RecursionError, RepeatedName) as error:
         raise BadValue(f"a KEY_VALUE's schema is an object of key and value: {error}") from None
     parts = (compact(bytes(part)) for part in (pair.key, pair.value))
     return join_pair(*(b"" if part == b'""' else part for part in parts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -31,13 +31,23 @@ from protocols.rest.pip64.messages import (
     ProducedMessage,
     ProduceEnvelope,
     ProduceRequest,
+    raw_or_none,
 )
 from protocols.rest.pip64.names import partition_of, topic_of
 from protocols.rest.pip64.produce import Placed, Producing
 from protocols.rest.pip64.showing import Shower
 from protocols.rest.requests import json_response
 from protocols.rest.routes import made_by_itself
-from protocols.rest.schemas.jsontext import TooMany, elements
+from protocols.rest.schemas.jsontext import (
+    EVERYWHERE,
+    OBJECT,
+    OBJECTS,
+    RepeatedName,
+    TooMany,
+    check_names,
+    elements,
+    has_every_member,
+)
 from protocols.rest.turns import between_messages
 from protocols.rest.waiting import Waiting
 
@@ -96,7 +106,7 @@ class MessagesApi:
     async def _produce(self, request: Request, *, shipped_dialect: bool) -> Response:
         body = await self._bodies.read_json(request)
         if len(body) <= INLINE_BODY_BYTES:
-            wanted = read_body(body, ProduceRequest)
+            wanted = read_small(body)
         else:
             wanted = await run_in_thread(read_large, body)
         topic = await self._topic(request)
@@ -156,6 +166,42 @@ class MessagesApi:
 
 def read_body(body: bytes, into: type[BodyT]) -> BodyT:
     """A typed body. Raises Refused, with the code of the field that is wrong."""
+    value = _decode(body, into)
+    _check_names(body, EVERYWHERE)
+    return value
+
+
+def read_small(body: bytes) -> ProduceRequest:
+    """Parse a request with messages in one piece. Raises Refused."""
+    wanted = _decode(body, ProduceRequest)
+    if not has_every_member(body, wanted):
+        _check_names(body, OBJECT)
+        if wanted.messages:
+            messages = bytes(_decode(body, _Messages).messages)
+            _check_names(messages, OBJECTS, "messages: ", BAD_MESSAGES)
+    return wanted
+
+
+class _Messages(msgspec.Struct):
+    """The messages of a request, as text."""
+
+    messages: msgspec.Raw
+
+
+def _check_names(
+    text: bytes, within: msgspec.json.Decoder[Any], place: str = "", wire: WireCode = BAD_BODY
+) -> None:
+    """Refuse an object that names a field twice. Raises Refused."""
+    try:
+        check_names(text, within)
+    except RepeatedName as error:
+        raise Refused(wire, f"{place}{error}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Refused(wire, f"{place}not JSON: {error}") from None
+
+
+def _decode(body: bytes, into: type[BodyT]) -> BodyT:
+    """A typed body, whose objects may name a field twice. Raises Refused."""
     try:
         return msgspec.json.decode(body, type=into)
     except msgspec.ValidationError as error:
@@ -174,8 +220,9 @@ def read_large(body: bytes) -> ProduceRequest:
 
     Raises Refused.
     """
-    envelope = read_body(body, ProduceEnvelope)
-    text = bytes(envelope.messages).strip()
+    envelope = _decode(body, ProduceEnvelope)
+    _check_names(body, OBJECT)
+    text = (raw_or_none(envelope.messages) or b"null").strip()
     wanted = ProduceRequest(
         **{
             name: getattr(envelope, name)
@@ -190,10 +237,13 @@ def read_large(body: bytes) -> ProduceRequest:
     wanted.messages = []
     try:
         for one in elements(text, MESSAGES_MAX):
-            wanted.messages.append(msgspec.json.decode(one, type=ProducedMessage))
+            message = msgspec.json.decode(one, type=ProducedMessage)
+            if not has_every_member(one, message):
+                check_names(one, OBJECT)
+            wanted.messages.append(message)
     except TooMany:
         raise Refused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RepeatedName) as error:
         raise Refused(BAD_MESSAGES, f"messages[{len(wanted.messages)}]: {error}") from None
     return wanted
 

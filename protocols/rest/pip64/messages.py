@@ -10,42 +10,37 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-ABSENT = msgspec.Raw(b"null")
 Number = int | str  # Decimal text is accepted too: JavaScript loses digits of large numbers.
 T = TypeVar("T")
 
 
-def _absent() -> msgspec.Raw:
-    """A factory, as the description of the API cannot express a default of raw JSON."""
-    return ABSENT
-
-
+RawJson = msgspec.Raw | msgspec.UnsetType
 # Kept as raw JSON: a small body may hold more members than allowed, each an object in memory.
 Properties = Annotated[
-    msgspec.Raw,
+    RawJson,
     msgspec.Meta(extra_json_schema={"type": "object", "additionalProperties": {"type": "string"}}),
 ]
 Ignored = Annotated[
-    msgspec.Raw, msgspec.Meta(extra_json_schema={"type": "array", "items": {"type": "string"}})
+    RawJson, msgspec.Meta(extra_json_schema={"type": "array", "items": {"type": "string"}})
 ]
 
 
-class ProducedMessage(msgspec.Struct):
+class ProducedMessage(msgspec.Struct, omit_defaults=True):
     """One message to be stored."""
 
-    value: msgspec.Raw = msgspec.field(default_factory=_absent)
+    value: RawJson = msgspec.UNSET
     payload: str | None = None  # In Pulsar's own dialect, instead of `value`.
-    key: msgspec.Raw = msgspec.field(default_factory=_absent)
+    key: RawJson = msgspec.UNSET
     encoding: str | None = None
     key_encoding: str | None = None
     partition: int | None = None
-    properties: Properties = msgspec.field(default_factory=_absent)
+    properties: Properties = msgspec.UNSET
     eventTime: Number | None = None
     event_time: Number | None = None
     sequenceId: Number | None = None
     sequence_id: Number | None = None
-    replicationClusters: Ignored = msgspec.field(default_factory=_absent)
-    replication_clusters: Ignored = msgspec.field(default_factory=_absent)
+    replicationClusters: Ignored = msgspec.UNSET
+    replication_clusters: Ignored = msgspec.UNSET
     disableReplication: bool | None = None
     disable_replication: bool | None = None
     deliverAt: Number | None = None
@@ -54,17 +49,17 @@ class ProducedMessage(msgspec.Struct):
     deliver_after_ms: Number | None = None
 
 
-class SchemaSettings(msgspec.Struct):
+class SchemaSettings(msgspec.Struct, omit_defaults=True):
     """The schemas of keys and values that a request names."""
 
     schema_type: str | None = None
     schemaType: str | None = None
     schema_version: int | None = None
     schemaVersion: int | None = None
-    key_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    keySchema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    value_schema: msgspec.Raw = msgspec.field(default_factory=_absent)
-    valueSchema: msgspec.Raw = msgspec.field(default_factory=_absent)
+    key_schema: RawJson = msgspec.UNSET
+    keySchema: RawJson = msgspec.UNSET
+    value_schema: RawJson = msgspec.UNSET
+    valueSchema: RawJson = msgspec.UNSET
 
 
 class ProduceSettings(SchemaSettings):
@@ -83,7 +78,7 @@ class ProduceRequest(ProduceSettings):
 class ProduceEnvelope(ProduceSettings):
     """The same with its messages still as text: a large body may hold millions of them."""
 
-    messages: msgspec.Raw = msgspec.field(default_factory=_absent)
+    messages: RawJson = msgspec.UNSET
 
 
 class ProducedId(msgspec.Struct):
@@ -253,10 +248,10 @@ def either(first: T | None, second: T | None) -> T | None:
     return second if first is None else first
 
 
-def raw_or_none(first: msgspec.Raw, second: msgspec.Raw) -> bytes | None:
+def raw_or_none(first: RawJson, second: RawJson = msgspec.UNSET) -> bytes | None:
     """The JSON of a field that has two spellings; None where it is absent or null."""
     for raw in (first, second):
-        if raw is not ABSENT:
+        if raw is not msgspec.UNSET:
             text = bytes(raw)
             if text.strip() != b"null":
                 return text

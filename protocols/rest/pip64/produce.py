@@ -43,7 +43,6 @@ from protocols.rest.limits import (
     TURN_MESSAGES,
 )
 from protocols.rest.pip64.messages import (
-    ABSENT,
     Number,
     ProducedMessage,
     ProduceRequest,
@@ -52,7 +51,14 @@ from protocols.rest.pip64.messages import (
     raw_or_none,
 )
 from protocols.rest.schemas import types
-from protocols.rest.schemas.jsontext import TooMany, elements, is_deep
+from protocols.rest.schemas.jsontext import (
+    RepeatedName,
+    TooMany,
+    check_names,
+    elements,
+    has_every_member,
+    is_deep,
+)
 from protocols.rest.schemas.primitives import PRIMITIVES, BadValue, whole_number
 from protocols.rest.schemas.resolving import SchemaFields, SchemaRegistry
 from protocols.rest.schemas.values import NotFromJson, RecordCodec, join_pair
@@ -314,8 +320,8 @@ class _RecordWriter:
     def _key_and_value(
         self, number: int, message: ProducedMessage
     ) -> tuple[bytes | None, bytes | None]:
-        key_text = raw_or_none(message.key, ABSENT)
-        value_text = raw_or_none(message.value, ABSENT)
+        key_text = raw_or_none(message.key)
+        value_text = raw_or_none(message.value)
         if value_text is None and message.payload is not None:
             if self._codec.type == types.BYTES:
                 return self._codec.write(key_text, None)[0], message.payload.encode()
@@ -363,14 +369,18 @@ async def _in_turns(
 
 def _properties(message: ProducedMessage) -> dict[str, str]:
     """A message's properties. Raises BadValue."""
-    text = raw_or_none(message.properties, ABSENT)
+    text = raw_or_none(message.properties)
     if text is None:
         return {}
     try:
         if len(text) > PROPERTIES_BYTES_INLINE:
             elements(text, PROPERTIES_MAX)
         found = msgspec.json.decode(text, type=dict[str, str])
+        if not has_every_member(text, found):
+            check_names(text)
     except msgspec.DecodeError as error:
+        raise BadValue(f"properties: {error}") from None
+    except RepeatedName as error:
         raise BadValue(f"properties: {error}") from None
     except TooMany:
         found = None

@@ -13,6 +13,7 @@ from typing import Any
 import fastavro
 
 from protocols.rest.schemas.avro_values import AvroValues
+from protocols.rest.schemas.jsontext import RepeatedName
 from protocols.rest.schemas.primitives import BadValue
 
 PRIMITIVE_BYTES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8}
@@ -37,7 +38,7 @@ class AvroCodec:
     def write(self, text: bytes) -> bytes:
         """Avro binary of a value in Avro's JSON encoding. Raises BadValue."""
         try:
-            return self._values.write(json.loads(text))
+            return self._values.write(json.loads(text, object_pairs_hook=_unique))
         except Exception as error:  # Of many types, RecursionError among them.
             raise BadValue(f"does not fit the Avro schema: {_reason(error)}") from None
 
@@ -47,6 +48,14 @@ class AvroCodec:
             return json.dumps(self._values.read(data))
         except Exception as error:
             raise BadValue(f"does not fit the Avro schema: {_reason(error)}") from None
+
+
+def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises RepeatedName."""
+    found = dict(members)
+    if len(found) != len(members):
+        raise RepeatedName("an object names a field twice")
+    return found
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ import binascii
 import msgspec
 
 from protocols.rest.schemas import types
-from protocols.rest.schemas.jsontext import compact
+from protocols.rest.schemas.jsontext import RepeatedName, check_names, compact
 from protocols.rest.schemas.primitives import BadValue
 from protocols.rest.schemas.values import (
     KEY_TYPE,
@@ -55,10 +55,13 @@ def read_info(raw: bytes, wanted: str | None) -> SchemaInfo:
     """A schema from a request's JSON; `wanted` is the schema_type beside it. Raises BadValue."""
     text = raw.strip()
     try:
+        check_names(text)
         if text[:1] == b'"':
             text = msgspec.json.decode(text, type=str).encode().strip()
         given = msgspec.json.decode(text, type=_Given)
         is_info = given.type is not None and given.type.upper() in types.NUMBERS
+    except RepeatedName as error:
+        raise BadValue(str(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         if wanted not in types.WITH_DEFINITION:
             raise BadValue(str(error)) from None
@@ -111,4 +114,14 @@ def _checked(info: SchemaInfo) -> SchemaInfo:
         except (msgspec.DecodeError, RecursionError) as error:
             raise BadValue(f"not a definition in JSON: {error}") from None
     value_codec(info.type, info.definition)
+    if info.type in (types.AVRO, types.JSON):
+        _check_unique(info.definition)
     return info
+
+
+def _check_unique(definition: bytes) -> None:
+    """Raises BadValue if a definition, which may have come as text in JSON, repeats a name."""
+    try:
+        check_names(definition)
+    except (msgspec.DecodeError, RecursionError, RepeatedName) as error:
+        raise BadValue(f"not a definition: {error}") from None

@@ -3,7 +3,12 @@
 A value that came as JSON is kept as the client wrote it: large numbers and `1.10` included.
 """
 
+from __future__ import annotations
+
 import re
+from typing import Any, Final
+
+import msgspec
 
 DEPTH_MAX = 100  # Levels of nested arrays and objects.
 
@@ -11,6 +16,8 @@ DEPTH_MAX = 100  # Levels of nested arrays and objects.
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TOKEN = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
 _STRUCTURE = re.compile(_STRING + rb"|[\[\]{},]", re.DOTALL)
+# A colon in a string may be written as an escape; a backslash before it may be escaped itself.
+_ESCAPED_COLON = re.compile(rb"(?<!\\)((?:\\\\)*)\\u003[aA]")
 _BLANKS = re.compile(rb"(" + _STRING + rb")|[ \t\r\n]+", re.DOTALL)
 
 
@@ -59,6 +66,36 @@ def elements(text: bytes, most: int) -> list[bytes]:
             raise TooMany
         start = token.end()
     return found
+
+
+class RepeatedName(ValueError):
+    """A JSON object has two members of the same name."""
+
+
+# How deep `check_names` looks: everywhere, in an object alone, or in those of an array alone. The
+# values of numbers do not matter here.
+EVERYWHERE: Final = msgspec.json.Decoder(float_hook=str)
+OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+
+
+def has_every_member(text: bytes, value: object) -> bool:
+    """Whether `value`, decoded from this JSON, surely has all of its members; False if that needs
+    `check_names`.
+
+    Encoded again, it has as many colons, in strings too, unless a member is missing.
+    """
+    return b"\\u003" not in text and msgspec.json.encode(value).count(b":") == text.count(b":")
+
+
+def check_names(text: bytes, within: msgspec.json.Decoder[Any] = EVERYWHERE) -> None:
+    """Check that no object in this JSON names a member twice: readers would keep either of them.
+
+    Raises RepeatedName, msgspec.DecodeError, RecursionError.
+    """
+    text = _ESCAPED_COLON.sub(rb"\1:", text)
+    if not has_every_member(text, within.decode(text)):
+        raise RepeatedName("an object names a field twice")
 
 
 def compact(text: bytes) -> bytes:

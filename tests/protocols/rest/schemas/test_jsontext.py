@@ -4,7 +4,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.rest.schemas.jsontext import TooMany, compact, elements, is_deep
+from protocols.rest.schemas.jsontext import (
+    EVERYWHERE,
+    OBJECT,
+    OBJECTS,
+    RepeatedName,
+    TooMany,
+    check_names,
+    compact,
+    elements,
+    has_every_member,
+    is_deep,
+)
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -50,3 +61,40 @@ def test_depth_is_counted_outside_of_strings():
     assert not is_deep(b'["' + b"[" * 500 + b'"]')
     assert is_deep(b"[" * 101 + b"]" * 101)
     assert not is_deep(b"[" * 100 + b"]" * 100)
+
+
+@QUICK
+@given(value=VALUES, escaped=st.booleans())
+def test_names_that_differ_are_accepted(value, escaped):
+    text = json.dumps(value)
+    if escaped:
+        text = text.replace(":", "\\u003a").replace("\\u003a ", ": ")
+    check_names(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("within", "text"),
+    [
+        (EVERYWHERE, b'{"a": 1, "a": 1}'),
+        (EVERYWHERE, b'[0, {"b": [{"a": 1, "\\u0061": 2}]}]'),
+        (EVERYWHERE, b'{"a": 1e999, "b": "\\u003A", "a": 1}'),
+        (EVERYWHERE, b'{"a:": 1, "a\\u003a": 2}'),
+        (EVERYWHERE, b'{"a\\\\\\u003a": 1, "a": "\\\\u003a", "a": ""}'),
+        (OBJECT, b'{"a": {}, "a": {"b": 1}}'),
+        (OBJECTS, b'[{"a": 1}, {"a": ":", "b": ":", "a": 2}]'),
+    ],
+)
+def test_a_name_that_comes_twice_is_refused(within, text):
+    with pytest.raises(RepeatedName):
+        check_names(text, within)
+
+
+def test_objects_inside_of_others_are_left_alone_where_that_is_asked_for():
+    check_names(b'{"a": {"b": 1, "b": 2}}', OBJECT)
+    check_names(b'[{"a": {"b": 1, "b": 2}}]', OBJECTS)
+
+
+def test_a_value_without_a_member_of_its_text_is_noticed():
+    assert has_every_member(b'{"a": ":", "b": null}', {"a": ":", "b": None})
+    assert not has_every_member(b'{"a": 1, "a": 2}', {"a": 2})
+    assert not has_every_member(b'{"a": "\\u003a", "a": 2}', {"a": ":2"})
