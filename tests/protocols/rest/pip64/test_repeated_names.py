@@ -13,7 +13,8 @@ RECORD = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"
 
 def schema_of(kind: str) -> str:
     """The fields of a request that give a schema."""
-    return f'"schema_type": "{kind}", "value_schema": {{"type": "{kind}", "schema": {json.dumps(RECORD)}}}'
+    schema = json.dumps(RECORD)
+    return f'"schema_type": "{kind}", "value_schema": {{"type": "{kind}", "schema": {schema}}}'
 
 
 @pytest.mark.parametrize("padding", [0, 100_000], ids=["small", "large"])
