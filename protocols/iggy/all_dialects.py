@@ -105,7 +105,7 @@ D5 = Dialect(
     records=records.D5_RECORDS,
     unserved=_SNAPSHOT,
     key_partition=xxhash32_from_zero,
-    habits=Habits(joins_gently=True),
+    habits=Habits(joins_gently=True, lists_missing_stream=True),
     form=forms.TYPED_FORM,
 )
 

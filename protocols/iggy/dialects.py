@@ -82,6 +82,9 @@ class Habits:
     number_first: bool = False  # If number and name are both taken, the error is about the number.
     users_from: int = 0  # The number of root, the first user.
     zero_polls: bool = False  # A poll of no messages is answered with none.
+    lists_missing_stream: bool = False  # The topics of a missing stream are an empty list.
+    # A missing stream or topic is an error for GET_GROUP, as a missing group is not.
+    group_needs_topic: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,12 +11,17 @@ from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy import replies as r
 from protocols.iggy.context import PROTOCOL, Answer, Context
-from protocols.iggy.errors import ErrorCode, Refusal
+from protocols.iggy.errors import Absent, ErrorCode, Refusal
 
 
 def get_group(context: Context, request: m.GetGroup) -> Answer:
-    """A group with its members. Raises Absent."""
-    topic = names.get_topic(context.broker, request.stream, request.topic)
+    """A group with its members. Raises Absent, Refusal."""
+    try:
+        topic = names.get_topic(context.broker, request.stream, request.topic)
+    except Absent as error:
+        if context.dialect.habits.group_needs_topic:
+            raise Refusal(error.code) from None
+        raise
     group = names.get_group(context.broker, topic, request.group)
     members = context.shared.groups.members(topic.meta.topic_id, group.name, len(topic.partitions))
     infos = [r.MemberInfo(member.member_id, member.partitions) for member in members]

@@ -177,7 +177,14 @@ V = Dialect(
     silent=frozenset({int(Code.LOGOUT_USER)}),
     key_partition=xxhash32_from_zero,
     form=forms.BATCH_FORM,
-    habits=Habits(owned_only=True, joins_gently=True, leave_is_checked=True, zero_polls=True),
+    habits=Habits(
+        owned_only=True,
+        joins_gently=True,
+        leave_is_checked=True,
+        zero_polls=True,
+        lists_missing_stream=True,
+        group_needs_topic=True,
+    ),
     error_numbers={
         ErrorCode.STREAM_NAME_NOT_FOUND: ErrorCode.STREAM_ID_NOT_FOUND,
         ErrorCode.TOPIC_NAME_NOT_FOUND: ErrorCode.TOPIC_ID_NOT_FOUND,
@@ -185,7 +192,8 @@ V = Dialect(
     },
 )
 
-# If a SEND or a stored offset names something missing, the server does not say what is missing.
+# If a SEND, or a command that stores or deletes an offset, names something missing, the server does
+# not say what is missing.
 _NOT_THERE = frozenset(
     {
         ErrorCode.STREAM_ID_NOT_FOUND,
@@ -198,7 +206,13 @@ _NOT_THERE = frozenset(
         ErrorCode.GROUP_MEMBER_NOT_FOUND,
     }
 )
-_VAGUE = frozenset({int(Code.SEND_MESSAGES), int(Code.STORE_CONSUMER_OFFSET)})
+_VAGUE = frozenset(
+    {
+        int(Code.SEND_MESSAGES),
+        int(Code.STORE_CONSUMER_OFFSET),
+        int(Code.DELETE_CONSUMER_OFFSET),
+    }
+)
 
 
 def error_number(command: int, code: ErrorCode) -> int:

@@ -16,7 +16,7 @@ from protocols.iggy import messages as m
 from protocols.iggy import names
 from protocols.iggy import replies as r
 from protocols.iggy.context import Answer, Context
-from protocols.iggy.errors import ErrorCode, Refusal
+from protocols.iggy.errors import Absent, ErrorCode, Refusal
 from protocols.iggy.messages import UNBOUNDED
 from protocols.iggy.topic_options import COMPRESSION as COMPRESSION_OPTION
 from protocols.iggy.topic_options import (
@@ -71,9 +71,14 @@ def get_topic(context: Context, request: m.GetTopic) -> Answer:
 
 
 async def get_topics(context: Context, request: m.GetTopics) -> Answer:
-    """All topics of a stream. A missing stream is an error in every dialect. Raises Refusal."""
+    """All topics of a stream; of a missing stream none, if the dialect has that. Raises Absent."""
     broker = context.broker
-    stream = names.get_stream(broker, request.stream)
+    try:
+        stream = names.get_stream(broker, request.stream)
+    except Absent:
+        if context.dialect.habits.lists_missing_stream:
+            return Answer([r.Count(0)])
+        raise
     topics = names.topics(broker, stream)
     infos = await topic_infos(broker, topics, await broker.siblings.kept())
     return Answer([r.Count(len(infos)), *infos])

@@ -24,6 +24,7 @@ U64 = struct.Struct("<Q")
 
 COMMAND_REQUEST, COMMAND_REPLY, COMMAND_EVICTION = 5, 8, 13
 OPERATION_REGISTER, OPERATION_NON_REPLICATED, OPERATION_LOGOUT = 1, 2, 3
+OPERATION_DELETE_SEGMENTS = 138
 REPLY_CLIENT_POS, REPLY_REQUEST_POS, REPLY_OPERATION_POS, REPLY_STATUS_POS = 160, 200, 208, 216
 CHECKSUM_POS, REPLY_CHECKSUM_POS, CHECKSUM_BYTES = 144, 128, 16
 ACCEPTED_MAX_POS, ACCEPTED_MIN_POS, REASON_POS = 144, 148, 255
@@ -47,7 +48,7 @@ CODES: dict[int, int] = {
     135: Code.PURGE_TOPIC,
     136: Code.CREATE_PARTITIONS,
     137: Code.DELETE_PARTITIONS,
-    138: Code.DELETE_SEGMENTS,
+    OPERATION_DELETE_SEGMENTS: Code.DELETE_SEGMENTS,
     139: Code.CREATE_GROUP,
     140: Code.DELETE_GROUP,
     141: Code.CREATE_USER,
@@ -76,8 +77,11 @@ PLAIN_CODES = frozenset(
 # Codes that are not a valid login when the non-replicated operation carries them.
 LOGIN_CODES = frozenset({int(Code.LOGIN_USER), int(Code.LOGIN_WITH_TOKEN)})
 MISPLACED_LOGIN = int(Code.LOGIN_WITH_TOKEN)
-# Operations whose replies begin with a result section: a count of errors, then the errors.
-WITH_RESULT = frozenset({OPERATION_REGISTER, *range(128, 150), 161, 162})
+# Operations whose replies begin with a result section: a count of errors, then the errors. A client
+# does not look for the section in an answer to DELETE_SEGMENTS (`Operation::is_result_framed`).
+WITH_RESULT = frozenset({OPERATION_REGISTER, *range(128, 150), 161, 162}) - {
+    OPERATION_DELETE_SEGMENTS
+}
 # Errors that the real server puts into the result section; others are the status of an empty reply.
 RESULT_ERRORS = frozenset({42, 43, 46, 48, 1009, 1012, 2010, 2013, 5000, 5004, 5006})
 

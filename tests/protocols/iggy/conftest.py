@@ -3,6 +3,7 @@
 import pytest
 
 from tests.protocols.iggy.talk import Talk
+from tests.protocols.iggy.vtalk import CREATE_STREAM, STREAM, Client
 
 
 @pytest.fixture
@@ -21,3 +22,12 @@ async def talk(connect):
     talk = await connect()
     assert await talk.login() == 0
     return talk
+
+
+@pytest.fixture
+async def client(broker, open_client):
+    """A client of the newest dialect that has logged in, and stream `st`."""
+    client = Client(await open_client("iggy"))
+    await client.login()
+    assert await client.status(CREATE_STREAM, STREAM[1:]) == 0
+    return client

@@ -4,58 +4,17 @@ import struct
 
 import pytest
 
-from protocols.iggy.topic_options import Options, packed
 from storage.metadata.names import TopicName
-from tests.protocols.frame_stream import FrameStream
-from tests.protocols.iggy.test_vsr import LOGIN, frame
+from tests.protocols.iggy.vtalk import CREATE_TOPIC, STREAM, TOPIC, UPDATE_TOPIC
 
-CREATE_STREAM, UPDATE_STREAM, CREATE_TOPIC, UPDATE_TOPIC = 128, 129, 132, 133
+UPDATE_STREAM = 129
 STRING, UINT64 = 2, 12
-STREAM, TOPIC = b"\x02\x02st", b"\x02\x02tp"
 DAY_US = 86_400_000_000
 
 
 def u64(number: int) -> tuple[int, bytes]:
     """A number option."""
     return UINT64, struct.pack("<Q", number)
-
-
-class Client:
-    """A client of the newest dialect that has logged in."""
-
-    def __init__(self, stream) -> None:
-        self._frames = FrameStream(stream, _size)
-        self._session = bytes(8)
-
-    async def login(self) -> None:
-        """Log root in."""
-        answer = await self._exchange(LOGIN)
-        self._session = answer[264:272]
-
-    async def status(self, operation: int, body: bytes, options: Options) -> int:
-        """The status of an answer."""
-        request = frame(operation=operation, body=body + packed(options))
-        answer = await self._exchange(request[:184] + self._session + request[192:])
-        return int(struct.unpack_from("<I", answer, 216)[0])
-
-    async def _exchange(self, request: bytes) -> bytes:
-        await self._frames.stream.send_all(request)
-        answer = await self._frames.frame()
-        assert answer is not None, "connection was closed"
-        return answer
-
-
-def _size(data: bytes) -> int | None:
-    return struct.unpack_from("<I", data, 48)[0] if len(data) >= 52 else None
-
-
-@pytest.fixture
-async def client(broker, open_client):
-    """A client, and stream `st`."""
-    client = Client(await open_client("iggy"))
-    await client.login()
-    assert await client.status(CREATE_STREAM, STREAM[1:], {}) == 0
-    return client
 
 
 def settings(broker) -> dict:

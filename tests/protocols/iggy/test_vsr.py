@@ -92,6 +92,16 @@ def test_success_and_failure_where_there_is_a_result_section():
     assert struct.unpack_from("<I", vsr.failure(made, 3), 216) == (3,)
 
 
+@pytest.mark.parametrize("number", [1009, 2010, 3007, 41])
+def test_a_refused_deletion_of_segments_has_its_error_in_the_header(number):
+    """Clients look for no result section there, so an error in it would read as success."""
+    deleted = vsr.decode(memoryview(frame(operation=138)))
+    refused = vsr.failure(deleted, number)
+    assert len(refused) == 256
+    assert struct.unpack_from("<I", refused, 216) == (number,)
+    assert len(vsr.success(deleted, b"")) == 256
+
+
 def test_success_and_failure_where_there_is_none():
     sent = vsr.decode(memoryview(frame(operation=160)))
     assert vsr.success(sent, b"xy", 3)[256:] == b"xy"

@@ -1,0 +1,51 @@
+"""A raw conversation in the newest dialect, for tests that need statuses and bodies."""
+
+import struct
+
+from protocols.iggy.topic_options import Options, packed
+from tests.protocols.frame_stream import FrameStream
+from tests.protocols.iggy.test_vsr import LOGIN, frame
+
+NON_REPLICATED = 2
+CREATE_STREAM, CREATE_TOPIC, UPDATE_TOPIC = 128, 132, 133
+STREAM, TOPIC = b"\x02\x02st", b"\x02\x02tp"
+
+
+class Client:
+    """A client of the newest dialect."""
+
+    def __init__(self, stream) -> None:
+        self._frames = FrameStream(stream, _size)
+        self._session = bytes(8)
+
+    async def login(self) -> None:
+        """Log root in."""
+        answer = await self._exchange(LOGIN)
+        self._session = answer[264:272]
+
+    async def status(self, operation: int, body: bytes, options: Options | None = None) -> int:
+        """The status in the header of an answer to an operation."""
+        status, _ = await self.perform(operation, body + packed(options or {}))
+        return status
+
+    async def perform(self, operation: int, body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer to an operation."""
+        return await self._answer(frame(operation=operation, body=body))
+
+    async def query(self, code: int, body: bytes) -> tuple[int, bytes]:
+        """Status and body of the answer to a command that is not replicated."""
+        return await self._answer(frame(operation=NON_REPLICATED, code=code, body=body))
+
+    async def _answer(self, request: bytes) -> tuple[int, bytes]:
+        answer = await self._exchange(request[:184] + self._session + request[192:])
+        return int(struct.unpack_from("<I", answer, 216)[0]), answer[256:]
+
+    async def _exchange(self, request: bytes) -> bytes:
+        await self._frames.stream.send_all(request)
+        answer = await self._frames.frame()
+        assert answer is not None, "connection was closed"
+        return answer
+
+
+def _size(data: bytes) -> int | None:
+    return struct.unpack_from("<I", data, 48)[0] if len(data) >= 52 else None
