@@ -9,8 +9,9 @@ message is one record to the readers of other formats, at the offset of its last
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import trio
@@ -18,6 +19,7 @@ import trio
 from broker.limits import CONVERTED_BYTES_MAX, CONVERTED_RECORDS_MAX, READ_PARTS_MAX
 from broker.reading.cutting import CutBatches, Rest, cut_body
 from broker.reading.reader import Reader, trust_of
+from broker.reading.records import record_bytes
 from broker.reading.result import ReadResult
 from broker.reading.unopened import marked
 from broker.steps import Steps, run
@@ -223,21 +225,14 @@ class _FormatReader(Reader):
 
     def _give(self, batch: Batch, decoded: Decoded) -> None:
         """Add the decoded records that there is room for, and continue after them."""
-        result, codec = self.result, self._codec
+        result = self.result
         carried = decoded.records if self._carries_all else self._carried(decoded.records)
         next_offset = decoded.next_offset
         if batch.header.body_format in self._keyless:
             for record in carried:
                 record.key = None
         if carried:
-            encoded = codec.encode(carried, batch.base_offset)
-            body, fitting = codec.readable(encoded), len(carried)
-            self._record_bytes = len(body) // fitting
-            if result.size + len(body) > self._bytes_max:
-                fitting, size = self._fitting(encoded, batch.base_offset, len(body))
-                body = body[
-                    : max(size, self._bytes_max - result.size) if self.fills is not None else size
-                ]
+            body, fitting = self._encode(carried, batch.base_offset)
             if body:
                 result.add(body, fitting, carried[0].offset)
             if fitting < len(carried):
@@ -263,11 +258,43 @@ class _FormatReader(Reader):
             return [record if carries(record) else marked(record) for record in records]
         return [record for record in records if carries(record)]
 
-    def _fitting(self, encoded: bytes, base_offset: int, readable_bytes: int) -> tuple[int, int]:
-        """How many encoded records fit, and their bytes; at least one if the answer is empty."""
-        room = self._bytes_max - self.result.size
-        head = len(encoded) - readable_bytes
-        ends = [pos - head for _, pos in self._codec.split(encoded, base_offset)[1:]]
-        ends.append(readable_bytes)
-        fitting = max(bisect_right(ends, room), 0 if self.result.parts else 1)
-        return fitting, ends[fitting - 1] if fitting else 0
+    def _encode(self, records: Sequence[Record], base_offset: int) -> tuple[memoryview, int]:
+        """Encode as many records as fit, at least one if the answer is empty: bytes and count.
+
+        With `fills`, the beginning of the next record fills the answer.
+        """
+        codec, count, is_first = self._codec, len(records), not self.result.parts
+        room = max(self._bytes_max - self.result.size, 0)
+        count_max = count - 1  # in the next try
+        while True:
+            encoded = codec.encode(records[:count], base_offset)
+            body = codec.readable(encoded)
+            self._record_bytes = len(body) // count
+            if len(body) <= room:
+                return body, count
+            starts = codec.split(encoded, base_offset)
+            ends = [pos - len(encoded) + len(body) for _, pos in starts[1:]] + [len(body)]
+            entries = bisect_right(ends, room)
+            if not entries and len(starts) < count:  # The first entry holds several records.
+                count = min(_likely_to_fit(records[:count], len(body), room), count_max)
+                count = max(count, int(is_first))
+                if not count:
+                    return body[:0], 0
+                count_max = max(count // 2, 1)  # So that wrong guesses stay few.
+                continue
+            entries = max(entries, int(is_first))
+            size = ends[entries - 1] if entries else 0
+            if entries < len(starts):
+                count = bisect_left(records, starts[entries][0], hi=count, key=_offset_of)
+            return body[: size if self.fills is None else max(size, room)], count
+
+
+def _likely_to_fit(records: Sequence[Record], encoded_bytes: int, room: int) -> int:
+    """How many of these records, which take that many bytes together, are likely to fit."""
+    sizes = [record_bytes(record) for record in records]
+    overhead = -(-max(encoded_bytes - sum(sizes), 0) // len(sizes))  # of each record
+    return bisect_right(list(accumulate(size + overhead for size in sizes)), room)
+
+
+def _offset_of(record: Record) -> int:
+    return record.offset

@@ -11,7 +11,8 @@ from storage.codecs.registry import codec_named
 from storage.metadata.names import parse_topic
 
 APPEND_US = 1_700_000_000_000_000
-STORED_HEAD = {"iggy": pack_key(None)}  # what a stored body has before what readers are handed
+# What a stored body has before the part that readers are given.
+STORED_HEAD = dict.fromkeys(("iggy", "iggy_typed"), pack_key(None))
 
 
 async def make_partition(broker, name="t"):

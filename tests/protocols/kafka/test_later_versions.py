@@ -1,10 +1,12 @@
 """Produce, Fetch and their like in the versions of later clients, through the wire."""
 
+import gzip
 import struct
 
 import pytest
 
 from broker.broker import Broker
+from conformance.raw.kafka import message as message_in_set
 from protocols.kafka import messages as m
 from storage.codecs.kafka_batches import KAFKA_BATCHES
 from storage.codecs.record import Record
@@ -67,6 +69,19 @@ async def test_the_first_batch_is_whole_for_later_clients_whatever_they_ask_for(
     assert [offset for offset, _, _ in records_of(await fetch_v(client, 4, (0, 10)))] == [0]
     fetched = await fetch_v(client, 4, (0, 1 << 20), bytes_max=7000)
     assert [offset for offset, _, _ in records_of(fetched)] == [0]
+
+
+async def test_records_of_an_older_set_come_once_however_large_they_are(client: Client) -> None:
+    """As one batch they are larger than what is read at once, and than what is left of it."""
+    found = [bytes(530_000), bytes(530_000)]
+    packed = gzip.compress(message_set(*found), compresslevel=1)
+    await produce_one(client, message_in_set(None, packed, 1))
+    offset, read = 0, list[tuple[int, bytes | None]]()
+    while offset < len(found):
+        fetched = await fetch_v(client, 4, (offset, 8 << 20), bytes_max=8 << 20)
+        read += [(at, value) for at, value, _ in records_of(fetched)]
+        offset = read[-1][0] + 1
+    assert read == list(enumerate(found))
 
 
 async def test_transactions_are_refused(client: Client) -> None:
