@@ -237,8 +237,8 @@ async def entry_at_or_before(
 async def entry_at_or_after(partition: Partition, offset: int) -> Span | None:
     """The first entry that starts at or above `offset`, below the watermark; else None."""
     offset = max(offset, partition.log_start_offset)
-    position = offset
-    while position < partition.high_watermark:
+    position, end = offset, partition.high_watermark
+    while position < end:
         batches = await partition.read(position, 1)
         if not batches:
             return None

@@ -31,6 +31,7 @@ from broker.limits import (
 from broker.reading.chunks import join_chunks
 from broker.reading.cutting import CutBatches
 from broker.reading.result import ReadResult
+from broker.reading.turn import BATCH_US, TURN_US_MAX, Turn, decoding_us
 from broker.reading.unopened import Passed, cannot_decode, settle
 from broker.reading.unpacking import run_unpacking
 from broker.steps import Steps
@@ -73,6 +74,8 @@ class Reader(abc.ABC):
         self._bytes_max = bytes_max
         self._records_max = records_max
         self._asked_offset = result.next_offset
+        # A reader that followed the growing end could read for as long as others write.
+        self._end_offset = partition.high_watermark
         self._walked_bytes = 0  # stored in other formats
         self._record_bytes = 0  # of a record that was made for this reader lately
         self._piece_bytes = READ_FIRST_BYTES  # to ask the log for at once
@@ -83,6 +86,7 @@ class Reader(abc.ABC):
         self.in_place = False  # See `read_steps`.
         self.trusted: tuple[Trusted, Trusted] | None = None  # See `trust_of`.
         self.passed: list[Passed] = []
+        self.turn = Turn(TURN_US_MAX)  # See `read_steps`.
 
     def steps(self) -> Steps[None]:
         """Read until it is over. Raises BrokerError only if there is nothing to give before it."""
@@ -90,7 +94,8 @@ class Reader(abc.ABC):
         self._partition.check_readable(self._asked_offset, self._format)
         try:
             while not self.is_full and (yield from self._take_next()):
-                pass  # One after the other, in `_take_next`.
+                if result.next_offset >= self._end_offset:
+                    break
         except BrokerError:
             if not result.record_count:
                 raise
@@ -232,36 +237,42 @@ class Reader(abc.ABC):
             stored = codec_for(batch.header.body_format)
         except UnreadableBody as error:
             return cannot_decode(batch, self.result.next_offset, error)
-        decoded: Decoded = yield self._decode_piece(stored, batch)
+        decoded = yield from self._decode_piece(stored, batch)
         if batch.header.flags & BatchFlag.CHUNK:
             yield self._join(stored, batch, decoded)
         return decoded
 
-    async def _decode_piece(self, stored: Codec, batch: Batch) -> Decoded:
+    def _decode_piece(self, stored: Codec, batch: Batch) -> Steps[Decoded]:
         """The next piece of a body; in a thread if that takes long: compressed bodies may inflate.
 
         Others up to READ_PIECE_BYTES stay in the loop, in short pieces: a thread that decodes takes
         turns with the loop, and holds it up for longer than it works.
         """
-        is_compressed = bool(batch.header.flags & BatchFlag.COMPRESSED)
+        header, size = batch.header, len(batch.body)
+        is_compressed = bool(header.flags & BatchFlag.COMPRESSED)
         wanted = self._records_wanted(batch, is_compressed)
 
         def decode() -> Decoded:
             return stored.decode(
                 batch.body,
                 batch.base_offset,
-                batch.header.append_us,
+                header.append_us,
                 start_offset=self.result.next_offset,
                 records_max=wanted,
                 bytes_max=DECODE_BYTES_MAX,
             )
 
-        if is_compressed and len(batch.body) > DECODE_INLINE_BYTES:
-            return await run_unpacking(decode)
-        if len(batch.body) > READ_PIECE_BYTES:
-            return await run_in_thread(decode)
-        await trio.lowlevel.checkpoint()
-        return decode()
+        decoded: Decoded
+        if is_compressed and size > DECODE_INLINE_BYTES:
+            decoded = yield run_unpacking(decode)
+        elif size > READ_PIECE_BYTES:
+            decoded = yield run_in_thread(decode)
+        else:
+            count = min(wanted, header.record_count)
+            work_us = TURN_US_MAX if is_compressed else decoding_us(count, size)
+            yield from self.turn.give_way(BATCH_US + work_us)
+            decoded = decode()
+        return decoded
 
     def _records_wanted(self, batch: Batch, is_compressed: bool) -> int:
         """Records of the batch to decode next: as many as are likely to find room."""

@@ -44,7 +44,8 @@ async def search(
     except StorageError as error:
         raise to_broker_error(error) from error
     position = max(position, partition.log_start_offset)
-    while position < partition.high_watermark:
+    end = partition.high_watermark  # The search does not follow it while others write.
+    while position < end:
         batches = await partition.read(position, 1)
         if not batches:
             break

@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-import trio
-
 from broker.limits import CONVERTED_BYTES_MAX, CONVERTED_RECORDS_MAX, READ_PARTS_MAX
 from broker.reading.cutting import CutBatches, Rest, cut_body
 from broker.reading.reader import Reader, trust_of
 from broker.reading.records import record_bytes
 from broker.reading.result import ReadResult
+from broker.reading.turn import BATCH_US, CONVERTED_BYTES_PER_US, Turn
 from broker.reading.unopened import marked
 from broker.steps import Steps, run
 from storage.codecs.api import Buffer, Codec, Decoded, Part
@@ -66,6 +65,7 @@ def read_steps(
     fills: CutBatches | None = None,
     in_place: bool = False,
     is_checked_by_reader: bool = False,
+    turn: Turn | None = None,
 ) -> Steps[ReadResult]:
     """`read_as` in steps: what is in memory in the reader's format is read without a wait.
 
@@ -75,6 +75,9 @@ def read_steps(
 
     With `in_place`, large batches may be returned as places in files, to be sent soon. With
     `is_checked_by_reader`, bodies that were good when they came into memory are not checked again.
+
+    `turn` is the caller's, whose reads follow one another; without it the read gives way to others
+    before it decodes anything.
     """
     reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
     if fills is not None:
@@ -82,6 +85,8 @@ def read_steps(
     reader.in_place = in_place and records_max is None and not partition.wants_keys
     if is_checked_by_reader and not partition.wants_keys:
         reader.trusted = trust_of(codec.format)
+    if turn is not None:
+        reader.turn = turn
     yield from reader.steps()
     return reader.result
 
@@ -118,9 +123,14 @@ class _FormatReader(Reader):
             self._learn(rest.batch_bytes, rest.batch_bytes)
 
     def _take_foreign(self, batch: Batch) -> Steps[None]:
-        while self._take_converted(batch):
-            yield trio.lowlevel.checkpoint()
-        if self.result.next_offset < batch.next_offset and not self.is_full:
+        result = self.result
+        while True:
+            size = result.size
+            if not self._take_converted(batch):
+                break
+            work_us = (result.size - size) // CONVERTED_BYTES_PER_US
+            yield from self.turn.give_way(BATCH_US + work_us)
+        if result.next_offset < batch.next_offset and not self.is_full:
             yield from super()._take_foreign(batch)
 
     def _take_converted(self, batch: Batch) -> bool:

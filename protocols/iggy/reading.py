@@ -50,7 +50,8 @@ def read(
     if budget.is_spent:
         yield budget.some_free()
     room = budget.allowance(POLL_BYTES_MAX)
-    while not taken.count and taken.next_offset < partition.high_watermark:
+    end = partition.high_watermark  # A poll does not follow it while others write.
+    while not taken.count and taken.next_offset < end:
         try:
             result = yield from read_steps(
                 partition,
@@ -85,7 +86,8 @@ def read_unless(
     if budget.is_spent:
         yield budget.some_free()
     room = budget.allowance(POLL_BYTES_MAX)
-    while taken.count < count and taken.size < room:
+    end = partition.high_watermark
+    while taken.count < count and taken.size < room and taken.next_offset < end:
         position = next_gap(taken.next_offset)
         more = yield from read(context, partition, position, count - taken.count, size=taken.size)
         if more.next_offset == taken.next_offset:

@@ -15,6 +15,7 @@ import trio
 from broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange, TopicNotFound
 from broker.reading.parts import all_in_memory
 from broker.reading.transcode import read_steps
+from broker.reading.turn import Turn
 from broker.server.output_budget import Reservation
 from broker.steps import Steps, run
 from protocols.kafka.context import Answer, Context
@@ -31,16 +32,18 @@ if TYPE_CHECKING:
     from broker.reading.result import ReadResult
     from broker.topics.partition import Partition
 
-# Bytes read before others get their turn: a quarter of a millisecond.
-BYTES_PER_TURN = 1024 * 1024
-# The fixed cost of a read, as bytes that take the same time.
-READ_COST_BYTES = 64 * 1024
+# Bytes asked for in one read: a quarter of a millisecond.
+READ_BYTES_MAX = 1024 * 1024
+READ_BYTES_PER_US = 4096
+READ_US = 15  # The fixed cost of a read.
 # In an answer of this size or more, large sets go straight from the file to the socket. A smaller
 # one is copied within the processor's cache, which costs less on processors that copy quickly
 # (docs/benchmarks.md).
 FETCH_IN_PLACE_BYTES_MIN = 2 * 1024 * 1024
 # Partitions handled before others get their turn: a millisecond, or two.
 PARTITIONS_PER_TURN = 500
+# Bytes that do not fit into an answer and are counted one by one, to see whether they are enough.
+COUNTED_BYTES_MAX = 1024 * 1024
 # More parts than this, of fewer bytes each on average, are joined into one.
 JOINED_PARTS_MIN, SMALL_PART_BYTES = 16, 1024
 BATCHES_VERSION = 4  # From here on clients read record batches, format 2, and get whole ones.
@@ -59,7 +62,8 @@ class Reading:
     size: int = 0
     records: int = 0
     full: bool = False  # nothing more can be added
-    beyond: int = 0  # further bytes in the log that this answer cannot hold
+    available: int = 0  # bytes in the log that satisfy `bytes_min`, known once it is full
+    counted_to: int = -1  # up to which offset they are counted; -1: not yet
 
 
 def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
@@ -67,6 +71,7 @@ def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
 
     Every replica id reads as a consumer: there are no followers.
     """
+    end_s = trio.current_time() + request.wait_ms_max / 1000
     if context.has_own_writes:
         yield context.own_writes()
     topics: dict[bytes | None, dict[int, Reading | Fetched]] = {}
@@ -91,7 +96,7 @@ def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
         fetching = _Fetching(context, request, readings, held, is_refused=bool(refused))
         yield from fetching.read_all()
         if request.wait_ms_max > 0 and not fetching.is_enough():
-            yield fetching.wait(request.wait_ms_max / 1000)
+            yield fetching.wait(max(end_s - trio.current_time(), 0.0))
         fetched = yield from _settle_all(context, topics)
     return Answer(FetchReply(fetched))
 
@@ -99,8 +104,6 @@ def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
 def _begin(context: Context, name: bytes | None, index: int, target: FetchTarget) -> Reading:
     """Raises BrokerError."""
     partition = context.partition(name, index)
-    if target.bytes_max < 0:
-        raise InvalidRequest(f"{target.bytes_max} bytes asked for")
     offset = target.offset
     if context.walked:
         walked = context.walked.get(partition.partition_id)
@@ -136,6 +139,7 @@ class _Fetching:
         self._bytes_max = min(context.options.fetch_bytes_max, max(request.bytes_max, 1))
         self._may_wait = False  # Once it may wait, it holds no file.
         self._in_place = False  # Whether `read_all` leaves large sets in their files.
+        self._turn = Turn()
         self._room = 0  # bytes that `read_all` may still add to the answer
 
     @property
@@ -151,7 +155,7 @@ class _Fetching:
         for reading in self._readings:
             if reading.code != Code.NONE:
                 return True
-            size += reading.size + reading.beyond
+            size += max(reading.size, reading.available)
         return size >= self._bytes_min or not self._readings
 
     async def wait(self, seconds: float) -> None:
@@ -181,7 +185,8 @@ class _Fetching:
         for reading in self._readings:
             if not all_in_memory(reading.parts):
                 reading.parts, reading.size, reading.records = [], 0, 0
-                reading.offset, reading.full, reading.beyond = reading.target.offset, False, 0
+                reading.offset, reading.full = reading.target.offset, False
+                reading.available, reading.counted_to = 0, -1
                 found = True
         return found
 
@@ -206,19 +211,15 @@ class _Fetching:
             self._room = room.size
             is_large = room.size >= FETCH_IN_PLACE_BYTES_MIN
             self._in_place = is_large and outbox.sends_files and not self._may_wait
-            turn_bytes = 0
             for number in range(1, len(readings) + 1):
                 reading = readings[(number - 1 + first) % len(readings)]
-                if turn_bytes >= BYTES_PER_TURN or number % PARTITIONS_PER_TURN == 0:
+                if number % PARTITIONS_PER_TURN == 0:
                     yield trio.lowlevel.checkpoint()
-                    turn_bytes = 0
                 if reading.code != Code.NONE:
                     continue
                 before = reading.size
                 yield from self._read_on(reading, reading.partition)
-                if reading.size > before:
-                    self._room -= reading.size - before
-                    turn_bytes += reading.size - before + READ_COST_BYTES
+                self._room -= reading.size - before
             held.keep(sum(reading.size for reading in readings))
 
     def _read_on(self, reading: Reading, partition: Partition) -> Steps[None]:
@@ -226,26 +227,31 @@ class _Fetching:
             if not reading.full:
                 yield from self._read(reading, partition)
             if reading.full and reading.size < self._bytes_min:
-                _count_beyond(reading, partition)
+                yield from self._count_available(reading, partition)
         except BrokerError as error:
             reading.full = True
             if not reading.size:  # Else the next fetch begins there and gets the error.
                 reading.code = self._context.refused(error)
 
     def _read(self, reading: Reading, partition: Partition) -> Steps[None]:
-        """Read on to the high watermark or as far as there is room; others get a turn between two
-        reads. Raises BrokerError.
+        """Read on to where the high watermark is now, or as far as there is room. Raises
+        BrokerError.
         """
         if partition.removed:
             raise TopicNotFound(partition.topic.name.full)
         room = min(reading.target.bytes_max - reading.size, self._room)
-        while reading.offset != partition.high_watermark:
+        # The end of now: with busy writers a read up to the end of later would have none.
+        end = partition.high_watermark
+        if reading.offset > end:
+            raise OffsetOutOfRange(reading.offset, partition.log_start_offset, end)
+        if reading.offset < end and reading.target.bytes_max < 0:  # Above that it does not matter.
+            raise InvalidRequest(f"max_bytes is {reading.target.bytes_max}, expected 0 or more")
+        while reading.offset < end:
             if room <= 0 and not (self._gives_whole and self._is_alone):
                 _close(reading, partition)
                 return
-            if reading.parts:
-                yield trio.lowlevel.checkpoint()
-            wanted = min(max(room, 1), BYTES_PER_TURN)
+            yield from self._turn.give_way(READ_US)
+            wanted = min(max(room, 1), READ_BYTES_MAX)
             fills = self._context.broker.cut_batches if self._cuts and wanted == room else None
             result = yield from read_steps(
                 partition,
@@ -255,9 +261,11 @@ class _Fetching:
                 fills=fills,
                 in_place=self._in_place,
                 is_checked_by_reader=True,
+                turn=self._turn,
             )
             if not result.parts and result.next_offset == reading.offset:
                 return
+            self._turn.add(result.size // READ_BYTES_PER_US)
             before = reading.size
             self._add(reading, result, room)
             if result.left_out and reading.offset == result.next_offset:  # It was taken.
@@ -272,6 +280,33 @@ class _Fetching:
             is_last = result.parts and room < len(result.parts[-1]) and room <= reading.size
             if is_last and not self._cuts:
                 room = 0
+
+    def _count_available(self, reading: Reading, partition: Partition) -> Steps[None]:
+        """Count what there is for this reader, whatever room it has: that satisfies `bytes_min`.
+
+        Beyond COUNTED_BYTES_MAX, count what is stored: it differs by little. Raises BrokerError.
+        """
+        if reading.counted_to < 0:
+            reading.counted_to = reading.target.offset
+        end, enough = partition.high_watermark, min(self._bytes_min, COUNTED_BYTES_MAX)
+        while reading.counted_to < end and reading.available < enough:
+            yield from self._turn.give_way(READ_US)
+            result = yield from read_steps(
+                partition,
+                self._codec,
+                reading.counted_to,
+                bytes_max=min(enough - reading.available, READ_BYTES_MAX),
+                is_checked_by_reader=True,
+                turn=self._turn,
+            )
+            if result.next_offset == reading.counted_to:
+                return
+            self._turn.add(result.size // READ_BYTES_PER_US)
+            reading.available += result.size
+            reading.counted_to = result.next_offset
+        if self._bytes_min > enough <= reading.available:
+            reading.available += partition.bytes_between(reading.counted_to, end)
+            reading.counted_to = end
 
     def _add(self, reading: Reading, result: ReadResult, room: int) -> None:
         """Take what was read if it fits, or a part of it if the client accepts cut messages. What
@@ -341,11 +376,6 @@ def _close(reading: Reading, partition: Partition) -> None:
     if not start <= reading.offset <= end:
         raise OffsetOutOfRange(reading.offset, start, end)
     reading.full = True
-
-
-def _count_beyond(reading: Reading, partition: Partition) -> None:
-    """Count the bytes that cannot be added: they satisfy `bytes_min` too. Raises BrokerError."""
-    reading.beyond = partition.bytes_between(reading.offset, partition.high_watermark)
 
 
 def _settle_all(

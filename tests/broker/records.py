@@ -15,8 +15,8 @@ APPEND_US = 1_700_000_000_000_000
 STORED_HEAD = dict.fromkeys(("iggy", "iggy_typed"), pack_key(None))
 
 
-async def make_partition(broker, name="t"):
-    topic = await broker.topics.create(parse_topic(name), 1)
+async def make_partition(broker, name="t", **settings):
+    topic = await broker.topics.create(parse_topic(name), 1, settings=settings)
     return topic.partitions[0]
 
 

@@ -7,7 +7,7 @@ fetch is open. Entries that a fetch took and could not give out wait for the nex
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
@@ -243,20 +243,28 @@ class Subscriber:
             self.end_fetch()
 
     async def settle(self, fetch: Fetch) -> None:
-        """After the first entry: wait until the fetch is full, or nothing more comes at once."""
-        while fetch.has_room and self.more_is_there():
+        """After the first entry: wait until the fetch is full, until it has the records that are
+        stored by now, or until nothing more comes at once.
+        """
+        ends = {index: part.partition.next_offset for index, part in self._parts.items()}
+        while fetch.has_room and self.more_is_there(ends):
             fetch.came = trio.Event()
             with trio.move_on_after(LINGER_S) as waited:
                 await fetch.came.wait()
             if waited.cancelled_caught:
                 return
 
-    def more_is_there(self) -> bool:
-        """Whether a partition has records that no consumer holds."""
+    def more_is_there(self, ends: Mapping[int, int] | None = None) -> bool:
+        """Whether a partition has records that no consumer holds; `ends`, by partition: without
+        those that came after that.
+        """
         for index, part in self._parts.items():
             if part.dispatcher is not None and part.is_attached:
                 held = sum(max(one.unacked, len(one.pending)) for one in part.dispatcher.consumers)
-                if self.subscription.backlog(index) > held:
+                newer = 0
+                if ends is not None:
+                    newer = part.partition.next_offset - ends.get(index, 0)
+                if self.subscription.backlog(index) - newer > held:
                     return True
         return False
 

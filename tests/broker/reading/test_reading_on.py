@@ -4,7 +4,14 @@ import random
 
 import pytest
 
-from tests.broker.records import append, make_partition, read_values
+from broker.reading.times import first_not_before
+from broker.reading.transcode import read_as, read_steps
+from broker.reading.turn import Turn
+from broker.steps import run_now
+from storage.codecs.api import BodyInfo
+from storage.codecs.record import Record
+from storage.codecs.registry import codec_named
+from tests.broker.records import APPEND_US, append, make_partition, read_values
 
 STORED = ("plain", "kafka", "kafka_batches", "pulsar", "iggy", "iggy_typed")
 READERS = ("kafka", "kafka_batches", "iggy", "iggy_typed")
@@ -40,3 +47,77 @@ async def test_each_record_comes_once_and_in_order_with_any_limit(broker, stored
         records_max = rng.choice((1, 2, 7, 100))
         found = await read_on(partition, reader, bytes_max=bytes_max, records_max=records_max)
         assert found == list(enumerate(sizes)), f"at most {bytes_max} bytes, {records_max} records"
+
+
+class GrowingPartition:
+    """A partition to which somebody appends before each read of its log."""
+
+    def __init__(self, partition, grow):
+        self._partition = partition
+        self._grow = grow
+
+    def __getattr__(self, name):
+        return getattr(self._partition, name)
+
+    def read_warm(self, *args):
+        self._grow()
+        return self._partition.read_warm(*args)
+
+    async def read(self, *args):
+        self._grow()
+        return await self._partition.read(*args)
+
+
+async def growing_partition(broker):
+    """Two records, and soon many more."""
+    partition = await make_partition(broker, durability="written")
+    iggy = codec_named("iggy")
+
+    def grow():
+        if partition.next_offset < 500:
+            body = iggy.encode([Record(partition.next_offset, 1, value=b"new")], 0)
+            partition.append([body], BodyInfo(1), body_format=iggy.format, append_us=1)
+
+    await append(broker, partition, "iggy", [b"a", b"b"])
+    return GrowingPartition(partition, grow)
+
+
+@pytest.mark.parametrize("reader", ["kafka", "iggy"])
+async def test_a_read_does_not_follow_the_end_while_others_write(broker, reader):
+    growing = await growing_partition(broker)
+    result = await read_as(growing, codec_named(reader), 0, bytes_max=1 << 20)
+    assert 2 <= result.next_offset <= 3
+
+
+async def test_a_search_by_time_does_not_follow_the_end_while_others_write(broker):
+    growing = await growing_partition(broker)
+    assert await first_not_before(growing, 2 * APPEND_US) is None
+    assert growing.next_offset < 10
+
+
+@pytest.mark.parametrize("reader", ["kafka", "kafka_batches", "iggy"])
+async def test_small_batches_of_any_format_are_read_in_one_turn(broker, reader):
+    """A turn of the loop for each takes as long as a small request of somebody else."""
+    partition = await make_partition(broker)
+    for at in range(30):
+        await append(broker, partition, STORED[at % len(STORED)], [b"%d" % at])
+    steps = read_steps(partition, codec_named(reader), 0, bytes_max=1 << 20, turn=Turn())
+    result = run_now(steps)
+    assert result is not None and result.record_count == 30
+
+
+async def test_a_read_of_much_gives_way_to_others(broker):
+    partition = await make_partition(broker)
+    for _ in range(20):
+        await append(broker, partition, "plain", [b"x"] * 100)
+    waits = 0
+    steps = read_steps(partition, codec_named("kafka"), 0, bytes_max=1 << 20, turn=Turn())
+    try:
+        waiting = next(steps)
+        while True:
+            await waiting
+            waits += 1
+            waiting = steps.send(None)
+    except StopIteration as over:
+        assert over.value.record_count == 2000
+    assert 4 <= waits <= 10

@@ -73,10 +73,6 @@ async def test_partitions_that_are_not_there_share_one_answer(
     assert len(made) == 1
 
 
-async def test_negative_max_bytes_is_an_error(client: Client) -> None:
-    assert await fetch_one(client, 0, -1) == m.Fetched(-1, -1, [])
-
-
 @pytest.mark.parametrize(("wait_ms", "bytes_min"), [(0, 1), (-1, 1), (3_600_000, 0)])
 async def test_nothing_to_wait_for_is_answered_at_once(
     client: Client, wait_ms: int, bytes_min: int
@@ -90,14 +86,6 @@ async def test_no_partitions_and_unknown_ones_do_not_wait(client: Client) -> Non
     assert await client.call(request) == m.FetchReply({})
     reply = await client.call(fetch(FOO, {0: (0, 100), 9: (0, 100)}, wait_ms=3_600_000))
     assert reply == m.FetchReply({FOO: {0: m.Fetched(0, 0, []), 9: m.Fetched(3, -1, [])}})
-
-
-async def test_min_bytes_above_what_there_is_room_for_does_not_wait(client: Client) -> None:
-    await produce_one(client, message_set(bytes(300)))
-    request = fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000, bytes_min=200)
-    reply = await client.call(request)
-    assert isinstance(reply, m.FetchReply)
-    assert reply.topics[FOO][0].size == 100
 
 
 @pytest.mark.parametrize("listener", ["kafka", "another"])
@@ -139,13 +127,6 @@ async def test_min_bytes_count_over_all_partitions_and_all_appends(
     assert isinstance(reply, m.FetchReply)
     sizes = {index: fetched.size for index, fetched in reply.topics[b"wide"].items()}
     assert sizes == {0: size, 1: 0, 2: 2 * size}
-
-
-async def test_time_is_up_answers_with_what_there_is(client: Client) -> None:
-    await produce_one(client, message_set(b"a"))
-    reply = await client.call(fetch(FOO, {0: (0, 1000)}, wait_ms=1, bytes_min=1000))
-    assert isinstance(reply, m.FetchReply)
-    assert values(reply.topics[FOO][0]) == [(0, b"a")]
 
 
 async def test_waiting_fetch_holds_up_what_is_behind_it(
@@ -211,18 +192,6 @@ async def test_first_foreign_record_larger_than_max_bytes_comes_whole(
     await produce_one(client, message_set(b"last"))
     assert values(await fetch_one(client, 0, 100)) == [(0, large)]
     assert values(await fetch_one(client, 1, 100)) == [(1, b"small"), (2, b"last")]
-
-
-async def test_min_bytes_count_what_is_beyond_max_bytes_of_one_partition(
-    broker: Broker, client: Client
-) -> None:
-    await broker.topics.create(TopicName("public", "default", "wide"), 2)
-    await client.call(produce(b"wide", {0: message_set(bytes(100), bytes(300))}))
-    targets = {0: (0, 100), 1: (0, 100)}
-    reply = await client.call(fetch(b"wide", targets, wait_ms=3_600_000, bytes_min=200))
-    assert isinstance(reply, m.FetchReply)
-    sizes = {index: fetched.size for index, fetched in reply.topics[b"wide"].items()}
-    assert sizes == {0: 100, 1: 0}
 
 
 async def test_whole_answer_is_limited_and_every_partition_gets_its_turn(
@@ -379,34 +348,6 @@ async def test_what_no_room_is_left_for_is_cut_within_the_answers_limit(
     assert isinstance(reply, m.FetchReply)
     first, second = (fetched.size for fetched in reply.topics[b"wide"].values())
     assert sorted((first, second)) == [1000 - 5 * 126, 5 * 126]
-
-
-async def test_nothing_follows_what_was_cut_while_a_fetch_waits_for_more(
-    broker: Broker, client: Client, open_client: OpenClient
-) -> None:
-    await produce_one(client, message_set(bytes(100), bytes(100)))
-    log = message(bytes(100), None, 0) + message(bytes(100), None, 1)
-    await client.send(fetch(FOO, {0: (0, 200)}, wait_ms=3_600_000, bytes_min=1000))
-    await until(lambda: len(broker.waiters) == 1)
-    await produce_one(await another(open_client), message_set(bytes(900)))
-    reply = await client.answer(m.FetchRequest)
-    assert isinstance(reply, m.FetchReply)
-    assert b"".join(map(bytes, reply.topics[FOO][0].parts)) == log[:200]
-
-
-async def test_a_fetch_waits_for_bytes_beyond_what_it_can_hold(
-    broker: Broker, client: Client, open_client: OpenClient
-) -> None:
-    await produce_one(client, message_set(bytes(150)))
-    await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000, bytes_min=1000))
-    await until(lambda: len(broker.waiters) == 1)
-    other = await another(open_client)
-    await produce_one(other, message_set(bytes(100)))
-    await until(lambda: len(broker.waiters) == 1)
-    await produce_one(other, message_set(bytes(900)))
-    reply = await client.answer(m.FetchRequest)
-    assert isinstance(reply, m.FetchReply)
-    assert reply.topics[FOO][0].size == 100
 
 
 async def test_what_was_sent_with_acks_0_is_seen_by_all_behind_the_next_answer(

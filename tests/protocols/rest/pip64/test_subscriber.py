@@ -104,6 +104,21 @@ async def test_what_was_acknowledged_meanwhile_is_not_given_out(app, produce, pa
     assert [one.record.record.value for one in given] == [b"2"]
 
 
+async def test_a_fetch_waits_for_nothing_that_came_after_its_first_message(
+    app, orders, produce, path, ask
+):
+    """Else it would follow the end of the log for as long as others write."""
+    subscriber = app.consumers.find(path.split("/")[-2])
+    fetch_ = await subscriber.begin(1, MIB)
+    await produce(0)
+    await fetch_.came.wait()
+    ends = {partition.index: partition.next_offset for partition in orders.partitions}
+    await produce(1)
+    assert subscriber.more_is_there()
+    assert not subscriber.more_is_there(ends)
+    subscriber.finish(fetch_)
+
+
 async def test_a_seek_while_a_fetch_waits_brings_everything_again(produce, path, ask, nursery):
     ids = await produce(0, 1)
     assert told(await fetch(ask, path)) == [(0, 0), (1, 0)]

@@ -1,0 +1,157 @@
+"""How long a fetch waits: what counts as enough bytes, and what it does not wait for."""
+
+import pytest
+import trio
+import trio.testing
+
+from broker.broker import Broker
+from protocols.kafka import messages as m
+from storage.metadata.names import TopicName
+from tests.protocols.kafka.frames import Client, fetch, message, message_set, produce
+from tests.protocols.kafka.talk import (
+    FOO,
+    FOO_NAME,
+    OpenClient,
+    another,
+    fetch_one,
+    foreign_append,
+    produce_one,
+    values,
+)
+from tests.waiting import until
+
+
+async def test_negative_max_bytes_is_an_error_only_where_there_are_records(client: Client) -> None:
+    """As Kafka 0.8.2.2 answers."""
+    assert await fetch_one(client, 0, -1) == m.Fetched(0, 0, [])
+    await produce_one(client, message_set(b"a"))
+    assert await fetch_one(client, 0, -1) == m.Fetched(-1, -1, [])
+    assert await fetch_one(client, 1, -1) == m.Fetched(0, 1, [])
+    assert await fetch_one(client, 2, -1) == m.Fetched(1, -1, [])
+
+
+async def test_negative_max_bytes_is_an_error_once_records_come(
+    client: Client, open_client: OpenClient
+) -> None:
+    await client.send(fetch(FOO, {0: (0, -1)}, wait_ms=3_600_000))
+    await trio.testing.wait_all_tasks_blocked()
+    await produce_one(await another(open_client), message_set(b"a"))
+    reply = await client.answer(m.FetchRequest)
+    assert reply == m.FetchReply({FOO: {0: m.Fetched(-1, -1, [])}})
+
+
+async def test_min_bytes_above_what_there_is_room_for_does_not_wait(client: Client) -> None:
+    await produce_one(client, message_set(bytes(300)))
+    request = fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000, bytes_min=200)
+    reply = await client.call(request)
+    assert isinstance(reply, m.FetchReply)
+    assert reply.topics[FOO][0].size == 100
+
+
+@pytest.mark.parametrize(("bytes_max", "bytes_min"), [(50, 100), (50, 99), (0, 1), (0, 100)])
+async def test_min_bytes_up_to_what_is_available_do_not_wait_whatever_max_bytes_says(
+    client: Client, bytes_max: int, bytes_min: int
+) -> None:
+    """As Kafka 0.8.2.2 answers."""
+    await produce_one(client, message_set(bytes(74)))  # 100 bytes in all
+    request = fetch(FOO, {0: (0, bytes_max)}, wait_ms=3_600_000, bytes_min=bytes_min)
+    reply = await client.call(request)
+    assert isinstance(reply, m.FetchReply)
+    assert reply.topics[FOO][0].size == bytes_max
+
+
+@pytest.mark.parametrize("listener", ["kafka", "another"])
+@pytest.mark.parametrize("bytes_max", [0, 50, 100, 1000])
+async def test_min_bytes_above_what_is_available_wait_whatever_max_bytes_says(
+    broker: Broker, client: Client, open_client: OpenClient, bytes_max: int, listener: str
+) -> None:
+    """As Kafka 0.8.2.2 does: the bytes that the client would see count, not those on the disk."""
+
+    async def store() -> None:  # 100 bytes, as Kafka's readers see them
+        if listener == "kafka":
+            await produce_one(await another(open_client), message_set(bytes(74)))
+        else:
+            foreign_append(broker, "foo", [bytes(74)])
+
+    await store()
+    await until(lambda: broker.topics.partition(FOO_NAME, 0).high_watermark == 1)
+    await client.send(fetch(FOO, {0: (0, bytes_max)}, wait_ms=3_600_000, bytes_min=101))
+    await until(lambda: len(broker.waiters) == 1)
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(broker.waiters) == 1
+    await store()
+    reply = await client.answer(m.FetchRequest)
+    assert isinstance(reply, m.FetchReply)
+    is_first_whole = listener == "another" and bytes_max == 50
+    assert reply.topics[FOO][0].size == (100 if is_first_whole else min(bytes_max, 200))
+
+
+async def test_a_fetch_does_not_follow_the_end_while_others_write(
+    broker: Broker, client: Client
+) -> None:
+    """Its time and its least bytes have passed long before."""
+    await broker.topics.create(
+        TopicName("public", "default", "busy"), 1, settings={"durability": "written"}
+    )
+    partition = broker.topics.partition(TopicName("public", "default", "busy"), 0)
+    foreign_append(broker, "busy", [bytes(300_000)] * 3)
+    is_answered = False
+
+    async def write() -> None:
+        while not is_answered and partition.next_offset < 60:
+            await trio.lowlevel.checkpoint()
+            foreign_append(broker, "busy", [bytes(300_000)])
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(write)
+        reply = await client.call(fetch(b"busy", {0: (0, 60 << 20)}, wait_ms=100))
+        is_answered = True
+    assert isinstance(reply, m.FetchReply)
+    assert 3 <= len(values(reply.topics[b"busy"][0])) <= 20
+
+
+async def test_time_is_up_answers_with_what_there_is(client: Client) -> None:
+    await produce_one(client, message_set(b"a"))
+    reply = await client.call(fetch(FOO, {0: (0, 1000)}, wait_ms=1, bytes_min=1000))
+    assert isinstance(reply, m.FetchReply)
+    assert values(reply.topics[FOO][0]) == [(0, b"a")]
+
+
+async def test_min_bytes_count_what_is_beyond_max_bytes_of_one_partition(
+    broker: Broker, client: Client
+) -> None:
+    await broker.topics.create(TopicName("public", "default", "wide"), 2)
+    await client.call(produce(b"wide", {0: message_set(bytes(100), bytes(300))}))
+    targets = {0: (0, 100), 1: (0, 100)}
+    reply = await client.call(fetch(b"wide", targets, wait_ms=3_600_000, bytes_min=200))
+    assert isinstance(reply, m.FetchReply)
+    sizes = {index: fetched.size for index, fetched in reply.topics[b"wide"].items()}
+    assert sizes == {0: 100, 1: 0}
+
+
+async def test_nothing_follows_what_was_cut_while_a_fetch_waits_for_more(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    await produce_one(client, message_set(bytes(100), bytes(100)))
+    log = message(bytes(100), None, 0) + message(bytes(100), None, 1)
+    await client.send(fetch(FOO, {0: (0, 200)}, wait_ms=3_600_000, bytes_min=1000))
+    await until(lambda: len(broker.waiters) == 1)
+    await produce_one(await another(open_client), message_set(bytes(900)))
+    reply = await client.answer(m.FetchRequest)
+    assert isinstance(reply, m.FetchReply)
+    assert b"".join(map(bytes, reply.topics[FOO][0].parts)) == log[:200]
+
+
+async def test_a_fetch_waits_for_bytes_beyond_what_it_can_hold(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    await produce_one(client, message_set(bytes(150)))
+    await client.send(fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000, bytes_min=1000))
+    await until(lambda: len(broker.waiters) == 1)
+    other = await another(open_client)
+    await produce_one(other, message_set(bytes(100)))
+    await until(lambda: len(broker.waiters) == 1)
+    await produce_one(other, message_set(bytes(900)))
+    reply = await client.answer(m.FetchRequest)
+    assert isinstance(reply, m.FetchReply)
+    assert reply.topics[FOO][0].size == 100
