@@ -55,6 +55,7 @@ from broker.topics.renaming import Renaming
 from broker.topics.retention import Retention
 from broker.topics.schemas import Schemas
 from broker.topics.topics import TopicDefaults, Topics
+from storage.log.age_clock import AgeClock, steady_us
 from storage.log.committer import Committer
 from storage.log.data_dir import DataDir
 from storage.metadata.catalogue import Catalogue
@@ -108,8 +109,8 @@ class Broker:
         )
         self._connection_ids = 0
         self.siblings = Siblings()
+        self.ages = AgeClock(lambda: self.now_us(), lambda: self.steady_us())
         report = self.durability.report_storage_error
-        use_reserve = data_dir.reserve.use_reserve
         self._partitions = Partitions(data_dir, config.log, self.durability)
         self.placement, self.catalogue, cursors = self._open_metadata()
         self.topics = self._make_topics(cursors)
@@ -127,15 +128,7 @@ class Broker:
         self.schemas = Schemas(self.catalogue)
         self.producers = ProducerNumbers(self.catalogue)
         self.subscriptions = Subscriptions(self.topics, cursors, report=report)
-        self.retention = Retention(
-            self.topics,
-            self.subscriptions,
-            interval_ms=config.log.retention_check_ms,
-            now_us=self.now_us,
-            use_reserve=use_reserve,
-            report=report,
-            hold_lost=self.metrics.hold_lost,
-        )
+        self.retention = self._make_retention()
         self.backlogs = self._make_backlogs()
         self.members = Members()  # shared by all listeners
         self.members.add_source(self.dispatchers.members)
@@ -144,12 +137,23 @@ class Broker:
         self._listen()
         self._recover()
 
+    def _make_retention(self) -> Retention:
+        return Retention(
+            self.topics,
+            self.subscriptions,
+            interval_ms=self.config.log.retention_check_ms,
+            ages=self.ages,
+            use_reserve=self._storage.reserve.use_reserve,
+            report=self.durability.report_storage_error,
+            hold_lost=self.metrics.hold_lost,
+        )
+
     def _make_backlogs(self) -> Backlogs:
         return Backlogs(
             self.topics,
             self.subscriptions,
             interval_ms=self.config.log.retention_check_ms,
-            now_us=self.now_us,
+            ages=self.ages,
             expired=self.metrics.expired,
         )
 
@@ -200,7 +204,7 @@ class Broker:
             self._storage.files,
             self.metrics,
             interval_ms=self.config.log.compaction_check_ms,
-            now_us=self.now_us,
+            ages=self.ages,
             is_possible=self.config.storage.mode == "local",
         )
 
@@ -349,6 +353,10 @@ class Broker:
         """Wall-clock time in microseconds since 1970."""
         return time.time_ns() // 1000
 
+    def steady_us(self) -> int:
+        """Microseconds of a clock that nobody sets."""
+        return steady_us()
+
     def next_connection_id(self) -> int:
         """A number for a new connection, from 1."""
         self._connection_ids += 1
@@ -369,6 +377,7 @@ class Broker:
     def _listen(self) -> None:
         """Connect the parts that must hear of changes in others."""
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
+        self.durability.round_listeners.append(lambda _: self.ages.look())
         self.topics.listeners.add(self.dispatchers)
         self.figures = TopicFigures(self.metrics, self.topics, self.live)
 

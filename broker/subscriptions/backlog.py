@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
     from broker.topics.topics import Topics
+    from storage.log.age_clock import AgeClock
 
 log = structlog.get_logger()
 
@@ -86,7 +87,7 @@ class Backlogs:
         subscriptions: Subscriptions,
         *,
         interval_ms: int,
-        now_us: Callable[[], int],
+        ages: AgeClock,
         expired: Callable[[str, str, int], None] = lambda *_: None,
     ) -> None:
         """`expired` is called with topic, subscription and the number of offsets acknowledged."""
@@ -95,7 +96,7 @@ class Backlogs:
         self._topics = topics
         self._subscriptions = subscriptions
         self._interval_ms = interval_ms
-        self._now_us = now_us
+        self._ages = ages
         self._expired = expired
         self._too_old: set[int] = set()  # Partitions whose oldest message is above its age.
 
@@ -139,16 +140,18 @@ class Backlogs:
         lowest = min((p for _, p in self._positions(topic, partition)), default=None)
         if lowest is None or lowest >= partition.high_watermark:
             return
-        position = await entries.resolve_time(partition, self._now_us() - age_s * SECOND_US)
+        position = await self._older_than(partition, age_s)
         for subscription, _ in self._positions(topic, partition):
             self._move(subscription, partition, position)
 
     async def expire(self, subscription: Subscription, partition: Partition, age_s: int) -> int:
-        """Acknowledge entries older than that for one subscription; returns how many offsets.
+        """Acknowledge entries older than that for one subscription, by the wall clock, since a
+        person asked for it; returns how many offsets.
 
         Raises BrokerError.
         """
-        position = await entries.resolve_time(partition, self._now_us() - age_s * SECOND_US)
+        time_us = self._ages.wall_us() - age_s * SECOND_US
+        position = await entries.resolve_time(partition, time_us)
         return self._move(subscription, partition, position)
 
     def _move(self, subscription: Subscription, partition: Partition, position: int) -> int:
@@ -219,8 +222,12 @@ class Backlogs:
         slowest = min((p for _, p in self._positions(topic, partition)), default=None)
         if slowest is None or slowest >= partition.high_watermark:
             return False
-        position = await entries.resolve_time(partition, self._now_us() - age_s * SECOND_US)
-        return slowest < position
+        return slowest < await self._older_than(partition, age_s)
+
+    async def _older_than(self, partition: Partition, age_s: int) -> int:
+        """The offset below which all messages are older. Raises BrokerError."""
+        age_us = age_s * SECOND_US
+        return await entries.resolve_time(partition, self._ages.now_us(age_us) - age_us)
 
     def _evict(self, topic: Topic, partition: Partition, bytes_left: int) -> None:
         """Move subscriptions forward to where at most `bytes_left` are left, found by halving."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
     from broker.topics.topics import Topics
+    from storage.log.age_clock import AgeClock
     from storage.log.compaction.writer import CompactedWriter
     from storage.log.files import Files
 
@@ -68,7 +69,7 @@ class Compactor:
         metrics: Metrics,
         *,
         interval_ms: int,
-        now_us: Callable[[], int],
+        ages: AgeClock,
         is_possible: bool = True,
     ) -> None:
         """`is_possible`: the logs' files are on a disk of ours, not in a shared store."""
@@ -78,7 +79,7 @@ class Compactor:
         self._files = files
         self._metrics = metrics
         self._interval_ms = interval_ms
-        self._now_us = now_us
+        self._ages = ages
         self._asked: deque[Partition] = deque()
         self._is_asked = trio.Event()
         self._statuses: dict[int, Status] = {}  # By partition id, for views only.
@@ -181,11 +182,12 @@ class Compactor:
 
     async def _compact_log(self, partition: Partition) -> None:
         opened = partition.log
-        now_us = self._now_us()
         lag_us = opened.settings.min_compaction_lag_ms * US_PER_MS
-        end_offset = opened.closed_offset(now_us - lag_us)
+        end_offset = opened.closed_offset(self._ages.now_us(lag_us) - lag_us)
         if opened.is_dirty(end_offset) and not self._has_failed(partition):
-            compaction = LogCompaction(opened, self._files, now_us, end_offset)
+            wall_us = self._ages.wall_us()
+            aged_us = self._ages.now_us(opened.settings.delete_retention_ms * US_PER_MS)
+            compaction = LogCompaction(opened, self._files, wall_us, end_offset, aged_us=aged_us)
             if not await self._run(partition, compaction, "log"):
                 opened.cleaned_offset = end_offset
 
@@ -251,7 +253,7 @@ class Compactor:
             log.warning("compaction_failed", **where, reason=failure)
             return
         last = metrics.number("braidlog_compaction_last_seconds", kind)
-        last.value = self._now_us() // 1_000_000
+        last.value = self._ages.wall_us() // 1_000_000
         log.info(
             "compacted",
             **where,

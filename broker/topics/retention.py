@@ -5,7 +5,9 @@ Knows when to look and what subscriptions have acknowledged; no file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,15 +16,22 @@ import trio
 
 from broker.commit.storage_errors import Report, as_broker_errors
 from broker.errors import TopicNotFound
+from broker.limits import COMPACTION_PIECE_S, COMPACTION_REST_S_MAX
+from broker.threads import run_in_thread
 from broker.topics.catalogue import UseReserve
 from storage.errors import StorageFull
-from storage.log.retention import asks_for_positions, drops_anything
+from storage.log.dating import append_times
+from storage.log.files import FileGone
+from storage.log.retention import asks_for_positions, drops_anything, longest_age_us
+from storage.log.scan import Fault
 
 if TYPE_CHECKING:
     from broker.subscriptions.subscriptions import Subscriptions
     from broker.topics.partition import Partition
     from broker.topics.topic import Topic
     from broker.topics.topics import Topics
+    from storage.log.age_clock import AgeClock
+    from storage.log.segment import Segment
 
 
 log = structlog.get_logger()
@@ -40,7 +49,7 @@ class Retention:
         subscriptions: Subscriptions,
         *,
         interval_ms: int,
-        now_us: Callable[[], int],
+        ages: AgeClock,
         use_reserve: UseReserve,
         report: Report,
         hold_lost: Callable[[str, str, int], None] = lambda *_: None,
@@ -52,7 +61,7 @@ class Retention:
         self._topics = topics
         self._subscriptions = subscriptions
         self._interval_ms = interval_ms
-        self._now_us = now_us
+        self._ages = ages
         self._use_reserve = use_reserve
         self._report = report
         self._hold_lost = hold_lost
@@ -111,17 +120,26 @@ class Retention:
                 await trio.lowlevel.checkpoint()
 
     async def _retain_partition(self, topic: Topic, partition: Partition) -> None:
-        acknowledged = held = None
-        if asks_for_positions(partition.log.settings):
-            acknowledged = await self._subscriptions.lowest_position(topic, partition.index)
+        while True:
+            acknowledged = held = None
+            if asks_for_positions(partition.log.settings):
+                acknowledged = await self._subscriptions.lowest_position(topic, partition.index)
+                if partition.removed:
+                    return
+            # Atomic: no wait between reading the positions and acting on them.
+            if (name := partition.log.settings.retention_hold) is not None:
+                held = self._position(topic, name.encode(), partition.index)
+            now_us = self._ages.now_us(longest_age_us(partition.log.settings))
+            undated = partition.log.undated(now_us, acknowledged, held)
+            if undated is None:
+                break
+            await _date(undated)
             if partition.removed:
                 return
-        # Atomic: no wait between reading the positions and acting on them.
-        if (name := partition.log.settings.retention_hold) is not None:
-            held = self._position(topic, name.encode(), partition.index)
+        wall_us = self._ages.wall_us()
         try:
             dropped = self._use_reserve(
-                partial(partition.log.retain, self._now_us(), acknowledged, held)
+                partial(partition.log.retain, now_us, acknowledged, held, wall_us=wall_us)
             )
             if dropped and held is not None and partition.log.log_start_offset > held:
                 self._tell_lost(partition, held)
@@ -145,3 +163,23 @@ class Retention:
         """The position of one subscription; None if it does not exist or was never set."""
         subscription = self._subscriptions.find(topic, name)
         return subscription.position(index) if subscription else None
+
+
+async def _date(segment: Segment) -> None:
+    """Read the append times of a segment from before this start, at most half of the time."""
+    times, newest_us, is_over = append_times(segment), 0, False
+    with suppress(Fault, FileGone):  # The file's time has to do.
+        while not is_over:
+            began_s = time.perf_counter()
+            newest_us, is_over = await run_in_thread(_date_piece, times, newest_us)
+            await trio.sleep(min(time.perf_counter() - began_s, COMPACTION_REST_S_MAX))
+    segment.take_date(newest_us)
+
+
+def _date_piece(times: Iterator[int], newest_us: int) -> tuple[int, bool]:
+    """Go on for a short while: the greatest append time so far, and whether that is all."""
+    until_s = time.perf_counter() + COMPACTION_PIECE_S
+    for newest_us in times:
+        if time.perf_counter() >= until_s:
+            return newest_us, False
+    return newest_us, True

@@ -43,7 +43,7 @@ class EndWalk(LogWalk):
     def note(self, segment: Segment, file_pos: int, header: BatchHeader) -> None:
         """Note a batch of this walk in its segment and in the segment's index."""
         before_us = segment.max_time_us
-        segment.note(header.append_us, header.time_us)
+        segment.note_stored(header.append_us, header.time_us)
         segment.note_in_index(header.base_offset, file_pos, before_us, self._interval_bytes)
 
     def enter(self, segment: Segment, place: tuple[int, int] | None) -> tuple[int, int]:

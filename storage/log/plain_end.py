@@ -122,7 +122,7 @@ def _look_at_end(
     segment.max_time_us = None if last is None else last[2]
     for file_pos, header in behind:
         before_us = segment.max_time_us
-        segment.note(header.append_us, header.time_us)
+        segment.note_stored(header.append_us, header.time_us)
         segment.note_in_index(header.base_offset, file_pos, before_us, interval_bytes)
     return behind
 

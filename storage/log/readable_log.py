@@ -56,9 +56,9 @@ class ReadableLog:
         return self._segments.size_bytes
 
     def segments(self) -> list[tuple[int, int, int]]:
-        """(base offset, time of last append in microseconds, size in bytes), oldest first."""
+        """(base offset, greatest append time in microseconds, size in bytes), oldest first."""
         segments = self._segments.view.segments
-        return [(one.base_offset, one.last_append_us, one.size) for one in segments]
+        return [(one.base_offset, one.newest_append_us, one.size) for one in segments]
 
     def read(
         self,

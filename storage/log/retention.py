@@ -8,12 +8,16 @@ from storage.log.settings import LogSettings
 
 @dataclass(slots=True, frozen=True)
 class SegmentFacts:
-    """What the decision needs of one segment, oldest first in a list of them."""
+    """What the decision needs of one segment, oldest first in a list of them.
+
+    `is_dated`: its age is known from the batches in it, not only from its file.
+    """
 
     base_offset: int
     next_offset: int
     size_bytes: int
-    last_append_us: int
+    newest_append_us: int
+    is_dated: bool = True
 
 
 def drops_anything(settings: LogSettings) -> bool:
@@ -25,6 +29,11 @@ def drops_anything(settings: LogSettings) -> bool:
 def asks_for_positions(settings: LogSettings) -> bool:
     """Whether the decision depends on what subscriptions have acknowledged."""
     return settings.keep_unacknowledged or settings.delete_acknowledged
+
+
+def longest_age_us(settings: LogSettings) -> int:
+    """The greatest age that the decision depends on; 0 if ages mean nothing."""
+    return max(settings.retention_ms or 0, settings.retention_hold_ms or 0) * 1000
 
 
 def new_log_start(
@@ -72,16 +81,16 @@ def is_held(
     bytes_max, age_max_ms = settings.retention_hold_bytes, settings.retention_hold_ms
     if bytes_max is not None and bytes_kept > bytes_max:
         return False
-    return age_max_ms is None or now_us - segment.last_append_us <= age_max_ms * 1000
+    return age_max_ms is None or now_us - segment.newest_append_us <= age_max_ms * 1000
 
 
 def is_over(segment: SegmentFacts, settings: LogSettings, now_us: int, bytes_left: int) -> bool:
     """Whether the limits drop a segment: enough is left without it, or it is too old."""
     size_over = settings.retention_bytes is not None and bytes_left >= settings.retention_bytes
-    return size_over or is_too_old(segment.last_append_us, settings, now_us)
+    return size_over or is_too_old(segment.newest_append_us, settings, now_us)
 
 
-def is_too_old(last_append_us: int, settings: LogSettings, now_us: int) -> bool:
+def is_too_old(newest_append_us: int, settings: LogSettings, now_us: int) -> bool:
     """Whether the newest record is older than the limit."""
     limit_ms = settings.retention_ms if settings.deletes else None
-    return limit_ms is not None and now_us - last_append_us > limit_ms * 1000
+    return limit_ms is not None and now_us - newest_append_us > limit_ms * 1000

@@ -135,7 +135,9 @@ class Segment:
         self.salt = 0
         self.max_time_us: int | None = None  # Greatest batch time; known in the active segment.
         self.first_append_us: int | None = None
-        self.last_append_us = 0  # Of a segment from before this start: when the file was changed.
+        self.newest_append_us = 0  # Greatest append time; see `is_dated`.
+        self.is_dated = True  # Else `newest_append_us` is from the file, or from some batches.
+        self._has_file_time = False
         self._files = files
         self._index: SparseIndex | None = None
         self._appended_from = -1  # Position of the first batch that this process wrote.
@@ -185,7 +187,9 @@ class Segment:
     def take_facts(self, found: os.stat_result) -> None:
         """Take size and age from this stat result."""
         self.size = found.st_size
-        self.last_append_us = found.st_mtime_ns // 1000
+        self.newest_append_us = found.st_mtime_ns // 1000
+        self.is_dated = False
+        self._has_file_time = True
 
     def load(self) -> None:
         """Read the header, unless that was done. Raises BadSegment, OSError, FileGone."""
@@ -209,7 +213,7 @@ class Segment:
         try:
             self.first_append_us = unpack(data, self.salt, SEGMENT_HEADER_BYTES).append_us
         except BadHeader:  # There is none yet, or it is damaged: a walk will report that.
-            self.first_append_us = None if self.is_empty else self.last_append_us
+            self.first_append_us = None if self.is_empty else self.newest_append_us
 
     def take_header(self, header: SegmentHeader) -> None:
         """Use this header: just written, read, or proven by a tool."""
@@ -306,6 +310,8 @@ class Segment:
         self.size = file_pos + size
         if self._appended_from < 0:
             self._appended_from = file_pos
+            if file_pos <= SEGMENT_HEADER_BYTES:  # The file's time was that of its creation.
+                self.newest_append_us, self.is_dated = append_us, True
         self.note(append_us, time_us)
         return file_pos
 
@@ -336,12 +342,28 @@ class Segment:
             self._appended_from = self.size
 
     def note(self, append_us: int, time_us: int) -> None:
-        """Note the times of a batch that was written, or found at the end by recovery."""
+        """Note the times of a batch that was written."""
         if self.max_time_us is None or time_us > self.max_time_us:
             self.max_time_us = time_us
         if self.first_append_us is None:
             self.first_append_us = append_us
-        self.last_append_us = append_us
+        if append_us > self.newest_append_us:
+            self.newest_append_us = append_us
+
+    def note_stored(self, append_us: int, time_us: int) -> None:
+        """Note the times of a batch that was there before this start: better than the file's."""
+        if self._has_file_time:
+            self._has_file_time = False
+            self.newest_append_us = append_us
+        self.note(append_us, time_us)
+
+    def take_date(self, newest_append_us: int) -> None:
+        """Use the greatest append time of all batches from before this start."""
+        is_only_files = self._has_file_time and self._appended_from < 0
+        if is_only_files and newest_append_us:
+            self.newest_append_us = newest_append_us
+        self.newest_append_us = max(self.newest_append_us, newest_append_us)
+        self.is_dated = True
 
     def note_in_index(
         self, offset: int, file_pos: int, max_time_before_us: int | None, interval_bytes: int

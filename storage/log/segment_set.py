@@ -75,7 +75,7 @@ class SegmentSet:
         view = self.view
         nexts = (*view.bases[1:], end_offset)
         return [
-            SegmentFacts(one.base_offset, after, one.size, one.last_append_us)
+            SegmentFacts(one.base_offset, after, one.size, one.newest_append_us, one.is_dated)
             for one, after in zip(view.segments, nexts, strict=True)
         ]
 

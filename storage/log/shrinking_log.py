@@ -9,12 +9,14 @@ import abc
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from storage.errors import StorageFull
 from storage.log.committer import Committer, Member
 from storage.log.compacted_view import CompactedView
 from storage.log.compaction.sources import Source
 from storage.log.compaction.writer import CompactedWriter
+from storage.log.dating import newest_append_us
 from storage.log.files import Files
 from storage.log.readable_log import ReadableLog
 from storage.log.recovery import Recovered
@@ -53,20 +55,59 @@ class ShrinkingLog(ReadableLog, Member):
         """Take part in the next round."""
 
     def retain(
-        self, now_us: int, acknowledged_offset: int | None = None, held_offset: int | None = None
+        self,
+        now_us: int,
+        acknowledged_offset: int | None = None,
+        held_offset: int | None = None,
+        *,
+        wall_us: int | None = None,
     ) -> int:
         """Drop old segments as the settings say; returns how many. `retention.py` has the rules.
 
+        `now_us` is what ages are counted from, `wall_us` the wall clock if that is another time.
+        Segments that `undated` names are dated here, which may read them whole.
         Readers are refused at once; the files are removed when the new log start is durable.
         Raises: StorageFull, with what needs no room done; StorageFailed.
         """
         offsets = (acknowledged_offset, held_offset)
+        self._correct_future(now_us if wall_us is None else wall_us)
+        while (segment := self.undated(now_us, *offsets)) is not None:
+            segment.take_date(newest_append_us(segment))
         try:
             self._roll_expired(now_us)
         except StorageFull:
             self._drop_old(now_us, offsets)  # Which makes room for the next time.
             raise
         return self._drop_old(now_us, offsets)
+
+    def undated(
+        self, now_us: int, acknowledged_offset: int | None = None, held_offset: int | None = None
+    ) -> Segment | None:
+        """The first segment that `retain` would drop for its age, if that is only known from its
+        file and not from the batches in it.
+        """
+        segments = self._segments.view.segments
+        if all(segment.is_dated for segment in segments):
+            return None
+        facts = self._segments.facts(self.log_end_offset)
+        offsets = (acknowledged_offset, held_offset)
+        start = new_log_start(facts, self.settings, now_us, *offsets)
+        young = [
+            fact if fact.is_dated else replace(fact, newest_append_us=now_us) for fact in facts
+        ]
+        kept = new_log_start(young, self.settings, now_us, *offsets)
+        if kept < start:
+            return segments[bisect_right([fact.base_offset for fact in facts], kept) - 1]
+        last = segments[-1]
+        if not last.is_dated and self._is_expired(last, now_us):
+            return last
+        return None
+
+    def _correct_future(self, wall_us: int) -> None:
+        """A segment whose records come from the future was written by now, whatever they say."""
+        for segment in self._segments.view.segments:
+            if segment.newest_append_us > wall_us:
+                segment.newest_append_us = wall_us
 
     def _drop_old(self, now_us: int, offsets: tuple[int | None, int | None]) -> int:
         facts = self._segments.facts(self.log_end_offset)
@@ -121,11 +162,14 @@ class ShrinkingLog(ReadableLog, Member):
 
     def _roll_expired(self, now_us: int) -> None:
         """Begin a new segment when even the newest record is too old, so that it can go."""
-        if not self.takes_appends or self._segments.last.is_empty:
-            return
-        if is_too_old(self._segments.last.last_append_us, self.settings, now_us):
+        if self._is_expired(self._segments.last, now_us):
             self._roll(self._segments.last)
             self._mark()
+
+    def _is_expired(self, last: Segment, now_us: int) -> bool:
+        """Whether even the newest record is too old."""
+        is_closable = self.takes_appends and not last.is_empty
+        return is_closable and is_too_old(last.newest_append_us, self.settings, now_us)
 
     def _delete_segments(self) -> None:
         with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
@@ -157,7 +201,7 @@ class ShrinkingLog(ReadableLog, Member):
             end_offset = self._segments.view.bases[0]
         for fact in self._segments.facts(self.log_end_offset)[:-1]:
             is_durable = fact.next_offset <= self.durable_offset
-            if not is_durable or fact.last_append_us > appended_before_us:
+            if not is_durable or fact.newest_append_us > appended_before_us:
                 break
             end_offset = fact.next_offset
         return end_offset

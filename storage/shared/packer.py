@@ -176,7 +176,7 @@ class Packer:
                 upload.end_offset,
                 len(data),
                 len(index),
-                segment.last_append_us,
+                segment.newest_append_us,
                 max_us,
             )
             name = segment_name(row.partition_id, row.base, row.epoch, row.generation)

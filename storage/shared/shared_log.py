@@ -182,7 +182,7 @@ class SharedLog(PartitionLog):
     def _entry(
         self, segment: Segment, file_pos: int, size: int, offsets: tuple[int, int]
     ) -> SliceEntry:
-        base, last_us = segment.base_offset, segment.last_append_us
+        base, last_us = segment.base_offset, segment.newest_append_us
         return SliceEntry(
             self._link.shard, self.partition_id, base, file_pos, size, *offsets, 0, last_us
         )
@@ -351,7 +351,7 @@ def open_shared_log(
         )
         segment.file = files.segment_file(segment.path, pieces)
         segment.size = pieces.size
-        segment.last_append_us = pieces.last_append_us
+        segment.newest_append_us = pieces.last_append_us
         segments.append(segment)
     recovered = Recovered(
         segments=segments,

@@ -120,7 +120,7 @@ class PartitionRepair:
             assert segment.header is not None, "its batches were found with it"
             header = segment.header
         writer = SegmentWriter(
-            self._files, identity.folder, header, segment.last_append_us, segment.path
+            self._files, identity.folder, header, segment.newest_append_us, segment.path
         )
         try:
             pos = SEGMENT_HEADER_BYTES

@@ -163,12 +163,17 @@ class LogCompaction(Compaction):
         now_us: int,
         end_offset: int,
         keys_max: int = KEYS_MAX,
+        *,
+        aged_us: int | None = None,
     ) -> None:
-        """Owner's thread. `end_offset` is where a segment begins, at or below the durable one."""
+        """Owner's thread. `end_offset` is where a segment begins, at or below the durable one.
+        `aged_us`: the time that the age of tombstones is counted from, if that is not `now_us`.
+        """
         super().__init__(log, files, keys_max)
         self.end_offset = end_offset
         self.sources += log.sources(log.segments()[0][0], end_offset)
         self._now_us = now_us
+        self._aged_us = now_us if aged_us is None else aged_us
         self._delay_us = log.settings.delete_retention_ms * US_PER_MS
 
     def is_tombstone(self, record: Record) -> bool:
@@ -185,7 +190,7 @@ class LogCompaction(Compaction):
         header = segment.header
         if header is None or not header.tombstones_below:
             return False
-        return self._now_us - header.tombstones_us >= self._delay_us
+        return self._aged_us - header.tombstones_us >= self._delay_us
 
     def _outputs(
         self, found: Found

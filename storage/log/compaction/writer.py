@@ -150,7 +150,7 @@ class CompactedWriter:
         place = (header.base_offset, header.kind, header.partition_id)
         segment = Segment(self._files, self._folder, *place, self.name)
         segment.size = self._written
-        segment.last_append_us = self.last_append_us
+        segment.newest_append_us = self.last_append_us
         segment.take_header(header)
         index = segment.new_index()
         index.fill([*self._entries, (self._next, self._written, self._max_time_us)])

@@ -148,7 +148,7 @@ async def test_a_shared_store_is_refused(broker):
         broker._storage.files,
         broker.metrics,
         interval_ms=10,
-        now_us=broker.now_us,
+        ages=broker.ages,
         is_possible=False,
     )
     with pytest.raises(NotSupported):

@@ -7,6 +7,7 @@ import trio
 
 from broker.topics.retention import PASSED_OVER, Retention
 from storage.errors import StorageFailed, StorageFull
+from storage.log.age_clock import AgeClock
 from storage.log.settings import LogSettings
 from storage.metadata.names import parse_topic
 
@@ -20,7 +21,11 @@ class Log:
         self.error = error
         self.asked = []
 
-    def retain(self, now_us, acknowledged, held):
+    def undated(self, now_us, acknowledged, held):
+        return None
+
+    def retain(self, now_us, acknowledged, held, *, wall_us):
+        assert now_us == wall_us
         self.asked.append((now_us, acknowledged))
         self.held = held
         if self.error is not None:
@@ -60,7 +65,7 @@ class House:
             SimpleNamespace(all=lambda: topics),
             self.subscriptions,
             interval_ms=1000,
-            now_us=lambda: NOW_US,
+            ages=AgeClock(lambda: NOW_US, lambda: 0),
             use_reserve=self.use_reserve,
             report=self.told.append,
             hold_lost=lambda *lost: self.lost.append(lost),

@@ -7,6 +7,7 @@ import pytest
 
 from storage.errors import OffsetOutOfRange, StorageFailed
 from storage.log.segment_set import SegmentSet
+from storage.log.settings import LogSettings
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import OneLog, before_and_after_restart, segment_names
 
@@ -150,3 +151,84 @@ def test_no_more_is_deleted_than_is_durable_and_the_end_stays(tmp_path):
     one.commit()
     for log in before_and_after_restart(one):
         assert (log.log_start_offset, log.log_end_offset) == (3, 3)
+
+
+HOUR_US = 3_600_000_000
+NOW_US = 1_700_000_000_000_000
+
+
+def fill_with_slow_clock(path, **settings):
+    """A hundred records, and the last of them two hours before all others, as its clock said."""
+    one = OneLog(path, retention_ms=3_600_000, **settings)
+    for number in range(100):
+        slow_us = 2 * HOUR_US if number == 99 else 0
+        one.append(b"x" * 50, append_us=NOW_US + number - slow_us)
+    one.commit()
+    return one
+
+
+def set_times(one, time_us):
+    """Give every segment file the modification time that a slow clock leaves."""
+    for name in segment_names(one.folder):
+        os.utime(one.file(name), ns=(time_us * 1000, time_us * 1000))
+
+
+@pytest.mark.parametrize("durability", ["synced", "written"])
+def test_a_slow_clock_does_not_make_fresh_records_old(tmp_path, durability):
+    one = fill_with_slow_clock(tmp_path, durability=durability)
+    assert one.log.retain(now_us=NOW_US + HOUR_US) == 0
+    assert one.log.retain(now_us=NOW_US + HOUR_US + 99) == 1
+
+
+@pytest.mark.parametrize("end", ["stop", "crash"])
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 5000])
+def test_a_slow_clock_does_not_make_fresh_records_old_over_a_restart(tmp_path, end, segment_bytes):
+    one = fill_with_slow_clock(tmp_path, segment_bytes=segment_bytes)
+    getattr(one, end)()
+    set_times(one, NOW_US - 2 * HOUR_US)
+    count = len(segment_names(one.folder))
+    again = one.again(retention_ms=3_600_000, segment_bytes=segment_bytes)
+    assert again.log.retain(now_us=NOW_US + HOUR_US) == 0
+    assert again.log.undated(NOW_US + HOUR_US) is None
+    assert again.log.retain(now_us=NOW_US + HOUR_US + 200) == count
+
+
+def test_a_copied_file_is_as_old_as_its_records(tmp_path):
+    """The copy's modification time keeps it first, and then the headers count."""
+    one = fill_with_slow_clock(tmp_path, segment_bytes=5000)
+    one.stop()
+    set_times(one, NOW_US + 3 * HOUR_US)
+    again = one.again(retention_ms=3_600_000, segment_bytes=5000)
+    closed = len(segment_names(one.folder)) - 1
+    assert again.log.retain(now_us=NOW_US + 4 * HOUR_US) < closed
+    assert again.log.retain(now_us=NOW_US + 4 * HOUR_US + 1) >= closed
+
+
+def test_only_segments_that_would_go_for_their_age_are_read_for_it(tmp_path):
+    one = fill_with_slow_clock(tmp_path, segment_bytes=5000)
+    one.stop()
+    set_times(one, NOW_US - 2 * HOUR_US)
+    again = one.again(retention_ms=3_600_000, retention_bytes=0, segment_bytes=5000)
+    assert again.log.undated(NOW_US).base_offset == again.log._segments.last.base_offset
+    again.log.alter(LogSettings(retention_bytes=0))
+    assert again.log.undated(NOW_US) is None
+
+
+def test_records_from_the_future_go_once_the_limit_has_passed(tmp_path):
+    one = OneLog(tmp_path, retention_ms=3_600_000)
+    one.append(b"x", append_us=NOW_US + 10 * 365 * 24 * HOUR_US)
+    one.commit()
+    assert one.log.retain(now_us=NOW_US) == 0
+    assert one.log.retain(now_us=NOW_US + HOUR_US) == 0
+    assert one.log.retain(now_us=NOW_US + HOUR_US + 1) == 1
+
+
+def test_a_hold_by_age_counts_the_newest_record(tmp_path):
+    one = fill_with_slow_clock(tmp_path, segment_bytes=5000)
+    one.log.alter(LogSettings(retention_bytes=0, retention_hold="x", retention_hold_ms=3_600_000))
+    one.stop()
+    set_times(one, NOW_US - 2 * HOUR_US)
+    settings = {"retention_bytes": 0, "retention_hold": "x", "retention_hold_ms": 3_600_000}
+    again = one.again(**settings)
+    assert again.log.retain(NOW_US + HOUR_US, None, 0) == 0
+    assert again.log.retain(NOW_US + HOUR_US + 200, None, 0) > 0

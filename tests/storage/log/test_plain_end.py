@@ -68,7 +68,7 @@ def told(recovered):
         last = None
     return {
         "segments": [(one.base_offset, one.size) for one in recovered.segments],
-        "ages": [one.last_append_us for one in recovered.segments],
+        "ages": [one.newest_append_us for one in recovered.segments],
         "offsets": (
             recovered.log_start_offset,
             recovered.log_end_offset,

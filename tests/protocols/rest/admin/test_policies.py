@@ -193,7 +193,8 @@ async def test_messages_of_a_subscription_expire_on_request(ask, broker):
     await produce(ask, "orders", 1, 2)
     await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=204)  # None is so old.
     assert broker.subscriptions.find(broker.topics.get(ORDERS), b"s").position(0) == 0
-    broker.backlogs._now_us = lambda: broker.now_us() + 7200 * 1_000_000
+    now_us = broker.now_us
+    broker.now_us = lambda: now_us() + 7200 * 1_000_000
     await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=204)
     assert broker.subscriptions.find(broker.topics.get(ORDERS), b"s").position(0) == 2
     await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=409)  # Nothing waits.
