@@ -15,7 +15,7 @@ from broker.cluster.change_rights import rights_for
 from broker.cluster.links import LinkLost, receive_message, send_message
 from broker.cluster.placement import elsewhere
 from broker.cluster.siblings import Committed, named_error
-from broker.cluster.topics import carry_out
+from broker.cluster.topics import carry_out, check_unchanged
 from broker.subscriptions.subscriptions import KafkaCommit
 from broker.topics.schemas import numbered
 from storage.metadata.names import TopicName
@@ -73,9 +73,11 @@ class Answers:
         owner = broker.placement.catalogue_owner()
         if owner is not None:
             raise elsewhere("the catalogue", owner)
-        for action, resource in rights_for(broker.namespaces, call.name, call.arguments):
+        based_on, *arguments = call.arguments
+        for action, resource in rights_for(broker.namespaces, call.name, arguments):
             self._check(call, action, resource)
-        ticket = await carry_out(broker.topics, broker.namespaces, call.name, call.arguments)
+        check_unchanged(broker.catalogue.state, call.name, arguments, based_on)
+        ticket = await carry_out(broker.topics, broker.namespaces, call.name, arguments)
         await broker.spread(ticket)
         return None
 

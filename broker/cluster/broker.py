@@ -13,6 +13,7 @@ import trio
 
 from broker.access.acting import asks
 from broker.broker import Broker
+from broker.cluster.asking import Asking
 from broker.cluster.calls import Home
 from broker.cluster.cursors import ShardCursors
 from broker.cluster.links import Hello
@@ -132,13 +133,13 @@ class ClusterBroker(Broker):
         shared = self.shared
         topics.placement = self.placement
         topics.is_owner = self._is_owner
-        topics.ask, topics.spread = self._ask, self.spread
+        topics.asking, topics.spread = self._asking(), self.spread
         topics.holds = lambda name: shared.holds(shared.shard_of(name.full))
         return topics
 
     def _make_namespaces(self) -> ClusterNamespaces:
         namespaces = ClusterNamespaces(self.catalogue, self.now_us)
-        namespaces.is_owner, namespaces.ask = self._is_owner, self._ask
+        namespaces.is_owner, namespaces.asking = self._is_owner, self._asking()
         namespaces.spread = self.spread
         return namespaces
 
@@ -148,6 +149,9 @@ class ClusterBroker(Broker):
 
     def _is_owner(self) -> bool:
         return self.catalogue.is_owned
+
+    def _asking(self) -> Asking:
+        return Asking(self._ask, self.home.follow, lambda: self.catalogue.state.place)
 
     async def _ask(self, change: str, *arguments: object) -> None:
         await self.home.change(Asker(*asks()), change, *arguments)

@@ -21,7 +21,7 @@ Right = tuple[Action, Resource]
 ON_TOPIC: Final[Mapping[str, Action]] = {
     "create": Action.CREATE,
     "add_partitions": Action.ALTER,
-    "remove_partitions": Action.DELETE,  # With the records in them.
+    "keep_partitions": Action.DELETE,  # With the records in them.
     "alter_settings": Action.ALTER,
     "terminate": Action.ALTER,
     "delete": Action.DELETE,

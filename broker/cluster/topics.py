@@ -1,16 +1,19 @@
 """Topics and namespaces in a cluster: the owner of the catalogue changes them; all others ask it
 to, and follow what it has published.
 
-Knows no socket: `Ask` carries a change there (`broker/cluster/calls.py`).
+A request carries the wanted state and the place in the catalogue that it is based on, never a step.
+Knows no socket: `Asking` has a change made there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from broker import errors
+from broker.cluster.asking import Asking
 from broker.topics.namespaces import Namespaces
-from broker.topics.topic import PlacedTopic, Topic, TopicEvent
+from broker.topics.topic import PlacedTopic, Topic, TopicEvent, check_count
 from broker.topics.topics import Topics
 from storage.metadata.catalogue_records import Setting, TopicMeta
 from storage.metadata.names import TopicName
@@ -18,16 +21,7 @@ from storage.metadata.names import TopicName
 if TYPE_CHECKING:
     from broker.cluster.placement import Placement
     from broker.topics.partition import Partition
-    from storage.shared.catalogue import Touched
-
-
-class Ask(Protocol):
-    """Has the owner of the catalogue make a change, and returns once it is published and followed
-    here. Raises the broker error that it raised; NotOwner where nobody owns it now.
-    """
-
-    async def __call__(self, change: str, *arguments: object) -> None:
-        """`change` is a name that `carry_out` knows; arguments are what msgpack carries."""
+    from storage.shared.catalogue import SharedCatalogue, Subject, Touched
 
 
 Spread = Callable[[int], Awaitable[None]]
@@ -41,7 +35,7 @@ class ClusterTopics(Topics):
 
     is_owner: Callable[[], bool]  # Whether this broker changes the catalogue.
     holds: Callable[[TopicName], bool]  # Whether this broker keeps the records of a topic.
-    ask: Ask
+    asking: Asking
     spread: Spread
     placement: Placement
 
@@ -59,7 +53,7 @@ class ClusterTopics(Topics):
         settings: Mapping[str, Setting] | None = None,
         iggy_id: int | None = None,
     ) -> Topic:
-        """As `Topics.create`. Raises NotOwner too."""
+        """As `Topics.create`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
             topic = await super().create(
                 name, partitions, partitioned=partitioned, settings=settings, iggy_id=iggy_id
@@ -67,51 +61,97 @@ class ClusterTopics(Topics):
             await self.spread(topic.ticket)
             return topic
         kept = dict(settings or {})
-        await self.ask("create", _parts(name), partitions, partitioned, kept, iggy_id)
-        return self.get(name)
+        was_there = self.find(name) is not None
 
-    async def add_partitions(self, name: TopicName, total: int) -> int:
-        """As `Topics.add_partitions`. Raises NotOwner too."""
+        def is_made() -> bool:
+            found = self.find(name)
+            if was_there or found is None:
+                return False
+            return (len(found.partitions), found.meta.iggy_id) == (partitions, iggy_id)
+
+        request = (_parts(name), partitions, partitioned, kept, iggy_id)
+        await self.asking("create", *request, is_made=is_made)
+        made = self.find(name)
+        if made is None:
+            raise errors.Unanswered(f"{name} was made, but this broker does not know of it yet")
+        return made
+
+    async def add_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
+        """As `Topics.add_partitions`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
-            return await self._spread(super().add_partitions(name, total))
-        await self.ask("add_partitions", _parts(name), total)
+            return await self._spread(super().add_partitions(name, total, seen=seen))
+        await self._resize("add_partitions", name, total, seen)
         return 0
 
-    async def remove_partitions(self, name: TopicName, count: int) -> int:
-        """As `Topics.remove_partitions`. Raises NotOwner too."""
+    async def keep_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
+        """As `Topics.keep_partitions`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
-            return await self._spread(super().remove_partitions(name, count))
-        await self.ask("remove_partitions", _parts(name), count)
+            return await self._spread(super().keep_partitions(name, total, seen=seen))
+        await self._resize("keep_partitions", name, total, seen)
         return 0
+
+    async def _resize(self, change: str, name: TopicName, total: int, seen: int | None) -> None:
+        def check() -> None:
+            topic = self.find(name)
+            if topic is not None:
+                check_count(topic, seen)
+
+        is_made = self._on(name, lambda meta: len(meta.partition_ids) == total)
+        await self.asking(change, _parts(name), total, is_made=is_made, check=check)
+
+    def _on(self, name: TopicName, is_wanted: Callable[[TopicMeta], bool]) -> Callable[[], bool]:
+        """Whether a topic is as wanted, if it is still the topic that has that name now."""
+        before = self.find(name)
+
+        def is_made() -> bool:
+            now = self.find(name)
+            if before is None or now is None or now.meta.topic_id != before.meta.topic_id:
+                return False
+            return is_wanted(now.meta)
+
+        return is_made
 
     async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
-        """As `Topics.alter_settings`. Raises NotOwner too."""
+        """As `Topics.alter_settings`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
             return await self._spread(super().alter_settings(name, changes))
-        await self.ask("alter_settings", _parts(name), dict(changes))
+        is_made = self._on(name, lambda meta: _has(meta.settings, changes))
+        await self.asking("alter_settings", _parts(name), dict(changes), is_made=is_made)
         return 0
 
     async def alter_namespace(
         self, tenant: str, namespace: str, changes: Mapping[str, Setting | None]
     ) -> int:
-        """As `Topics.alter_namespace`. Raises NotOwner too."""
+        """As `Topics.alter_namespace`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
             return await self._spread(super().alter_namespace(tenant, namespace, changes))
-        await self.ask("alter_namespace", tenant, namespace, dict(changes))
+
+        def is_made() -> bool:
+            meta = self._catalogue.state.namespace(tenant, namespace)
+            return meta is not None and _has(meta.settings, changes)
+
+        request = (tenant, namespace, dict(changes))
+        await self.asking("alter_namespace", *request, is_made=is_made)
         return 0
 
     async def terminate(self, name: TopicName) -> int:
-        """As `Topics.terminate`. Raises NotOwner too."""
+        """As `Topics.terminate`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
             return await self._spread(super().terminate(name))
-        await self.ask("terminate", _parts(name))
+        is_made = self._on(name, lambda meta: meta.is_terminated)
+        await self.asking("terminate", _parts(name), is_made=is_made)
         return 0
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
-        """As `Topics.delete`. Raises NotOwner too."""
+        """As `Topics.delete`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
             return await self._spread(super().delete(name, holds_name=holds_name))
-        await self.ask("delete", _parts(name), holds_name)
+        before = self.find(name)
+
+        def is_made() -> bool:
+            return before is not None and self.find_by_id(before.meta.topic_id) is None
+
+        await self.asking("delete", _parts(name), holds_name, is_made=is_made)
         return 0
 
     async def _spread(self, change: Awaitable[int]) -> int:
@@ -196,49 +236,93 @@ class ClusterNamespaces(Namespaces):
     """Namespaces and tenants, changed by the owner of the catalogue."""
 
     is_owner: Callable[[], bool]
-    ask: Ask
+    asking: Asking
     spread: Spread
 
     async def create(self, tenant: str, namespace: str, *, iggy_id: int | None = None) -> int:
-        """As `Namespaces.create`. Raises NotOwner too."""
+        """As `Namespaces.create`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
             return await self._spread(super().create(tenant, namespace, iggy_id=iggy_id))
-        await self.ask("create_namespace", tenant, namespace, iggy_id)
+        was_there = self.find(tenant, namespace) is not None
+        is_made = self._has_number(tenant, namespace, iggy_id)
+        await self.asking(
+            "create_namespace",
+            *(tenant, namespace, iggy_id),
+            is_made=lambda: not was_there and is_made(),
+        )
+        self._check_known(tenant, namespace)
         return 0
 
     async def renumber(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """As `Namespaces.renumber`. Raises NotOwner too."""
+        """As `Namespaces.renumber`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
             return await self._spread(super().renumber(tenant, namespace, iggy_id))
-        await self.ask("renumber_namespace", tenant, namespace, iggy_id)
+        is_made = self._has_number(tenant, namespace, iggy_id)
+        await self.asking("renumber_namespace", tenant, namespace, iggy_id, is_made=is_made)
+        self._check_known(tenant, namespace)
         return 0
 
+    def _has_number(self, tenant: str, namespace: str, iggy_id: int | None) -> Callable[[], bool]:
+        def is_made() -> bool:
+            meta = self.find(tenant, namespace)
+            return meta is not None and meta.iggy_id == iggy_id
+
+        return is_made
+
+    def _check_known(self, tenant: str, namespace: str) -> None:
+        """Callers look up the namespace that was made."""
+        if self.find(tenant, namespace) is None:
+            text = f"{tenant}/{namespace} was made, but this broker does not know of it yet"
+            raise errors.Unanswered(text)
+
     async def delete(self, tenant: str, namespace: str) -> int:
-        """As `Namespaces.delete`. Raises NotOwner too."""
+        """As `Namespaces.delete`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
             return await self._spread(super().delete(tenant, namespace))
-        await self.ask("delete_namespace", tenant, namespace)
+        was_there = self.find(tenant, namespace) is not None
+
+        def is_made() -> bool:
+            return was_there and self.find(tenant, namespace) is None
+
+        await self.asking("delete_namespace", tenant, namespace, is_made=is_made)
         return 0
 
     async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """As `Namespaces.create_tenant`. Raises NotOwner too."""
+        """As `Namespaces.create_tenant`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
             return await self._spread(super().create_tenant(tenant, admin_roles))
-        await self.ask("create_tenant", tenant, list(admin_roles))
+        was_there, has_roles = self.has_tenant(tenant), self._has_roles(tenant, admin_roles)
+        await self.asking(
+            "create_tenant",
+            *(tenant, [*admin_roles]),
+            is_made=lambda: not was_there and has_roles(),
+        )
         return 0
 
+    def _has_roles(self, tenant: str, admin_roles: Sequence[str]) -> Callable[[], bool]:
+        def is_made() -> bool:
+            return self.has_tenant(tenant) and [*self.admin_roles(tenant)] == [*admin_roles]
+
+        return is_made
+
     async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """As `Namespaces.alter_tenant`. Raises NotOwner too."""
+        """As `Namespaces.alter_tenant`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
             return await self._spread(super().alter_tenant(tenant, admin_roles))
-        await self.ask("alter_tenant", tenant, list(admin_roles))
+        is_made = self._has_roles(tenant, admin_roles)
+        await self.asking("alter_tenant", tenant, [*admin_roles], is_made=is_made)
         return 0
 
     async def delete_tenant(self, tenant: str) -> int:
-        """As `Namespaces.delete_tenant`. Raises NotOwner too."""
+        """As `Namespaces.delete_tenant`. Raises NotOwner, Unanswered too."""
         if self.is_owner():
             return await self._spread(super().delete_tenant(tenant))
-        await self.ask("delete_tenant", tenant)
+        was_there = self.has_tenant(tenant)
+
+        def is_made() -> bool:
+            return was_there and not self.has_tenant(tenant)
+
+        await self.asking("delete_tenant", tenant, is_made=is_made)
         return 0
 
     async def _spread(self, change: Awaitable[int]) -> int:
@@ -261,6 +345,29 @@ async def carry_out(
         return await Topics.alter_namespace(topics, tenant, namespace, changes)
     named, *rest = arguments
     return await OF_TOPICS[change](topics, TopicName(*named), *rest)
+
+
+def check_unchanged(
+    state: SharedCatalogue, change: str, arguments: Sequence[Any], based_on: int
+) -> None:
+    """Check that what a change is about was not changed after that place in the catalogue: the
+    request may be late, or come from a broker that is behind. Raises Conflict.
+
+    What is to be made does not exist: the change itself finds out.
+    """
+    if change.startswith("create"):
+        return
+    subject: Subject
+    if change in OF_TOPICS:
+        meta = state.topic(TopicName(*arguments[0]))
+        if meta is None:
+            return
+        subject = meta.topic_id
+    else:
+        tenant, *rest = arguments
+        subject = tenant if change.endswith("tenant") else (tenant, rest[0])
+    if state.last_change(subject) > based_on:
+        raise errors.Conflict("the catalogue was changed meanwhile")
 
 
 async def _create(
@@ -287,6 +394,11 @@ async def _create_namespace(
     return await Namespaces.create(namespaces, tenant, namespace, iggy_id=iggy_id)
 
 
+def _has(settings: Mapping[str, Setting], changes: Mapping[str, Setting | None]) -> bool:
+    """Whether settings are as after these changes."""
+    return all(settings.get(key) == value for key, value in changes.items())
+
+
 def _parts(name: TopicName) -> list[str]:
     return [name.tenant, name.namespace, name.topic]
 
@@ -296,7 +408,7 @@ Change = Callable[..., Awaitable[int]]
 OF_TOPICS: Mapping[str, Change] = {
     "create": _create,
     "add_partitions": Topics.add_partitions,
-    "remove_partitions": Topics.remove_partitions,
+    "keep_partitions": Topics.keep_partitions,
     "alter_settings": Topics.alter_settings,
     "terminate": Topics.terminate,
     "delete": _delete,

@@ -170,3 +170,19 @@ def check_new_name(name: TopicName) -> None:
         raise errors.InvalidName(str(error)) from error
     if split_partition(name.topic):
         raise errors.InvalidName(f"{name.topic!r} would be a partition's name")
+
+
+def check_count(topic: Topic, seen: int | None) -> None:
+    """Check that a topic has the number of partitions that a change is based on. Raises
+    Conflict.
+    """
+    count = len(topic.partitions)
+    if seen not in (None, count):
+        raise errors.Conflict(f"{topic.name} has {count} partitions now, not {seen}")
+
+
+def changed_settings(
+    settings: Mapping[str, Setting], changes: Mapping[str, Setting | None]
+) -> dict[str, Setting]:
+    """Settings with some changed; None unsets one."""
+    return {name: value for name, value in {**settings, **changes}.items() if value is not None}

@@ -25,6 +25,8 @@ from broker.topics.topic import (
     Topic,
     TopicEvent,
     TopicListener,
+    changed_settings,
+    check_count,
     check_new_name,
 )
 from storage.metadata.catalogue_records import TERMINATED, Setting, TopicMeta
@@ -230,12 +232,15 @@ class Topics:
         finally:
             self._under_way.pop(name).set()
 
-    async def add_partitions(self, name: TopicName, total: int) -> int:
-        """Grow a topic to `total` partitions; return the ticket.
+    async def add_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
+        """Grow a topic to `total` partitions; return the ticket. `seen`: how many the total is
+        based on.
 
         Every subscription gets a cursor at 0 on the new ones. Raises TopicNotFound, InvalidRequest,
-        TopicInUse, TopicTerminated, LimitExceeded, Conflict, StorageFull, StorageFailed.
+        TopicInUse, TopicTerminated, LimitExceeded, StorageFull, StorageFailed; Conflict if the
+        topic was changed meanwhile, or has another number of partitions than `seen`.
         """
+        check_count(self.get(name), seen)
         topic = self._growing(name, total)
         count, settings = len(topic.partitions), topic.meta.settings
         made = await self._make_partitions(topic, total - count)
@@ -247,22 +252,23 @@ class Topics:
         self._extend(topic, made)
         return topic.ticket
 
-    async def remove_partitions(self, name: TopicName, count: int) -> int:
-        """Remove the `count` partitions with the highest numbers, all if there are fewer, with
-        their records and cursors; return the ticket, 0 if there was none.
+    async def keep_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
+        """Remove the partitions with the highest numbers, with their records and cursors, so that
+        `total` are left; return the ticket, 0 if there are no more now. `seen` as in
+        `add_partitions`.
 
         Raises TopicNotFound, TopicInUse, Conflict, StorageFull, StorageFailed.
         """
         topic = self.get(name)
-        left = max(len(topic.partitions) - count, 0)
-        if left == len(topic.partitions):
+        check_count(topic, seen)
+        if total >= len(topic.partitions):
             return 0
         if topic.layout_users:
             raise errors.TopicInUse(f"{name} is used as an unpartitioned topic")
         topic.ticket = await self._catalogue.set_partitions(
-            topic.meta.topic_id, topic.meta.partition_ids[:left], partitioned=topic.partitioned
+            topic.meta.topic_id, topic.meta.partition_ids[:total], partitioned=topic.partitioned
         )
-        self._shrink(topic, left)
+        self._shrink(topic, total)
         return topic.ticket
 
     async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
@@ -274,7 +280,7 @@ class Topics:
         """
         async with self.altering:
             topic = self.get(name)
-            settings = _changed(topic.meta.settings, changes)
+            settings = changed_settings(topic.meta.settings, changes)
             before = topic.settings
             try:
                 with as_broker_errors(self._report):
@@ -297,7 +303,7 @@ class Topics:
             meta = self._catalogue.state.namespace(tenant, namespace)
             if meta is None:
                 raise errors.NamespaceNotFound(f"no namespace {tenant}/{namespace}")
-            settings = _changed(meta.settings, changes)
+            settings = changed_settings(meta.settings, changes)
             ticket = await self._catalogue.alter_namespace(tenant, namespace, settings)
             with trio.CancelScope(shield=True):  # The client may leave meanwhile.
                 for topic in self.list(tenant, namespace):
@@ -331,10 +337,10 @@ class Topics:
 
         Raises TopicNotFound, Conflict, StorageFull, StorageFailed.
         """
-        await self.alter_settings(name, {TERMINATED: True})
         topic = self.get(name)
-        self._end(topic)
-        return topic.ticket
+        ticket = await Topics.alter_settings(self, name, {TERMINATED: True})
+        self._end(topic)  # Nothing may raise from here on: the change is made.
+        return ticket
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
         """Delete a topic with its subscriptions; return the ticket. `holds_name`: clients use
@@ -491,10 +497,3 @@ class Topics:
     def _tell(self, topic: Topic, event: TopicEvent) -> None:
         for listener in tuple(self.listeners):
             listener.topic_changed(topic, event)
-
-
-def _changed(
-    settings: Mapping[str, Setting], changes: Mapping[str, Setting | None]
-) -> dict[str, Setting]:
-    """Settings with some changed; None unsets one."""
-    return {name: value for name, value in {**settings, **changes}.items() if value is not None}

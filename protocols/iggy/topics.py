@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
 
 import trio
 
@@ -55,6 +56,8 @@ OF_OPTIONS = {  # The setting that each option of V stands for.
     SEGMENT: SEGMENT_BYTES,
     DURABILITY: LOG_DURABILITY,
 }
+
+STEP_TRIES = 4  # For adding or removing partitions while other clients do so.
 
 KeptElsewhere = Mapping[str, tuple[int, int, int]]
 """Messages, bytes and segments of topics of other brokers (`Siblings.kept`)."""
@@ -157,9 +160,10 @@ async def create_partitions(context: Context, request: m.CreatePartitions) -> An
     topic = names.get_topic(context.broker, request.stream, request.topic)
     if not 1 <= request.count <= PARTITIONS_MAX:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
-    total = len(topic.partitions) + request.count
     try:
-        return Answer(ticket=await context.broker.topics.add_partitions(topic.name, total))
+        return Answer(
+            ticket=await _step(topic, context.broker.topics.add_partitions, request.count)
+        )
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS, str(error)) from error
 
@@ -169,7 +173,31 @@ async def delete_partitions(context: Context, request: m.DeletePartitions) -> An
     topic = names.get_topic(context.broker, request.stream, request.topic)
     if not 1 <= request.count <= PARTITIONS_MAX:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
-    return Answer(ticket=await context.broker.topics.remove_partitions(topic.name, request.count))
+    resize = context.broker.topics.keep_partitions
+    return Answer(ticket=await _step(topic, resize, -request.count))
+
+
+class Resize(Protocol):
+    """`Topics.add_partitions` or `Topics.keep_partitions`."""
+
+    def __call__(self, name: TopicName, total: int, *, seen: int | None) -> Awaitable[int]:
+        """Give a topic so many partitions, if it has `seen` now. Raises Conflict."""
+
+
+async def _step(topic: Topic, resize: Resize, step: int) -> int:
+    """Change the number of partitions by a step, as Iggy's commands say it; return the ticket. The
+    broker wants the number that there should be: it is worked out again if another client was
+    quicker, as nothing was done then. Raises Conflict if others always are.
+    """
+
+    async def once() -> int:
+        count = len(topic.partitions)
+        return await resize(topic.name, max(count + step, 0), seen=count)
+
+    for _ in range(STEP_TRIES - 1):
+        with suppress(errors.Conflict):  # Nothing was done: the next try counts anew.
+            return await once()
+    return await once()
 
 
 async def purge_topic(context: Context, request: m.PurgeTopic) -> Answer:

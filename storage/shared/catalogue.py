@@ -24,9 +24,14 @@ from storage.metadata.catalogue_records import (
     NamespaceGone,
     NamespaceMade,
     NamespaceSettingsSet,
+    PartitionsSet,
     ProducerNamed,
     ProducersForgotten,
     SchemaAdded,
+    SettingsSet,
+    TenantGone,
+    TenantSet,
+    TopicGone,
     TopicMade,
     TopicMeta,
 )
@@ -39,6 +44,7 @@ from storage.shared.ledger import SNAPSHOT, JournalRow
 KEPT_BY_TOPICS = (SchemaAdded, EpochSet, GroupMade, GroupGone)
 
 Changes = ChangeJournal[CatalogueChange]
+Subject = int | tuple[str, str] | str  # A topic's id, tenant and namespace, or a tenant.
 
 
 @dataclass(slots=True)
@@ -66,6 +72,8 @@ class SharedCatalogue(Catalogue):
         self._main_journal: LedgerJournal | None = None
         self._inner: dict[int, Changes] = {}
         self._producer_counts: dict[int, int] = {}  # The next number, by scope.
+        self._owned_from = 0  # The place of the last change before shard 0 was taken over.
+        self._changed: dict[Subject, int] = {}  # The places of the last changes since then.
 
     # Following, and owning shard 0.
 
@@ -73,6 +81,13 @@ class SharedCatalogue(Catalogue):
     def place(self) -> int:
         """The last row of shard 0's journal that is in here."""
         return self._place if self._main_journal is None else self._main_journal.last_place
+
+    def last_change(self, subject: Subject) -> int:
+        """The place of the last change of a topic, a namespace or a tenant; for the owner of shard
+        0. The place where the ownership began stands for all earlier ones.
+        """
+        # A snapshot may take the places of changes that were never published.
+        return min(self._changed.get(subject, self._owned_from), self.place)
 
     @property
     def is_owned(self) -> bool:
@@ -109,6 +124,7 @@ class SharedCatalogue(Catalogue):
         changes = self._changes_of(journal)
         self._restart(changes)
         self._main, self._main_journal = changes, journal
+        self._owned_from, self._changed = journal.last_place, {}
         self._make_default(now_us)
         return self._taken()
 
@@ -207,6 +223,15 @@ class SharedCatalogue(Catalogue):
             raise NotOwned(f"shard {shard} is another broker's")
         return journal, self._changes_in(shard) if shard else self._main_changes()
 
+    def _change(self, change: CatalogueChange) -> int:
+        ticket = super()._change(change)
+        subject = subject_of(change)
+        if subject is not None and isinstance(change, TopicGone | NamespaceGone | TenantGone):
+            self._changed.pop(subject, None)
+        elif subject is not None:
+            self._changed[subject] = self.place
+        return ticket
+
     def _main_changes(self) -> Iterator[CatalogueChange]:
         yield self._counters
         for namespace in self._namespaces.values():
@@ -248,6 +273,22 @@ class SharedCatalogue(Catalogue):
         if isinstance(change, ProducerNamed):
             scope = change.number >> SCOPE_BITS
             self._producer_counts[scope] = max(self._next_producer(scope), change.number + 1)
+
+
+def subject_of(change: CatalogueChange) -> Subject | None:
+    """What a change in shard 0's journal is about, if it is a topic, a namespace or a tenant."""
+    match change:
+        case TopicMade(meta=meta):
+            return meta.topic_id
+        case TopicGone() | PartitionsSet() | SettingsSet():
+            return change.topic_id
+        case NamespaceMade(meta=namespace):
+            return namespace.tenant, namespace.namespace
+        case NamespaceGone() | NamespaceSettingsSet():
+            return change.tenant, change.namespace
+        case TenantSet() | TenantGone():
+            return change.tenant
+    return None
 
 
 @dataclass(slots=True)

@@ -25,7 +25,7 @@ CHANGES = (
     (("create_namespace", "acme", "shop", None), "create namespace acme/shop"),
     (("create", ORDERS, 2, None, {}, None), "create topic acme/shop/orders"),
     (("add_partitions", ORDERS, 3), "alter topic acme/shop/orders"),
-    (("remove_partitions", ORDERS, 1), "delete topic acme/shop/orders"),
+    (("keep_partitions", ORDERS, 1), "delete topic acme/shop/orders"),
     (("alter_settings", ORDERS, {"deduplication": True}), "alter topic acme/shop/orders"),
     (("alter_namespace", "acme", "shop", {"deduplication": True}), "alter namespace acme/shop"),
     (("alter_namespace", "acme", "shop", {}), "alter namespace acme/shop"),
@@ -68,10 +68,13 @@ def test_every_change_has_its_right():
     assert tried == {*ON_TOPIC, *ON_NAMESPACE}
 
 
+LATEST = 1 << 40  # A place in the catalogue that no change comes after.
+
+
 async def refused(home, rules, principal, change, allowed):
-    rules.allowed = allowed
+    rules.allowed, (name, *arguments) = allowed, change
     with pytest.raises(errors.NotAuthorized):
-        await home.change(Asker(principal, "test"), *change)
+        await home.change(Asker(principal, "test"), name, LATEST, *arguments)
 
 
 async def test_the_owner_refuses_what_the_client_may_not_do_and_changes_nothing(tmp_path):
@@ -90,11 +93,12 @@ async def test_the_owner_refuses_what_the_client_may_not_do_and_changes_nothing(
                     await refused(home, rules, EVE, change, "")
                     await refused(home, rules, ANONYMOUS, change, right)
                     assert state.place == before, change
-                    await home.change(Asker(EVE, "test"), *change)
+                    name, *arguments = change
+                    await home.change(Asker(EVE, "test"), name, LATEST, *arguments)
                     assert state.place > before or not change[-1], change
-                # As a broker of an older version sends it: for nobody.
+                # For nobody.
                 node = owner.broker.placement.node_id
-                told = Call("create_namespace", ["acme", "old", None])
+                told = Call("create_namespace", [LATEST, "acme", "old", None])
                 rules.allowed = "create namespace acme/old"
                 with pytest.raises(errors.NotAuthorized):
                     await home._ask(home._owner(node), told)

@@ -1,11 +1,13 @@
 """Changes that another broker makes, and whose answers are lost: none is made twice."""
 
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
 
 from broker import errors
 from broker.access.rights import ANONYMOUS
+from broker.cluster import calls
 from broker.cluster.siblings import Asker
 from storage.metadata.names import TopicName
 from tests.broker.cluster.cut_links import cut_links
@@ -32,10 +34,10 @@ async def test_a_change_without_an_answer_is_not_made_again(tmp_path):
         name = TopicName("public", "default", "orders")
         cutter.answers_to_lose = 1
         with pytest.raises(errors.Unanswered):
-            await home.change(Asker(ANONYMOUS, "test"), "create", parts(name), 1, None, {}, None)
+            await home.change(Asker(ANONYMOUS, "test"), "create", 0, parts(name), 1, None, {}, None)
         assert owner.broker.topics.find(name) is not None
         with pytest.raises(errors.TopicExists):
-            await home.change(Asker(ANONYMOUS, "test"), "create", parts(name), 1, None, {}, None)
+            await home.change(Asker(ANONYMOUS, "test"), "create", 0, parts(name), 1, None, {}, None)
 
 
 async def test_a_change_that_was_not_sent_is_made_at_the_next_try(tmp_path):
@@ -46,7 +48,7 @@ async def test_a_change_that_was_not_sent_is_made_at_the_next_try(tmp_path):
         ((_, idle),) = home._idle.items()
         await idle[0].send_all(b"")
         idle[0].socket.shutdown(2)  # The other side has ended it meanwhile.
-        await home.change(Asker(ANONYMOUS, "test"), "create", parts(name), 1, None, {}, None)
+        await home.change(Asker(ANONYMOUS, "test"), "create", 0, parts(name), 1, None, {}, None)
         assert asker.broker.topics.find(name) is not None
 
 
@@ -73,3 +75,149 @@ async def test_a_commit_without_an_answer_may_have_been_made(tmp_path):
             )
         topic = owner.broker.topics.get(theirs)
         assert owner.broker.subscriptions.get(topic, b"g").position(0) == 7
+
+
+ORDERS = TopicName("acme", "shop", "orders")
+MADE = TopicName("acme", "shop", "made")
+ONE = ("acme", "shop")
+
+
+class Changes:
+    """Changes that one broker asks another one for, and what the catalogue says of each."""
+
+    def __init__(self, broker):
+        self.topics, self.namespaces = broker.topics, broker.namespaces
+
+    def count(self):
+        return len(self.topics.get(ORDERS).partitions)
+
+    def settings(self):
+        return self.topics.get(ORDERS).settings
+
+    def roles(self):
+        return [*self.namespaces.admin_roles("acme")]
+
+    def number(self):
+        return self.namespaces.get(*ONE).iggy_id
+
+    def changes(self):
+        """For each change: what makes it, and whether it is made."""
+        topics, namespaces = self.topics, self.namespaces
+        return {
+            "create": (lambda: topics.create(MADE, 2), lambda: topics.find(MADE) is not None),
+            "add": (lambda: topics.add_partitions(ORDERS, 9, seen=8), lambda: self.count() == 9),
+            "keep": (lambda: topics.keep_partitions(ORDERS, 7, seen=8), lambda: self.count() == 7),
+            "alter": (
+                lambda: topics.alter_settings(ORDERS, {"retention_ms": 5}),
+                lambda: self.settings().get("retention_ms") == 5,
+            ),
+            "alter namespace": (
+                lambda: topics.alter_namespace(*ONE, {"retention_ms": 6}),
+                lambda: self.settings().get("retention_ms") == 6,
+            ),
+            "terminate": (
+                lambda: topics.terminate(ORDERS),
+                lambda: topics.get(ORDERS).is_terminated,
+            ),
+            "delete": (lambda: topics.delete(ORDERS), lambda: topics.find(ORDERS) is None),
+            "create namespace": (
+                lambda: namespaces.create("acme", "made"),
+                lambda: namespaces.find("acme", "made") is not None,
+            ),
+            "renumber": (lambda: namespaces.renumber(*ONE, 77), lambda: self.number() == 77),
+            "delete namespace": (
+                lambda: namespaces.delete("acme", "empty"),
+                lambda: namespaces.find("acme", "empty") is None,
+            ),
+            "create tenant": (
+                lambda: namespaces.create_tenant("made", ["boss"]),
+                lambda: namespaces.has_tenant("made"),
+            ),
+            "alter tenant": (
+                lambda: namespaces.alter_tenant("acme", ["boss"]),
+                lambda: self.roles() == ["boss"],
+            ),
+            "delete tenant": (
+                lambda: namespaces.delete_tenant("idle"),
+                lambda: not namespaces.has_tenant("idle"),
+            ),
+        }
+
+
+NAMES = list(Changes(SimpleNamespace(topics=None, namespaces=None)).changes())
+
+
+async def prepared(asker):
+    """What the changes are about."""
+    await asker.broker.namespaces.create(*ONE)
+    await asker.broker.namespaces.create("acme", "empty")
+    await asker.broker.namespaces.create_tenant("idle", [])
+    await asker.broker.topics.create(ORDERS, 8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_change_whose_answer_is_lost_is_made_once_and_told_as_made(tmp_path, name):
+    async with lossy(tmp_path) as (asker, owner, cutter, _):
+        await prepared(asker)
+        change, is_made = Changes(asker.broker).changes()[name]
+        assert not is_made()
+        cutter.answers_to_lose, place = 1, owner.broker.catalogue.state.place
+        await change()
+        assert cutter.lost == 1 and is_made()
+        assert owner.broker.catalogue.state.place == place + 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_change_of_an_owner_that_answers_nothing_more_is_told_as_unknown(
+    tmp_path, name, monkeypatch
+):
+    monkeypatch.setattr(calls, "FIND_S", 0.0)
+    async with lossy(tmp_path) as (asker, owner, cutter, _):
+        await prepared(asker)
+        change, _ = Changes(asker.broker).changes()[name]
+        _, is_made = Changes(owner.broker).changes()[name]
+        cutter.answers_to_lose, place = 1_000_000, owner.broker.catalogue.state.place
+        with pytest.raises(errors.Unanswered):
+            await change()
+        assert is_made() and owner.broker.catalogue.state.place == place + 1
+
+
+async def test_a_late_request_changes_no_topic_that_was_changed_since(tmp_path):
+    async with lossy(tmp_path) as (asker, owner, _, _names):
+        await prepared(asker)
+        based_on = asker.broker.catalogue.state.place
+        await owner.broker.topics.delete(ORDERS)
+        await owner.broker.topics.create(ORDERS, 8)
+        await owner.broker.topics.alter_namespace(*ONE, {"retention_ms": 5})
+        late = [
+            ("delete", parts(ORDERS), False),
+            ("keep_partitions", parts(ORDERS), 7),
+            ("alter_namespace", *ONE, {"retention_ms": 7}),
+        ]
+        for change, *arguments in late:
+            with pytest.raises(errors.Conflict):
+                await asker.broker.home.change(
+                    Asker(ANONYMOUS, "test"), change, based_on, *arguments
+                )
+        assert len(owner.broker.topics.get(ORDERS).partitions) == 8
+        assert owner.broker.topics.get(ORDERS).settings["retention_ms"] == 5
+
+
+async def test_a_broker_that_is_behind_follows_and_asks_again(tmp_path):
+    async with lossy(tmp_path) as (asker, owner, _, _names):
+        await prepared(asker)
+        topics, places = asker.broker.topics, iter([0])
+        topics.asking._place = lambda: next(places, asker.broker.catalogue.state.place)
+        await topics.keep_partitions(ORDERS, 7, seen=8)
+        assert len(owner.broker.topics.get(ORDERS).partitions) == 7
+        assert next(places, None) is None
+
+
+async def test_a_number_of_partitions_that_another_client_has_changed_is_a_conflict(tmp_path):
+    async with lossy(tmp_path) as (asker, owner, _, _names):
+        await prepared(asker)
+        for node in (asker, owner):
+            for resize in (node.broker.topics.keep_partitions, node.broker.topics.add_partitions):
+                with pytest.raises(errors.Conflict):
+                    await resize(ORDERS, 6, seen=7)
+        assert len(owner.broker.topics.get(ORDERS).partitions) == 8

@@ -90,7 +90,7 @@ async def test_any_broker_changes_topics_and_sees_what_it_has_changed(store):
                 assert await topics.auto_create(name) is topics.get(name)
                 await topics.terminate(name)
                 assert topics.get(name).is_terminated
-                await topics.remove_partitions(name, 1)
+                await topics.keep_partitions(name, 2)
                 assert len(topics.get(name).partitions) == 2
                 await topics.delete(name)
                 assert topics.find(name) is None

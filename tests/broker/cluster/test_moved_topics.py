@@ -36,7 +36,7 @@ async def test_partitions_go_once_though_the_catalogues_owner_had_a_subscription
             moved = next(name for name in names if second.broker.placement.is_here(name))
             async with trio.open_nursery() as going_on:
                 going_on.start_soon(stepping, first, second)
-                await second.broker.topics.remove_partitions(moved, 1)
+                await second.broker.topics.keep_partitions(moved, 7)
                 going_on.cancel_scope.cancel()
             for node in (first, second):
                 assert len(node.broker.topics.get(moved).partitions) == 7
@@ -52,7 +52,7 @@ async def test_a_drained_broker_follows_a_topic_that_shrinks_and_grows_elsewhere
         in_use.commit(1, 1)
         store.ledger.drain(first.number, drains=True)
         await until(lambda: second.broker.placement.is_here(mine))
-        await second.broker.topics.remove_partitions(mine, 1)
+        await second.broker.topics.keep_partitions(mine, 1)
         await until(lambda: len(topic.partitions) == 1)
         await second.broker.topics.add_partitions(mine, 3)
         await until(lambda: len(topic.partitions) == 3)

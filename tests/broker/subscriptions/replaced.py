@@ -35,7 +35,7 @@ async def replace_meanwhile(broker, topic, work):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(work)
         await trio.to_thread.run_sync(disk.stopped.wait)
-        await broker.topics.remove_partitions(topic.name, 1)
+        await broker.topics.keep_partitions(topic.name, 1)
         await broker.topics.add_partitions(topic.name, 2)
         disk.go_on.set()
     assert topic.partitions[1] is not old

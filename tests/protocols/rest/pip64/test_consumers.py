@@ -5,7 +5,6 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from broker.delivery.consumer import Consumer, SubscriptionKind
-from broker.topics.topic import TopicEvent
 from storage.codecs.pb.PulsarEntry_pb2 import BatchedMetadata, EntryMetadata
 from storage.codecs.pulsar import ENTRY_PREFIX, PULSAR
 from tests.protocols.rest.asgi import call
@@ -497,20 +496,3 @@ def test_every_kind_of_subscription_is_offered():
         "Failover",
         "Key_Shared",
     }
-
-
-async def test_a_consumer_ends_when_its_topic_has_moved_to_another_broker(
-    app, ask, broker, orders, produce, create
-):
-    await produce([0, 1])
-    path = await create(id="cash-1")
-    assert told(await fetch(ask, path)) == [(0, 0), (1, 0)]
-    await create("w2", id="cash-2")
-    for partition in orders.partitions:
-        partition.move_away()
-    for listener in tuple(broker.topics.listeners):
-        listener.topic_changed(orders, TopicEvent.MOVED)
-    answer = await ask("GET", path)
-    assert (answer.status, answer.json["error_code"]) == (404, 40403)
-    await app.consumers.sweep(trio.current_time())
-    assert app.consumers.find("cash-1") is None and app.consumers.find("cash-2") is None

@@ -89,7 +89,7 @@ async def test_a_type_that_json_cannot_express_takes_base64_alone(broker, orders
 
 
 async def test_a_topic_without_partitions_takes_nothing(broker, orders, ask):
-    await broker.topics.remove_partitions(orders.name, 2)
+    await broker.topics.keep_partitions(orders.name, 0)
     answer = await ask("POST", BASE, {"messages": [{"value": "x"}]})
     assert (answer.status, answer.json["error_code"]) == (404, 40402)
 
