@@ -67,9 +67,12 @@ class InternalListener:
                 await self._relay(stream, hello.listener)
             else:
                 await self._answers.serve(stream, hello.session)
-        except LinkLost as error:
-            self._broker.seldom.info("link_ended", cause=str(error), reason=str(error))
-        except Exception:  # A bug, or a broker of another version, ends this connection alone.
+        except* LinkLost as group:
+            reason = str(group.exceptions[0])
+            self._broker.seldom.info("link_ended", cause=reason, reason=reason)
+        except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as group:
+            log.debug("peer_gone", reason=str(group.exceptions[0]))
+        except* Exception:  # A bug, or a broker of another version, ends this connection alone.
             log.exception("call_failed")
         finally:
             await trio.aclose_forcefully(stream)
@@ -88,7 +91,11 @@ class InternalListener:
         own.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         broker = self._broker
         served = _Relayed(listener, listener.adapter)
-        connection = Connection(broker, served, own, broker.next_connection_id())
+        try:
+            connection = Connection(broker, served, own, broker.next_connection_id())
+        except OSError:  # The other broker closed it meanwhile.
+            own.close()
+            raise
         broker.connections.add(connection)
         try:
             await connection.run()
