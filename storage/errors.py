@@ -135,7 +135,3 @@ class StoreUnanswered(StorageFull):
 
 class NotOwned(StorageError):
     """Another broker of the cluster owns what the change is for."""
-
-
-class SessionNotBegun(Exception):
-    """The broker cannot join the cluster; the text is one line for the operator."""

@@ -5,6 +5,7 @@ Imported only with `storage.mode` shared, as it needs the extra `shared`.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import structlog
@@ -12,7 +13,6 @@ import trio
 
 from broker.config.settings import ConfigError
 from broker.threads import run_in_thread
-from storage.errors import SessionNotBegun, StorageError
 from storage.shared.obstore import ObstoreObjects, StoreSetting
 from storage.shared.packer import PackerSettings
 from storage.shared.postgres import PostgresLedger
@@ -20,6 +20,7 @@ from storage.shared.proofs import open_cluster
 from storage.shared.publisher import RoundSettings
 from storage.shared.session import Session, SessionSettings
 from storage.shared.shared_dir import SharedDir, SharedSettings
+from storage.shared.takeover import for_a_while, surely
 
 if TYPE_CHECKING:
     from broker.config.settings import Config
@@ -47,7 +48,7 @@ def ledger_of(config: Config) -> PostgresLedger:
 async def join_cluster(config: Config) -> SharedDir:
     """Join the cluster; no shard is owned yet.
 
-    Raises ConfigError, SessionNotBegun, and errors of storage. If cancelled, it ends the session.
+    Raises ConfigError and errors of storage. If cancelled, it ends the session.
     """
     session = await run_in_thread(_begin, config)
     shared: SharedDir | None = None
@@ -70,14 +71,37 @@ def _begin(config: Config) -> Session:
     settings = SessionSettings(
         cluster.node_id, cluster.lease_ms, cluster.beat_ms, cluster.serve_without_beat_ms
     )
+    patience = for_a_while(
+        sleep=_sleep_unless_cancelled, seconds=cluster.join_ms / 1000, tell=_Told()
+    )
     try:
-        session = Session(ledger, objects, open_cluster(ledger, objects), settings)
-        session.begin({})
-    except (SessionNotBegun, StorageError):
+        opened = surely(lambda: open_cluster(ledger, objects), patience)
+        session = Session(ledger, objects, opened, settings)
+        session.begin({}, patience)
+    except BaseException:  # Cancelled too.
         ledger.close()
         raise
     log.info("joined", node=cluster.node_id, session=session.number)
     return session
+
+
+class _Told:
+    """Logs why a start waits for a store: each reason once."""
+
+    def __init__(self) -> None:
+        self._reasons: set[str] = set()
+
+    def __call__(self, reason: str) -> None:
+        if reason not in self._reasons:
+            self._reasons.add(reason)
+            log.warning("store_unanswered", reason=reason)
+
+
+def _sleep_unless_cancelled(seconds: float) -> None:
+    """Sleep in a worker thread. Raises trio.Cancelled if the task that waits for it was."""
+    trio.from_thread.check_cancelled()
+    time.sleep(seconds)
+    trio.from_thread.check_cancelled()
 
 
 def _open(config: Config, session: Session) -> SharedDir:

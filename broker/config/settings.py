@@ -146,6 +146,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     secret_file: str | None = None  # of the brokers; default: the one in the database
     lease_ms: Annotated[int, msgspec.Meta(ge=500, le=600_000)] = 5_000
     beat_ms: Annotated[int, msgspec.Meta(ge=50, le=60_000)] = 1_000
+    join_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] = 30_000
     stall_ms: Annotated[int, msgspec.Meta(ge=1_000)] = 30_000
     serve_without_beat_ms: Annotated[int, msgspec.Meta(ge=1_000)] = 30_000
 

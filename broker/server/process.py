@@ -32,7 +32,7 @@ from broker.server.heap import bound_heap, trim_heap
 from broker.server.listener import Listener, accept, make_listeners
 from broker.server.loop_clock import LoopClock
 from storage.codecs import quick
-from storage.errors import DamagedLog, SessionNotBegun, StorageError, StorageFailed
+from storage.errors import DamagedLog, StorageError, StorageFailed
 
 if TYPE_CHECKING:
     from storage.shared.shared_dir import SharedDir
@@ -136,7 +136,7 @@ async def _run(
     except DamagedLog as error:
         way_past = "" if shared or config.storage.mode == "shared" else f"; {_way_past(config)}"
         return _refuse(f"{error}{way_past}", EXIT_FAILED)
-    except (StorageError, OSError, ConfigError, SessionNotBegun) as error:
+    except (StorageError, OSError, ConfigError) as error:
         return _refuse(str(error), EXIT_FAILED)
     except ImportError as error:
         return _refuse(f"storage.mode shared needs the extra `shared`: {error}", EXIT_FAILED)

@@ -6,8 +6,6 @@ no SQL, no S3 and no broker.
 """
 
 import errno
-import sys
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -26,31 +24,13 @@ from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.pieces import Located, PartitionPieces, Piece, SegmentPieces, partitions_of
 from storage.shared.proofs import open_cluster
 from storage.shared.publisher import Patience
-from storage.shared.takeover import READS_AT_ONCE, is_unpacked, read_rounds, surely
-
-# How long store and database are asked again: a failover of PostgreSQL takes seconds.
-ANSWER_S = 60.0
+from storage.shared.takeover import READS_AT_ONCE, for_a_while, is_unpacked, read_rounds, surely
 
 # Read at once if less is asked for: a search for a place makes many small reads close together.
 AHEAD_BYTES = 1 << 20
 
 # A folder that exists everywhere: `Files` needs one, and nothing in it is used.
 ANY_FOLDER = "/"
-
-
-def for_a_while(
-    clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
-) -> Patience:
-    """Ask again for `ANSWER_S`, then raise the error of the last try."""
-    end_s = clock() + ANSWER_S
-
-    def pause(seconds: float) -> None:
-        error = sys.exception()
-        if clock() > end_s and error is not None:
-            raise error
-        sleep(seconds)
-
-    return Patience(pause)
 
 
 class StoreLook:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
-from storage.errors import SessionNotBegun, StorageFailed, StoreUnanswered
+from storage.errors import StorageFailed, StoreUnanswered
 from storage.shared.layout import (
     CLUSTER_NAME,
     KIND_ROUND,
@@ -118,26 +118,32 @@ class Session:
         if self.ended is not None:
             raise self.ended
 
-    def begin(self, listeners: dict[str, str]) -> None:
+    def begin(self, listeners: dict[str, str], patience: Patience) -> None:
         """Join, and end an older session of this node; then show that the store can be written.
 
-        Raises SessionNotBegun; LedgerWentBack and ObjectForged, where the ledger is older than the
-        objects: nothing was changed in it, or a session more would make it look newer.
+        Raises what `patience` raises when there is no answer; LedgerRefused; LedgerWentBack and
+        ObjectForged, where the ledger is older than the objects: nothing was changed in it, or a
+        session more would make it look newer.
         """
+        ledger, objects, node = self.ledger, self.objects, self.settings.node
+        surely(lambda: check_not_older(ledger, objects), patience)
+        rows = surely(ledger.sessions, patience)
+        over = {row.session for row in rows if row.state is not State.LIVE}
+        # Without an answer a session may have begun: the next try ends it.
+        number = surely(lambda: ledger.join(node, listeners), patience)
         try:
-            check_not_older(self.ledger, self.objects)
-            over = [row for row in self.ledger.sessions() if row.state is not State.LIVE]
-            number = self.ledger.join(self.settings.node, listeners)
             self.identity = SessionIdentity(number, self.identity.nonce)
-            self._takes = takes_of(self.ledger.shards())
-        except (LedgerUnanswered, LedgerRefused, StoreUnanswered) as error:
-            raise SessionNotBegun(str(error)) from error
-        header = pack_header(ObjectHeader(KIND_ROUND, number, 0, self.identity.nonce))
-        probe = header + pack_footer(header, [])
-        put_surely(self.objects, round_name(number, 0, 0), probe, Patience(self._pause_begin))
+            self._takes = takes_of(surely(ledger.shards, patience))
+            header = pack_header(ObjectHeader(KIND_ROUND, number, 0, self.identity.nonce))
+            probe = header + pack_footer(header, [])
+            put_surely(objects, round_name(number, 0, 0), probe, patience)
+        except BaseException:  # Cancelled too: others need not wait for the lease.
+            with suppress(LedgerUnanswered, LedgerRefused):  # The lease runs out by itself.
+                ledger.leave(number)
+            raise
         with suppress(StoreUnanswered):  # Tried again each second.
             self.mark()
-            self._drop_marks({row.session for row in over})
+            self._drop_marks(over)
         self._answered_s = self._answered_since_s = monotonic()
         for thread in self._threads:
             thread.start()
@@ -147,9 +153,6 @@ class Session:
         for mark in marks_of(self.objects):
             if mark.session in over:
                 self.objects.delete(mark.name)
-
-    def _pause_begin(self, seconds: float) -> None:
-        raise SessionNotBegun("the object store does not answer")
 
     def on_end(self, call: Callable[[StorageFailed], None]) -> None:
         """Call this, in any thread, when the session ends other than by `leave`."""

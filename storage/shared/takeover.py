@@ -3,9 +3,12 @@
 Needs nothing from the machine that had the shard before. Knows no partition log and no journal.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from time import monotonic
+from time import sleep as sleep_for
 from typing import TypeVar
 
 from storage.errors import StoreUnanswered
@@ -22,6 +25,9 @@ from storage.shared.ledger import Contents, Ledger, LedgerUnanswered, PackRow, R
 from storage.shared.object_store import ObjectMissing, ObjectStore
 from storage.shared.pieces import Located, PartitionPieces, partitions_of
 from storage.shared.publisher import Patience, pauses
+
+# How long store and database are asked again: a failover of PostgreSQL takes seconds.
+ANSWER_S = 60.0
 
 # Footers read at once: each waits for the store most of its time.
 READS_AT_ONCE = 16
@@ -132,6 +138,33 @@ def surely(ask: Callable[[], T], patience: Patience) -> T:
     for pause_s in pauses():
         try:
             return ask()
-        except (LedgerUnanswered, StoreUnanswered):
+        except (LedgerUnanswered, StoreUnanswered) as error:
+            patience.tell(str(error))
             patience.pause(pause_s)
     raise AssertionError("the pauses have no end")
+
+
+def for_a_while(
+    clock: Callable[[], float] = monotonic,
+    sleep: Callable[[float], None] = sleep_for,
+    *,
+    seconds: float = ANSWER_S,
+    tell: Callable[[str], None] = lambda reason: None,
+) -> Patience:
+    """Ask again for that many seconds, all questions together, then raise the last error. `tell`
+    gets the reason of each try without an answer.
+    """
+    end_s = clock() + seconds
+    last = ""
+
+    def told(reason: str) -> None:
+        nonlocal last
+        last = reason
+        tell(reason)
+
+    def pause(pause_s: float) -> None:
+        if clock() + pause_s > end_s:
+            raise sys.exception() or StoreUnanswered(last)
+        sleep(pause_s)
+
+    return Patience(pause, tell=told)

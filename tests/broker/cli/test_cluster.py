@@ -57,7 +57,8 @@ def test_without_a_store_nothing_is_tried(capsys):
 def test_a_broker_without_its_database_does_not_start(tmp_path):
     """In a process of its own: it sets up logging and the search for garbage for all of it."""
     command = [sys.executable, "-m", "broker.cli.main", "serve", "--data-dir", str(tmp_path / "d")]
-    command += ["--set", "storage.mode=shared", *settings(tmp_path)]
+    command += ["--set", "storage.mode=shared", *settings(tmp_path, **{"cluster.join_ms": 100})]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 1
     assert "PostgreSQL" in done.stderr.splitlines()[-1]
+    assert "store_unanswered" in done.stdout + done.stderr, "it said at once why it waited"

@@ -180,6 +180,28 @@ async def test_a_signal_to_stop_while_a_broker_opens_its_cache_is_not_lost(
     again.abandon()
 
 
+def test_a_broker_that_starts_before_its_database_waits_for_it(braidlog, node, postgres):  # noqa: F811
+    braidlog("init", "--shards", "4")
+    postgres.stop()
+    first = node(1)
+    first.launch()
+    until_seen(lambda: "store_unanswered" in first.log())
+    postgres.start()
+    until_seen(first.is_ready)
+    assert first.stop() == 0
+
+
+def test_a_start_that_waits_for_a_store_can_be_stopped(node, postgres):  # noqa: F811
+    postgres.stop()
+    try:
+        first = node(1)
+        first.launch()
+        until_seen(lambda: "store_unanswered" in first.log())
+        assert first.stop() == 0
+    finally:
+        postgres.start()
+
+
 def test_a_broker_does_not_start_without_a_cluster(node):
     code, _, said = node(1).run_to_end()
     assert code == 1 and "cluster init" in said.splitlines()[-1]

@@ -11,6 +11,7 @@ from storage.shared.proofs import open_cluster
 from storage.shared.publisher import RoundSettings
 from storage.shared.session import Session, SessionSettings
 from storage.shared.shared_dir import SharedDir, SharedSettings
+from storage.shared.takeover import for_a_while
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
 
 SHARDS = 4
@@ -33,7 +34,7 @@ class SharedStore:
         settings = SessionSettings(node, lease_ms=lease_ms, beat_ms=FOREVER_MS)
         cluster = open_cluster(self.ledger, self.objects)
         session = Session(self.ledger, self.objects, cluster, settings)
-        session.begin({})
+        session.begin({}, for_a_while(seconds=0))
         if takes:
             session.take(range(SHARDS + 1))
         return session

@@ -1,13 +1,16 @@
 """Sessions: who may own the shards, and what a start refuses."""
 
+import random
 import threading
 
 import pytest
 
-from storage.errors import SessionNotBegun, StoreUnanswered
+from storage.errors import StoreUnanswered
 from storage.shared.ledger import FORMAT, Cluster, LedgerUnanswered, LedgerWentBack, State
+from storage.shared.proofs import open_cluster
 from storage.shared.publisher import ObjectForged
 from storage.shared.session import Session, SessionSettings
+from storage.shared.takeover import for_a_while, surely
 from tests.storage.shared.memory import MemoryLedger
 from tests.storage.shared.shared_dirs import Life, SharedStore
 
@@ -22,7 +25,7 @@ def store(tmp_path):
 def session_of(store, node, lease_ms=0):
     settings = SessionSettings(node, lease_ms=lease_ms, beat_ms=NEVER_MS)
     session = Session(store.ledger, store.objects, Cluster("c", FORMAT, 4), settings)
-    session.begin({})
+    session.begin({}, for_a_while(seconds=0))
     return session
 
 
@@ -194,5 +197,46 @@ def test_a_database_set_back_is_noticed_at_every_start(store):
 
 def test_a_store_that_does_not_answer_begins_no_session(store):
     store.objects.put = lambda *a: raised(StoreUnanswered("lost"))
-    with pytest.raises(SessionNotBegun):
+    with pytest.raises(StoreUnanswered, match="lost"):
         session_of(store, 1)
+    [row] = store.ledger.sessions()
+    assert row.state is State.LEFT, "others need not wait for its lease"
+
+
+class Flaky:
+    """A ledger or store where a call may have no answer; some are done nonetheless."""
+
+    def __init__(self, target, unanswered, seed):
+        self._target, self._unanswered = target, unanswered
+        self._random = random.Random(seed)
+
+    def __getattr__(self, name):
+        def call(*arguments, **named):
+            draw = self._random.random()
+            if draw < 0.2:
+                raise self._unanswered("503")
+            result = getattr(self._target, name)(*arguments, **named)
+            if draw > 0.8:
+                raise self._unanswered("no answer in time")
+            return result
+
+        return call
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_start_asks_stores_again_that_do_not_answer(store, seed):
+    ledger = Flaky(store.ledger, LedgerUnanswered, seed)
+    objects = Flaky(store.objects, StoreUnanswered, -seed)
+    now_s, told = [0.0], []
+
+    def sleep(seconds):
+        now_s[0] += seconds
+
+    patience = for_a_while(lambda: now_s[0], sleep, seconds=30, tell=told.append)
+    cluster = surely(lambda: open_cluster(ledger, objects), patience)
+    session = Session(ledger, objects, cluster, SessionSettings(1, beat_ms=NEVER_MS))
+    session.begin({}, patience)
+    assert told and 0 < now_s[0] < 30
+    live = [row.session for row in store.ledger.sessions() if row.state is State.LIVE]
+    assert live == [session.number]
+    session.close()
