@@ -16,6 +16,7 @@ from storage.errors import StorageFull
 from storage.log.files import FileGone, Files
 
 RESERVE_NAME = "reserve"
+PROBE_SUFFIX = ".probe"
 
 # The largest blocks of file systems in use have 64 KiB. A change needs one for a journal, one for a
 # folder and one for a new segment: enough for five changes there, and for eighty with blocks of
@@ -73,9 +74,9 @@ class Reserve:
             self._file = self._files.create(self._path)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether there is that much room besides the reserve, tested by allocating it for a
-        moment: space that is reported as free may be reserved for others. True if that cannot be
-        tested. Raises StorageFailed.
+        """Whether there is that much room besides the reserve, tested by allocating it and by
+        writing a small file, both for a moment: space that is reported as free may be reserved for
+        others. True if that cannot be tested. Raises StorageFailed.
         """
         with self._lock:
             try:
@@ -85,9 +86,24 @@ class Reserve:
                     self._file.allocate(size_bytes, end_pos)
                 finally:
                     self._file.truncate(end_pos)
+                self._write_probe()
             except StorageFull as full:
                 return not (full.is_out_of_space or full.number == errno.EROFS)
         return True
+
+    def _write_probe(self) -> None:
+        """Write a new file and remove it: a quota or a lack of inodes may refuse only that.
+
+        Raises StorageFull, StorageFailed.
+        """
+        path = self._path + PROBE_SUFFIX
+        self._files.unlink(path)  # A crash may have left it.
+        probe = self._files.create(path)
+        try:
+            probe.write_at([bytes(BLOCK_BYTES)], 0)
+        finally:
+            probe.close()
+            self._files.discard(path)
 
     def use_reserve(self, act: Callable[[], T]) -> T:
         """Run a change that frees space; on a full disk it may use the reserve.

@@ -182,9 +182,11 @@ class Producing:
     async def _append(
         self, topic: Topic, shares: dict[int, _Share], count: int, ticket: int
     ) -> tuple[list[Placed], int]:
-        """Raises NotOwner if the topic moves and nothing was stored."""
+        """Raises NotOwner if the topic moves, StorageFull if the disk is full, where that is so for
+        every partition: nothing was stored.
+        """
         placed = [Placed(-1)] * count
-        moved: list[NotOwner] = []
+        refusals: list[BrokerError] = []
         for index, share in shares.items():
             base_offset, ledger, error = 0, -1, None
             try:
@@ -194,13 +196,14 @@ class Producing:
                 ticket = max(ticket, needed)
             except BrokerError as refused:
                 error = refused
-                moved += [refused] if isinstance(refused, NotOwner) else []
+                refusals.append(refused)
                 name = type(refused).__name__
                 self._broker.metrics.number("braidlog_errors", PROTOCOL, name).inc()
             for place, number in enumerate(share.numbers):
                 placed[number] = Placed(index, ledger, base_offset + place, error)
-        if moved and len(moved) == len(shares):
-            raise moved[0]
+        for kind in (NotOwner, StorageFull):
+            if len(refusals) == len(shares) and all(isinstance(one, kind) for one in refusals):
+                raise refusals[0]
         return placed, ticket
 
     async def _append_share(self, partition: Partition, share: _Share) -> tuple[int, int]:

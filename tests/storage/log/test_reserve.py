@@ -205,3 +205,23 @@ def test_a_disk_that_fails_is_no_full_one(tmp_path):
     disk.fail("allocate", errno.EIO)
     with pytest.raises(StorageFailed):
         Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE).make()
+
+
+@pytest.mark.parametrize("call", ["create", "write", "allocate"])
+def test_a_disk_that_refuses_one_kind_of_call_has_no_room(tmp_path, call):
+    disk = FailingDisk()
+    reserve = Reserve(Files(str(tmp_path), disk), str(tmp_path / "reserve"), SIZE)
+    reserve.make()
+    assert reserve.has_room(BLOCK_BYTES)
+    disk.fail(call, errno.ENOSPC)
+    assert not reserve.has_room(BLOCK_BYTES)
+    disk.heal()
+    assert reserve.has_room(BLOCK_BYTES)
+    assert os.listdir(tmp_path) == ["reserve"]
+
+
+def test_a_crash_may_leave_the_file_of_a_test_for_room(home):
+    with open(home.path + ".probe", "wb"):
+        pass
+    assert home.reserve.has_room(BLOCK_BYTES)
+    assert not os.path.exists(home.path + ".probe")
