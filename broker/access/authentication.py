@@ -13,7 +13,7 @@ from typing import Any
 from broker.access.bearer import TokenVerifier, looks_signed
 from broker.access.rights import Principal
 from broker.access.scram import ScramServer
-from broker.access.users import Users, principal_of
+from broker.access.users import UserMeta, Users, principal_of
 from broker.errors import NotAuthenticated
 from storage.metadata.user_records import ScramKey
 
@@ -28,6 +28,7 @@ class Identity:
     expires_s: float | None = None
     user_id: int | None = None  # None: not one of our users, others vouch for them.
     token_digest: bytes | None = None  # Of our access token, if they used one.
+    deactivations: int = 0  # How often the user of that name had been made inactive by then.
 
     def has_expired(self, now_us: int) -> bool:
         """Whether the token that proved it no longer does, at that time since 1970."""
@@ -84,7 +85,7 @@ class Authentication:
             self._on_attempt(Attempt("password", at, name, succeeded=False))
             raise
         self._on_attempt(Attempt("password", at, name, succeeded=True))
-        return Identity(principal_of(user), user_id=user.user_id)
+        return _identity(self._users, user)
 
     async def configured_password(
         self, name: str, password: str, expected: str, at: str
@@ -99,7 +100,7 @@ class Authentication:
             self._on_attempt(Attempt("password", at, name, succeeded=False))
             raise
         self._on_attempt(Attempt("password", at, name, succeeded=True))
-        return Identity(Principal(name))
+        return self._vouched_for(Principal(name))
 
     def scram(self, mechanism: str, at: str) -> ScramLogin:
         """Begin a login by SCRAM-SHA-256 or SCRAM-SHA-512, which sends no password; `at` as with a
@@ -115,11 +116,11 @@ class Authentication:
         try:
             if looks_signed(token):
                 proved = self._verifier.verify(token)
-                identity = Identity(self._named(proved.name), proved.expires_s)
+                identity = self._vouched_for(self._named(proved.name), proved.expires_s)
             else:
                 user, kept = self._users.verify_token(token, host_of(at))
                 expires_s = None if kept.expires_us is None else kept.expires_us / 1e6
-                identity = Identity(principal_of(user), expires_s, user.user_id, kept.digest)
+                identity = _identity(self._users, user, expires_s, kept.digest)
         except NotAuthenticated:
             self._on_attempt(Attempt("token", at, "", succeeded=False))
             raise
@@ -152,12 +153,15 @@ class Authentication:
         password changes nothing.
         """
         if identity.user_id is None:
-            return self._named(identity.principal.name)
+            principal = self._named(identity.principal.name)
+            self._check_active_since(identity, self._users.find(principal.name))
+            return principal
         user = self._users.by_id(identity.user_id)
         if user is None:
             raise NotAuthenticated(f"user {identity.principal.name} was removed")
         if not user.is_active:
             raise NotAuthenticated(f"user {user.name} is not active any more")
+        self._check_active_since(identity, user)
         digest = identity.token_digest
         if digest is not None and all(token.digest != digest for token in user.tokens):
             raise NotAuthenticated(f"the token of {user.name} was taken back")
@@ -165,12 +169,25 @@ class Authentication:
 
     def _vouched(self, way: str, name: str, at: str) -> Identity:
         try:
-            identity = Identity(self._named(name))
+            identity = self._vouched_for(self._named(name))
         except NotAuthenticated:
             self._on_attempt(Attempt(way, at, name, succeeded=False))
             raise
         self._on_attempt(Attempt(way, at, name, succeeded=True))
         return identity
+
+    def _vouched_for(self, principal: Principal, expires_s: float | None = None) -> Identity:
+        """The identity of a client for which others vouch."""
+        count = self._users.deactivations(self._users.find(principal.name))
+        return Identity(principal, expires_s, deactivations=count)
+
+    def _check_active_since(self, identity: Identity, user: UserMeta | None) -> None:
+        """Check that the user was not made inactive since the login, however briefly.
+
+        Raises NotAuthenticated.
+        """
+        if self._users.deactivations(user) > identity.deactivations:
+            raise NotAuthenticated(f"user {identity.principal.name} was made inactive")
 
     def _named(self, name: str) -> Principal:
         """The principal of somebody whom others vouch for; a user of that name lends its roles."""
@@ -180,6 +197,14 @@ class Authentication:
         if not user.is_active:
             raise NotAuthenticated(f"user {name} is not active")
         return principal_of(user)
+
+
+def _identity(
+    users: Users, user: UserMeta, expires_s: float | None = None, digest: bytes | None = None
+) -> Identity:
+    """The identity of one of our users who has just logged in."""
+    count = users.deactivations(user)
+    return Identity(principal_of(user), expires_s, user.user_id, digest, count)
 
 
 class ScramLogin:
@@ -225,7 +250,7 @@ class ScramLogin:
             self._tell(succeeded=False)
             raise
         self._tell(succeeded=True)
-        return answer, Identity(principal_of(user), user_id=user.user_id)
+        return answer, _identity(self._users, user)
 
     def _tell(self, *, succeeded: bool) -> None:
         self._on_attempt(Attempt("password", self._at, self._name, succeeded=succeeded))

@@ -61,7 +61,11 @@ class TokenVerifier:
             if not isinstance(name, str) or not name:
                 break
             expires = claims.get("exp")  # A number, also if it is written as text.
-            return Proved(name, None if expires is None else float(expires))
+            try:
+                name.encode()  # JSON may hold half of a surrogate pair, which is no text.
+                return Proved(name, None if expires is None else float(expires))
+            except (UnicodeEncodeError, OverflowError) as error:
+                raise NotAuthenticated("the token is not valid") from error
         raise NotAuthenticated("the token is not valid")
 
     def _decoder(self) -> Callable[[str, Key, str], dict[str, Any]]:

@@ -89,6 +89,10 @@ class Users:
         """The user with that number, if there is one."""
         return self._book.by_id(user_id)
 
+    def deactivations(self, user: UserMeta | None) -> int:
+        """How often the user was made inactive since this process started; 0 for no user."""
+        return 0 if user is None else self._book.deactivations(user.user_id)
+
     def get(self, name: str) -> UserMeta:
         """The user of that name. Raises UserNotFound."""
         user = self._book.find(name)

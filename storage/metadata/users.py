@@ -33,6 +33,7 @@ class UserBook:
         self._by_id: dict[int, UserMeta] = {}
         self._by_name: dict[str, UserMeta] = {}
         self._by_token: dict[bytes, UserMeta] = {}
+        self._deactivations: dict[int, int] = {}  # By user number; only those of this process.
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -52,6 +53,12 @@ class UserBook:
     def by_token(self, digest: bytes) -> UserMeta | None:
         """The user who has the token with that digest."""
         return self._by_token.get(digest)
+
+    def deactivations(self, user_id: int) -> int:
+        """How often the user was made inactive: clients from before that are to log in again, also
+        if nobody looked while the user was inactive.
+        """
+        return self._deactivations.get(user_id, 0)
 
     def grants_of(self, subject: str) -> list[Grant]:
         """What was granted to a user or role, in the order in which it was given."""
@@ -81,12 +88,15 @@ class UserBook:
         there = self._by_id.get(meta.user_id)
         if there is not None:
             self._forget(there)
+        if not meta.is_active and (there is None or there.is_active):
+            self._deactivations[meta.user_id] = self.deactivations(meta.user_id) + 1
         self._by_id[meta.user_id] = self._by_name[meta.name] = meta
         self._by_token.update((token.digest, meta) for token in meta.tokens)
         self.next_user_id = max(self.next_user_id, meta.user_id + 1)
 
     def _apply_user_gone(self, change: UserGone) -> None:
         self._forget(self._by_id.pop(change.user_id))
+        self._deactivations.pop(change.user_id, None)
 
     def _apply_counted(self, change: UsersCounted) -> None:
         self.next_user_id = change.next_user_id

@@ -127,3 +127,12 @@ def test_without_keys_no_token_is_right():
     verifier = TokenVerifier(AccessConfig())
     with pytest.raises(NotAuthenticated):
         verifier.verify(jwt.encode({"sub": "anna"}, SECRET))
+
+
+@pytest.mark.parametrize(
+    "claims", ['{"sub": "anna", "exp": %s}' % ("9" * 400), r'{"sub": "\ud800"}']
+)
+def test_claims_that_nothing_can_be_done_with_make_a_token_invalid(file, claims):
+    text = jwt.PyJWS().encode(claims.encode(), SECRET, "HS256")
+    with pytest.raises(NotAuthenticated, match="the token is not valid"):
+        by_secret(file).verify(text)

@@ -231,6 +231,14 @@ async def test_the_user_of_a_listener_has_no_connection_left_once_not_active(
     assert await later.frame() is None
 
 
+async def test_the_user_of_a_listener_was_inactive_for_a_moment(legacy, broker):
+    for is_active in (False, True):
+        await broker.users.alter(broker.users.get("legacy"), is_active=is_active)
+    for connection in broker.connections:
+        connection.access_changed()
+    assert await legacy.frame() is None
+
+
 async def test_logins_refusals_and_connections_are_counted_by_user(stranger, broker):
     def figures():
         names = ("logins", "refusals", "connections")

@@ -290,7 +290,7 @@ async def test_a_connection_follows_its_users_roles_and_ends_with_the_user(stran
     assert await stranger.frame() is None
 
 
-@pytest.mark.parametrize("how", ["removed", "inactive"])
+@pytest.mark.parametrize("how", ["removed", "inactive", "inactive for a moment"])
 async def test_a_user_who_is_gone_has_no_connection_left(stranger, broker, how):
     anna, _ = await broker.users.create("anna", "secret")
     await connect(stranger, "basic", b"anna:secret")
@@ -299,5 +299,7 @@ async def test_a_user_who_is_gone_has_no_connection_left(stranger, broker, how):
         await broker.users.delete(anna)
     else:
         await broker.users.alter(anna, is_active=False)
+    if how == "inactive for a moment":
+        await broker.users.alter(anna, is_active=True)
     told_of_changes(broker)
     assert await stranger.frame() is None
