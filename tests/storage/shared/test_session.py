@@ -210,6 +210,9 @@ class Flaky:
         self._target, self._unanswered = target, unanswered
         self._random = random.Random(seed)
 
+    def close(self):
+        """As the ledger's, which asks nothing."""
+
     def __getattr__(self, name):
         def call(*arguments, **named):
             draw = self._random.random()
