@@ -9,7 +9,6 @@ proxies where this machine allows none (or with `--proxies`).
 
 import argparse
 import random
-import shutil
 import statistics
 import sys
 import tempfile
@@ -223,8 +222,7 @@ def keep(folder: Path, run: Run) -> None:
     """Keep what tells how a promise was broken: histories, and what the brokers logged."""
     folder.mkdir(parents=True, exist_ok=True)
     run.book.keep(folder)
-    for broker in run.cluster.brokers:
-        shutil.copy(broker.folder / "log", folder / f"{broker.folder.name}.log")
+    run.cluster.keep_logs(folder)
 
 
 def _unknown(only: Sequence[str]) -> str:

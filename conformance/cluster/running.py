@@ -2,6 +2,7 @@
 this machine lets us, else on loopback with TCP proxies between them.
 """
 
+import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from conformance.cluster.network import LOOPBACK, Network, NoNetwork, Place
 from conformance.cluster.proxies import Proxies
 
 NODES: Final = (1, 2, 3)
+PREFIX: Final = "faults"  # Of the objects in the bucket.
 QUICK: Final = (
     "shared.round_ms=20",
     "shared.pack_ms=1000",
@@ -82,7 +84,7 @@ class Cluster:
         folder = self._folder
         self.postgres = held.enter_context(servers.Postgres(folder / "pg", self._place("pg")))
         self.seaweed = held.enter_context(servers.Seaweed(folder / "s3", self._place("s3")))
-        self.settings = [*settings_for(self.postgres, self.seaweed, "faults"), *self._settings]
+        self.settings = [*settings_for(self.postgres, self.seaweed, PREFIX), *self._settings]
         self._init()
         self.brokers = [self._broker(node) for node in NODES]
         held.callback(self.kill)
@@ -155,6 +157,12 @@ class Cluster:
     def tails(self) -> str:
         """The last that each broker logged."""
         return "\n".join(f"{broker.folder.name}: {broker.log_tail()}" for broker in self.brokers)
+
+    def keep_logs(self, folder: Path) -> None:
+        """Copy each broker's log into a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for broker in self.brokers:
+            shutil.copy(broker.folder / "log", folder / f"{broker.folder.name}.log")
 
     def kill(self) -> None:
         """End the brokers."""

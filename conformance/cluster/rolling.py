@@ -1,0 +1,174 @@
+"""Rolling restarts of three brokers under idempotent producers: each value is stored once.
+
+`python -m conformance.cluster.rolling --restarts 30`; `--how kill` ends brokers by SIGKILL.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from conformance.cluster import servers
+from conformance.cluster.idempotent import PRODUCERS, judge
+from conformance.cluster.running import GOES_ON_S, LOOK_S, PREFIX, QUICK, Cluster, Lost
+from conformance.raw.iggy import IggyWire
+from storage.codecs.registry import codec_for
+from storage.log.batch import Batch
+from storage.metadata.names import TopicName
+from storage.shared.obstore import ObstoreObjects
+from storage.shared.postgres import PostgresLedger
+from storage.shared.reader import StoreLook
+
+SILENT_S: Final = 45.0  # A producer without any answer for so long has stopped.
+
+
+@dataclass(slots=True, frozen=True)
+class Place:
+    """Where a value is stored, and what its batch says of its producer."""
+
+    topic: str
+    offset: int
+    producer: int
+    epoch: int
+    sequences: tuple[int, int]
+    owner_epoch: int
+
+
+def restart(cluster: Cluster, node: int, how: str) -> None:
+    """End a broker, start it again, and wait until it has its share again. Raises Lost."""
+    broker = cluster.brokers[node - 1]
+    if how == "kill":
+        broker.signal(signal.SIGKILL)
+        broker.wait()
+    elif broker.stop():
+        raise Lost(f"node {node} ended with an error: {broker.log_tail()}")
+    cluster.await_all()
+    deadline = time.monotonic() + GOES_ON_S
+    while len(set(cluster.owners().values())) < len(cluster.brokers):
+        if time.monotonic() > deadline:
+            raise Lost(f"node {node} gets no topics: {cluster.tails()}")
+        time.sleep(LOOK_S)
+
+
+def stored(cluster: Cluster, topics: Sequence[str]) -> dict[str, list[Place]]:
+    """Every stored value with its places, from the stores themselves."""
+    objects = ObstoreObjects(
+        f"s3://{servers.BUCKET}/{PREFIX}", cluster.seaweed.endpoint, timeout_ms=10_000
+    )
+    look = StoreLook(PostgresLedger(cluster.postgres.database, read_only=True), objects)
+    catalogue = look.catalogue()
+    found: dict[str, list[Place]] = defaultdict(list)
+    for topic in topics:
+        meta = catalogue.topic(TopicName("public", "default", topic))
+        assert meta is not None
+        with look.open(meta.name.full, meta.partition_ids[0]) as log:
+            for batch in log.batches(log.log_start_offset):
+                for value, place in _places(topic, batch):
+                    found[value].append(place)
+    return found
+
+
+def _places(topic: str, batch: Batch) -> Iterator[tuple[str, Place]]:
+    header = batch.header
+    decoded = codec_for(header.body_format).decode(
+        bytes(batch.body), header.base_offset, header.append_us
+    )
+    for record in decoded.records:
+        yield (
+            bytes(record.value or b"").decode(),
+            Place(
+                topic,
+                record.offset,
+                header.producer_id,
+                header.producer_epoch,
+                (header.first_sequence, header.last_sequence),
+                header.owner_epoch,
+            ),
+        )
+
+
+def run(cluster: Cluster, kinds: Sequence[str], asked: argparse.Namespace) -> list[str]:
+    """Restart brokers one after the other while producers send; returns broken promises. Raises
+    Lost.
+    """
+    cluster.await_all()
+    topics = [f"t{number}" for number in range(asked.topics)]
+    with IggyWire(cluster.brokers[0].address("iggy")) as wire:
+        for topic in topics:
+            wire.create_topic(topic)
+    addresses = ",".join(cluster.addresses("kafka"))
+    producers = [PRODUCERS[kind](kind, addresses, topics) for kind in kinds]
+    for producer in producers:
+        producer.start()
+    faults: list[str] = []
+    try:
+        for number in range(asked.restarts):
+            node = number % len(cluster.brokers) + 1
+            begun = time.monotonic()
+            restart(cluster, node, asked.how)
+            counts = ", ".join(f"{one.kind} {len(one.acked):,}" for one in producers)
+            print(f"node {node}: {time.monotonic() - begun:.1f} s; {counts}", flush=True)
+            faults += [
+                f"{one.kind}: no answer for {one.silent_s:.0f} s"
+                for one in producers
+                if one.silent_s > SILENT_S
+            ]
+    finally:
+        for producer in producers:
+            producer.stop()
+    places = stored(cluster, topics)
+    counted = Counter({value: len(some) for value, some in places.items()})
+    for producer in producers:
+        faults += judge(producer, counted)
+        for error, count in Counter(producer.errors.values()).items():
+            print(f"{producer.kind}: {count} times {error}")
+    for value, some in places.items():
+        if len(some) > 1:
+            print(value, *some, sep="\n  ", flush=True)
+    return faults
+
+
+def main() -> int:
+    """Exit code 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.cluster.rolling",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--restarts", type=int, default=9)
+    parser.add_argument("--topics", type=int, default=12)
+    parser.add_argument("--how", choices=("stop", "kill"), default="stop")
+    parser.add_argument("--only", default=",".join(PRODUCERS), help="producers, with commas")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="the brokers' logs")
+    asked = parser.parse_args()
+    reason = servers.missing()
+    if reason:
+        print(reason, file=sys.stderr)
+        return 1
+    os.environ.update(servers.KEYS)
+    with (
+        tempfile.TemporaryDirectory(prefix="braidlog-rolling-") as scratch,
+        Cluster(Path(scratch), QUICK, cuts=False) as cluster,
+    ):
+        cluster.keep_running()
+        try:
+            faults = run(cluster, asked.only.split(","), asked)
+        except Lost as lost:
+            faults = [str(lost)]
+        if asked.keep:
+            cluster.keep_logs(asked.keep)
+    for fault in faults:
+        print(fault)
+    print("every promise kept" if not faults else f"{len(faults)} faults")
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
