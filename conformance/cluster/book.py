@@ -21,6 +21,8 @@ class Book:
     def __init__(self, topics: Sequence[str]) -> None:
         self.topics = list(topics)
         self.acknowledged: Counter[str] = Counter()  # Values, by kind of the writer.
+        self.progress: Counter[str] = Counter()  # Whatever a client succeeded in, by its kind.
+        self.resized = ""  # The topic that grows and shrinks now.
         self.received: dict[str, dict[str, set[bytes]]] = defaultdict(lambda: defaultdict(set))
         self.doubled: list[str] = []
         self._groups: dict[str, tuple[str, set[str]]] = {}  # Group: its reader, its topics.
@@ -30,6 +32,7 @@ class Book:
         self._awaited: set[str] = set()
         self._awaited_since_s = 0.0
         self._delays: list[float] = []
+        self._newest: dict[str, bytes] = {}  # The first value acknowledged since `watch`, by topic.
 
     # Written by clients.
 
@@ -43,7 +46,10 @@ class Book:
         with self._lock:
             for one, offset in zip(sent, offsets, strict=True):
                 self._histories[topic].answer(one, Outcome.DONE, offset)
-                self.acknowledged[one.writer.rpartition(".")[0]] += 1
+                kind = one.writer.rpartition(".")[0]
+                self.acknowledged[kind] += 1
+                self.progress[kind] += 1
+                self._newest.setdefault(topic, one.value)
             if topic in self._awaited:
                 self._awaited.discard(topic)
                 self._delays.append(time.monotonic() - self._awaited_since_s)
@@ -65,6 +71,26 @@ class Book:
         with self._lock:
             self._groups.setdefault(group, (reader, set()))[1].add(topic)
             self.received[reader][topic].update(values)
+            self.progress[reader] += len(values)
+
+    def goes_on(self, kind: str) -> None:
+        """A client of that kind succeeded in something else."""
+        with self._lock:
+            self.progress[kind] += 1
+
+    # Whether clients go on after a fault.
+
+    def watch(self) -> dict[str, int]:
+        """Begin to watch; returns the progress so far."""
+        with self._lock:
+            self._newest = {}
+            return dict(self.progress)
+
+    def missing(self, reader: str, topics: Sequence[str]) -> list[str]:
+        """The topics of which a reader has received nothing that was acknowledged since `watch`."""
+        with self._lock:
+            newest, received = self._newest, self.received[reader]
+            return [one for one in topics if newest.get(one, None) not in received[one]]
 
     # How long a fault lasts for clients.
 

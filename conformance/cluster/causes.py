@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import psycopg
 
+from conformance.cluster.brokers import command
 from conformance.cluster.network import OUTSIDE
+from conformance.cluster.running import LOOK_S, Lost
 
 if TYPE_CHECKING:
     from conformance.cluster.brokers import ClusterBroker
@@ -23,6 +25,7 @@ HANG_S: Final = 4.0  # Beyond the lease of `running.QUICK`,
 LONG_S: Final = 9.0
 CUT_S_MIN, CUT_S_MAX = 1.0, 3.0
 DOWN_S: Final = 2.0  # A store.
+RETURNS_S: Final = 30.0  # For topics to come back after a drain: two leases and a look.
 
 Cause = Callable[["Cluster", "ClusterBroker", random.Random], None]
 Act = Callable[["Cluster", "ClusterBroker"], object]
@@ -36,6 +39,17 @@ def kill(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> Non
 def stop(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
     """A clean stop."""
     broker.stop()
+
+
+def drain(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
+    """Its topics move to the others, and after a while back to it. Raises Lost."""
+    for flags in ([], ["--undo"]):
+        code, said = command(cluster.settings, "drain", str(broker.node), *flags)
+        if code:
+            raise Lost(f"drain {broker.node} {' '.join(flags)}: {said}")
+    deadline = time.monotonic() + RETURNS_S
+    while broker.node not in cluster.owners().values() and time.monotonic() < deadline:
+        time.sleep(LOOK_S)
 
 
 def _for_a_while(seconds: float, begin: Act, end: Act) -> Cause:
@@ -114,6 +128,7 @@ CUTS: Mapping[str, Cause] = {
 CAUSES: Mapping[str, Cause] = {
     "kill": kill,
     "stop": stop,
+    "drain": drain,
     "hang": _hangs(HANG_S),
     "hang long": _hangs(LONG_S),
     "store hangs": _server_hangs(lambda cluster: cluster.seaweed),
@@ -123,7 +138,9 @@ CAUSES: Mapping[str, Cause] = {
     "backends": backends,
     **CUTS,
 }
-# Twelve that together leave no kind and no party out; for the short run.
+# Causes that end no broker.
+GENTLE: Final = ("drain",)
+# Thirteen that together leave no kind and no party out; for the short run.
 SHORT: Final = (
     "kill",
     "cut from postgres",
@@ -136,5 +153,6 @@ SHORT: Final = (
     "store hangs",
     "cut from clients",
     "stop",
+    "drain",
     "nothing to store",
 )

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 import httpx
 import pulsar
+from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaProducer
 
 from conformance.cluster.book import Book
@@ -47,6 +48,8 @@ class Client(threading.Thread, abc.ABC):
     """One client, connected again and again."""
 
     protocol = "kafka"
+    patience_s = ANSWER_S  # Its own time-outs: for so long it may wait for a lost answer.
+    whole_topics: Sequence[str] = ()  # It has to receive every value of these.
 
     def __init__(self, kind: str, load: Load) -> None:
         super().__init__(name=kind, daemon=True)
@@ -151,6 +154,42 @@ class ByKafka:
         self._producer.close(0)
 
 
+class ByLibrdkafka:
+    """confluent-kafka, idempotent: a value is sent again until its time is over."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": ",".join(writer.addresses()),
+                "enable.idempotence": True,
+                "message.timeout.ms": int(ANSWER_S * 1000),
+                "log_level": 2,  # Not each broken connection.
+            }
+        )
+
+    def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
+        """As `Sending.send`."""
+        offsets: list[int | None] = []
+        errors: list[KafkaError] = []
+
+        def answered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offsets.append(message.offset())
+            else:
+                errors.append(error)
+
+        for value in values:
+            self._producer.produce(topic, value, partition=0, on_delivery=answered)
+        self._producer.flush(2 * ANSWER_S)
+        if errors or len(offsets) < len(values):
+            raise ConnectionError(f"not acknowledged: {errors}")
+        return offsets
+
+    def close(self) -> None:
+        """As `Sending.close`."""
+        self._producer.purge()
+
+
 class ByPulsar:
     """pulsar-client, a producer for each topic, which it keeps over moves by itself."""
 
@@ -248,6 +287,7 @@ WRITERS: Mapping[
 ] = {
     "kafka": ("kafka", kafka_today),
     "kafka-0.8": ("kafka", kafka_old),
+    "librdkafka": ("kafka", ByLibrdkafka),
     "pulsar": ("pulsar", ByPulsar),
     # Names that are new again and again: no two producers may be taken for one.
     "pulsar-anew": ("pulsar", ByPulsar, 10),

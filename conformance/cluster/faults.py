@@ -1,10 +1,11 @@
 """Faults under load on three brokers of a cluster: whatever is killed, hung, cut off or stopped,
-nothing that was acknowledged is lost, doubled or moved, and all clients go on.
+nothing that was acknowledged is lost, doubled or moved, and each client goes on.
 
 `python -m conformance.cluster.faults --faults 200 --topics 100` for a long run, `--only kill,hang`
 to measure how long a fault lasts for clients. Writers and readers of all protocols work all the
-while; the judge of histories says what was broken. Cuts are made by network namespaces, or by TCP
-proxies where this machine allows none (or with `--proxies`).
+while, and one topic grows and shrinks while consumers hold it; the judge of histories says what was
+broken. After each fault every client has `SETTLES_S` and its own time-outs to go on. Cuts are made
+by network namespaces, or by TCP proxies where this machine allows none (or with `--proxies`).
 """
 
 import argparse
@@ -22,15 +23,18 @@ from typing import Final
 from conformance.cluster import servers
 from conformance.cluster.book import Book
 from conformance.cluster.brokers import command
-from conformance.cluster.causes import CAUSES, SHORT
-from conformance.cluster.clients import WRITERS, Client, Load, writers
+from conformance.cluster.causes import CAUSES, GENTLE, SHORT
+from conformance.cluster.clients import AGAIN_S, Client, Load, writers
+from conformance.cluster.moving import movers
 from conformance.cluster.readers import by_http, by_iggy, by_kafka, committed, readers
 from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Cluster, Lost
 from conformance.raw.iggy import IggyWire
 from storage.shared.layout import shard_of
 
 SHARDS: Final = 64  # As `cluster init` makes them.
-MORE: Final = 3  # Values of each kind of writer that have to be acknowledged between two faults.
+MORE: Final = 3  # Steps that each client has to make between two faults: values, polls, changes.
+# How long a client may stand still after a fault, its own time-outs apart.
+SETTLES_S: Final = 45.0
 WITHIN_S: Final = 10.0  # What a takeover may take, with a lease of 5 s.
 LEAVES: Final = ("kill", "hang", "hang long")  # Causes after which other brokers have to take over.
 
@@ -43,6 +47,7 @@ class Done:
     records: int = 0
     acknowledged: int = 0
     delays: list[float] = field(default_factory=list)  # Seconds, of a topic whose owner left.
+    settled: list[float] = field(default_factory=list)  # Seconds until every client went on.
 
 
 class Run:
@@ -53,7 +58,8 @@ class Run:
         self.random = random.Random(seed)
         self.book = Book([f"t{number}" for number in range(topics)])
         self.load = Load(self.book, cluster.addresses, seed)
-        self.clients: list[Client] = [*writers(self.load), *readers(self.load)]
+        load = self.load
+        self.clients: list[Client] = [*writers(load), *readers(load), *movers(load)]
         self.done = Done()
 
     def run(self, causes: Sequence[str]) -> Done:
@@ -88,16 +94,19 @@ class Run:
         broker = cluster.brokers[node - 1]
         if name in LEAVES:
             self.book.await_topics(owned[node])
-        begun = time.monotonic()
+        begun, running = time.monotonic(), [one.pid for one in cluster.brokers]
         CAUSES[name](cluster, broker, self.random)
         passed = time.monotonic()
         last = self._await_more(f"{name} at node {broker.node}")
-        delays = self.book.take_delays()
+        if name in GENTLE and running != [one.pid for one in cluster.brokers]:
+            raise Lost(f"a broker ended after {name}: {cluster.tails()}")
+        seconds, delays = time.monotonic() - passed, self.book.take_delays()
+        self.done.settled.append(seconds)
         self.done.delays += delays
         told = f", a topic waited {max(delays):.1f} s at most" if delays else ""
         print(
             f"{name}, node {broker.node}, for {passed - begun:.1f} s: all go on after"
-            f" {time.monotonic() - passed:.1f} s, {', '.join(last)} last{told}",
+            f" {seconds:.1f} s, {', '.join(last)} last{told}",
             flush=True,
         )
 
@@ -118,24 +127,35 @@ class Run:
             time.sleep(LOOK_S)
 
     def _await_more(self, after: str) -> list[str]:
-        """Wait until every kind of writer was acknowledged more; who was last. Raises Lost."""
-        cluster, before = self.cluster, dict(self.book.acknowledged)
-        deadline = time.monotonic() + GOES_ON_S
+        """Wait until every client has gone on; who was last. Raises Lost if that takes a client
+        longer than `SETTLES_S` and its own time-outs.
+        """
+        cluster, before = self.cluster, self.book.watch()
+        begun = time.monotonic()
         last: list[str] = []
         while waiting := self._waiting(before):
-            last = waiting
+            last = list(waiting)
             cluster.keep_running()
-            if time.monotonic() > deadline:
+            seconds = time.monotonic() - begun
+            if late := [text for text, limit_s in waiting.items() if seconds > limit_s]:
                 troubles = {client.kind: client.troubles for client in self.clients}
-                raise Lost(f"after {after}: {waiting} get nowhere: {troubles} {cluster.tails()}")
-            time.sleep(0.02)
+                raise Lost(f"after {after}: {late} get nowhere: {troubles} {cluster.tails()}")
+            time.sleep(AGAIN_S)
         return last
 
-    def _waiting(self, before: Mapping[str, int]) -> list[str]:
-        """Kinds of writers that were not acknowledged enough since, and topics where nobody was."""
-        acknowledged = self.book.acknowledged
-        kinds = [one for one in WRITERS if acknowledged[one] < before.get(one, 0) + MORE]
-        return kinds + self.book.awaited()
+    def _waiting(self, before: Mapping[str, int]) -> dict[str, float]:
+        """Clients that have not gone on since, and topics that acknowledged nothing; each with the
+        seconds that it may take.
+        """
+        waiting: dict[str, float] = {}
+        for client in self.clients:
+            limit_s = SETTLES_S + client.patience_s
+            if self.book.progress[client.kind] < before.get(client.kind, 0) + MORE:
+                waiting[client.kind] = limit_s
+            elif missing := self.book.missing(client.kind, client.whole_topics):
+                waiting[f"{client.kind} in {missing[0]}"] = limit_s
+        slowest_s = SETTLES_S + max(client.patience_s for client in self.clients)
+        return waiting | dict.fromkeys(self.book.awaited(), slowest_s)
 
     def _judge(self) -> None:
         cluster, topics, done = self.cluster, self.book.topics, self.done
@@ -248,6 +268,7 @@ def report(
         f"| acknowledged | {done.acknowledged:,} values: {kinds} |",
         f"| records read back by Kafka, Iggy and HTTP | {done.records:,} |",
         f"| a topic whose owner was killed or hung waited | {waits(done.delays)} |",
+        f"| after a fault every client had gone on | {settled(done.settled)} |",
         f"| duration | {seconds / 60:.0f} minutes |",
         f"| result | {f'**{len(wrong)} faults**' if wrong else 'every promise kept'} |",
         "",
@@ -259,6 +280,13 @@ def report(
 def _flags(asked: argparse.Namespace) -> str:
     only = f" --only '{asked.only}'" if asked.only else ""
     return only + "".join(f" --set {one}" for one in asked.settings)
+
+
+def settled(seconds: Sequence[float]) -> str:
+    """How long clients stood still, in words."""
+    if not seconds:
+        return "(no fault)"
+    return f"after {statistics.median(seconds):.1f} s (p50), {max(seconds):.1f} s at most"
 
 
 def waits(delays: Sequence[float]) -> str:

@@ -16,6 +16,7 @@ from kafka import KafkaProducer
 from conformance.today.programs import PROGRAMS, SOURCES, Program, copy_jars, is_older, run_build
 
 PAUSE_MS: Final = 4  # Between two values of one producer: several batches are on the way.
+METADATA_MS: Final = 1000  # Producers learn of a new owner while the former one hangs.
 END_S: Final = 150.0  # For a producer to get its last answers: more than its own time-outs.
 JAVA: Final = SOURCES.parent / "cluster" / "java" / "Numbered.java"
 
@@ -23,11 +24,14 @@ JAVA: Final = SOURCES.parent / "cluster" / "java" / "Numbered.java"
 class Numbered(abc.ABC):
     """A producer that sends numbered values, and the answers to them."""
 
-    def __init__(self, kind: str, addresses: str, topics: Sequence[str]) -> None:
+    def __init__(
+        self, kind: str, addresses: str, topics: Sequence[str], pause_ms: int = PAUSE_MS
+    ) -> None:
         self.kind = kind
         self.topics = topics
         self.acked: dict[str, int] = {}  # Value: offset.
         self.errors: dict[str, str] = {}  # Value: error that the application got.
+        self.pause_ms = pause_ms
         self._addresses = addresses
         self._last_s = time.monotonic()
 
@@ -57,8 +61,10 @@ class Numbered(abc.ABC):
 class InThread(Numbered):
     """A library of this process, used by a thread."""
 
-    def __init__(self, kind: str, addresses: str, topics: Sequence[str]) -> None:
-        super().__init__(kind, addresses, topics)
+    def __init__(
+        self, kind: str, addresses: str, topics: Sequence[str], pause_ms: int = PAUSE_MS
+    ) -> None:
+        super().__init__(kind, addresses, topics, pause_ms)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=kind, daemon=True)
 
@@ -75,7 +81,7 @@ class InThread(Numbered):
 
     def _run(self) -> None:
         number = 0
-        while not self._stopping.wait(PAUSE_MS / 1000):
+        while not self._stopping.wait(self.pause_ms / 1000):
             self._send(self.topics[number % len(self.topics)], f"{self.kind}:{number}")
             number += 1
         self._flush()
@@ -90,13 +96,16 @@ class InThread(Numbered):
 class Librdkafka(InThread):
     """confluent-kafka."""
 
-    def __init__(self, kind: str, addresses: str, topics: Sequence[str]) -> None:
-        super().__init__(kind, addresses, topics)
+    def __init__(
+        self, kind: str, addresses: str, topics: Sequence[str], pause_ms: int = PAUSE_MS
+    ) -> None:
+        super().__init__(kind, addresses, topics, pause_ms)
         self._producer = Producer(
             {
                 "bootstrap.servers": addresses,
                 "enable.idempotence": True,
                 "linger.ms": 5,
+                "topic.metadata.refresh.interval.ms": METADATA_MS,
                 "log_level": 2,  # Not each broken connection.
             }
         )
@@ -118,9 +127,13 @@ class Librdkafka(InThread):
 class KafkaPython(InThread):
     """kafka-python with its default settings."""
 
-    def __init__(self, kind: str, addresses: str, topics: Sequence[str]) -> None:
-        super().__init__(kind, addresses, topics)
-        self._producer = KafkaProducer(bootstrap_servers=addresses.split(","), linger_ms=5)
+    def __init__(
+        self, kind: str, addresses: str, topics: Sequence[str], pause_ms: int = PAUSE_MS
+    ) -> None:
+        super().__init__(kind, addresses, topics, pause_ms)
+        self._producer = KafkaProducer(
+            bootstrap_servers=addresses.split(","), linger_ms=5, metadata_max_age_ms=METADATA_MS
+        )
 
     def _send(self, topic: str, value: str) -> None:
         future = self._producer.send(topic, value.encode(), partition=0)
@@ -134,8 +147,10 @@ class KafkaPython(InThread):
 class Java(Numbered):
     """Kafka's own client, in a process."""
 
-    def __init__(self, kind: str, addresses: str, topics: Sequence[str]) -> None:
-        super().__init__(kind, addresses, topics)
+    def __init__(
+        self, kind: str, addresses: str, topics: Sequence[str], pause_ms: int = PAUSE_MS
+    ) -> None:
+        super().__init__(kind, addresses, topics, pause_ms)
         self._process: subprocess.Popen[str] | None = None
         self._command = _java(newest_java())
 
@@ -143,7 +158,14 @@ class Java(Numbered):
         """As `Numbered.start`."""
         topics = ",".join(self.topics)
         self._process = subprocess.Popen(
-            [*self._command, self._addresses, topics, self.kind, str(PAUSE_MS)],
+            [
+                *self._command,
+                self._addresses,
+                topics,
+                self.kind,
+                str(self.pause_ms),
+                str(METADATA_MS),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -25,6 +25,12 @@ READ_S: Final = 90.0  # To read everything at the end.
 class KafkaGroup(Client):
     """kafka-python as a member of a group, which commits what it was given."""
 
+    patience_s = 2 * SESSION_MS / 1000 + 1
+
+    def __init__(self, kind: str, load: Load) -> None:
+        super().__init__(kind, load)
+        self.whole_topics = load.book.topics
+
     def live(self) -> None:
         """As `Client.live`."""
         consumer = KafkaConsumer(
@@ -121,6 +127,11 @@ class PulsarReader(Client):
     """pulsar-client: a durable subscription on some topics, each message acknowledged."""
 
     protocol = "pulsar"
+    patience_s = 2 * ANSWER_S
+
+    def __init__(self, kind: str, load: Load) -> None:
+        super().__init__(kind, load)
+        self.whole_topics = load.book.topics[:TOPICS_MAX]
 
     def live(self) -> None:
         """As `Client.live`."""

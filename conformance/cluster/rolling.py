@@ -1,14 +1,19 @@
 """Rolling restarts of three brokers under idempotent producers: each value is stored once.
 
-`python -m conformance.cluster.rolling --restarts 30`; `--how kill` ends brokers by SIGKILL.
+`python -m conformance.cluster.rolling --restarts 30`; `--how kill` ends brokers by SIGKILL, and
+`--how drain` moves their topics away and back. With `--how hang` a broker loses its topics while it
+does nothing: what it stored last is sent again to the next owner, after later batches.
 """
 
 import argparse
 import os
+import random
+import re
 import signal
 import sys
 import tempfile
 import time
+import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +21,8 @@ from pathlib import Path
 from typing import Final
 
 from conformance.cluster import servers
-from conformance.cluster.idempotent import PRODUCERS, judge
+from conformance.cluster.causes import drain
+from conformance.cluster.idempotent import PAUSE_MS, PRODUCERS, Numbered, judge
 from conformance.cluster.running import GOES_ON_S, LOOK_S, PREFIX, QUICK, Cluster, Lost
 from conformance.raw.iggy import IggyWire
 from storage.codecs.registry import codec_for
@@ -26,6 +32,9 @@ from storage.shared.obstore import ObstoreObjects
 from storage.shared.postgres import PostgresLedger
 from storage.shared.reader import StoreLook
 
+HANG_S: Final = 9.0  # The lease, and time for the next owners to store something.
+# A line of a broker's figures.
+REFUSED: Final = re.compile(r'braidlog_errors_total\{code="(-?\d+)",protocol="kafka"\} (.+)')
 SILENT_S: Final = 45.0  # A producer without any answer for so long has stopped.
 
 
@@ -44,17 +53,36 @@ class Place:
 def restart(cluster: Cluster, node: int, how: str) -> None:
     """End a broker, start it again, and wait until it has its share again. Raises Lost."""
     broker = cluster.brokers[node - 1]
+    if how == "drain":
+        drain(cluster, broker, random.Random())
+        return
     if how == "kill":
         broker.signal(signal.SIGKILL)
         broker.wait()
+    elif how == "hang":
+        broker.signal(signal.SIGSTOP)
+        time.sleep(HANG_S)
+        broker.signal(signal.SIGCONT)
+        broker.wait()  # Its session was ended.
     elif broker.stop():
         raise Lost(f"node {node} ended with an error: {broker.log_tail()}")
     cluster.await_all()
     deadline = time.monotonic() + GOES_ON_S
-    while len(set(cluster.owners().values())) < len(cluster.brokers):
+    while node not in cluster.owners().values():
         if time.monotonic() > deadline:
             raise Lost(f"node {node} gets no topics: {cluster.tails()}")
         time.sleep(LOOK_S)
+
+
+def refusals(cluster: Cluster) -> Counter[str]:
+    """Error codes that the brokers have given Kafka clients since each was started."""
+    found: Counter[str] = Counter()
+    for broker in cluster.brokers:
+        with urllib.request.urlopen(f"{broker.url}/metrics") as answer:
+            for line in answer.read().decode().splitlines():
+                if told := REFUSED.match(line):
+                    found[told[1]] += int(float(told[2]))
+    return found
 
 
 def stored(cluster: Cluster, topics: Sequence[str]) -> dict[str, list[Place]]:
@@ -94,27 +122,34 @@ def _places(topic: str, batch: Batch) -> Iterator[tuple[str, Place]]:
         )
 
 
-def run(cluster: Cluster, kinds: Sequence[str], asked: argparse.Namespace) -> list[str]:
+def run(
+    cluster: Cluster,
+    kinds: Sequence[str],
+    *,
+    topics: int,
+    restarts: int,
+    how: str,
+    pause_ms: int = PAUSE_MS,
+) -> list[str]:
     """Restart brokers one after the other while producers send; returns broken promises. Raises
     Lost.
     """
     cluster.await_all()
-    topics = [f"t{number}" for number in range(asked.topics)]
+    names = [f"{how}-{number}" for number in range(topics)]
     with IggyWire(cluster.brokers[0].address("iggy")) as wire:
-        for topic in topics:
-            wire.create_topic(topic)
+        for name in names:
+            wire.create_topic(name)
     addresses = ",".join(cluster.addresses("kafka"))
-    producers = [PRODUCERS[kind](kind, addresses, topics) for kind in kinds]
+    producers = [PRODUCERS[kind](kind, addresses, names, pause_ms) for kind in kinds]
     for producer in producers:
         producer.start()
     faults: list[str] = []
     try:
-        for number in range(asked.restarts):
+        for number in range(restarts):
             node = number % len(cluster.brokers) + 1
             begun = time.monotonic()
-            restart(cluster, node, asked.how)
-            counts = ", ".join(f"{one.kind} {len(one.acked):,}" for one in producers)
-            print(f"node {node}: {time.monotonic() - begun:.1f} s; {counts}", flush=True)
+            restart(cluster, node, how)
+            _tell(cluster, producers, f"node {node}: {time.monotonic() - begun:.1f} s")
             faults += [
                 f"{one.kind}: no answer for {one.silent_s:.0f} s"
                 for one in producers
@@ -123,7 +158,7 @@ def run(cluster: Cluster, kinds: Sequence[str], asked: argparse.Namespace) -> li
     finally:
         for producer in producers:
             producer.stop()
-    places = stored(cluster, topics)
+    places = stored(cluster, names)
     counted = Counter({value: len(some) for value, some in places.items()})
     for producer in producers:
         faults += judge(producer, counted)
@@ -135,6 +170,12 @@ def run(cluster: Cluster, kinds: Sequence[str], asked: argparse.Namespace) -> li
     return faults
 
 
+def _tell(cluster: Cluster, producers: Sequence[Numbered], after: str) -> None:
+    counts = ", ".join(f"{one.kind} {len(one.acked):,}" for one in producers)
+    codes = ", ".join(f"{code}: {n}" for code, n in sorted(refusals(cluster).items()))
+    print(f"{after}; {counts}; error codes {codes}", flush=True)
+
+
 def main() -> int:
     """Exit code 1 when a promise was broken."""
     parser = argparse.ArgumentParser(
@@ -144,7 +185,8 @@ def main() -> int:
     )
     parser.add_argument("--restarts", type=int, default=9)
     parser.add_argument("--topics", type=int, default=12)
-    parser.add_argument("--how", choices=("stop", "kill"), default="stop")
+    parser.add_argument("--pause-ms", type=int, default=PAUSE_MS, help="between two values")
+    parser.add_argument("--how", choices=("stop", "kill", "drain", "hang"), default="stop")
     parser.add_argument("--only", default=",".join(PRODUCERS), help="producers, with commas")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="the brokers' logs")
     asked = parser.parse_args()
@@ -159,7 +201,14 @@ def main() -> int:
     ):
         cluster.keep_running()
         try:
-            faults = run(cluster, asked.only.split(","), asked)
+            faults = run(
+                cluster,
+                asked.only.split(","),
+                topics=asked.topics,
+                restarts=asked.restarts,
+                how=asked.how,
+                pause_ms=asked.pause_ms,
+            )
         except Lost as lost:
             faults = [str(lost)]
         if asked.keep:

@@ -15,6 +15,7 @@ STRING_KIND, UINT32_KIND, RAW_KIND = 2, 11, 1
 BY_OFFSET, FIRST, NEXT = 1, 3, 5
 NEVER = (1 << 64) - 1
 POLL_HEAD_BYTES = 16  # Partition, current offset and count, before the messages.
+TOPIC_PARTITIONS_POS = 12  # Behind the topic's number and when it was made.
 GROUP_HEAD = struct.Struct("<IIIB")  # Number, partitions, members, length of the name.
 MEMBER_HEAD = struct.Struct("<II")  # Number, partitions.
 CONSUMER, GROUP = b"\x01", b"\x02"  # Who polls and stores.
@@ -177,6 +178,11 @@ class IggyWire(Wire):
         """Make so many more partitions, or delete the last ones."""
         place = identifier("default") + identifier(topic)
         self.ok(code, place + struct.pack("<I", count))
+
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        answer = self.ok(GET_TOPIC, identifier("default") + identifier(topic))
+        return int(struct.unpack_from("<I", answer, TOPIC_PARTITIONS_POS)[0])
 
     def members_of(self, topic: str, group: str) -> list[list[int]]:
         """The partitions of each member, in the order in which they are told."""

@@ -14,7 +14,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from conformance.cluster import causes, draining, faults, running, servers
+from conformance.cluster import causes, draining, faults, rolling, running, servers
 from conformance.cluster.brokers import command, settings_for
 from conformance.exports import clustered
 from conformance.server import RunningBroker
@@ -268,3 +268,10 @@ def test_nothing_acknowledged_is_lost_whatever_is_killed_cut_off_or_hangs(cluste
     assert not done.faults
     assert done.acknowledged > 100 and done.records >= done.acknowledged
     assert not faults.after(cluster)
+
+
+def test_rolling_restarts_store_each_value_of_idempotent_producers_once(cluster, monkeypatch):
+    for name, value in servers.KEYS.items():
+        monkeypatch.setenv(name, value)
+    faults = rolling.run(cluster, ["librdkafka", "kafka-python"], topics=6, restarts=3, how="stop")
+    assert not faults

@@ -17,6 +17,7 @@ public class Numbered {
         settings.put("linger.ms", "5");
         settings.put("key.serializer", ByteArraySerializer.class.getName());
         settings.put("value.serializer", ByteArraySerializer.class.getName());
+        settings.put("metadata.max.age.ms", args[4]);
         String[] topics = args[1].split(",");
         String prefix = args[2];
         long pauseMs = Long.parseLong(args[3]);

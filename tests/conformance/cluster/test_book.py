@@ -56,3 +56,17 @@ def test_it_measures_how_long_a_topic_acknowledges_nothing(book):
     book.stored("t", book.sending("t", "iggy.1", [b"d"]), [None])
     assert book.awaited() == [] and len(book.take_delays()) == 1
     assert book.take_delays() == []
+
+
+def test_it_watches_whether_clients_go_on_and_readers_receive_every_topic(book):
+    before = book.watch()
+    assert before == {"kafka-0.8": 3, "reader": 2}
+    assert book.missing("reader", ["t"]) == ["t"], "nothing was acknowledged since"
+    book.stored("t", book.sending("t", "iggy.1", [b"d", b"e"]), [None, None])
+    assert book.missing("reader", ["t"]) == ["t"]
+    book.reads("reader", "t", "g", [b"c"])
+    assert book.missing("reader", ["t"]) == ["t"], "the value is older"
+    book.reads("reader", "t", "g", [b"d"])
+    assert book.missing("reader", ["t"]) == []
+    book.goes_on("resizer")
+    assert book.progress == {"kafka-0.8": 3, "reader": 4, "iggy": 2, "resizer": 1}

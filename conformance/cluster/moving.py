@@ -1,0 +1,244 @@
+"""Clients that hold topics while these move, grow and shrink: readers that commit nothing or come
+and go, and a client that changes the number of partitions.
+"""
+
+import time
+from typing import Final
+
+import httpx
+import pulsar
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import KafkaException as ConfluentError
+from kafka import KafkaConsumer
+from kafka import TopicPartition as PythonPartition
+
+from conformance.cluster.clients import AGAIN_S, ANSWER_S, Client, Load
+from conformance.raw.iggy import (
+    CREATE_PARTITIONS,
+    DELETE_GROUP,
+    DELETE_PARTITIONS,
+    JOIN_GROUP,
+    IggyWire,
+)
+
+POLLED: Final = 100
+SESSION_MS: Final = 6000
+HELD_S: Final = 1.0  # That a holder keeps its consumers: topics move meanwhile.
+FROM_START_S: Final = 1.0  # Between two reads of everything.
+PARTITIONS: Final = 2  # Of a topic that grows and shrinks; with more than one it is partitioned.
+MORE_MAX: Final = 3  # Partitions that come and go at once.
+
+
+class LibrdkafkaGroup(Client):
+    """librdkafka as a member of a group. It never begins anew by itself: a partition that its
+    library no longer reads would be read again.
+    """
+
+    patience_s = SESSION_MS / 1000 + ANSWER_S
+
+    def __init__(self, kind: str, load: Load) -> None:
+        super().__init__(kind, load)
+        self.whole_topics = load.book.topics
+
+    def live(self) -> None:
+        """As `Client.live`."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": ",".join(self.addresses()),
+                "group.id": self.kind,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": SESSION_MS,
+                "log_level": 2,  # Not each broken connection.
+            }
+        )
+        consumer.subscribe(self.book.topics)
+        try:
+            while not self.load.stopping.is_set():
+                self._some(consumer)
+        finally:
+            consumer.close()
+
+    def _some(self, consumer: Consumer) -> None:
+        ends: dict[str, int] = {}
+        for message in consumer.consume(POLLED, 0.3):
+            topic, offset, value = message.topic(), message.offset(), message.value()
+            if error := message.error():
+                self.troubles[str(error)[:160]] += 1
+            elif topic is not None and offset is not None and isinstance(value, bytes):
+                self.book.reads(self.kind, topic, self.kind, [value])
+                ends[topic] = offset + 1
+        if not ends:
+            return
+        moves = [
+            (topic, self.book.moving(self.kind, topic, self.kind, end))
+            for topic, end in ends.items()
+        ]
+        places = [TopicPartition(topic, 0, end) for topic, end in ends.items()]
+        try:
+            told = consumer.commit(offsets=places, asynchronous=False)
+        except ConfluentError as error:  # It reads on: the next commit passes this position.
+            self.troubles[str(error)[:160]] += 1
+            return
+        done = {place.topic for place in told or () if place.error is None}
+        for topic, moved in moves:
+            if topic in done:
+                self.book.moved(topic, moved)
+
+
+class FromStart(Client):
+    """kafka-python: reads all topics from their beginning again and again, so that brokers fetch
+    what no cache holds just while topics move.
+    """
+
+    def live(self) -> None:
+        """As `Client.live`."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.addresses(), request_timeout_ms=int(ANSWER_S * 1000)
+        )
+        places = [PythonPartition(topic, 0) for topic in self.book.topics]
+        try:
+            consumer.assign(places)
+            while not self.load.stopping.is_set():
+                consumer.seek_to_beginning(*places)
+                while consumer.poll(300, max_records=10 * POLLED):
+                    self.book.goes_on(self.kind)
+                    if self.load.stopping.is_set():
+                        break
+                self.load.stopping.wait(FROM_START_S)
+        finally:
+            consumer.close()
+
+
+class Resizer(Client):
+    """Lets a topic grow and shrink, at any broker. An answer without an error is exact; after any
+    other, the change may come late, so that the next life has a topic of its own.
+    """
+
+    protocol = "iggy"
+    patience_s = 2 * ANSWER_S
+
+    def live(self) -> None:
+        """As `Client.live`."""
+        topic = f"resized-{self.generation}"
+        with IggyWire(self.address(), timeout_s=2 * ANSWER_S) as wire:
+            wire.create_topic(topic, partitions=PARTITIONS)
+        self.book.resized = topic
+        while not self.load.stopping.is_set():
+            more = self.random.randint(1, MORE_MAX)
+            self._change(topic, CREATE_PARTITIONS, more, PARTITIONS + more)
+            self._change(topic, DELETE_PARTITIONS, more, PARTITIONS)
+
+    def _change(self, topic: str, code: int, count: int, expected: int) -> None:
+        with IggyWire(self.address(), timeout_s=2 * ANSWER_S) as wire:
+            wire.change_partitions(code, topic, count)
+            found = wire.partitions_of(topic)
+        if found != expected:
+            self.book.doubled.append(
+                f"{topic} has {found} partitions after command {code} of {count}, not {expected}"
+            )
+            raise AssertionError(f"{topic} has {found} partitions")
+        self.book.goes_on(self.kind)
+        self.load.stopping.wait(AGAIN_S)
+
+
+class Holder(Client):
+    """Holds the topic that grows and shrinks for some seconds, then comes again."""
+
+    def live(self) -> None:
+        """As `Client.live`."""
+        if topic := self.book.resized:
+            self.hold(topic)
+            self.book.goes_on(self.kind)
+
+    def hold(self, topic: str) -> None:
+        """Attach, wait, and leave."""
+        raise NotImplementedError
+
+    def wait(self) -> None:
+        """Hold the consumers."""
+        self.load.stopping.wait(HELD_S)
+
+
+class HttpHolder(Holder):
+    """A consumer over HTTP that asks for nothing."""
+
+    protocol = "http"
+
+    def hold(self, topic: str) -> None:
+        """As `Holder.hold`."""
+        host, port = self.address()
+        path = f"/topics/public/default/{topic}/subscription/{self.kind}"
+        with httpx.Client(base_url=f"http://{host}:{port}", timeout=ANSWER_S) as client:
+            made = client.post(path, json={"initial_position": "Earliest"}).raise_for_status()
+            self.wait()
+            client.delete(f"{path}/consumer/{made.json()['id']}")
+
+
+class PulsarHolder(Holder):
+    """A consumer of all partitions."""
+
+    protocol = "pulsar"
+    patience_s = 2 * ANSWER_S
+
+    def hold(self, topic: str) -> None:
+        """As `Holder.hold`."""
+        client = pulsar.Client(
+            "pulsar://" + ",".join(self.addresses()),
+            operation_timeout_seconds=5,
+            connection_timeout_ms=2000,
+            logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
+        )
+        try:
+            client.subscribe(topic, self.kind)
+            self.wait()
+        finally:
+            client.shutdown()
+
+
+class KafkaHolder(Holder):
+    """A member of a group."""
+
+    patience_s = SESSION_MS / 1000 + ANSWER_S
+
+    def hold(self, topic: str) -> None:
+        """As `Holder.hold`."""
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=self.addresses(),
+            group_id=self.kind,
+            session_timeout_ms=SESSION_MS,
+            request_timeout_ms=SESSION_MS + 1000,
+        )
+        end_s = time.monotonic() + HELD_S
+        try:
+            while not self.load.stopping.is_set() and time.monotonic() < end_s:
+                consumer.poll(300)
+        finally:
+            consumer.close(autocommit=False)
+
+
+class IggyHolder(Holder):
+    """A member of a group."""
+
+    protocol = "iggy"
+
+    def hold(self, topic: str) -> None:
+        """As `Holder.hold`."""
+        group = f"{self.kind}-{self.generation}"
+        with IggyWire(self.address(), timeout_s=ANSWER_S) as wire:
+            wire.create_group(topic, group)
+            wire.ask_of_group(JOIN_GROUP, topic, group)
+            self.wait()
+            wire.ask_of_group(DELETE_GROUP, topic, group)
+
+
+def movers(load: Load) -> list[Client]:
+    """One of each kind."""
+    holders = {"http": HttpHolder, "pulsar": PulsarHolder, "kafka": KafkaHolder, "iggy": IggyHolder}
+    return [
+        LibrdkafkaGroup("librdkafka-reader", load),
+        FromStart("kafka-from-start", load),
+        Resizer("resizer", load),
+        *(kind(f"{name}-holder", load) for name, kind in holders.items()),
+    ]
