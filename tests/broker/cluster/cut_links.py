@@ -1,15 +1,23 @@
-"""Links between brokers in this process that can be cut once the other side has done the work."""
+"""Links between brokers in this process that can be cut once the other side has done the work, and
+what clients must be told then.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from enum import Enum
+from pathlib import Path
 
 import trio
 
+from broker.broker import Broker
 from broker.cluster.calls import INTERNAL
 from broker.cluster.links import MAC_BYTES, MAGIC, NONCE_BYTES
-from tests.broker.cluster.nodes import Node
+from broker.topics.topic import Topic
+from storage.metadata.names import TopicName
+from tests.broker.cluster.nodes import Node, two_brokers
+from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
 
 HANDSHAKE_BYTES = len(MAGIC) + NONCE_BYTES + MAC_BYTES  # What the side sends that is called.
@@ -79,3 +87,87 @@ async def cut_links(asker: Node, owner: Node) -> AsyncIterator[Cutter]:
         await asker.broker.home.close()  # Connections that go past the cutter.
         yield cutter
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def lossy(path: Path) -> AsyncIterator[tuple[Node, Node, Cutter, list[TopicName]]]:
+    """The broker that asks, the owner of the catalogue, what cuts the link from one to the other,
+    and a topic of each.
+    """
+    async with two_brokers(SharedStore(path)) as (nodes, names):
+        asker, owner = sorted(nodes, key=lambda node: node.broker.catalogue.is_owned)
+        async with cut_links(asker, owner) as cutter:
+            yield asker, owner, cutter, [*names]
+
+
+class Told(Enum):
+    """What the answer to a change says."""
+
+    DONE = "done"
+    NOT_DONE = "not done"
+    UNKNOWN = "unknown"
+
+
+class States:
+    """What clients can change, as a broker has it: the catalogue, and what the broker keeps of its
+    topics; without times and secrets.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._passwords = {one.name: one.password_hash for one in broker.users.all()}
+
+    def now(self) -> dict[str, object]:
+        """The state now, by what each part of it is about."""
+        broker = self._broker
+        state: dict[str, object] = {}
+        for one in broker.namespaces.all():
+            state[f"namespace {one.tenant}/{one.namespace}"] = (one.iggy_id, dict(one.settings))
+        for tenant in broker.namespaces.tenants():
+            state[f"tenant {tenant}"] = [*broker.namespaces.admin_roles(tenant)]
+        for user in broker.users.all():
+            is_same = self._passwords.get(user.name) == user.password_hash
+            tokens = [token.name for token in user.tokens]
+            rights = sorted(str(one) for one in broker.catalogue.users.grants_of(user.name))
+            state[f"user {user.name}"] = (user.is_active, [*user.roles], tokens, rights, is_same)
+        for topic in broker.topics.all():
+            settings = dict(topic.meta.settings)
+            state[f"topic {topic.name}"] = (len(topic.partitions), settings, topic.meta.iggy_id)
+            if broker.placement.is_here(topic.name):
+                state |= self._kept(topic)
+        return state
+
+    def _kept(self, topic: Topic) -> dict[str, object]:
+        broker, name = self._broker, str(topic.name)
+        state: dict[str, object] = {
+            f"log {name}": [(one.log_start_offset, one.next_offset) for one in topic.partitions],
+            f"schemas {name}": [(one.type, one.data) for one in topic.meta.schemas],
+        }
+        for group in topic.meta.groups:
+            members = broker.members.of(topic, group.name.encode())
+            state[f"group {name} {group.name}"] = (group.group_id, len(members))
+        for called in broker.subscriptions.names(topic):
+            found = broker.subscriptions.get(topic, called)
+            state[f"subscription {name} {called!r}"] = [
+                (found.position(index), [*found.acked(index)])
+                for index in range(len(topic.partitions))
+            ]
+        return state
+
+
+def check_told(
+    told: Told, before: dict[str, object], now: dict[str, object], after: dict[str, object]
+) -> None:
+    """Check that an answer was true. `after`: what the change makes of `before`."""
+    assert before != after, "the change changes nothing"
+    match told:
+        case Told.DONE:
+            assert now == after
+        case Told.NOT_DONE:
+            assert now == before
+        case Told.UNKNOWN:
+            assert now in (before, after), {
+                key: (before.get(key), now.get(key), after.get(key))
+                for key in {*before, *now, *after}
+                if not now.get(key) == before.get(key) == after.get(key)
+            }

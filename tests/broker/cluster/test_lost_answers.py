@@ -1,6 +1,5 @@
 """Changes that another broker makes, and whose answers are lost: none is made twice."""
 
-from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -10,18 +9,7 @@ from broker.access.rights import ANONYMOUS
 from broker.cluster import calls
 from broker.cluster.siblings import Asker
 from storage.metadata.names import TopicName
-from tests.broker.cluster.cut_links import cut_links
-from tests.broker.cluster.nodes import two_brokers
-from tests.storage.shared.shared_dirs import SharedStore
-
-
-@asynccontextmanager
-async def lossy(tmp_path):
-    """The broker that asks, the catalogue's owner, and what cuts the link from one to the other."""
-    async with two_brokers(SharedStore(tmp_path)) as (nodes, names):
-        asker, owner = sorted(nodes, key=lambda node: node.broker.catalogue.is_owned)
-        async with cut_links(asker, owner) as cutter:
-            yield asker, owner, cutter, names
+from tests.broker.cluster.cut_links import lossy
 
 
 def parts(name):
