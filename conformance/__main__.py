@@ -16,6 +16,7 @@ from types import ModuleType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
+from conformance import iggy_programs
 from conformance.cluster.matrix import NoCluster, is_for_several, three_brokers
 from conformance.drivers.kept import Drivers
 from conformance.report import Run, from_json, to_html, to_json, to_markdown
@@ -68,7 +69,7 @@ def main() -> int:
         outcomes = _run(chosen, given)
     else:
         subject = f"Braidlog {metadata.version('braidlog')}"
-        with RunningBroker() as broker:
+        with RunningBroker(settings=iggy_programs.SETTINGS) as broker:
             outcomes = _run(chosen, broker.addresses)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     run = Run(today, subject, time.monotonic() - started, outcomes)

@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from conformance import iggy_programs
 from conformance.hostile.attack import Sent, attack
 from conformance.hostile.clearing import clear, prepare
 from conformance.hostile.commands import protocols
@@ -37,7 +38,8 @@ MIB, MB = 1 << 20, 1_000_000
 # With the default limits, whatever clients do; and what a second pass may leave beside the first.
 MOST_MB, GROWTH_MB = 400, 30
 # A turn above it is a line in the log, and one line is the end of a run.
-SETTINGS = ("loop_turn_log_ms=50", "access.slow_down=false")  # Mutated logins guess passwords.
+# Mutated logins guess passwords, and Iggy's oldest dialect has no login.
+SETTINGS = ("loop_turn_log_ms=50", "access.slow_down=false", *iggy_programs.SETTINGS)
 ROUND_FRAMES = 25_000
 QUIET_S = 60.0  # Between the second pass and the last look at memory.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from broker.server.endings import ProtocolError
@@ -32,6 +32,7 @@ from protocols.iggy.errors import ErrorCode
 from protocols.iggy.fields import FieldRefused
 from protocols.iggy.layouts_v import V
 from protocols.iggy.messages import Code
+from protocols.iggy.options import WithoutLogin
 from storage.metadata.names import CONTROL
 
 # Request: length of what follows it, code. Reply: status, length of the payload.
@@ -71,11 +72,16 @@ class Command:
 
 @dataclass(slots=True)
 class Refused:
-    """A frame that is only answered with `reply`; `unserved`: it was valid, but is not served."""
+    """A frame that is only answered with `reply`.
+
+    `unserved`: it was valid, but is not served. `may_be_oldest`: it is of the oldest dialect or of
+    a client that has to log in first.
+    """
 
     reply: bytes
     reason: str
     unserved: bool = False
+    may_be_oldest: bool = False
 
 
 # What another broker must know to continue a conversation: framing, dialects by name (the likeliest
@@ -90,8 +96,8 @@ class IggyMachine:
     The session sets `logged_in` and `session`, because only the broker knows who may log in.
     """
 
-    def __init__(self, *, without_login: bool = False) -> None:
-        """`without_login`: the oldest dialect, which has no login, is served."""
+    def __init__(self, *, without_login: WithoutLogin = WithoutLogin.NOBODY) -> None:
+        """`without_login`: who is served in the oldest dialect, which has no login."""
         self.logged_in = False
         self.session = 0  # Of V: the number that a login was answered with.
         self.dialect: Dialect = D2
@@ -197,7 +203,8 @@ class IggyMachine:
 
     @property
     def _longest(self) -> int:
-        unbounded = self.logged_in or self._without_login
+        everybody = self._without_login is WithoutLogin.EVERYBODY
+        unbounded = self.logged_in or everybody or self.dialect is D0
         return SEND_BYTES_MAX if unbounded else BEFORE_LOGIN_BYTES_MAX
 
     # The classic framing.
@@ -205,7 +212,7 @@ class IggyMachine:
     def _length_max(self, code: int) -> int:
         if code not in ALL_CODES and not self.logged_in:
             # A TLS hello reads as an unknown code with a length below the limit.
-            return BEFORE_LOGIN_BYTES_MAX if self._without_login else 0
+            return 0 if self._without_login is WithoutLogin.NOBODY else BEFORE_LOGIN_BYTES_MAX
         return (
             self._longest if code == Code.SEND_MESSAGES else min(COMMAND_BYTES_MAX, self._longest)
         )
@@ -231,10 +238,17 @@ class IggyMachine:
 
     def _without(self, code: int, payload: memoryview) -> Command | Refused:
         """A command before any login: in the oldest dialect, if it has that layout."""
-        if not self._without_login or self._candidates not in ((), (D0,)):
+        without_login = self._without_login
+        if without_login is WithoutLogin.NOBODY or self._candidates not in ((), (D0,)):
             return self._not_logged_in(code)  # Also after a logout, or a login that failed.
         if self.dialect is not D0 and _is_later(code, payload):
             return self._not_logged_in(code)  # A later dialect, which has to log in first.
+        if (
+            self.dialect is not D0
+            and without_login is WithoutLogin.CERTAIN
+            and _may_be_later(code, payload)
+        ):
+            return replace(self._not_logged_in(code), may_be_oldest=True)
         self.dialect, self.manners = D0, Manners(absent_is_error=True)
         self._candidates = (D0,)
         return self._read(code, payload)
@@ -373,6 +387,11 @@ def _is_later(code: int, payload: memoryview) -> bool:
     if _fits(D0_EXACT.get(code), payload):
         return False
     return any(_fits(layouts.get(code), payload) for layouts in LATER_EXACT)
+
+
+def _may_be_later(code: int, payload: memoryview) -> bool:
+    """Whether a dialect that has a login has such frames, bytes that it leaves unread included."""
+    return any(_fits(dialect.requests.get(code), payload) for dialect in WITH_LOGIN)
 
 
 def _refused(request: vsr.VsrRequest, code: ErrorCode, reason: str) -> Refused:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import enum
 from pathlib import Path
 
 import msgspec
 
 ROOT_NAME = ROOT_PASSWORD = "iggy"  # Those of a fresh Iggy server.
+
+
+class WithoutLogin(enum.Enum):
+    """Which clients are served without a login, in the oldest dialect."""
+
+    NOBODY = 0
+    # Those whose frame no later dialect has. Other frames before a login may come from a later
+    # client, which cannot read the oldest dialect's answers.
+    CERTAIN = 1
+    EVERYBODY = 2  # Every client whose frame the oldest dialect has.
 
 
 class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -17,12 +28,15 @@ class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     # elsewhere a random one that is generated at the first start.
     password_file: str | None = None
 
-    # Whether the oldest dialect, which has no login, is served; None: on loopback only.
+    # Whether the oldest dialect, which has no login, is served; None: on loopback only, and only
+    # from the first frame on that no later dialect has.
     without_login: bool | None = None
 
-    def allows_without_login(self, *, loopback: bool) -> bool:
-        """Whether clients that cannot log in are served on such a listener."""
-        return loopback if self.without_login is None else self.without_login
+    def served_without_login(self, *, loopback: bool) -> WithoutLogin:
+        """Which clients that have not logged in are served on such a listener."""
+        if self.without_login is None:
+            return WithoutLogin.CERTAIN if loopback else WithoutLogin.NOBODY
+        return WithoutLogin.EVERYBODY if self.without_login else WithoutLogin.NOBODY
 
     def check(self) -> None:
         """Check that the password can be read. Raises ValueError, with one line."""

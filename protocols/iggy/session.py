@@ -20,7 +20,7 @@ from protocols.iggy.commands import COMMANDS
 from protocols.iggy.context import PROTOCOL, Answer, Client, Context, Shared
 from protocols.iggy.errors import Absent, ErrorCode, Refusal, wire_code
 from protocols.iggy.machine import Command, IggyMachine, Refused
-from protocols.iggy.options import IggyOptions
+from protocols.iggy.options import IggyOptions, WithoutLogin
 from storage.codecs.api import Buffer
 
 if TYPE_CHECKING:
@@ -54,10 +54,9 @@ class IggySession:
         self, broker: Broker, connection: Connection, options: IggyOptions, shared: Shared
     ) -> None:
         """`options` are those of the listener that accepted the connection."""
-        without_login = (
-            options.allows_without_login(loopback=connection.loopback)
-            and not broker.authentication.required
-        )
+        without_login = WithoutLogin.NOBODY
+        if not broker.authentication.required:
+            without_login = options.served_without_login(loopback=connection.loopback)
         self._machine = IggyMachine(without_login=without_login)
         self._warned: set[str] = set()
         self._login_due: float | None = None
@@ -180,6 +179,9 @@ class IggySession:
     def _refuse(self, refused: Refused) -> None:
         if refused.unserved:
             self._warn(refused.reason)
+        elif refused.may_be_oldest:
+            setting = f"listeners.{self._connection.listener_name}.without_login"
+            self._warn(f"{refused.reason}; {setting} = true serves clients that cannot log in")
         else:
             self._connection.log.debug("request_refused", reason=refused.reason)
         self._outbox.answer([refused.reply])

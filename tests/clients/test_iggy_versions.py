@@ -48,7 +48,8 @@ def fixed_address_is_free() -> bool:
 def broker() -> Iterator[RunningBroker]:
     """With the stream that all clients share, made without a login, as the oldest dialect does."""
     listen = {"iggy": FIXED_ADDRESS} if fixed_address_is_free() else {"iggy": "127.0.0.1:0"}
-    with RunningBroker(listen=listen, others=False) as running:
+    settings = iggy_programs.SETTINGS
+    with RunningBroker(listen=listen, others=False, settings=settings) as running:
         host, _, port = running.addresses["iggy"].rpartition(":")
         with socket.create_connection((host, int(port))) as sock:
             for code, payload in (

@@ -2,6 +2,7 @@
 
 import pytest
 
+from conformance import iggy_programs
 from conformance.clients import CLIENTS, RAW
 from conformance.drivers.kept import Drivers
 from conformance.runner import FAIL, SKIPPED, case_name, cells, find_cases, run_one
@@ -30,7 +31,7 @@ def is_quick(module, names):
 
 @pytest.fixture(scope="module")
 def running_broker():
-    with RunningBroker() as broker:
+    with RunningBroker(settings=iggy_programs.SETTINGS) as broker:
         yield broker
 
 

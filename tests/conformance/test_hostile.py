@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from conformance import iggy_programs
 from conformance.hostile.attack import attack
 from conformance.hostile.clearing import prepare
 from conformance.hostile.commands import protocols
@@ -25,7 +26,9 @@ def broker(tmp_path_factory):
     """One broker for all of it; at the end it restarts with the same records."""
     folder = tmp_path_factory.mktemp("hostile")
     # Mutated logins guess passwords; those who use the broker meanwhile must not have to wait.
-    with RunningBroker(folder, settings=["access.slow_down=false"]) as running:
+    with RunningBroker(
+        folder, settings=["access.slow_down=false", *iggy_programs.SETTINGS]
+    ) as running:
         yield running
         restarts_with_the_same(running)
 

@@ -15,6 +15,7 @@ from protocols.iggy.all_dialects import BY_NAME
 from protocols.iggy.layouts_v import V
 from protocols.iggy.machine import LOGINS, IggyMachine, Refused
 from protocols.iggy.messages import Code
+from protocols.iggy.options import WithoutLogin
 from protocols.kafka.tables import APIS
 from protocols.pulsar.session import COMMANDS as PULSAR_COMMANDS
 from protocols.rest.app import make_routes
@@ -52,7 +53,11 @@ def understood(talk: Talk, row: Command) -> tuple[str, int] | None:
     """The dialect and the code that a row has for a connection that began as its talk does; None
     if it is refused.
     """
-    machine = IggyMachine(without_login="login_user" not in talk.opening_apis)
+    machine = IggyMachine(
+        without_login=WithoutLogin.NOBODY
+        if "login_user" in talk.opening_apis
+        else WithoutLogin.EVERYBODY
+    )
     for frame in (*talk.opening, row.frame):
         assert machine.frame_size(memoryview(frame)) == len(frame), row.name
         event = machine.decode(memoryview(frame))

@@ -22,6 +22,7 @@ from protocols.iggy.dialects import Manners
 from protocols.iggy.layouts_v import V
 from protocols.iggy.machine import Command, IggyMachine, Refused
 from protocols.iggy.messages import Code
+from protocols.iggy.options import WithoutLogin
 from tests.protocols.iggy import description
 from tests.protocols.iggy.recorded import first_frames
 
@@ -41,7 +42,7 @@ D3_GROUP = "140000005a02000002027374020274700000000003677270"
 
 
 def logged_in(login: bytes) -> IggyMachine:
-    machine = IggyMachine(without_login=True)
+    machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
     assert isinstance(decode(machine, login), Command)
     machine.logged_in = True
     return machine
@@ -172,14 +173,14 @@ def test_a_login_without_version_is_told_apart_later(frame, dialect, error_text)
 
 @pytest.mark.parametrize("frame", [D0_POLL, D0_TOPIC, "04000000c9000000"])
 def test_without_a_login_a_frame_of_the_oldest_dialect_is_of_it(frame):
-    machine = IggyMachine(without_login=True)
+    machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
     assert isinstance(decode(machine, bytes.fromhex(frame)), Command)
     assert machine.dialect is D0
 
 
 @pytest.mark.parametrize("frame", [D1_POLL, D4_POLL, send(64, 0).hex()])
 def test_without_a_login_a_frame_of_a_later_dialect_is_asked_for_one(frame):
-    machine = IggyMachine(without_login=True)
+    machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
     event = decode(machine, bytes.fromhex(frame))
     assert isinstance(event, Refused)
     assert event.reply == struct.pack("<II", 40, 0)

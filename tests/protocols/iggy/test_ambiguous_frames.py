@@ -9,6 +9,7 @@ import pytest
 
 from protocols.iggy.all_dialects import D0, D0_WITH_LOGIN, D1A, D1B, D2, D3, D4, D5
 from protocols.iggy.machine import Command, IggyMachine
+from protocols.iggy.options import WithoutLogin
 from tests.protocols.iggy import description
 from tests.protocols.iggy.described_frames import (
     CHANGE_TOPIC,
@@ -61,7 +62,7 @@ def framed(code: int, payload: bytes) -> bytes:
 
 
 def after(first: bytes) -> IggyMachine:
-    machine = IggyMachine(without_login=True)
+    machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
     machine.frame_size(memoryview(first))
     assert isinstance(machine.decode(memoryview(first)), Command)
     machine.logged_in = True
@@ -104,7 +105,7 @@ def test_few_later_frames_are_taken_for_the_dialect_without_a_login(name):
     chance = random.Random(3)
     for _ in range(ROUNDS // 4):
         for code, payload in Frames(name, chance, nasty=True).all():
-            machine = IggyMachine(without_login=True)
+            machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
             machine.frame_size(memoryview(framed(code, payload)))
             event = machine.decode(memoryview(framed(code, payload)))
             if isinstance(event, Command):

@@ -148,7 +148,7 @@ def expected(row: object) -> bytes | None:
 
 
 async def test_answers_are_those_of_the_real_server(connect):
-    talk = second = await connect()
+    talk = second = await connect(without_login=True)
     for row in conversation(D0):
         for request in BEFORE.get(row.name, ()):
             assert (await talk.exchange(request))[:4] == bytes(4), row.name
@@ -161,7 +161,7 @@ async def test_answers_are_those_of_the_real_server(connect):
             me = await talk.exchange(frame(20, ""))
             row.request = frame(21, me[8:12].hex())
         if row.name == "POLL by a member without a partition":
-            other = await connect()
+            other = await connect(without_login=True)
             join = frame(604, name(1) + name(5) + "01000000")
             await talk.exchange(join)
             await other.exchange(join)
@@ -171,14 +171,14 @@ async def test_answers_are_those_of_the_real_server(connect):
             assert partitions == {0, 1}
             continue
         if row.name == "JOIN_GROUP 7, second member":
-            second = await connect()
+            second = await connect(without_login=True)
         who = second if row.name == "JOIN_GROUP 7, second member" else talk
         request = long_request(row.name) if row.request == b"(long)" else row.request
         answer = await who.exchange(request)
         if row.name in TOO_LONG:
             assert await who.answer() is None
         if answer is None or row.name in TOO_LONG:
-            talk = await connect()
+            talk = await connect(without_login=True)
             await talk.exchange(frame(201, ""))  # So it is known what this connection speaks.
         compare(row, answer)
 

@@ -22,6 +22,7 @@ from protocols.iggy.machine import (
     Refused,
 )
 from protocols.iggy.messages import Code
+from protocols.iggy.options import WithoutLogin
 from tests.protocols.iggy import description
 from tests.protocols.iggy.recorded import conversation, recorded
 
@@ -109,7 +110,7 @@ def test_http_and_tls_are_not_waited_for(data):
 def test_random_bytes_raise_protocol_error_and_nothing_else(seed):
     chance = random.Random(seed)
     for state in (False, True):
-        machine = IggyMachine(without_login=chance.random() < 0.5)
+        machine = IggyMachine(without_login=chance.choice(list(WithoutLogin)))
         machine.logged_in = state
         data = chance.randbytes(chance.randrange(300))
         if chance.random() < 0.5:  # A frame that is well-formed up to its payload.
@@ -182,7 +183,9 @@ def test_oldest_dialect_has_no_login_and_is_asked_for_one_where_it_is_not_served
     event = decode(IggyMachine(), bytes.fromhex(frame))
     assert isinstance(event, Refused)
     assert event.reply == struct.pack("<II", ErrorCode.UNAUTHENTICATED, 0)
-    assert isinstance(decode(IggyMachine(without_login=True), bytes.fromhex(frame)), Command)
+    assert isinstance(
+        decode(IggyMachine(without_login=WithoutLogin.EVERYBODY), bytes.fromhex(frame)), Command
+    )
 
 
 # Answers.
@@ -192,7 +195,7 @@ def test_oldest_dialect_has_no_login_and_is_asked_for_one_where_it_is_not_served
 def test_oldest_dialect_may_say_more_than_is_read(code, identifiers):
     payload = b"\1\4\1\0\0\0" * identifiers + b"\0"
     frame = struct.pack("<II", 4 + len(payload), code) + payload
-    assert isinstance(decode(IggyMachine(without_login=True), frame), Command)
+    assert isinstance(decode(IggyMachine(without_login=WithoutLogin.EVERYBODY), frame), Command)
 
 
 @pytest.mark.parametrize(

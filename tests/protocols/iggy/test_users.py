@@ -265,7 +265,7 @@ async def test_a_connection_ends_when_its_token_expires(talk, connect, broker):
 
 
 async def test_who_speaks_the_oldest_dialect_need_not_log_in(connect, broker):
-    talk = await connect()
+    talk = await connect(without_login=True)
     assert await talk.status(201) == 0
     (connection,) = broker.connections
     due = connection._session.on_deadline(0.0)
