@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.cluster.siblings import Asker, Commit, Committed, Place
-from broker.errors import BrokerError, NotOwner
+from broker.errors import BrokerError, NotOwner, Unanswered
 
 if TYPE_CHECKING:
     from protocols.kafka.context import Context
@@ -83,12 +83,19 @@ async def all_elsewhere(context: Context, group: bytes) -> list[Place]:
 
 
 async def end_elsewhere(context: Context, group: bytes) -> bool:
-    """Delete what the group has at other brokers; whether there was any. Raises BrokerError."""
+    """Delete what the group has at other brokers; whether there was any. Raises BrokerError, and
+    Unanswered instead of NotOwner if a part was deleted already.
+    """
     found = False
     asker, namespace = _asker(context), _namespace(context)
     broker = context.broker
     for owner in broker.placement.others():
-        found |= await broker.siblings.end_group(owner.node_id, asker, group, namespace)
+        try:
+            found |= await broker.siblings.end_group(owner.node_id, asker, group, namespace)
+        except NotOwner as error:
+            if found:
+                raise Unanswered(str(error)) from error
+            raise
     return found
 
 

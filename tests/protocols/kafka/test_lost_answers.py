@@ -1,0 +1,147 @@
+"""Every Kafka request that changes something, sent to a broker that is not the owner, while the
+owner's answer is lost: what the client is told is true, and a repeat does no harm.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.broker import Broker
+from protocols.kafka import admin_messages as a
+from protocols.kafka import group_messages as g
+from protocols.kafka import messages as m
+from protocols.kafka import sasl_messages
+from protocols.kafka.errors import Code
+from protocols.kafka.session import COMMANDS
+from tests.broker.cluster.cut_links import Cutter, States, Told, check_told, lossy
+from tests.broker.cluster.nodes import topic_of
+from tests.listeners import open_listeners
+from tests.protocols.kafka.frames import Client, message_set, produce
+from tests.protocols.kafka.test_access import codes, later_codes
+
+RETENTION = a.ConfigChange(b"retention.ms", b"60000")
+Request = tuple[object, int | None]  # The version of one that has a table.
+
+
+def changes(topic: bytes, new: bytes) -> dict[type, Request]:
+    """A request of each kind that another broker is asked for; `new` is not made yet."""
+    commit = {topic: {0: m.CommitTarget(1, b"at 1")}}
+    altered = [a.AlteredResource(2, topic, [RETENTION])]
+    return {
+        m.OffsetCommitRequest: (m.OffsetCommitRequest(2, b"g", -1, b"", commit), 2),
+        m.MetadataRequest: (m.MetadataRequest([new]), None),
+        g.DeleteGroupsRequest: (g.DeleteGroupsRequest([b"idle"]), 1),
+        a.CreateTopicsRequest: (a.CreateTopicsRequest([a.NewTopic(new, 2, 1)]), 4),
+        a.DeleteTopicsRequest: (a.DeleteTopicsRequest([topic]), 3),
+        a.CreatePartitionsRequest: (a.CreatePartitionsRequest([a.GrowingTopic(topic, 3)]), 1),
+        a.AlterConfigsRequest: (a.AlterConfigsRequest(altered), 1),
+        a.IncrementalAlterConfigsRequest: (a.IncrementalAlterConfigsRequest(altered), 0),
+    }
+
+
+def at_the_owner_alone(topic: bytes) -> dict[type, Request]:
+    """A request of each kind that only the owner takes: of the topic, or of the group's name."""
+    protocols = [g.GroupProtocol(b"p", b"")]
+    return {
+        m.ProduceRequest: (produce(topic, {0: message_set(b"x")}), None),
+        a.DeleteRecordsRequest: (a.DeleteRecordsRequest({topic: {0: 1}}), 1),
+        g.JoinGroupRequest: (g.JoinGroupRequest(b"g", 9999, b"", b"c", protocols), 3),
+        g.SyncGroupRequest: (g.SyncGroupRequest(b"g", 1, b"m", []), 3),
+        g.HeartbeatRequest: (g.HeartbeatRequest(b"g", 1, b"m"), 3),
+        g.LeaveGroupRequest: (g.LeaveGroupRequest(b"g", b"m"), 1),
+    }
+
+
+CHANGE_NOTHING = {
+    *(m.FetchRequest, m.OffsetsRequest, m.OffsetFetchRequest, m.ConsumerMetadataRequest),
+    *(m.ApiVersionsRequest, m.InitProducerIdRequest, m.OffsetForLeaderEpochRequest),
+    *(sasl_messages.SaslHandshakeRequest, sasl_messages.SaslAuthenticateRequest),
+    *(g.DescribeGroupsRequest, g.ListGroupsRequest, a.DescribeConfigsRequest),
+    *(a.DescribeLogDirsRequest,),
+}
+TOLD = {
+    Code.NONE: Told.DONE,
+    Code.REQUEST_TIMED_OUT: Told.UNKNOWN,
+    Code.COORDINATOR_LOAD_IN_PROGRESS: Told.UNKNOWN,  # The client repeats the commit.
+    Code.LEADER_NOT_AVAILABLE: Told.UNKNOWN,  # The client asks again for the metadata.
+}
+
+
+def test_every_request_that_changes_something_has_a_sample() -> None:
+    sampled = {*changes(b"", b""), *at_the_owner_alone(b"")}
+    assert sampled | CHANGE_NOTHING == {*COMMANDS}
+
+
+class Near:
+    """A client of the broker that owns neither the catalogue nor the topic."""
+
+    def __init__(self, client: Client, topic: bytes, new: bytes) -> None:
+        self._client = client
+        self.requests = changes(topic, new)
+        self.of_the_owner = at_the_owner_alone(topic)
+
+    async def ask(self, request: Request) -> Code:
+        """The code that the client gets."""
+        body, version = request
+        reply = await self._client.call(body, version)  # type: ignore[arg-type]
+        given = later_codes if version not in (None, 2) else codes
+        (code,) = given(reply)
+        return Code(code)
+
+
+@asynccontextmanager
+async def prepared(path: Path, *, coordinates: bool) -> AsyncIterator[tuple[Near, States, Cutter]]:
+    """A client, the owner's state, and what cuts the link to the owner. `coordinates`: whether the
+    client's broker coordinates all groups, else the owner does.
+    """
+    async with lossy(path) as (asker, owner, cutter, _), open_listeners(asker.broker) as connect:
+        name, new = (topic_of(owner.held, prefix) for prefix in ("tp", "new"))
+        placement = asker.broker.placement
+        there = placement.others()[0]
+        placement.owner_of_name = lambda name: None if coordinates else there  # type: ignore
+        topic = await owner.broker.topics.create(name, 2)
+        await fill(owner.broker, name.topic.encode())
+        subscription = owner.broker.subscriptions.open(topic, b"idle")
+        subscription.commit(0, 1)
+        client = Client(await connect("kafka"))
+        yield Near(client, name.topic.encode(), new.topic.encode()), States(owner.broker), cutter
+
+
+async def fill(broker: Broker, topic: bytes) -> None:
+    """Store two records in the first partition, through the owner's own listener."""
+    async with open_listeners(broker) as connect:
+        sent = produce(topic, {0: message_set(b"a", b"b")})
+        assert codes(await Client(await connect("kafka")).call(sent)) == [Code.NONE]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", changes(b"", b""), ids=lambda kind: kind.__name__)
+async def test_what_is_told_of_a_request_without_an_answer_is_true(
+    tmp_path: Path, kind: type
+) -> None:
+    async with prepared(tmp_path / "whole", coordinates=True) as (near, states, _):
+        before = states.now()
+        assert TOLD[await near.ask(near.requests[kind])] in (Told.DONE, Told.UNKNOWN)
+        after = states.now()
+    async with prepared(tmp_path / "cut", coordinates=True) as (near, states, cutter):
+        assert states.now() == before
+        cutter.answers_to_lose = 1
+        told = TOLD.get(await near.ask(near.requests[kind]), Told.NOT_DONE)
+        assert cutter.lost == 1
+        check_told(told, before, states.now(), after)
+        if told is not Told.DONE:
+            await near.ask(near.requests[kind])
+        assert states.now() == after
+
+
+@pytest.mark.parametrize("kind", at_the_owner_alone(b""), ids=lambda kind: kind.__name__)
+async def test_what_the_owner_alone_takes_is_refused_and_not_done(
+    tmp_path: Path, kind: type
+) -> None:
+    async with prepared(tmp_path, coordinates=False) as (near, states, cutter):
+        cutter.answers_to_lose, before = 1, states.now()
+        code = await near.ask(near.of_the_owner[kind])
+        assert code in (Code.NOT_LEADER_FOR_PARTITION, Code.NOT_COORDINATOR)
+        assert states.now() == before and not cutter.lost
