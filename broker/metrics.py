@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -294,6 +294,14 @@ class _Sizes:
         return cls(buckets, histogram.total)
 
 
+# Where the labels of a family name the topic.
+TOPIC_PLACES = {
+    name: labels.index("topic")
+    for name, (_, labels) in (COUNTERS | GAUGES).items()
+    if "topic" in labels
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """Everything that was counted, at one moment."""
@@ -301,6 +309,24 @@ class Snapshot:
     numbers: Sequence[tuple[str, tuple[str, ...], int]]
     histograms: Mapping[str, _Sizes]
     requests: Mapping[tuple[str, str], _Sizes]
+
+    def series_of_topics(self) -> dict[str, int]:
+        """How many of the numbers name each topic."""
+        found: dict[str, int] = {}
+        for name, labels, _ in self.numbers:
+            place = TOPIC_PLACES.get(name)
+            if place is not None:
+                found[labels[place]] = found.get(labels[place], 0) + 1
+        return found
+
+    def without(self, topics: Collection[str]) -> Snapshot:
+        """The same without the numbers that name one of these topics."""
+        left = [
+            number
+            for number in self.numbers
+            if (place := TOPIC_PLACES.get(number[0])) is None or number[1][place] not in topics
+        ]
+        return replace(self, numbers=left)
 
     def by_topic(self, names: Collection[str]) -> dict[str, dict[str, int]]:
         """Counters and gauges that have the labels protocol and topic: sums over the protocols."""

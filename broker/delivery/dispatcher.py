@@ -44,6 +44,7 @@ class Dispatcher(Pump):
     """
 
     kind: SubscriptionKind
+    is_blocked = False  # At the subscription's limit of unacknowledged messages.
     _special = 0  # Flags of entries that `_offer` decides about.
 
     def __init__(

@@ -75,7 +75,7 @@ class SharedDispatcher(Dispatcher):
         self._redeliveries: dict[int, int] = {}  # Times an entry came back, where that is not 0.
         self._chunk_consumer: dict[bytes, Consumer] = {}  # By chunk uuid, oldest first.
         self._unacked = 0
-        self._is_blocked = False
+        self.is_blocked = False
 
     @property
     def delayed(self) -> int:
@@ -89,7 +89,7 @@ class SharedDispatcher(Dispatcher):
         assert not any(consumer.pending for consumer in self.consumers)
         self._again.clear()
         self._returning.clear()
-        self._unacked, self._is_blocked = 0, False
+        self._unacked, self.is_blocked = 0, False
         self._delays.clear()
         self._redeliveries.clear()
         self._chunk_consumer.clear()
@@ -178,7 +178,7 @@ class SharedDispatcher(Dispatcher):
         self._collect_due()
         if self._returning:
             self._return_some()
-        if self._is_blocked:
+        if self.is_blocked:
             return False
         return any(c.can_take and c.takes_more() for c in self.consumers)
 
@@ -202,7 +202,7 @@ class SharedDispatcher(Dispatcher):
     def _next(self) -> Consumer | None:
         """The next consumer that can take: best priority first, then longest without a turn."""
         best: Consumer | None = None
-        if not self._is_blocked:
+        if not self.is_blocked:
             for consumer in self._turns:
                 is_better = best is None or consumer.priority < best.priority
                 if is_better and consumer.can_take and consumer.takes_more():
@@ -397,7 +397,7 @@ class SharedDispatcher(Dispatcher):
                 entry.redelivery_count = redeliveries.get(entry.offset, 0)
         self._count_unacked(consumer, total)
         consumer.is_blocked = consumer.is_blocked or consumer.unacked >= UNACKED_MAX_CONSUMER
-        self._is_blocked = self._is_blocked or self._unacked >= UNACKED_MAX_SUBSCRIPTION
+        self.is_blocked = self.is_blocked or self._unacked >= UNACKED_MAX_SUBSCRIPTION
 
     def _passed(self, offset: int) -> None:
         self._redeliveries.pop(offset, None)
@@ -492,6 +492,6 @@ class SharedDispatcher(Dispatcher):
         if consumer.is_blocked and consumer.unacked <= UNACKED_MAX_CONSUMER // 2:
             consumer.is_blocked = False
             self.wake()
-        if self._is_blocked and self._unacked <= UNACKED_MAX_SUBSCRIPTION // 2:
-            self._is_blocked = False
+        if self.is_blocked and self._unacked <= UNACKED_MAX_SUBSCRIPTION // 2:
+            self.is_blocked = False
             self.wake()

@@ -22,13 +22,16 @@ from protocols.rest.backlog_ages import Ages
 from protocols.rest.named_metrics import (
     ACKED,
     BY_TOPIC,
+    SUBSCRIPTION_ACKED,
     SUBSCRIPTION_OUT,
     GroupFacts,
     PartitionFacts,
     TopicFacts,
     Traffic,
     kafka_metrics,
+    kafka_series,
     pulsar_metrics,
+    pulsar_series,
 )
 from protocols.rest.rates import Rates
 from protocols.rest.turns import in_turns
@@ -41,6 +44,10 @@ if TYPE_CHECKING:
 PARTITION_LABELS = ("topic", "partition")
 GROUP_LABELS = ("topic", "subscription")
 OPEN_FILES = "/proc/self/fd"
+OWN_OF_PARTITION, OWN_OF_GROUP = 3, 3  # Series of our own names.
+# Series with a topic's name in one answer: about 10 MB of text, and ten times that in memory while
+# it is made. Prometheus' own advice is some thousands for one target.
+SERIES_MAX = 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +67,48 @@ class Scrape:
         groups = sum(len(topic.groups) for topic in self.topics)
         return len(self.counted.numbers) + len(self.topics) + partitions + groups
 
-    def families(self, sets: Collection[str]) -> list[Metric]:
-        """Every metric family of these sets of names."""
-        made = [*self.own, *self.counted.collect()]
+    def families(self, sets: Collection[str], series_max: int = SERIES_MAX) -> list[Metric]:
+        """Every metric family of these sets of names. Topics beyond the limit of series have none
+        of their own, but count in sums.
+        """
+        shown, left_out = self._shown(sets, series_max)
+        hidden = {topic.name.full for topic in self.topics[len(shown) :]}
+        made = [*self.own, _left_out(left_out), *self.counted.without(hidden).collect()]
         if "braidlog" in sets:
-            made += _of_topics(self.topics)
+            made += _of_topics(shown, len(self.topics))
         traffic = self._traffic()
         if "pulsar" in sets:
-            made += pulsar_metrics(self.topics, traffic)
+            made += pulsar_metrics(self.topics, traffic, hidden)
         if "kafka" in sets:
-            made += kafka_metrics(self.topics, traffic)
+            made += kafka_metrics(shown, traffic)
         return made
+
+    def _shown(self, sets: Collection[str], series_max: int) -> tuple[Sequence[TopicFacts], int]:
+        """The first topics, as many as the limit allows; how many series the others would have."""
+        counted = self.counted.series_of_topics()
+        left = series_max - (len(self.counted.numbers) - sum(counted.values()))
+        shown = left_out = 0
+        for topic in self.topics:
+            series = counted.get(topic.name.full, 0)
+            series += len(topic.partitions) * OWN_OF_PARTITION if "braidlog" in sets else 0
+            series += len(topic.groups) * OWN_OF_GROUP if "braidlog" in sets else 0
+            series += pulsar_series(topic) if "pulsar" in sets else 0
+            series += kafka_series(topic) if "kafka" in sets else 0
+            if left_out or series > left:
+                left_out += series
+            else:
+                shown, left = shown + 1, left - series
+        return self.topics[:shown], left_out
 
     def _traffic(self) -> Traffic:
         totals: dict[str, Mapping[str, int]] = dict(self.counted.by_topic(BY_TOPIC))
         totals[SUBSCRIPTION_OUT] = {
             f"{topic.name.full}/{group.name}": group.messages_out
+            for topic in self.topics
+            for group in topic.groups
+        }
+        totals[SUBSCRIPTION_ACKED] = {
+            f"{topic.name.full}/{group.name}": group.messages_acked
             for topic in self.topics
             for group in topic.groups
         }
@@ -114,8 +147,13 @@ def _of_the_process(broker: Broker) -> Sequence[Metric]:
     ]
 
 
-def _of_topics(topics: Sequence[TopicFacts]) -> Sequence[Metric]:
-    count = GaugeMetricFamily("braidlog_topics", "Topics there are.", value=len(topics))
+def _left_out(series: int) -> Metric:
+    text = "Series of topics that this answer leaves out, being at its limit."
+    return GaugeMetricFamily("braidlog_series_left_out", text, value=series)
+
+
+def _of_topics(topics: Sequence[TopicFacts], count_all: int) -> Sequence[Metric]:
+    count = GaugeMetricFamily("braidlog_topics", "Topics there are.", value=count_all)
     start = GaugeMetricFamily(
         "braidlog_log_start_offset", "First offset kept.", labels=PARTITION_LABELS
     )
@@ -183,7 +221,11 @@ async def _group(broker: Broker, subscription: Subscription, ages: Ages) -> Grou
         if position is not None:
             facts.positions.append((partition.index, position, backlog))
         dispatcher = broker.dispatchers.find(partition, subscription.name)
-        for consumer in dispatcher.consumers if dispatcher is not None else ():
+        if dispatcher is None:
+            continue
+        facts.delayed += dispatcher.delayed
+        facts.is_blocked |= dispatcher.is_blocked
+        for consumer in dispatcher.consumers:
             members.add(consumer.name)
             facts.unacked += consumer.unacked
             facts.messages_out += consumer.messages_out

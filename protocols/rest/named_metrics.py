@@ -6,7 +6,7 @@ Knows the facts of a topic, not how they are gathered (`log_metrics.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,6 +18,7 @@ RECORDS_OUT, BYTES_OUT = "braidlog_records_out", "braidlog_bytes_out"
 PRODUCERS = "braidlog_producers"
 BY_TOPIC = (RECORDS_IN, BYTES_IN, RECORDS_OUT, BYTES_OUT, PRODUCERS)
 SUBSCRIPTION_OUT, ACKED = "subscription_out", "acked"
+SUBSCRIPTION_ACKED = "subscription_acked"
 CLUSTER = "standalone"  # Pulsar's own name for a cluster of one broker.
 LEADER = 1  # The broker's number among Kafka's brokers.
 
@@ -41,6 +42,8 @@ class GroupFacts:
     consumers: int
     unacked: int
     positions: list[tuple[int, int, int]]  # (partition, position, backlog), those that are set
+    delayed: int = 0  # Records that are held until their time.
+    is_blocked: bool = False  # At a limit of unacknowledged messages.
     messages_out: int = 0  # Of the consumers that are connected.
     messages_acked: int = 0  # By them.
     backlog_s: float | None = None  # Age of the oldest record not read; None: not known.
@@ -74,8 +77,30 @@ class Traffic:
         return self.rates[family].get(key, 0.0)
 
 
-def pulsar_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metric]:
-    """The metric families of Apache's broker that are known here."""
+def pulsar_series(topic: TopicFacts) -> int:
+    """How many series `pulsar_metrics` makes of a topic."""
+    return len(PULSAR_GAUGES) + len(PULSAR_TOTALS) + len(PULSAR_GROUPS) * len(topic.groups)
+
+
+def kafka_series(topic: TopicFacts) -> int:
+    """How many series `kafka_metrics` makes of a topic."""
+    if not _has_kafka_name(topic.name):
+        return 0
+    series = 1 + len(KAFKA_TOTALS) + len(KAFKA_PARTITIONS) * len(topic.partitions)
+    return series + sum(2 + 2 * len(group.positions) for group in topic.groups)
+
+
+def _has_kafka_name(name: TopicName) -> bool:
+    is_there = (name.tenant, name.namespace) == (DEFAULT_TENANT, DEFAULT_NAMESPACE)
+    return is_there and kafka_legal(name.topic)
+
+
+def pulsar_metrics(
+    topics: Iterable[TopicFacts], traffic: Traffic, hidden: Collection[str] = ()
+) -> list[Metric]:
+    """The metric families of Apache's broker that are known here. Topics that are `hidden` count in
+    sums alone.
+    """
     by_topic = ("cluster", "namespace", "topic")
     gauges = {
         name: GaugeMetricFamily(f"pulsar_{name}", text, labels=by_topic)
@@ -95,9 +120,13 @@ def pulsar_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metri
         namespace = f"{topic.name.tenant}/{topic.name.namespace}"
         namespaces[namespace] = namespaces.get(namespace, 0) + 1
         labels = (CLUSTER, namespace, f"persistent://{topic.name.full}")
-        for name, value in _pulsar_gauges(topic, traffic).items():
-            gauges[name].add_metric(labels, value)
+        values = _pulsar_gauges(topic, traffic)
+        for name, value in values.items():
             sums[name] += value
+        if topic.name.full in hidden:
+            continue
+        for name, value in values.items():
+            gauges[name].add_metric(labels, value)
         for name, family in PULSAR_TOTAL_OF.items():
             totals[name].add_metric(labels, traffic.total(family, topic.name.full))
         for group in topic.groups:
@@ -138,10 +167,18 @@ def _add_pulsar_group(
     traffic: Traffic,
 ) -> None:
     of_group = (*labels, group.name)
-    rate = traffic.rate(SUBSCRIPTION_OUT, f"{topic.name.full}/{group.name}")
-    families["subscription_back_log"].add_metric(of_group, group.backlog)
-    families["subscription_unacked_messages"].add_metric(of_group, group.unacked)
-    families["subscription_msg_rate_out"].add_metric(of_group, rate)
+    key = f"{topic.name.full}/{group.name}"
+    values = {
+        "subscription_back_log": group.backlog,
+        "subscription_back_log_no_delayed": max(group.backlog - group.delayed, 0),
+        "subscription_unacked_messages": group.unacked,
+        "subscription_blocked_on_unacked_messages": group.is_blocked,
+        "subscription_consumers_count": group.consumers,
+        "subscription_msg_rate_out": traffic.rate(SUBSCRIPTION_OUT, key),
+        "subscription_msg_ack_rate": traffic.rate(SUBSCRIPTION_ACKED, key),
+    }
+    for name, value in values.items():
+        families[name].add_metric(of_group, value)
 
 
 def _pulsar_broker(sums: Mapping[str, float], topics: int, traffic: Traffic) -> list[Metric]:
@@ -195,7 +232,11 @@ PULSAR_TOTAL_OF = {
 }
 PULSAR_GROUPS = {
     "subscription_back_log": "Records not acknowledged.",
+    "subscription_back_log_no_delayed": "The same without those held until their time.",
     "subscription_unacked_messages": "Records that consumers hold and have not acknowledged.",
+    "subscription_blocked_on_unacked_messages": "1 at a limit of unacknowledged records, else 0.",
+    "subscription_consumers_count": "Consumers that are connected.",
+    "subscription_msg_ack_rate": "Records acknowledged in a second, over the last minute.",
     "subscription_msg_rate_out": "Records sent to consumers in a second, over the last minute.",
 }
 
@@ -223,8 +264,7 @@ def kafka_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metric
     }
     for facts in topics:
         name = facts.name
-        is_shown = (name.tenant, name.namespace) == (DEFAULT_TENANT, DEFAULT_NAMESPACE)
-        if not is_shown or not kafka_legal(name.topic):
+        if not _has_kafka_name(name):
             continue
         topic = name.topic
         counts.add_metric((topic,), len(facts.partitions))

@@ -214,7 +214,7 @@ def _figures(
         "msgBacklogNoDelayed": max(backlog - delayed, 0),
         "msgDelayed": delayed,
         "unackedMessages": sum(one["unackedMessages"] for one in consumers.values()),
-        "blockedSubscriptionOnUnackedMsgs": False,
+        "blockedSubscriptionOnUnackedMsgs": any(one.is_blocked for one in dispatchers),
         "type": kind,
         "activeConsumerName": active,
         "consumers": list(consumers.values()),

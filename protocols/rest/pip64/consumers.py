@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -60,37 +60,54 @@ SWEEP_TURN = 200  # Consumers checked between two checkpoints.
 
 
 class Consumers:
-    """Every consumer over HTTP of one listener, by its id."""
+    """Every consumer over HTTP of one listener. An id is unique in a subscription: whether another
+    subscription has a consumer of that id is not for every client to know.
+    """
 
     def __init__(self, broker: Broker, options: RestOptions) -> None:
         self._broker = broker
         self._idle_s = options.consumer_idle_s
         self._max = options.consumers_max
-        self._by_id: dict[str, Subscriber] = {}
+        self._by_key: dict[tuple[int, bytes, str], Subscriber] = {}
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self._by_key)
 
-    def find(self, identity: str) -> Subscriber | None:
-        """The consumer of that id, if there is one."""
-        return self._by_id.get(identity)
+    def __iter__(self) -> Iterator[Subscriber]:
+        return iter(tuple(self._by_key.values()))
+
+    def find(self, topic: Topic, name: bytes, identity: str) -> Subscriber | None:
+        """The live consumer of that id and subscription, if there is one."""
+        found = self._by_key.get((topic.meta.topic_id, name, identity))
+        if found is None or found.is_over or found.subscription.topic is not topic:
+            return None
+        return found
 
     def of(self, subscription: Subscription) -> list[Subscriber]:
         """The consumers of one subscription."""
-        return [one for one in self._by_id.values() if one.subscription is subscription]
+        return [one for one in self._by_key.values() if one.subscription is subscription]
 
     def add(self, subscriber: Subscriber) -> None:
-        """Register a consumer by its id. Raises LimitExceeded."""
-        if len(self._by_id) >= self._max:
+        """Register a consumer; a former one of its id, whose topic has gone, ends. Raises
+        LimitExceeded.
+        """
+        former = self._by_key.get(_key(subscriber))
+        if former is not None:
+            self.end(former)
+        if len(self._by_key) >= self._max:
             raise LimitExceeded(f"there are {self._max} consumers over HTTP already")
         subscriber.idle_s = self._idle_s
-        self._by_id[subscriber.id] = subscriber
+        self._by_key[_key(subscriber)] = subscriber
 
     def end(self, subscriber: Subscriber) -> None:
         """End a consumer; what it holds goes back to its subscription."""
-        if self._by_id.get(subscriber.id) is subscriber:
-            del self._by_id[subscriber.id]
+        if self.has(subscriber):
+            del self._by_key[_key(subscriber)]
             subscriber.leave()
+
+    def has(self, subscriber: Subscriber) -> bool:
+        """Whether the consumer has not ended."""
+        return self._by_key.get(_key(subscriber)) is subscriber
 
     async def keep_time(self) -> None:
         """End idle consumers and redeliver overdue messages, until cancelled."""
@@ -100,13 +117,18 @@ class Consumers:
 
     async def sweep(self, now: float) -> None:
         """Do once what `keep_time` repeats."""
-        for number, subscriber in enumerate(list(self._by_id.values()), 1):
+        for number, subscriber in enumerate(self, 1):
             if number % SWEEP_TURN == 0:
                 await trio.lowlevel.checkpoint()
             if subscriber.is_over or not subscriber.is_live():
                 self.end(subscriber)
             else:
                 subscriber.put_back_overdue(now)
+
+
+def _key(subscriber: Subscriber) -> tuple[int, bytes, str]:
+    subscription = subscriber.subscription
+    return subscription.topic.meta.topic_id, subscription.name, subscriber.id
 
 
 class ConsumersApi:
@@ -140,11 +162,11 @@ class ConsumersApi:
         if given.id is not None and not CONSUMER_ID.fullmatch(given.id):
             raise Refused(INVALID_NAME, "a consumer's id is 1 to 64 letters, digits, _ and -")
         wanted = self._wanted(topic, given)
-        there = self._consumers.find(given.id) if given.id is not None else None
-        if there is not None and not there.is_over:
-            return self._attach_again(request, there, topic, name)
-        if there is not None:
-            self._consumers.end(there)
+        if given.id is not None:
+            there = self._consumers.find(topic, name, given.id)
+            if there is not None:
+                there.touch()
+                return json_response(self._told(request, there))
         subscription = known or self._broker.subscriptions.open(topic, name)
         subscriber = self._new(given, subscription, wanted)
         self._consumers.add(subscriber)  # Atomic: no await since its id and name were looked up.
@@ -154,14 +176,6 @@ class ConsumersApi:
             self._consumers.end(subscriber)
             raise
         return json_response(self._told(request, subscriber), 201)
-
-    def _attach_again(
-        self, request: Request, there: Subscriber, topic: Topic, name: bytes
-    ) -> Response:
-        if there.subscription.topic is not topic or there.subscription.name != name:
-            raise Refused(CONSUMER_EXISTS, f"consumer {there.id} is of another subscription")
-        there.touch()
-        return json_response(self._told(request, there))
 
     def _new(self, given: CreateConsumer, subscription: Subscription, wanted: Wanted) -> Subscriber:
         identity = given.id or uuid.uuid4().hex
@@ -245,14 +259,10 @@ class ConsumersApi:
     def _subscriber(self, request: Request) -> Subscriber:
         """The consumer of the path. Raises Refused, TopicNotFound."""
         topic = topic_of(self._broker, request)
-        found = self._consumers.find(request.path_params["consumer"])
-        if (
-            found is None
-            or found.is_over
-            or found.subscription.topic is not topic
-            or found.subscription.name != subscription_name(request)
-        ):
-            text = f"no consumer {request.path_params['consumer'][:64]!r} of that subscription"
+        identity = request.path_params["consumer"]
+        found = self._consumers.find(topic, subscription_name(request), identity)
+        if found is None:
+            text = f"no consumer {identity[:64]!r} of that subscription"
             raise Refused(CONSUMER_NOT_FOUND, text)
         return found
 
@@ -350,7 +360,7 @@ class _Follower:
     async def next_messages(self, seconds: float) -> AsyncIterator[Sequence[ShownMessage]]:
         """The next messages, after at most `seconds`. Raises Refused if the consumer has ended."""
         api, subscriber = self._api, self._subscriber
-        if api._consumers.find(subscriber.id) is not subscriber:
+        if not api._consumers.has(subscriber):
             raise Refused(CONSUMER_NOT_FOUND, f"consumer {subscriber.id} has ended")
         wanted = ReadLimits(
             seconds, limits.READ_MESSAGES_DEFAULT, limits.READ_BYTES_DEFAULT, include_schema=False

@@ -2,6 +2,9 @@ import platform
 
 import pytest
 
+from protocols.rest.backlog_ages import Ages
+from protocols.rest.log_metrics import scrape
+from protocols.rest.rates import Rates
 from storage.metadata.names import TopicName
 from tests.protocols.rest.asgi import call
 from tests.protocols.rest.records import append_records
@@ -81,3 +84,52 @@ async def test_what_runs_here_is_told(app, broker):
     text = (await call(app, "GET", "/metrics")).body.decode()
     python = platform.python_version()
     assert f'braidlog_build_info{{python="{python}",version="{broker.version}"}} 1.0' in text
+
+
+def of_topics(families):
+    """The samples that name a topic or a group."""
+    labels = (
+        {"topic", "subscription", "consumergroup"} & set(one.labels) and one
+        for family in families
+        for one in family.samples
+    )
+    return [one for one in labels if one and not one.name.endswith("_created")]
+
+
+async def test_series_beyond_the_limit_are_left_out_and_counted(app, broker):
+    for name in ("a", "b", "no kafka name"):
+        await broker.topics.create(TopicName("public", "default", name.replace(" ", "~")), 2)
+        base = f"/topics/public/default/{name.replace(' ', '~')}"
+        await call(app, "POST", f"{base}/subscription/s", {"initial_position": "Earliest"})
+        await call(app, "POST", base, {"messages": [{"value": "x"}] * 2})
+    found = await scrape(broker, Ages(), Rates(0.0))
+    sets = ("braidlog", "pulsar", "kafka")
+    every = of_topics(found.families(sets))
+    for limit in (0, len(every) // 2, len(every) - 1):
+        families = found.families(sets, limit)
+        (left_out,) = (one for one in families if one.name == "braidlog_series_left_out")
+        shown = of_topics(families)
+        assert len(shown) <= limit
+        assert len(shown) + left_out.samples[0].value == len(every)
+        values = {one.name: one.samples[0].value for one in families if one.samples}
+        assert values["braidlog_topics"] == values["pulsar_broker_topics_count"] == 3
+        assert values["pulsar_broker_msg_backlog"] == 6
+
+
+async def test_a_subscription_has_the_names_of_pulsars_dashboards(app, broker):
+    orders = await broker.topics.create(TopicName("public", "default", "orders"), 1)
+    base = "/topics/public/default/orders"
+    await call(app, "POST", f"{base}/subscription/s", {"initial_position": "Earliest"})
+    await call(app, "POST", base, {"messages": [{"value": "x"}] * 4})
+    dispatcher = broker.dispatchers.find(orders.partition(0), b"s")
+    dispatcher.is_blocked = True
+    found = await scrape(broker, Ages(), Rates(0.0))
+    names = (
+        "blocked_on_unacked_messages",
+        "msg_ack_rate",
+        "back_log_no_delayed",
+        "consumers_count",
+    )
+    families = {one.name: one for one in found.families(("pulsar",))}
+    values = [families[f"pulsar_subscription_{name}"].samples[0].value for name in names]
+    assert values == [1, 0, 4, 1]

@@ -4,6 +4,7 @@ import trio
 
 from broker.topics.topic import TopicEvent
 from tests.protocols.rest.pip64.conftest import BASE
+from tests.protocols.rest.pip64.test_consumers import consumer_of
 
 SUBSCRIPTION = f"{BASE}/subscription/billing"
 
@@ -22,4 +23,4 @@ async def test_consumers_end_when_their_topic_has_moved_to_another_broker(app, a
     answer = await ask("GET", path)
     assert (answer.status, answer.json["error_code"]) == (404, 40403)
     await app.consumers.sweep(trio.current_time())
-    assert app.consumers.find("reading") is None and app.consumers.find("idle") is None
+    assert consumer_of(app, "reading") is None and consumer_of(app, "idle") is None

@@ -16,6 +16,7 @@ from tests.protocols.rest.pip64.test_consumers import (
     EARLIEST,
     SUBSCRIPTION,
     PulsarLike,
+    consumer_of,
     fetch,
     told,
 )
@@ -82,7 +83,7 @@ async def test_what_cannot_be_opened_is_said_with_the_id_to_pass_it(
 async def test_what_retention_removed_meanwhile_is_not_given_out(
     app, broker, orders, produce, path, ask
 ):
-    subscriber = app.consumers.find(path.split("/")[-2])
+    subscriber = consumer_of(app, path.split("/")[-2])
     fetch_ = await subscriber.begin(10, MIB)
     await produce(0, 1)
     await fetch_.came.wait()
@@ -94,7 +95,7 @@ async def test_what_retention_removed_meanwhile_is_not_given_out(
 
 
 async def test_what_was_acknowledged_meanwhile_is_not_given_out(app, produce, path, ask):
-    subscriber = app.consumers.find(path.split("/")[-2])
+    subscriber = consumer_of(app, path.split("/")[-2])
     fetch_ = await subscriber.begin(10, MIB)
     ids = await produce(0, 1, 2)
     await fetch_.came.wait()
@@ -108,7 +109,7 @@ async def test_a_fetch_waits_for_nothing_that_came_after_its_first_message(
     app, orders, produce, path, ask
 ):
     """Else it would follow the end of the log for as long as others write."""
-    subscriber = app.consumers.find(path.split("/")[-2])
+    subscriber = consumer_of(app, path.split("/")[-2])
     fetch_ = await subscriber.begin(1, MIB)
     await produce(0)
     await fetch_.came.wait()
@@ -144,7 +145,7 @@ async def test_a_subscription_of_one_consumer_takes_another_once_the_first_is_si
     path = f"{SUBSCRIPTION}/consumers/{first}/messages"
     assert told(await fetch(ask, path)) == [(5, 0)]
     assert (await ask("POST", SUBSCRIPTION, {"id": "second", **kind})).status == 409
-    app.consumers.find("first").last_used -= 1000.0
+    consumer_of(app, "first").last_used -= 1000.0
     made = await ask("POST", SUBSCRIPTION, {"id": "second", **kind})
     assert made.status == 201, made.body
     assert told(await fetch(ask, path.replace("first", "second"), "?timeout=1000")) == [(5, 0)]
