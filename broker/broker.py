@@ -163,6 +163,7 @@ class Broker:
         """Open the placement (who owns what), the catalogue and the cursors."""
         self._storage.check_journals()
         state = Catalogue(self._journal("catalogue"), now_us=self.now_us())
+        self._storage.take_id(state.rewrite, self.committer)
         catalogue = LocalCatalogue(
             state,
             use_reserve=self._storage.reserve.use_reserve,
@@ -372,6 +373,8 @@ class Broker:
         journal = self._storage.open_journal(name, self.committer)
         for cut in journal.recovery.cuts:
             log.warning("torn_tail_cut", journal=name, cut=str(cut))
+        for path in journal.recovery.foreign:
+            log.warning("foreign_segment", journal=name, path=path)
         return journal
 
     def _listen(self) -> None:

@@ -154,6 +154,8 @@ def repair(
 
 def apply_plan(plan: Plan, *, yes: bool) -> int:
     """Show what is to be done, ask, and do it; returns the exit code. Raises StorageError."""
+    for text in plan.warnings:
+        print(f"warning: {text}", file=sys.stderr)
     for text in plan.refusals:
         print(f"not repaired: {text}", file=sys.stderr)
     code = EXIT_FAILED if plan.refusals else EXIT_DONE

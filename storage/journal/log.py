@@ -15,6 +15,7 @@ from storage.codecs.api import BatchFlag, BodyFormat
 from storage.errors import DamagedLog, LogClosed, StorageFull
 from storage.log.batch import BatchHeader, body_checksum, pack
 from storage.log.committer import Committer, SyncPoint
+from storage.log.directory_id import foreign_paths
 from storage.log.files import Files
 from storage.log.recovery import LogIdentity, RecoveryReport, recover
 from storage.log.scan import NO_OFFSET, Fault, bodies, load_checked, walk
@@ -74,6 +75,9 @@ class JournalLog:
         self._old: list[Segment] = []
         self._start_offset = 0  # Base offset of the newest durable snapshot.
         self._replayed = (folder, 0, 0)  # Path, file position and offset of the record given last.
+        # Of a new journal: an earlier program, which does not know these headers, must find a slot
+        # that says that the first segment holds something, or it would take that for a torn tail.
+        self._slot_is_due = False
         self._make_if_missing()
         files.adopt(folder)
         slot_path = os.path.join(folder, WATERMARK_NAME)
@@ -89,6 +93,7 @@ class JournalLog:
             return
         if read_watermark(self.folder, identity.partition_id, identity.kind).durable_offset > 0:
             return  # It had records: recovery reports the damage.
+        self._slot_is_due = True
         segment = self._new_segment(0, flags=0)
         segment.file.datasync()
         segment.close()
@@ -115,6 +120,7 @@ class JournalLog:
             self._unsynced.hold(self._segments[0].file)
             self._unsynced.names_changed = True
         self._choose_snapshot()
+        self.recovery.foreign = foreign_paths(self._segments, self._files.directory_id)
         for segment in recovered.unsynced:  # A start walks the old ones too, while they are there.
             if segment in self._old or segment in self._segments:
                 self._unsynced.hold(segment.file)
@@ -302,7 +308,10 @@ class JournalLog:
         if self._segments[0].base_offset < point.end_offset:
             self._start_offset = self._segments[0].base_offset
         self._write_slot()
-        if self._old and self._old[0].base_offset < self._slot.mark.log_start_offset:
+        is_due = self._slot_is_due and self.durable_offset > 0
+        has_old = self._old and self._old[0].base_offset < self._slot.mark.log_start_offset
+        if is_due or has_old:
+            self._slot_is_due = False
             assert self._slot.file is not None
             with suppress(StorageFull):  # Out of descriptors: a later round does it.
                 self._unsynced.hold(self._slot.file)

@@ -18,6 +18,7 @@ from storage.errors import DamagedLog, DirectoryLocked, StorageFull
 from storage.journal.changes import Journal
 from storage.journal.log import JournalLog
 from storage.log.committer import Committer, DiskKeeper, Keeper
+from storage.log.directory_id import named_elsewhere, new_directory_id, stored_directory_id
 from storage.log.files import FULL, Files, storage_error
 from storage.log.opening import begin_log, open_log
 from storage.log.partition_log import PartitionLog
@@ -115,6 +116,34 @@ class DataDir:
                 self.files.make_folder(os.path.join(self.path, name))
         self.reserve.make()
         self.files.sync_folder(self.path)
+        self._find_id()
+
+    def _find_id(self) -> None:
+        """Have new files name this directory. A new one draws its id; one of an earlier version
+        gets its id with `take_id`.
+        """
+        self.files.directory_id = stored_directory_id(self.files, self.path)
+        is_new = not self.partition_ids() and not any(map(self._segment_paths, JOURNAL_KINDS))
+        if is_new:
+            self.files.directory_id = new_directory_id()
+
+    def take_id(self, rewrite: Callable[[], None], committer: Committer) -> None:
+        """Give a directory of an earlier version an id: `rewrite` writes the catalogue into a new
+        segment. That is durable before any other file names the id, so that an earlier program
+        stops at the catalogue. Without room for it the directory has no id yet.
+
+        Raises: StorageFailed.
+        """
+        if self.files.directory_id:
+            return
+        self.files.directory_id = named_elsewhere(self.files, self.path) or new_directory_id()
+        try:
+            rewrite()
+        except StorageFull:
+            self.files.directory_id = 0
+            return
+        committer.commit()
+        committer.commit()  # The slot that leaves out the older segments.
 
     @property
     def keeper(self) -> Keeper:

@@ -225,6 +225,7 @@ class Files:
     ) -> None:
         """`handles_max` is `idle_handles_max` if not given."""
         self.root = os.fspath(root)
+        self.directory_id = 0  # Of the data directory, for the headers of new segments; 0: none.
         self.disk = disk if disk is not None else Disk()
         self.reads_cached = True
         self.read_buffers = ReadBuffers()

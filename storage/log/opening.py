@@ -1,6 +1,7 @@
 """Opening and making a partition's log in its folder. Knows files, not the data directory."""
 
 from storage.log.committer import Committer
+from storage.log.directory_id import foreign_paths
 from storage.log.files import Files
 from storage.log.partition_log import LogPlace, PartitionLog
 from storage.log.plain_end import plain_end
@@ -28,6 +29,7 @@ def open_log(
     if recovered is None:
         files.adopt(folder)
         recovered = recover(*look)
+    recovered.report.foreign = foreign_paths(recovered.segments, files.directory_id)
     is_reserved = RESERVED_NAME in names
     reservation = Reservation(files, folder, partition_id, may_exist=is_reserved)
     place = LogPlace(files, identity, committer)

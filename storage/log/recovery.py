@@ -64,11 +64,12 @@ class RecoveryReport:
     damages: list[Damage] = field(default_factory=list)
     batches_walked: int = 0
     gap: tuple[int, int] | None = None
+    foreign: Sequence[str] = ()  # Files, among those looked into, that name another directory.
 
     @property
     def is_clean(self) -> bool:
         """Whether the log ended as a clean stop or a plain kill leaves it."""
-        return not self.cuts and not self.damages and self.gap is None
+        return not (self.cuts or self.damages or self.foreign) and self.gap is None
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import os
 import secrets
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
 
 from crc32c import crc32c
@@ -23,7 +23,9 @@ from storage.log.segment_names import LOG_SUFFIX as LOG_SUFFIX
 from storage.log.settings import LogSettings
 
 MAGIC = b"BRAIDLOG"
+NAMED_MAGIC = b"BRLG"  # Of a header that names its data directory.
 VERSION = 1
+NAMED_VERSION = 2
 SEGMENT_HEADER_BYTES = 64
 
 KIND_PARTITION = 1
@@ -40,9 +42,13 @@ NEW_SUFFIX = ".new"  # Of a file that has not got its name: a start removes it.
 # magic, version, kind, salt, partition_id, base_offset, flags, end_offset, tombstones_below,
 # tombstones_us, reserved
 HEADER = Struct("<8sHHIQqHqqq2s")
+# magic, salt, version, kind, flags, directory_id, partition_id, base_offset, end_offset,
+# tombstones_below, tombstones_us
+NAMED_HEADER = Struct("<4sIHBBQQqqqq")
+VERSION_PLACE = Struct("<8xH")
 CRC = Struct("<I")
 
-assert HEADER.size + CRC.size == SEGMENT_HEADER_BYTES
+assert HEADER.size + CRC.size == NAMED_HEADER.size + CRC.size == SEGMENT_HEADER_BYTES
 
 
 class BadSegment(ValueError):
@@ -67,13 +73,20 @@ class SegmentHeader:
     end_offset: int = 0
     tombstones_below: int = 0
     tombstones_us: int = 0
+    # The data directory that the file belongs to; 0 where the header does not say (version 1).
+    directory_id: int = 0
 
 
 def pack_segment_header(header: SegmentHeader) -> bytes:
-    """The header's 64 bytes."""
-    fields = (header.kind, header.salt, header.partition_id, header.base_offset, header.flags)
+    """The header's 64 bytes, of version 2 if it names its data directory."""
+    place = (header.partition_id, header.base_offset)
     compacted = (header.end_offset, header.tombstones_below, header.tombstones_us)
-    rest = HEADER.pack(MAGIC, VERSION, *fields, *compacted, bytes(2))
+    if header.directory_id:
+        what = (header.salt, NAMED_VERSION, header.kind, header.flags, header.directory_id)
+        rest = NAMED_HEADER.pack(NAMED_MAGIC, *what, *place, *compacted)
+    else:
+        fields = (header.kind, header.salt, *place, header.flags)
+        rest = HEADER.pack(MAGIC, VERSION, *fields, *compacted, bytes(2))
     return rest + CRC.pack(crc32c(rest))
 
 
@@ -83,17 +96,29 @@ def unpack_segment_header(data: Buffer) -> SegmentHeader:
         raise BadSegment(f"only {len(data)} of {SEGMENT_HEADER_BYTES} header bytes")
     if CRC.unpack_from(data, HEADER.size)[0] != crc32c(data[: HEADER.size]):
         raise BadSegment("segment header checksum is wrong")
-    magic, version, kind, salt, partition_id, base_offset, flags, *rest = HEADER.unpack_from(data)
-    *compacted, reserved = rest
-    if magic != MAGIC or version != VERSION:
-        raise BadSegment(f"not a segment of version {VERSION}")
+    directory_id, reserved = 0, b""
+    (version,) = VERSION_PLACE.unpack_from(data)
+    if version == NAMED_VERSION:
+        magic, salt, _, kind, flags, directory_id, partition_id, *rest = NAMED_HEADER.unpack_from(
+            data
+        )
+        base_offset, *compacted = rest
+    else:
+        magic, _, kind, salt, partition_id, base_offset, flags, *rest = HEADER.unpack_from(data)
+        *compacted, reserved = rest
+    if (magic, version) not in ((MAGIC, VERSION), (NAMED_MAGIC, NAMED_VERSION)):
+        raise BadSegment(f"not a segment of version {VERSION} or {NAMED_VERSION}")
     if any(reserved) or flags & ~FLAGS or not salt:
         raise BadSegment("reserved bits are set")
+    if version == NAMED_VERSION and not directory_id:
+        raise BadSegment("its data directory has no number")
     if not flags & FLAG_COMPACTED and any(compacted):
         raise BadSegment("reserved bytes are set")
     if flags & FLAG_COMPACTED and compacted[0] <= base_offset:
         raise BadSegment("it ends where it begins")
-    return SegmentHeader(kind, salt, partition_id, base_offset, flags, *compacted)
+    end_offset, below, since_us = compacted
+    place = (kind, salt, partition_id, base_offset, flags)
+    return SegmentHeader(*place, end_offset, below, since_us, directory_id)
 
 
 def segment_path(folder: str, base_offset: int) -> str:
@@ -157,6 +182,7 @@ class Segment:
 
         Raises: StorageFull, StorageFailed, and then nothing is left behind.
         """
+        header = named_header(header, files)
         segment = cls(files, folder, header.base_offset, header.kind, header.partition_id)
         if not named:
             segment.path += NEW_SUFFIX
@@ -219,6 +245,11 @@ class Segment:
         """Use this header: just written, read, or proven by a tool."""
         self.salt = header.salt
         self.header = header  # Last: to other threads it is the sign that all is set.
+
+    @property
+    def directory_id(self) -> int:
+        """The id of the data directory that the file is in; 0 if that has none."""
+        return self._files.directory_id
 
     @property
     def is_empty(self) -> bool:
@@ -430,6 +461,11 @@ def empty_header(segment: Segment, salt: int, flags: int = 0) -> SegmentHeader:
     flags |= FLAG_COMPACTED if segment.is_compacted else 0
     place = (segment.partition_id, segment.base_offset)
     return SegmentHeader(segment.kind, salt, *place, flags, segment.name.end_offset)
+
+
+def named_header(header: SegmentHeader, files: Files) -> SegmentHeader:
+    """The header of a new file: it names the data directory, if that has an id."""
+    return replace(header, directory_id=files.directory_id)
 
 
 def new_salt() -> int:

@@ -19,6 +19,7 @@ from storage.log.data_dir import (
     NewPartition,
     take_lock,
 )
+from storage.log.directory_id import id_of_cluster
 from storage.log.partition_log import LogPlace, PartitionLog
 from storage.log.recovery import LogIdentity
 from storage.log.segment import KIND_PARTITION
@@ -91,6 +92,7 @@ class SharedDir(DataDir):
             files = CachedFiles(path, session.objects, Cache(settings.cache_bytes))
             shared = cls(path, files, lock_fd)
             shared._prepare()
+            files.directory_id = id_of_cluster(session.cluster.cluster_id)
             shared._begin(session, settings)
         except BaseException:  # Whatever it was, the lock is given back.
             os.close(lock_fd)

@@ -17,6 +17,7 @@ from storage.log.data_dir import (
     numbers_among,
     take_lock,
 )
+from storage.log.directory_id import foreign_paths, stored_directory_id
 from storage.log.files import Files, storage_error
 from storage.log.recovery import LogIdentity
 from storage.log.segment import KIND_PARTITION, segment_bases
@@ -32,7 +33,7 @@ from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore
 from storage.metadata.names import parse_topic
 from storage.tools.dump import find_partitions
-from storage.tools.log_check import LogCheck, reservation_is_lost
+from storage.tools.log_check import FOREIGN, LogCheck, reservation_is_lost
 from storage.tools.repair_catalogue import CatalogueRepair
 from storage.tools.repair_folders import FolderPlacement
 from storage.tools.repair_journal import JournalRepair
@@ -73,6 +74,7 @@ class Repair:
         except OSError as error:
             raise storage_error(error, "lock", self.path) from error
         self.files = Files(self.path)
+        self.files.directory_id = stored_directory_id(self.files, self.path)
         self._aside = SetAside(self.files, os.path.join(self.path, SET_ASIDE_NAME))
         self._partitions_path = os.path.join(self.path, PARTITIONS_NAME)
         self._progress = progress
@@ -154,6 +156,7 @@ class Repair:
         self, name: str, plan: Plan, make: Callable[[JournalRepair], Replayed]
     ) -> tuple[JournalRepair, Replayed] | None:
         repair = JournalRepair(self.files, self.path, name)
+        self._warn_of(repair.survey, name)
         plan.refusals += repair.refusals
         if repair.refusals:
             return None
@@ -196,6 +199,7 @@ class Repair:
             survey = Survey(identity, Watermark())  # What has that name now is moved away first.
         else:
             survey = LogCheck(self.files, identity, name, running=False).run(self._advance)
+            self._warn_of(survey, name)
         first_free = self._highest_position(catalogue, owner)
         if survey.holes or there is None:
             repair = PartitionRepair(self.files, self._aside, name, survey)
@@ -203,6 +207,10 @@ class Repair:
         if there is not None and reservation_is_lost(self.files, identity):
             lost = ReservationRepair(self.files, self._aside, name, survey)
             self._plan.steps.append(lost.step(os.path.join(folder, RESERVED_NAME)))
+
+    def _warn_of(self, survey: Survey, name: str) -> None:
+        for path in foreign_paths(survey.segments, self.files.directory_id):
+            self._plan.warnings.append(f"{name}: {path}: {FOREIGN}")
 
     def _plan_topic_file(
         self, folder: str, wanted: TopicFile, name: str, *, is_missing: bool

@@ -12,7 +12,14 @@ from storage.errors import DamagedLog
 from storage.log.data_dir import JOURNAL_KINDS
 from storage.log.files import Files
 from storage.log.recovery import LogIdentity
-from storage.log.segment import FLAG_SNAPSHOT, SegmentHeader, new_salt, segment_bases, segment_path
+from storage.log.segment import (
+    FLAG_SNAPSHOT,
+    SegmentHeader,
+    named_header,
+    new_salt,
+    segment_bases,
+    segment_path,
+)
 from storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
 from storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
 from storage.tools.log_check import LogCheck
@@ -40,31 +47,31 @@ class JournalRepair:
         self._identity = LogIdentity(self._folder, JOURNAL_KINDS[name], 1)
         records = JournalRecords()
         check = LogCheck(files, self._identity, name, running=False)
-        self._survey = check.run(lambda size: None, records.batch)
+        self.survey = check.run(lambda size: None, records.batch)
         self._unended: NoSnapshotEnd | None = None
-        self._start = self._survey.log_start_offset
+        self._start = self.survey.log_start_offset
         try:
-            self._start = records.start(self._survey)
+            self._start = records.start(self.survey)
         except NoSnapshotEnd as error:
             self._unended = error
         with suppress(NoSnapshotEnd):  # Nothing is superseded by one without an end.
-            records.forget_superseded(self._survey, records.start(self._survey))
+            records.forget_superseded(self.survey, records.start(self.survey))
         self._left_out: list[DamagedLog] = []
-        self.journal = StoredJournal(records.records(self._survey, self._start), records.damage)
+        self.journal = StoredJournal(records.records(self.survey, self._start), records.damage)
         self.lost: Callable[[DamagedLog], None] = self._left_out.append
 
     @property
     def is_damaged(self) -> bool:
         """Whether a start would refuse it."""
-        return bool(self._survey.holes or self._left_out) or self._unended is not None
+        return bool(self.survey.holes or self._left_out) or self._unended is not None
 
     @property
     def loses(self) -> bool:
         """Whether records are gone that a start needs."""
-        if self._unended is not None or self._left_out or not self._survey.segments:
+        if self._unended is not None or self._left_out or not self.survey.segments:
             return True
         return any(
-            hole.end_offset > self._start and hole.header is None for hole in self._survey.holes
+            hole.end_offset > self._start and hole.header is None for hole in self.survey.holes
         )
 
     @property
@@ -72,7 +79,7 @@ class JournalRepair:
         """Why this journal cannot be repaired, if so."""
         return [
             f"{self.name}: {hole.path} at byte {hole.file_pos}: {hole.reason}; nothing is changed"
-            for hole in self._survey.holes
+            for hole in self.survey.holes
             if hole.overlaps or hole.is_newer
         ]
 
@@ -84,10 +91,10 @@ class JournalRepair:
 
     def _losses(self) -> list[str]:
         lines = []
-        for hole in self._survey.holes:
+        for hole in self.survey.holes:
             offsets = offsets_text(hole.offset, hole.end_offset)
             place = f"{hole.path} at byte {hole.file_pos}: {hole.reason}"
-            if not self._survey.segments:
+            if not self.survey.segments:
                 lines.append(f"{self.name}: everything in it is lost ({place})")
             elif hole.header is not None or hole.end_offset <= self._start:
                 lines.append(f"{self.name}: nothing is lost by this ({place})")
@@ -109,10 +116,10 @@ class JournalRepair:
             files.make_folder(self._folder)
             files.sync_folder(self._data_dir)
         bases = segment_bases(files.names(self._folder))
-        survey: Survey = self._survey
+        survey: Survey = self.survey
         base = max(survey.end_offset, survey.proven, *(one + 1 for one in bases), 0)
         header = SegmentHeader(identity.kind, new_salt(), 1, base, FLAG_SNAPSHOT)
-        writer = SegmentWriter(files, self._folder, header)
+        writer = SegmentWriter(files, self._folder, named_header(header, files))
         try:
             end = writer.snapshot(self.journal.snapshots)
             writer.finish()

@@ -13,6 +13,7 @@ from storage.log.segment import (
     Segment,
     SegmentHeader,
     empty_header,
+    named_header,
     new_salt,
 )
 from storage.tools.repair_step import Plan, Step, offsets_text
@@ -88,6 +89,7 @@ class PartitionRepair:
         """Write a segment that holds nothing but a gap."""
         identity = self._identity
         header = SegmentHeader(identity.kind, new_salt(), identity.partition_id, base)
+        header = named_header(header, self._files)
         writer = SegmentWriter(self._files, identity.folder, header)
         try:
             writer.gap(offset, next_offset)
@@ -115,7 +117,7 @@ class PartitionRepair:
         self._aside.copy(segment.path, f"{segment.partition_id}.{segment.name.file_name}")
         is_lost = holes[0].segment is not None and holes[0].file_pos == 0 and not holes[0].header
         identity = self._identity
-        header = empty_header(segment, new_salt())
+        header = named_header(empty_header(segment, new_salt()), self._files)
         if not is_lost:
             assert segment.header is not None, "its batches were found with it"
             header = segment.header

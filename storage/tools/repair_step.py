@@ -18,10 +18,11 @@ class Step:
 
 @dataclass(slots=True)
 class Plan:
-    """Everything that a repair would do, in that order, and what it cannot do."""
+    """Everything that a repair would do, in that order, what it cannot do, and warnings."""
 
     steps: list[Step] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  # Of what no repair can decide.
 
 
 def offsets_text(offset: int, next_offset: int) -> str:

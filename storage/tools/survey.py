@@ -6,7 +6,7 @@ what it finds (`recovery.py`); this looks at everything and only reports, by the
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from crc32c import crc32c
 
@@ -265,9 +265,10 @@ def is_newer(one: Segment, file_pos: int) -> bool:
         return False
     if not file_pos:
         crc = segment.CRC.unpack_from(data, segment.HEADER.size)[0]
-        version = segment.HEADER.unpack_from(data)[1]
+        (version,) = segment.VERSION_PLACE.unpack_from(data)
         right = crc32c(data[: segment.HEADER.size])
-        return bool(crc == right and version != segment.VERSION)
+        known = (segment.VERSION, segment.NAMED_VERSION)
+        return bool(crc == right and version not in known)
     if batch.PREFIX.unpack_from(data) != (batch.MAGIC, crc32c(data[8:], one.salt)):
         return False
     try:
@@ -280,8 +281,8 @@ def is_newer(one: Segment, file_pos: int) -> bool:
 def proven_header(one: Segment) -> SegmentHeader | None:
     """Restore a damaged segment header and use it for the segment; None if it cannot be proven.
 
-    All but salt and flags is known from the name. The salt is right if a batch is good with it:
-    no client ever knew it.
+    All but salt, flags and the directory's id is known from the name. The salt is right if a batch
+    is good with it: no client ever knew it.
     """
     try:
         data = read_checked(one, SEGMENT_HEADER_BYTES, 0, one.base_offset)
@@ -291,12 +292,18 @@ def proven_header(one: Segment) -> SegmentHeader | None:
         return None
     if segment.CRC.unpack_from(data, segment.HEADER.size)[0] == crc32c(data[: segment.HEADER.size]):
         return None  # It is intact, and says that it belongs elsewhere.
-    salt, flags = (segment.HEADER.unpack_from(data)[place] for place in (3, 6))
-    if one.kind == KIND_PARTITION:
-        flags = 0
-    if not salt or flags & ~segment.FLAG_SNAPSHOT:
-        return None
-    one.take_header(empty_header(one, salt, flags))
-    if next(find_good(one, SEGMENT_HEADER_BYTES, one.base_offset, one.size), None) is None:
-        one.header = None
-    return one.header
+    named = segment.NAMED_HEADER.unpack_from(data)
+    plain = segment.HEADER.unpack_from(data)
+    # The version may be what is damaged: each layout has its salt and flags in another place.
+    # What is damaged may be the directory's id: only our own is believed.
+    directory_id = named[5] if named[5] == one.directory_id else 0
+    for salt, flags, named_id in ((plain[3], plain[6], 0), (named[1], named[4], directory_id)):
+        if one.kind == KIND_PARTITION:
+            flags = 0
+        if not salt or flags & ~segment.FLAG_SNAPSHOT:
+            continue
+        one.take_header(replace(empty_header(one, salt, flags), directory_id=named_id))
+        if next(find_good(one, SEGMENT_HEADER_BYTES, one.base_offset, one.size), None) is not None:
+            return one.header
+    one.header = None
+    return None

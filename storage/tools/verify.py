@@ -13,6 +13,7 @@ from typing import TypeVar
 from storage.errors import DamagedLog, StorageError
 from storage.journal.changes import UnknownRecord
 from storage.log.data_dir import DELETED_SUFFIX, JOURNAL_KINDS, PARTITIONS_NAME, numbers_among
+from storage.log.directory_id import stored_directory_id
 from storage.log.files import FileGone, Files
 from storage.log.reader import HANDLES_MAX
 from storage.log.recovery import LogIdentity
@@ -72,6 +73,7 @@ class Verifier:
         self._progress = progress
         self._running = self.report.broker_pid != 0
         self._files = Files(self.path, handles_max=HANDLES_MAX, read_only=True)
+        self._files.directory_id = stored_directory_id(self._files, self.path)
         self._total = total_bytes(self.path)
         self._done = 0
 

@@ -19,6 +19,7 @@ from storage.log.segment import (
     SEGMENT_HEADER_BYTES,
     Segment,
     SegmentHeader,
+    named_header,
     pack_segment_header,
 )
 from storage.log.segment_names import SegmentName
@@ -35,7 +36,7 @@ class CompactedWriter:
     ) -> None:
         """`interval` is that of the index, in bytes. Raises: StorageFull, StorageFailed."""
         self.name = name
-        self.header = header
+        self.header = header = named_header(header, files)
         self.path = f"{folder}/{name.file_name}"
         self.last_append_us = 0  # Of all that it is made from, even of what is left out.
         self.record_count = 0

@@ -14,6 +14,21 @@ SEGMENT_HEADER = c.Struct(
     "crc" / c.Int32ul,
 )
 
+NAMED_SEGMENT_HEADER = c.Struct(
+    "magic" / c.Const(b"BRLG"),
+    "salt" / c.Int32ul,
+    "version" / c.Const(2, c.Int16ul),
+    "kind" / c.Int8ul,
+    "flags" / c.Int8ul,
+    "directory_id" / c.Int64ul,
+    "partition_id" / c.Int64ul,
+    "base_offset" / c.Int64sl,
+    "end_offset" / c.Int64sl,
+    "tombstones_below" / c.Int64sl,
+    "tombstones_us" / c.Int64sl,
+    "crc" / c.Int32ul,
+)
+
 BATCH_HEADER = c.Struct(
     "magic" / c.Const(bytes.fromhex("f34241d7")),
     "header_crc" / c.Int32ul,

@@ -1,9 +1,11 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from crc32c import crc32c
 
 from storage.log.segment import (
+    FLAG_COMPACTED,
     FLAG_SNAPSHOT,
     KIND_CURSORS,
     SEGMENT_HEADER_BYTES,
@@ -15,7 +17,7 @@ from storage.log.segment import (
     segment_path,
     unpack_segment_header,
 )
-from tests.storage.log.layouts import SEGMENT_HEADER
+from tests.storage.log.layouts import NAMED_SEGMENT_HEADER, SEGMENT_HEADER
 from tests.storage.log.logs import OneLog
 
 HEADER = SegmentHeader(KIND_CURSORS, 0xDEADBEEF, 12, 345678, FLAG_SNAPSHOT)
@@ -32,8 +34,30 @@ def test_header_bytes_are_those_of_the_format_page():
     assert unpack_segment_header(data) == HEADER
 
 
-def test_every_flipped_bit_and_every_cut_is_found():
-    data = pack_segment_header(HEADER)
+def test_a_header_that_names_its_directory_is_of_the_second_version():
+    header = SegmentHeader(1, 0xDEADBEEF, 12, 7, FLAG_COMPACTED, 9, 8, -5, directory_id=1 << 63)
+    for one in (header, replace(HEADER, directory_id=5)):
+        data = pack_segment_header(one)
+        parsed = NAMED_SEGMENT_HEADER.parse(data)
+        assert len(data) == SEGMENT_HEADER_BYTES == NAMED_SEGMENT_HEADER.sizeof()
+        for name in SegmentHeader.__dataclass_fields__:
+            assert parsed[name] == getattr(one, name)
+        assert parsed.crc == crc32c(data[:60])
+        assert NAMED_SEGMENT_HEADER.build(parsed) == data
+        assert unpack_segment_header(data) == one
+
+
+def test_a_header_of_the_second_version_names_a_directory():
+    data = bytearray(pack_segment_header(replace(HEADER, directory_id=5)))
+    data[12:20] = bytes(8)
+    data[60:] = crc32c(bytes(data[:60])).to_bytes(4, "little")
+    with pytest.raises(BadSegment, match="directory"):
+        unpack_segment_header(data)
+
+
+@pytest.mark.parametrize("directory_id", [0, 77])
+def test_every_flipped_bit_and_every_cut_is_found(directory_id):
+    data = pack_segment_header(replace(HEADER, directory_id=directory_id))
     for bit in range(len(data) * 8):
         wrong = bytearray(data)
         wrong[bit // 8] ^= 1 << bit % 8

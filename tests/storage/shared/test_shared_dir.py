@@ -119,7 +119,7 @@ def test_what_is_not_here_is_fetched_by_who_can_wait(store):
     with pytest.raises(WouldBlock):
         file.read_at(8, 0, wait=False)
     assert second.read() == [b"a" * 100]
-    assert bytes(file.read_at(8, 0, wait=False)) == b"BRAIDLOG"
+    assert bytes(file.read_at(8, 0, wait=False))[:4] == b"BRLG"
     second.stop()
 
 

@@ -147,7 +147,7 @@ def test_a_damaged_segment_header_is_mended_without_any_loss(crashed):
 def test_a_lost_salt_loses_its_segment_and_no_other(crashed):
     path = crashed.segments()[1]
     lost = offsets_in(places(crashed.path), path)
-    flip(path, 13)
+    flip(path, 5)
     repaired(crashed.path)
     check_mended(crashed.path, lost)
 
@@ -257,7 +257,7 @@ def test_what_a_later_version_wrote_is_not_touched(crashed):
     path = crashed.segments()[1]
     base = int(path.stem)
     data = bytearray(pack_segment_header(SegmentHeader(1, 77, 1, base)))
-    data[8] = 2
+    data[8] = 3
     data[60:] = layout.CRC.pack(crc32c(bytes(data[:60])))
     with open(path, "r+b") as file:
         file.write(data)

@@ -133,7 +133,7 @@ def test_no_segment_at_all_is_named(healthy):
     assert "no segment file" in fault.reason
 
 
-@pytest.mark.parametrize("pos", [0, 9, 13, 25, 40, 61])
+@pytest.mark.parametrize("pos", [0, 5, 9, 13, 25, 40, 61])
 def test_a_damaged_segment_header_is_named_with_all_its_offsets(healthy, pos):
     path = healthy.segments()[1]
     inside = [header for file, _, header in places(healthy.path) if file == str(path)]
@@ -141,8 +141,8 @@ def test_a_damaged_segment_header_is_named_with_all_its_offsets(healthy, pos):
     (fault,) = levels(verified(healthy.path)[0], Level.FAULT)
     assert (fault.path, fault.file_pos) == (str(path), 0)
     assert (fault.offset, fault.next_offset) == (inside[0].base_offset, inside[-1].next_offset)
-    # The salt is in bytes 12 to 15; without it nothing in the file can be told to be ours.
-    assert ("its batches are whole" in fault.reason) == (pos != 13)
+    # The salt is in bytes 4 to 7; without it nothing in the file can be told to be ours.
+    assert ("its batches are whole" in fault.reason) == (pos != 5)
 
 
 def test_a_damaged_header_of_the_last_segment_hides_no_end(tmp_path):
