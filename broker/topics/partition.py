@@ -24,6 +24,7 @@ from broker.reading.unreadable import UnreadablePlaces
 from broker.threads import run_in_thread
 from storage.codecs.api import BodyInfo, Buffer
 from storage.log.files import FileGone
+from storage.log.segment import SEGMENT_HEADER_BYTES
 from storage.log.settings import UnreadableRecords
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
     from storage.log.reading import Trusted
     from storage.log.sequences import SequenceTable
     from storage.metadata.catalogue_records import TopicMeta
+
+
+def batches_bytes(segments_bytes: int, segments_count: int) -> int:
+    """Bytes of the batches in so many segments: the segments' own headers do not count."""
+    return segments_bytes - segments_count * SEGMENT_HEADER_BYTES
 
 
 @dataclass(slots=True)

@@ -188,12 +188,17 @@ WITHIN: dict[tuple[str, str], dict[str, Rule]] = {
         PUBLISH: Rule("timestamp", AS_SENT),
         APPEND: Rule("", "a time that the client did not give stays -1"),
     },
-    ("iggy", "iggy"): {KEY: UNSHOWN_KEY, HEADERS: Rule("headers", AS_SENT)},
+    ("iggy", "iggy"): {
+        KEY: UNSHOWN_KEY,
+        HEADERS: Rule("headers", AS_SENT),
+        KINDS: Rule("headers", AS_SENT),
+    },
     ("iggy", "iggy-typed"): {KEY: UNSHOWN_KEY},
     ("iggy-typed", "iggy"): {KEY: UNSHOWN_KEY},
     ("iggy-typed", "iggy-typed"): {
         KEY: UNSHOWN_KEY,
         HEADERS: Rule("headers", AS_SENT),
+        KINDS: Rule("headers", AS_SENT),
         PUBLISH: Rule("origin_timestamp", AS_SENT),
     },
 }

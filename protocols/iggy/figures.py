@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.topics.partition import batches_bytes
 from protocols.iggy.names import streams
 from protocols.iggy.replies import Stats
 from protocols.iggy.topics import KeptElsewhere, in_pieces
@@ -46,7 +47,7 @@ class Stored:
         self.partitions += len(topic.partitions)
         self.segments += segments
         self.messages += messages
-        self.size_bytes += size
+        self.size_bytes += batches_bytes(size, segments)
 
 
 async def broker_figures(broker: Broker, clients_count: int) -> Stats:

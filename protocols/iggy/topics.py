@@ -10,7 +10,7 @@ import trio
 
 from broker import errors
 from broker.access.rights import Action, Resource
-from broker.topics.partition import Partition
+from broker.topics.partition import Partition, batches_bytes
 from broker.topics.settings import NO_LIMIT
 from broker.topics.topic import Topic
 from protocols.iggy import messages as m
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from broker.broker import Broker
 
 SERVER_DEFAULT = 0
+US_PER_MS = 1_000
 # None and gzip. Only kept and shown; the reference server does no more with it either.
 COMPRESSIONS = range(1, 3)
 REPLICATION_DEFAULT = 1  # What 0 stands for. Kept and shown only.
@@ -49,6 +50,8 @@ REQUEST_PARTITIONS_MAX = 1_000  # Of one request, in V.
 RETENTION_MS, RETENTION_BYTES = "retention_ms", "retention_bytes"
 SEGMENT_BYTES, LOG_DURABILITY = "segment_bytes", "durability"
 COMPRESSION, REPLICATION, OPTIONS = "iggy_compression", "iggy_replication", "iggy_options"
+# An expiry that is no whole number of milliseconds; the log's own is rounded up.
+EXPIRY_US = "iggy_expiry_us"
 OF_OPTIONS = {  # The setting that each option of V stands for.
     EXPIRY: RETENTION_MS,
     SIZE: RETENTION_BYTES,
@@ -136,6 +139,8 @@ async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
     named = [RETENTION_MS, RETENTION_BYTES, COMPRESSION, REPLICATION]
     if request.options is not None:
         named = [OF_OPTIONS[key] for key in request.options if key in OF_OPTIONS]
+    if RETENTION_MS in named:
+        named.append(EXPIRY_US)
     # A value that is the default has no setting: the one before it goes.
     changes: dict[str, str | int | bool | None] = dict.fromkeys(named)
     changes |= _settings(request, len(topic.partitions))
@@ -232,11 +237,14 @@ async def flush(context: Context, request: m.FlushUnsavedBuffer) -> Answer:
 def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.TopicInfo:
     """The record of a topic, with the figures of its owner."""
     partitions = topic.partitions
-    messages, size, _ = elsewhere.get(topic.name.full) or topic.kept()
+    messages, size, segments = elsewhere.get(topic.name.full) or topic.kept()
     settings = topic.meta.settings
     retention_ms = settings.get(RETENTION_MS, broker.config.log.retention_ms)
     retention_bytes = settings.get(RETENTION_BYTES, broker.config.log.retention_bytes)
-    expiry_us = _bound(retention_ms, 1000)
+    expiry_us = _bound(retention_ms, US_PER_MS)
+    exact_us = int(settings.get(EXPIRY_US, 0))
+    if -(-exact_us // US_PER_MS) * US_PER_MS == expiry_us:  # Else the log's was changed since.
+        expiry_us = exact_us
     compression = int(settings.get(COMPRESSION, COMPRESSIONS[0]))
     size_max = _bound(retention_bytes, max(len(partitions), 1))
     given = _given_options(topic)
@@ -248,7 +256,7 @@ def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.Topi
         compression=compression,
         size_max=size_max,
         replication=int(settings.get(REPLICATION, REPLICATION_DEFAULT)),
-        size_bytes=size,
+        size_bytes=batches_bytes(size, segments),
         messages_count=messages,
         name=topic.name.topic,
         options=packed(given),
@@ -343,11 +351,13 @@ def _settings(
         if request.options.get(DURABILITY, (0, b""))[1] == b"persisted":
             settings[LOG_DURABILITY] = "synced"
     for name, asked, unit in (
-        (RETENTION_MS, request.expiry_us, 1000),
+        (RETENTION_MS, request.expiry_us, US_PER_MS),
         (RETENTION_BYTES, request.size_max, partitions),
     ):
         if asked != SERVER_DEFAULT:
             settings[name] = NO_LIMIT if asked == UNBOUNDED else -(-asked // unit)
+    if request.expiry_us != UNBOUNDED and request.expiry_us % US_PER_MS:
+        settings[EXPIRY_US] = request.expiry_us
     if request.compression != COMPRESSIONS[0]:
         settings[COMPRESSION] = request.compression
     if request.replication not in (SERVER_DEFAULT, REPLICATION_DEFAULT):
@@ -361,11 +371,12 @@ def _details(broker: Broker, topic: Topic) -> list[r.TopicInfo | r.PartitionInfo
 
 
 def _partition_info(topic: Topic, partition: Partition) -> r.PartitionInfo:
+    segments = len(partition.segments())
     return r.PartitionInfo(
         partition=partition.index,
         created_us=topic.meta.created_us,
-        segments_count=len(partition.segments()),
+        segments_count=segments,
         current_offset=current_offset(partition),
-        size_bytes=partition.size_bytes,
+        size_bytes=batches_bytes(partition.size_bytes, segments),
         messages_count=messages_count(partition),
     )

@@ -214,3 +214,12 @@ async def test_pipelined_sends_share_syncs_and_are_answered_in_order(broker, tal
     assert received == bytes(8000)
     assert broker.committer.durable_ticket - rounds < 200
     assert len(await talk.payloads(FIRST, count=2000)) == 1000
+
+
+async def test_a_text_header_that_is_no_utf8_keeps_its_kind_for_readers_of_the_same_format(talk):
+    await talk.create_topic()
+    header = {"key": "k", "kind": 2, "value": b"\xff"}
+    values = {"stream": named("st"), "topic": named("tp"), "partitioning": to_partition(1)}
+    assert await talk.status(101, **values, messages=[message(b"x", [header])]) == 0
+    (polled,) = (await talk.poll(FIRST))["messages"]
+    assert polled["headers"] == [header]

@@ -72,7 +72,8 @@ async def test_unknown_compression_is_refused(talk, compression):
 async def test_bounds_are_settings_of_the_log_and_each_partition_has_its_share(broker, talk):
     await talk.create_topic(partitions=3, expiry=1_000_001, max_size=100)
     meta = broker.catalogue.state.topic(TopicName("public", "st", "tp"))
-    assert meta.settings == {"retention_ms": 1001, "retention_bytes": 34}
+    bounds = {"retention_ms": 1001, "retention_bytes": 34}
+    assert meta.settings == {**bounds, "iggy_expiry_us": 1_000_001}
 
 
 async def test_no_bound_is_told_from_the_brokers_own(broker, talk):
@@ -292,3 +293,38 @@ async def test_lists_and_statistics_look_at_many_topics_in_pieces():
             seen.append(topic)  # noqa: PERF401 (each is counted as it comes)
     assert seen == topics
     assert pieces.largest == PIECE_PARTITIONS
+
+
+async def test_what_is_empty_has_no_size_before_and_after_a_purge(talk):
+    await talk.create_topic(partitions=2)
+
+    async def sizes() -> list[int]:
+        topic = await talk.ask(GET, **TOPIC)
+        stream = (await talk.ask(200, stream=named("st")))["stream"]
+        stats = await talk.ask(10)
+        partitions = [one["size"] for one in topic["partitions"]]
+        return [*partitions, topic["topic"]["size"], stream["size"], stats["messages_size"]]
+
+    assert await sizes() == [0, 0, 0, 0, 0]
+    await talk.send(b"x")
+    first, second, *totals = await sizes()
+    assert (first > 0, second, totals) == (True, 0, [first] * 3)
+    assert await talk.status(305, **TOPIC) == 0
+    assert await sizes() == [0, 0, 0, 0, 0]
+
+
+async def test_an_expiry_is_told_in_microseconds_and_held_in_whole_milliseconds(broker, talk):
+    await talk.create_topic(expiry=1_500_001)
+    name = TopicName("public", "st", "tp")
+
+    async def told() -> int:
+        return (await talk.ask(GET, **TOPIC))["topic"]["expiry"]
+
+    assert await told() == 1_500_001
+    assert broker.topics.get(name).meta.settings["retention_ms"] == 1501
+    await broker.topics.alter_settings(name, {"retention_ms": 2000})  # In another protocol.
+    assert await told() == 2_000_000
+    changed = {"compression": 1, "max_size": 0, "replication": 0}
+    for expiry in (1_999_999, 3_000_000, 7):
+        assert await talk.status(304, **TOPIC, name="tp", expiry=expiry, **changed) == 0
+        assert await told() == expiry
