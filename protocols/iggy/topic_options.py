@@ -1,5 +1,5 @@
 """The options that dialect V has for topics: what values each can have, what it sets here, and how
-it is shown again.
+it is shown again. A text is taken for every option, and stored in the option's own kind.
 
 Options about how the server writes are only kept and shown; but durability `persisted` makes a
 topic's durability `synced`. Knows bytes and settings, no topic. Defaults and texts are those of
@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from protocols.iggy import option_texts as texts
 from protocols.iggy import replies as r
 from protocols.iggy.errors import ErrorCode, Refusal
 from protocols.iggy.messages import UNBOUNDED
@@ -22,6 +23,7 @@ Options = Mapping[str, tuple[int, bytes]]
 ENTRY = struct.Struct("<BI")
 KEY_KIND = int(HeaderKind.STRING)
 COMPRESSIONS = {b"none": 1, b"gzip": 2}
+COMPRESSION_NAMES = {number: name for name, number in COMPRESSIONS.items()}
 DURABILITIES = (b"replicated", b"persisted")
 SEGMENT_BYTES = (1 << 20, 1 << 30)
 SEGMENT_STEP = 512
@@ -31,12 +33,18 @@ UNSAVED_BYTES_MAX = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its kind and default, and which other values it accepts."""
+    """One option: its kind and default, which other values it accepts, and how a text is read.
+
+    `parse` raises ValueError; None: the text is the value. `zero_is_default`: 0 stands for the
+    server's value, as if the option were not there.
+    """
 
     kind: HeaderKind
     default: bytes
     description: str
     takes: Callable[[bytes], bool]
+    parse: Callable[[str], int] | None = None
+    zero_is_default: bool = False
     is_told: bool = True  # Listed for clients that ask, and among a topic's derived options.
 
 
@@ -58,7 +66,8 @@ def _is_any(value: bytes) -> bool:
 
 def _is_segment(value: bytes) -> bool:
     low, high = SEGMENT_BYTES
-    return low <= _number(value) <= high and not _number(value) % SEGMENT_STEP
+    size = _number(value)
+    return not size or (low <= size <= high and not size % SEGMENT_STEP)
 
 
 COMPRESSION, EXPIRY, SIZE = "compression_algorithm", "message_expiry", "max_topic_size"
@@ -71,34 +80,54 @@ TOPIC_OPTIONS: dict[str, Option] = {
         "Compression algorithm (none, gzip)",
         COMPRESSIONS.__contains__,
     ),
-    EXPIRY: Option(HeaderKind.UINT64, _u64(UNBOUNDED), "Message expiry in microseconds", _is_any),
-    SIZE: Option(HeaderKind.UINT64, _u64(UNBOUNDED), "Topic size cap in bytes", _is_any),
+    EXPIRY: Option(
+        HeaderKind.UINT64,
+        _u64(UNBOUNDED),
+        "Message expiry in microseconds",
+        _is_any,
+        texts.expiry_us,
+        zero_is_default=True,
+    ),
+    SIZE: Option(
+        HeaderKind.UINT64,
+        _u64(UNBOUNDED),
+        "Topic size cap in bytes",
+        _is_any,
+        texts.topic_size,
+        zero_is_default=True,
+    ),
     SEGMENT: Option(
         HeaderKind.UINT64,
         _u64(1 << 30),
         "Segment size in bytes; a 512-byte multiple within 1048576..=1073741824",
         _is_segment,
+        texts.byte_size,
+        zero_is_default=True,
     ),
     "enforce_fsync": Option(
         HeaderKind.BOOL,
         b"\0",
         "Kept: the topic's durability says when a SEND is answered",
         _is_bool,
+        texts.flag,
     ),
     "messages_required_to_save": Option(
         HeaderKind.UINT32,
         (1024).to_bytes(4, "little"),
         "Kept: nothing waits for further messages; 1..=16777216",
         lambda value: 1 <= _number(value) <= MESSAGES_MAX,
+        texts.u32,
     ),
     "size_of_messages_required_to_save": Option(
         HeaderKind.UINT64,
         _u64(1 << 20),
         "Kept: nothing waits for further bytes; at most 1073741824",
         lambda value: _number(value) <= UNSAVED_BYTES_MAX,
+        texts.byte_size,
+        zero_is_default=True,
     ),
     "preallocate_segments": Option(
-        HeaderKind.BOOL, b"\0", "Kept: segments are not reserved", _is_bool
+        HeaderKind.BOOL, b"\0", "Kept: segments are not reserved", _is_bool, texts.flag
     ),
     DURABILITY: Option(
         HeaderKind.STRING, b"replicated", "", DURABILITIES.__contains__, is_told=False
@@ -109,15 +138,46 @@ TOPIC_OPTIONS: dict[str, Option] = {
 }
 
 
-def check_topic_options(options: Options) -> None:
-    """Check that a topic can have these. Raises Refusal."""
+def topic_options(options: Options) -> dict[str, tuple[int, bytes]]:
+    """Options as a client gave them, each in its own kind. Raises Refusal."""
+    found = {}
     for key, (kind, value) in options.items():
         option = TOPIC_OPTIONS.get(key)
         if option is None:
             raise Refusal(ErrorCode.UNSUPPORTED_OPTION_KEY, f"no topic has an option {key!r}")
-        fixed = option.kind is HeaderKind.STRING or len(value) == len(option.default)
-        if kind != option.kind or not fixed or not option.takes(value):
+        own = _in_own_kind(key, option, kind, value)
+        if own is None or not option.takes(own):
             raise Refusal(ErrorCode.INVALID_OPTION_VALUE, f"option {key!r}: {value!r}")
+        found[key] = (int(option.kind), own)
+    return found
+
+
+def _in_own_kind(key: str, option: Option, kind: int, value: bytes) -> bytes | None:
+    """The value in the option's kind; None if it cannot be read."""
+    if key == COMPRESSION and kind == HeaderKind.UINT8:  # As a number, as in classic dialects.
+        return COMPRESSION_NAMES.get(_number(value)) if len(value) == 1 else None
+    if kind == option.kind and option.kind is not HeaderKind.STRING:
+        return value if len(value) == len(option.default) else None
+    if kind != HeaderKind.STRING:
+        return None
+    if key == COMPRESSION:
+        return value.lower()
+    if option.parse is None:
+        return value
+    try:
+        number = option.parse(value.decode())
+    except ValueError:  # UnicodeDecodeError, too.
+        return None
+    return number.to_bytes(len(option.default), "little")
+
+
+def explicit(options: Options) -> dict[str, tuple[int, bytes]]:
+    """The options without those that stand for the server's own value."""
+    return {
+        key: (kind, value)
+        for key, (kind, value) in options.items()
+        if any(value) or not TOPIC_OPTIONS[key].zero_is_default
+    }
 
 
 def check_no_options(options: Options | None) -> None:
@@ -161,11 +221,13 @@ def unpacked(block: bytes) -> dict[str, tuple[int, bytes]]:
     return options
 
 
-def derived(given: Options, *, compression: int, expiry_us: int, size_max: int) -> bytes:
+def derived(
+    given: Options, *, compression: int, expiry_us: int, size_max: int, segment_bytes: int
+) -> bytes:
     """The block of options that no client has given, with the topic's values."""
-    names = {number: name for name, number in COMPRESSIONS.items()}
     values = {
-        COMPRESSION: names.get(compression, b"none"),
+        COMPRESSION: COMPRESSION_NAMES.get(compression, b"none"),
+        SEGMENT: _u64(segment_bytes),
         EXPIRY: _u64(expiry_us),
         SIZE: _u64(size_max),
     }

@@ -25,11 +25,12 @@ from protocols.iggy.topic_options import (
     EXPIRY,
     SEGMENT,
     SIZE,
-    check_topic_options,
     compression_of,
     derived,
+    explicit,
     number_of,
     packed,
+    topic_options,
     unpacked,
 )
 from storage.metadata.names import InvalidTopicName, TopicName, check_topic_name, split_partition
@@ -96,6 +97,8 @@ async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
     _check_settings(request)
     if request.options is not None and request.partitions_count > REQUEST_PARTITIONS_MAX:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
+    segment_bytes = number_of(request.options or {}, SEGMENT)
+    _check_size(request, segment_bytes or broker.config.log.segment_bytes)
     stream = names.get_stream(broker, request.stream)
     name = TopicName(names.TENANT, stream.name, request.name)
     _check_name(name)
@@ -129,6 +132,8 @@ async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
     broker = context.broker
     _check_settings(request)
     topic = names.get_topic(broker, request.stream, request.topic)
+    segment_bytes = number_of(request.options or {}, SEGMENT)
+    _check_size(request, segment_bytes or _segment_bytes(broker, topic))
     name = TopicName(names.TENANT, topic.name.namespace, request.name)
     if name != topic.name:
         _check_name(name)
@@ -146,7 +151,7 @@ async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
     changes |= _settings(request, len(topic.partitions))
     if request.options is not None:
         given = {**_given_options(topic), **request.options}
-        changes[OPTIONS] = packed(given).hex()
+        changes[OPTIONS] = packed(explicit(given)).hex()
     ticket = await broker.topics.alter_settings(topic.name, changes)
     if name != topic.name:
         ticket = await broker.renaming.rename_topic(topic.name, name)
@@ -261,7 +266,11 @@ def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.Topi
         name=topic.name.topic,
         options=packed(given),
         derived_options=derived(
-            given, compression=compression, expiry_us=expiry_us, size_max=size_max
+            given,
+            compression=compression,
+            expiry_us=expiry_us,
+            size_max=size_max,
+            segment_bytes=_segment_bytes(broker, topic),
         ),
     )
 
@@ -319,17 +328,31 @@ def _bound(limit: str | int | bool | None, unit: int) -> int:
 
 
 def _check_settings(request: m.CreateTopic | m.UpdateTopic) -> None:
-    """Check that a topic can have these settings, and copy V's options into the fields that other
-    dialects have. Raises Refusal.
+    """Check that a topic can have these settings, bring V's options into their own kinds, and copy
+    them into the fields that other dialects have. Raises Refusal.
     """
     options = request.options
     if options is not None:
-        check_topic_options(options)
+        options = request.options = topic_options(options)
         request.compression = compression_of(options) or COMPRESSIONS[0]
         request.expiry_us = number_of(options, EXPIRY) or SERVER_DEFAULT
         request.size_max = number_of(options, SIZE) or SERVER_DEFAULT
     if request.compression not in COMPRESSIONS:
         raise Refusal(ErrorCode.INVALID_COMMAND, f"compression {request.compression}")
+
+
+def _check_size(request: m.CreateTopic | m.UpdateTopic, segment_bytes: int) -> None:
+    """Check, in V, that a topic's largest size holds a segment. Raises Refusal."""
+    if request.options is not None and SERVER_DEFAULT < request.size_max < segment_bytes:
+        raise Refusal(
+            ErrorCode.INVALID_TOPIC_SIZE,
+            f"size {request.size_max} is below that of a segment, {segment_bytes}",
+        )
+
+
+def _segment_bytes(broker: Broker, topic: Topic) -> int:
+    """The size of a topic's segments, which closes them."""
+    return int(topic.meta.settings.get(SEGMENT_BYTES) or broker.config.log.segment_bytes)
 
 
 def _given_options(topic: Topic) -> dict[str, tuple[int, bytes]]:
@@ -344,9 +367,9 @@ def _settings(
     settings: dict[str, str | int | bool] = {}
     partitions = max(partitions_count, 1)
     if request.options:
-        settings[OPTIONS] = packed(request.options).hex()
+        settings[OPTIONS] = packed(explicit(request.options)).hex()
         segment_bytes = number_of(request.options, SEGMENT)
-        if segment_bytes is not None:
+        if segment_bytes:
             settings[SEGMENT_BYTES] = segment_bytes
         if request.options.get(DURABILITY, (0, b""))[1] == b"persisted":
             settings[LOG_DURABILITY] = "synced"

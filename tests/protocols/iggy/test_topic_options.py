@@ -5,10 +5,11 @@ import struct
 import pytest
 
 from storage.metadata.names import TopicName
+from tests.protocols.iggy import description_v
 from tests.protocols.iggy.vtalk import CREATE_TOPIC, STREAM, TOPIC, UPDATE_TOPIC
 
 UPDATE_STREAM = 129
-STRING, UINT64 = 2, 12
+STRING, BOOL, UINT64 = 2, 3, 12
 DAY_US = 86_400_000_000
 
 
@@ -26,14 +27,14 @@ def settings(broker) -> dict:
 GIVEN = {
     "compression_algorithm": (STRING, b"gzip"),
     "durability": (STRING, b"persisted"),
-    "max_topic_size": u64(4096),
+    "max_topic_size": u64(1 << 21),
     "message_expiry": u64(DAY_US),
     "segment_size": u64(1 << 20),
 }
 OF_GIVEN = {
     "durability": "synced",
     "iggy_compression": 2,
-    "retention_bytes": 2048,
+    "retention_bytes": 1 << 20,
     "retention_ms": DAY_US // 1000,
     "segment_bytes": 1 << 20,
 }
@@ -64,3 +65,54 @@ async def test_an_option_goes_back_to_its_default_and_others_stay(
 async def test_a_stream_has_no_options(client, name):
     assert await client.status(UPDATE_STREAM, STREAM + name, {"any": u64(1)}) == 4041
     assert await client.status(UPDATE_STREAM, STREAM + name, {}) == 0
+
+
+async def test_options_given_as_texts_are_kept_and_told_in_their_own_kinds(broker, client):
+    body = STREAM + struct.pack("<I", 1) + TOPIC[1:]
+    texts = {"segment_size": "2 MiB", "enforce_fsync": "true", "message_expiry": "1h"}
+    given = {key: (STRING, value.encode()) for key, value in texts.items()}
+    assert await client.status(CREATE_TOPIC, body, {**given, "max_topic_size": (STRING, b"0")}) == 0
+    assert settings(broker) == {"segment_bytes": 2 << 20, "retention_ms": 3_600_000}
+    _, told = await client.query(300, STREAM + TOPIC)
+    topic = description_v.BODIES[300].parse(told).topic
+    assert {one.key.decode(): (one.kind, one.value) for one in topic.options} == {
+        "enforce_fsync": (BOOL, b"\1"),
+        "message_expiry": u64(3_600_000_000),
+        "segment_size": u64(2 << 20),
+    }
+    derived = {one.key.decode(): one.value for one in topic.derived}
+    assert derived["max_topic_size"] == bytes([255]) * 8
+
+
+async def test_a_segments_size_of_0_is_the_servers_and_is_told_as_derived(client):
+    body = STREAM + struct.pack("<I", 1) + TOPIC[1:]
+    assert await client.status(CREATE_TOPIC, body, {"segment_size": u64(0)}) == 0
+    topic = description_v.BODIES[300].parse((await client.query(300, STREAM + TOPIC))[1]).topic
+    assert list(topic.options) == []
+    assert {one.key.decode(): one.value for one in topic.derived}["segment_size"] == u64(1 << 30)[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "size", "status"),
+    [
+        ({}, (1 << 30) - 1, 1019),
+        ({}, 1 << 30, 0),
+        ({}, 0, 0),
+        ({}, (1 << 64) - 1, 0),
+        ({"segment_size": u64(1 << 20)}, (1 << 20) - 1, 1019),
+        ({"segment_size": u64(1 << 20)}, 1 << 20, 0),
+    ],
+)
+async def test_a_topic_holds_a_segment_at_least(client, options, size, status):
+    body = STREAM + struct.pack("<I", 1) + TOPIC[1:]
+    assert (
+        await client.status(CREATE_TOPIC, body, {**options, "max_topic_size": u64(size)}) == status
+    )
+
+
+async def test_an_update_to_less_than_a_segment_is_refused_and_changes_nothing(broker, client):
+    body = STREAM + struct.pack("<I", 2) + TOPIC[1:]
+    assert await client.status(CREATE_TOPIC, body, GIVEN) == 0
+    smaller = {"max_topic_size": u64((1 << 20) - 1)}
+    assert await client.status(UPDATE_TOPIC, STREAM + TOPIC + TOPIC[1:], smaller) == 1019
+    assert settings(broker) == OF_GIVEN
