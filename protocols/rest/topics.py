@@ -5,12 +5,13 @@ connection and no file.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from broker.errors import InvalidRequest
+from broker.errors import InvalidRequest, NotOwner
 from broker.topics.settings import in_force, read_settings
 from protocols.rest import messages
 from protocols.rest.bodies import BodyReader, page_limit, topic_name
@@ -84,7 +85,8 @@ class TopicsApi:
             await self._broker.topics.add_partitions(name, wanted.partitions)
         if changes:
             await self._broker.topics.alter_settings(name, changes)
-            await self._broker.retention.apply(topic)
+            with suppress(NotOwner):  # It moved; the change is made, and the new owner applies it.
+                await self._broker.retention.apply(topic)
         await self._broker.durability.reached(topic.ticket)
         return json_response(await self._detail(request, topic))
 
