@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 from conformance import iggy_programs
 from conformance.cluster.matrix import NoCluster, is_for_several, three_brokers
 from conformance.drivers.kept import Drivers
+from conformance.ending import end_on_signals
 from conformance.report import Run, from_json, to_html, to_json, to_markdown
 from conformance.runner import (
     FAIL,
@@ -147,4 +148,5 @@ def _write(run: Run, arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main())

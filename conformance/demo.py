@@ -18,6 +18,7 @@ from rich.table import Table
 from conformance.clients import CLIENTS, python_for
 from conformance.drivers.base import Message
 from conformance.drivers.proxy import DriverProxy
+from conformance.ending import end_on_signals
 from conformance.runner import client_label
 from conformance.server import RunningBroker
 
@@ -115,4 +116,5 @@ def _show(console: Console, rows: list[Row]) -> None:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main())

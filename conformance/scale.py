@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 
+from conformance.ending import end_on_signals
 from conformance.hostile.healthy import Healthy
 from conformance.raw.pulsar import (
     ACK,
@@ -196,4 +197,5 @@ def _go_through(broker: RunningBroker, wanted: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main())

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.bench.process import cpu_seconds, in_background
+from conformance.ending import end_on_signals
 from conformance.server import RunningBroker
 
 TOPIC_PARTITIONS = 10_000  # Of one topic: one request makes them, one brings a record to each.
@@ -138,4 +139,5 @@ def _timed(act: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main(sys.argv[1:]))

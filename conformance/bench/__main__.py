@@ -23,6 +23,7 @@ from conformance.bench.limits import measure_limits
 from conformance.bench.sample import Round, Sample, Workload
 from conformance.bench.starting import start_times
 from conformance.bench.workloads import WORKLOADS
+from conformance.ending import end_on_signals
 from conformance.server import RunningBroker
 
 # What a start finds: the size that DESIGN's start times are promised for, or a little of it.
@@ -198,4 +199,5 @@ def _number(value: float | None) -> str:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main())

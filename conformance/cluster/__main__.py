@@ -12,6 +12,7 @@ from pathlib import Path
 
 from conformance.cluster import servers
 from conformance.cluster.brokers import settings_for
+from conformance.ending import end_on_signals
 from conformance.server import RunningBroker
 
 NODES = 3
@@ -19,7 +20,7 @@ LOOK_S = 0.5
 
 
 def main() -> int:
-    """Run until Ctrl-C."""
+    """Run until Ctrl-C, SIGTERM or SIGHUP."""
     reason = servers.missing()
     if reason is not None:
         print(f"make cluster: {reason}", file=sys.stderr)
@@ -80,4 +81,5 @@ def watch(brokers: list[RunningBroker]) -> None:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main())

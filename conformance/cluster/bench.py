@@ -23,6 +23,7 @@ from conformance.cluster import draining, faults, figures, partitions, servers
 from conformance.cluster.brokers import command
 from conformance.cluster.figures import MB, Row, stores
 from conformance.cluster.running import QUICK, Cluster, Lost
+from conformance.ending import end_on_signals
 from conformance.raw.iggy import BY_OFFSET, POLL, IggyWire, poll_body
 from conformance.raw.kafka import KafkaWire
 
@@ -245,4 +246,5 @@ def _verdict(row: Row) -> str:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main())

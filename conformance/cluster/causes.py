@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from conformance.cluster.brokers import command
+from conformance.cluster.databases import another_database, restored_database
 from conformance.cluster.network import OUTSIDE
 from conformance.cluster.running import LOOK_S, Lost
 
@@ -136,11 +137,13 @@ CAUSES: Mapping[str, Cause] = {
     "postgres hangs": _server_hangs(lambda cluster: cluster.postgres),
     "postgres restarts": _server_restarts(lambda cluster: cluster.postgres),
     "backends": backends,
+    "another database": another_database,
+    "restored database": restored_database,
     **CUTS,
 }
 # Causes that end no broker.
 GENTLE: Final = ("drain",)
-# Thirteen that together leave no kind and no party out; for the short run.
+# Fifteen that together leave no kind and no party out; for the short run.
 SHORT: Final = (
     "kill",
     "cut from postgres",
@@ -152,7 +155,9 @@ SHORT: Final = (
     "nothing from postgres",
     "store hangs",
     "cut from clients",
+    "another database",
     "stop",
     "drain",
+    "restored database",
     "nothing to store",
 )

@@ -28,6 +28,7 @@ from conformance.cluster.clients import AGAIN_S, Client, Load, writers
 from conformance.cluster.moving import movers
 from conformance.cluster.readers import by_http, by_iggy, by_kafka, committed, readers
 from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Cluster, Lost
+from conformance.ending import end_on_signals
 from conformance.raw.iggy import IggyWire
 from storage.shared.layout import shard_of
 
@@ -301,4 +302,5 @@ def waits(delays: Sequence[float]) -> str:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main())

@@ -56,7 +56,7 @@ class Cluster:
         namespaces: bool = True,
     ) -> None:
         """Without `cuts` all of it is on loopback; without `namespaces` proxies make the cuts."""
-        self._folder = folder
+        self.folder = folder
         self._settings = settings
         self._cuts = cuts
         self._namespaces = namespaces
@@ -80,8 +80,8 @@ class Cluster:
         return Proxies()
 
     def _start(self, held: ExitStack) -> None:
-        self._folder.chmod(0o755)  # PostgreSQL has a user of its own.
-        folder = self._folder
+        self.folder.chmod(0o755)  # PostgreSQL has a user of its own.
+        folder = self.folder
         self.postgres = held.enter_context(servers.Postgres(folder / "pg", self._place("pg")))
         self.seaweed = held.enter_context(servers.Seaweed(folder / "s3", self._place("s3")))
         self.settings = [*settings_for(self.postgres, self.seaweed, PREFIX), *self._settings]
@@ -101,7 +101,7 @@ class Cluster:
             time.sleep(LOOK_S)
 
     def _broker(self, node: int) -> ClusterBroker:
-        folder, place = self._folder / f"node{node}", self._place(f"node{node}")
+        folder, place = self.folder / f"node{node}", self._place(f"node{node}")
         if not isinstance(self.network, Proxies):
             return ClusterBroker(folder, node, self.settings, place)
         stores = proxied(self.postgres, self.seaweed, self.network, node)

@@ -14,6 +14,7 @@ from pathlib import Path
 from conformance.crash.check import faults, position_faults, read_back, read_back_by_iggy
 from conformance.crash.groups import Committer
 from conformance.crash.writers import IggyWriter, KafkaWriter, Ledger, PulsarWriter, Writer
+from conformance.ending import end_on_signals
 from conformance.raw.iggy import IggyWire
 from conformance.server import RunningBroker
 
@@ -147,4 +148,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main())

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from conformance import iggy_programs
+from conformance.ending import end_on_signals
 from conformance.hostile.attack import Sent, attack
 from conformance.hostile.clearing import clear, prepare
 from conformance.hostile.commands import protocols
@@ -183,4 +184,5 @@ def _told(verdict: Verdict) -> str:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main(sys.argv[1:]))

@@ -19,6 +19,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from conformance.ending import end_on_signals
 from conformance.hostile.judge import check_log, open_files
 from conformance.raw.kafka import KafkaWire
 from conformance.server import RunningBroker
@@ -182,4 +183,5 @@ def _size_of(folder: Path) -> int:
 
 
 if __name__ == "__main__":
+    end_on_signals()
     sys.exit(main(sys.argv[1:]))
