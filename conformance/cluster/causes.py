@@ -142,7 +142,7 @@ CAUSES: Mapping[str, Cause] = {
     **CUTS,
 }
 # Causes that end no broker.
-GENTLE: Final = ("drain",)
+GENTLE: Final = ("drain", "another database")
 # Fifteen that together leave no kind and no party out; for the short run.
 SHORT: Final = (
     "kill",
