@@ -8,6 +8,7 @@ a task only for those turns in which something really waits. Knows no task and n
 from __future__ import annotations
 
 import enum
+import re
 import time
 import types
 from collections.abc import Coroutine, Generator
@@ -31,6 +32,8 @@ Waiting = Coroutine[Any, Any, None]
 # What begins a TLS record with a handshake of any version, and the message in it (RFC 8446, 5.1).
 TLS_HANDSHAKE = b"\x16\x03"
 TLS_CLIENT_HELLO = 1
+HTTP_REQUEST = re.compile(rb"(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) [/*h]|CONNECT |PRI \\* ")
+HTTP_HINT = "the client speaks HTTP: that is served by another listener (listeners.http)"
 TLS_HINT = "the client speaks TLS: this listener does not (listeners.NAME.tls)"
 
 
@@ -158,8 +161,8 @@ class Receiver:
                 return self._memory(error)
             if not received:
                 return None
-            if not self.begun and _greets_with_tls(self._inlet.filled()):
-                self._refuse_tls()
+            if not self.begun:
+                self._refuse_foreign()
         self._stage = _SERVING
         self._left, self._clock = TURN_FRAMES_MAX, None
         return self._serve()
@@ -215,14 +218,21 @@ class Receiver:
         self._error = error
         return waiting
 
-    def _refuse_tls(self) -> None:
-        """Raises ProtocolError, with the protocol's own farewell."""
+    def _refuse_foreign(self) -> None:
+        """Refuse TLS and HTTP. Raises ProtocolError, with the protocol's own farewell."""
+        received = self._inlet.filled()
+        if _greets_with_tls(received):
+            reason, hint = "a TLS handshake", TLS_HINT
+        elif HTTP_REQUEST.match(received):
+            reason, hint = "an HTTP request", HTTP_HINT
+        else:
+            return
         farewell = b""
         try:
-            self._session.frame_size(self._inlet.filled())
+            self._session.frame_size(received)
         except ProtocolError as error:
             farewell = error.reply
-        raise ProtocolError("a TLS handshake", farewell, hint=TLS_HINT)
+        raise ProtocolError(reason, farewell, hint=hint)
 
     def _spend(self, allowance: Allowance) -> float:
         """Count what the turn has cost; returns for how many seconds to receive nothing."""

@@ -40,6 +40,17 @@ COMMIT_TARGET_V1 = struct.Struct(">iqq")  # partition, offset, time in ms; then 
 T = TypeVar("T")
 
 
+# ZooKeeper's ConnectRequest: version, last transaction, timeout, session, size of the password.
+ZOOKEEPER_SESSION = struct.Struct(">iqiqi")
+ZOOKEEPER_PASSWORD_BYTES = 16
+SIZE_BYTES = 4
+ZOOKEEPER_SIZES = (
+    SIZE_BYTES + ZOOKEEPER_SESSION.size + ZOOKEEPER_PASSWORD_BYTES,
+    SIZE_BYTES + ZOOKEEPER_SESSION.size + ZOOKEEPER_PASSWORD_BYTES + 1,
+)
+ZOOKEEPER_HINT = "the client speaks ZooKeeper (zookeeper.connect): Braidlog does not serve that"
+
+
 class RequestReader(FieldReader):
     """The tables' reader, and what the functions below share."""
 
@@ -57,6 +68,15 @@ class RequestReader(FieldReader):
                 partition, value = target(self)
                 topics.setdefault(name, {})[partition] = value
         return topics
+
+    def is_zookeeper_session(self) -> bool:
+        """Whether the frame asks ZooKeeper for a new session: protocol version, last transaction
+        and session are 0, the password has 16 bytes. A flag may follow.
+        """
+        if len(self._view) not in ZOOKEEPER_SIZES:
+            return False
+        *zeros, _, session, password_size = ZOOKEEPER_SESSION.unpack_from(self._view, SIZE_BYTES)
+        return not any(zeros) and session == 0 and password_size == ZOOKEEPER_PASSWORD_BYTES
 
     def one_set(self) -> tuple[int, int, bytes, int, memoryview] | None:  # hot: see make bench
         """Read a Produce with one set from `PRODUCE_HEAD` on: required acks, timeout, topic,
@@ -82,8 +102,11 @@ class RequestReader(FieldReader):
 
 
 def decode_produce(reader: RequestReader) -> ProduceRequest:
-    """Produce v0."""
-    return _produce(reader, None, is_null_taken=False)
+    """Produce v0. Raises ProtocolError for a ZooKeeper client's first frame, which reads so."""
+    request = _produce(reader, None, is_null_taken=False)
+    if not request.topics and reader.is_zookeeper_session():
+        raise ProtocolError("a ZooKeeper session", hint=ZOOKEEPER_HINT)
+    return request
 
 
 def decode_produce_v1(reader: RequestReader) -> ProduceRequest:

@@ -10,7 +10,7 @@ import trio
 from broker.config.settings import TlsConfig
 from broker.server.connection import address_text
 from broker.server.listener import Listener, accept
-from broker.server.receiver import TLS_HINT
+from broker.server.receiver import HTTP_HINT, TLS_HINT
 from broker.server.tls import HANDSHAKE_S, PLAIN_HELLO, TlsSettings
 from tests.broker.server.certificates import (
     client_context,
@@ -229,3 +229,23 @@ async def test_a_tls_hello_at_a_plain_listener_ends_it_at_once_and_the_log_says_
         assert await receive_all(stream) == framed(b"too large")
     (event,) = (event for event in events if event["event"] == "protocol_error")
     assert event["hint"] == TLS_HINT
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [
+        b"GET / HTTP/1.1\r\n",
+        b"POST /topics/a HTTP/1.1\r\n",
+        b"PRI * HTTP/2.0\r\n",
+        b"CONNECT a:1 HTTP/1.1\r\n",
+    ],
+)
+async def test_an_http_request_at_a_framed_listener_ends_it_and_the_log_says_why(
+    bench, request_line
+):
+    stream = await bench.connect()
+    with structlog.testing.capture_logs() as events:
+        await stream.send_all(request_line + b"Host: a\r\n\r\n")
+        assert await receive_all(stream) == framed(b"too large")
+    (event,) = (event for event in events if event["event"] == "protocol_error")
+    assert (event["reason"], event["hint"]) == ("an HTTP request", HTTP_HINT)

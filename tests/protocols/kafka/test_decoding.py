@@ -221,3 +221,22 @@ def test_more_entries_than_the_limit_are_refused_before_they_are_built() -> None
     split = struct.pack(">i", 1) + b"\x00\x01a" + struct.pack(">i", ENTRIES_MAX)
     with pytest.raises(ProtocolError, match="more than"):
         body(9, b"\x00\x01g" + split)
+
+
+def zookeeper_frame(*, session=0, last_zxid=0, flag=b""):
+    """A ConnectRequest of ZooKeeper's Java client."""
+    body = struct.pack(">iqiqi", 0, last_zxid, 30_000, session, 16) + bytes(16) + flag
+    return struct.pack(">i", len(body)) + body
+
+
+@pytest.mark.parametrize("flag", [b"", b"\x00"], ids=["3.3", "3.4"])
+def test_a_zookeeper_client_is_recognised(flag):
+    with pytest.raises(ProtocolError, match="a ZooKeeper session") as caught:
+        KafkaMachine(1 << 20).decode(memoryview(zookeeper_frame(flag=flag)))
+    assert "zookeeper.connect" in caught.value.hint
+
+
+def test_a_produce_without_topics_is_none_of_its_frames():
+    frame = struct.pack(">ihhih", 20, 0, 0, 0, 0) + struct.pack(">hii", 0, 30_000, 0)
+    request = KafkaMachine(1 << 20).decode(memoryview(frame))
+    assert request.body.topics == {}
