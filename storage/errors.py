@@ -92,6 +92,10 @@ class WouldBlock(StorageError):
     """A read with `wait=False` met pages that are not in memory: read again in a thread."""
 
 
+class NotADataDirectory(StorageError):
+    """The folder holds other files: a broker must not fill it."""
+
+
 class DirectoryLocked(StorageError):
     """Another broker has this data directory open."""
 

@@ -32,7 +32,8 @@ from broker.server.heap import bound_heap, trim_heap
 from broker.server.listener import Listener, accept, make_listeners
 from broker.server.loop_clock import LoopClock
 from storage.codecs import quick
-from storage.errors import DamagedLog, StorageError, StorageFailed
+from storage.errors import DamagedLog, NotADataDirectory, StorageError, StorageFailed
+from storage.log.first_look import check_folder
 
 if TYPE_CHECKING:
     from storage.shared.shared_dir import SharedDir
@@ -65,11 +66,25 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
             os.unlink(ready_file)  # Of an earlier run: whoever waits for it must not see it.
     except OSError as error:
         return _refuse(f"ready file {ready_file}: {error.strerror}", EXIT_FAILED)
+    if config.storage.mode == "local":  # A cluster's cache folder has a mark of its own.
+        try:
+            check_folder(config.data_dir, _names_inside(config.data_dir, ready_file))
+        except NotADataDirectory as error:
+            return _refuse(f"data_dir: {error}", EXIT_USAGE)
+        except StorageError as error:
+            return _refuse(str(error), EXIT_FAILED)
     bound_heap()
     _take_descriptors()
     with short_searches():
         clock = LoopClock()
         return trio.run(_run, config, verifier, listeners, ready_file, clock, clock=clock)
+
+
+def _names_inside(folder: str, path: str | None) -> tuple[str, ...]:
+    """The name of a file if it lies in the folder."""
+    if path is None or os.path.realpath(os.path.dirname(path)) != os.path.realpath(folder):
+        return ()
+    return (os.path.basename(path),)
 
 
 def _take_descriptors() -> None:

@@ -32,7 +32,7 @@ Waiting = Coroutine[Any, Any, None]
 # What begins a TLS record with a handshake of any version, and the message in it (RFC 8446, 5.1).
 TLS_HANDSHAKE = b"\x16\x03"
 TLS_CLIENT_HELLO = 1
-HTTP_REQUEST = re.compile(rb"(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) [/*h]|CONNECT |PRI \\* ")
+HTTP_REQUEST = re.compile(rb"(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) [/*h]|CONNECT |PRI \* ")
 HTTP_HINT = "the client speaks HTTP: that is served by another listener (listeners.http)"
 TLS_HINT = "the client speaks TLS: this listener does not (listeners.NAME.tls)"
 

@@ -90,6 +90,18 @@ def test_data_directory_that_cannot_be_used_is_refused(tmp_path):
     assert str(tmp_path / "data") in one_line(error)
 
 
+def test_a_folder_of_other_files_is_not_filled(tmp_path):
+    broker = RunningBroker(tmp_path, others=False, listen=HTTP_ONLY)
+    broker.data_dir = tmp_path / "home"
+    broker.data_dir.mkdir()
+    (broker.data_dir / "letter.txt").touch()
+    code, _, error = broker.run_to_end()
+    assert code == 2
+    assert one_line(error).startswith("braidlog: data_dir: ")
+    assert "is no data directory and is not empty (letter.txt)" in error
+    assert os.listdir(broker.data_dir) == ["letter.txt"]
+
+
 def test_ready_file_that_cannot_be_written_is_refused(tmp_path):
     broker = RunningBroker(tmp_path, others=False, listen=HTTP_ONLY)
     broker.ready_file = tmp_path / "missing" / "ready.json"
