@@ -26,12 +26,13 @@ PIECE_BYTES = 1 << 16
 
 class Cutter:
     """Forwards what comes for a broker's internal port. `answers_to_lose`: so many answers are
-    dropped, and their connections are cut.
+    dropped, and their connections are cut, after `answers_to_pass` that get through.
     """
 
     def __init__(self, target: tuple[str, int]) -> None:
         self._target = target
         self.answers_to_lose = 0
+        self.answers_to_pass = 0
         self.lost = 0
 
     async def forward(self, client: trio.SocketStream) -> None:
@@ -43,6 +44,16 @@ class Cutter:
         ):
             both.start_soon(self._requests, client, server, both.cancel_scope)
             both.start_soon(self._answers, server, client, both.cancel_scope)
+
+    def _loses(self) -> bool:
+        """Whether to drop the answer that comes now."""
+        if self.answers_to_pass:
+            self.answers_to_pass -= 1
+        elif self.answers_to_lose:
+            self.answers_to_lose -= 1
+            self.lost += 1
+            return True
+        return False
 
     async def _requests(
         self, client: trio.SocketStream, server: trio.SocketStream, scope: trio.CancelScope
@@ -60,9 +71,7 @@ class Cutter:
         sent = 0
         try:
             async for piece in server:
-                if sent >= HANDSHAKE_BYTES and self.answers_to_lose:
-                    self.answers_to_lose -= 1
-                    self.lost += 1
+                if sent >= HANDSHAKE_BYTES and self._loses():
                     break
                 await client.send_all(piece)
                 sent += len(piece)
