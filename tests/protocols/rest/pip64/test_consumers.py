@@ -495,9 +495,5 @@ async def test_a_batch_of_pulsar_is_given_out_message_by_message(broker, orders,
 
 
 def test_every_kind_of_subscription_is_offered():
-    assert {kind.value for kind in SubscriptionKind} == {
-        "Exclusive",
-        "Shared",
-        "Failover",
-        "Key_Shared",
-    }
+    kinds = {kind.value for kind in SubscriptionKind}
+    assert kinds == {"Exclusive", "Shared", "Failover", "Key_Shared"}
