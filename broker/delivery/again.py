@@ -2,7 +2,9 @@
 lane, or delayed until now.
 
 A lane is what goes to one consumer in order: a key's slot, or the pieces of a chunked message;
-`ANYBODY` is the lane of everything else. Keeps no entry, only offsets. Knows no consumer.
+`ANYBODY` is the lane of everything else. An entry that could not be read is put off: what follows
+it in its lane waits behind it, but nothing does in the lane `ANYBODY`. Keeps no entry, only
+offsets. Knows no consumer.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
+
+from broker.delivery.retries import Retries
 
 Lane = int | bytes
 ANYBODY: Final = b""
@@ -22,6 +26,8 @@ class Again:
         self._lane_of: dict[int, Lane] = {}
         self._heaps: dict[Lane, list[int]] = {}  # Offsets of a lane; some no longer wait.
         self._counts: dict[Lane, int] = {}  # How many of a lane wait; never 0.
+        self._retries = Retries()
+        self._put_off: set[int] = set()  # Of `ANYBODY`: in no lane until they are brought back.
 
     def __len__(self) -> int:
         return len(self._lane_of)
@@ -51,6 +57,10 @@ class Again:
 
     def discard(self, offset: int) -> None:
         """Let an offset wait no longer, if it did."""
+        self._retries.settled(offset)
+        self._remove(offset)
+
+    def _remove(self, offset: int) -> None:
         lane = self._lane_of.pop(offset, None)
         if lane is None:
             return
@@ -58,8 +68,35 @@ class Again:
         if not self._counts[lane]:
             del self._counts[lane], self._heaps[lane]
 
+    def put_off(self, offset: int, now: float) -> bool:
+        """Try an offset later that waits and could not be read; each time after a longer wait.
+        Returns whether this is its first failure.
+        """
+        if self._lane_of[offset] == ANYBODY:
+            self._remove(offset)
+            self._put_off.add(offset)
+        return self._retries.failed(offset, now)
+
+    def is_put_off(self, lane: Lane) -> bool:
+        """Whether the lowest offset of a lane is to be tried later."""
+        return bool(self._retries) and self.first(lane) in self._retries
+
+    def bring_back(self, now: float) -> None:
+        """Let those be tried again whose wait is over."""
+        for offset in self._retries.pop_due(now):
+            if offset in self._put_off:
+                self._put_off.remove(offset)
+                self.add((offset,), ANYBODY)
+
+    @property
+    def due_at(self) -> float:
+        """When `bring_back` has something to do."""
+        return self._retries.due_at
+
     def clear(self) -> None:
         """Forget all."""
+        self._retries.clear()
+        self._put_off.clear()
         self._lane_of.clear()
         self._heaps.clear()
         self._counts.clear()

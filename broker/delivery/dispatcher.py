@@ -268,7 +268,7 @@ class Dispatcher(Pump):
             self._attach_again(closed)
         else:
             if self.stopped_at is not None and self.stopped_at < self.cursor.position:
-                self.stopped_at = None
+                self._go_on()
             self.cursor.settled()
             self._moved_ahead()
             self.wake()

@@ -57,7 +57,7 @@ class FailoverDispatcher(OrderedDispatcher):
             self._change_at = trio.current_time() + DELAY_S
 
     def _due_at(self) -> float:
-        return self._change_at
+        return min(self._change_at, super()._due_at())
 
     def _get_ready(self) -> bool:
         if self._has_fewer:

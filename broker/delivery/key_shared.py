@@ -174,7 +174,8 @@ class KeySharedDispatcher(SharedDispatcher):
             if slot not in self._again.lanes:
                 del slots[slot]
             elif len(found) < READY_LANES_MAX:
-                found.append(slot)
+                if not self._again.is_put_off(slot):
+                    found.append(slot)
             else:
                 break
         return found

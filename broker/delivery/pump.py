@@ -22,6 +22,7 @@ from broker.delivery.entries import Entry
 from broker.delivery.entry_reads import EntryRead, read_entries, read_steps
 from broker.delivery.holes import HOLES_MAX, holes_of
 from broker.delivery.pieces import EarlierPieces
+from broker.delivery.retries import READ_AGAIN_S, longer_wait
 from broker.delivery.surroundings import Surroundings
 from broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 from broker.steps import run_now
@@ -38,8 +39,6 @@ READ_AHEAD_BYTES_FOREIGN = 128 * 1024
 # More than these, or one read of that size, go out in a turn of their own.
 AT_ONCE_RECORDS_MAX = 100
 READ_AT_ONCE_BYTES = 64 * 1024
-# Before another try where the shared store did not answer; that took seconds, too.
-READ_AGAIN_S = 1.0
 
 
 class Pump(abc.ABC):
@@ -74,12 +73,16 @@ class Pump(abc.ABC):
         self._parked = trio.lowlevel.ParkingLot()  # Where the pump waits for `wake` alone.
         self._pausing: trio.CancelScope | None = None  # Around its other waits.
         self._acking = False  # A move of the cursor is our own.
+        self._retry_at = math.inf  # When that place is tried again; infinite: now.
+        self._retry_wait_s = 0.0
         self._reported_at = -1  # A place of `stopped_at` that the operator was told of.
 
     async def run(self) -> None:
         """Read ahead and give out, until cancelled or the partition is gone."""
         has_worked = False  # Since its last wait. A turn of the loop costs more than an entry.
         while not self.partition.removed:
+            if self._retry_at <= trio.current_time():
+                self._retry_at = math.inf
             is_ready = self._get_ready()
             if is_ready and has_worked:
                 await trio.lowlevel.checkpoint()
@@ -127,12 +130,12 @@ class Pump(abc.ABC):
         self.cursor.again.clear()
         self._pieces = EarlierPieces(self.partition, self.cursor)
         self._read_position = self.cursor.position
-        self.stopped_at = None
+        self._go_on()
         self.wake()
 
     def _can_read(self) -> bool:
         """Whether more may be read ahead."""
-        return self.stopped_at is None and not self._ahead
+        return (self.stopped_at is None or self._retry_at == math.inf) and not self._ahead
 
     async def _fill(self) -> None:
         """Read ahead, after waiting for records if need be; may return without."""
@@ -249,13 +252,24 @@ class Pump(abc.ABC):
                 else:
                     self._stop_at(position, error)
             return None
-        return read if generation == self._generation else None
+        if generation != self._generation:
+            return None
+        if self.stopped_at is not None:
+            self._go_on()
+        return read
+
+    def _go_on(self) -> None:
+        """Nothing stops delivery any more."""
+        self.stopped_at, self._retry_at, self._retry_wait_s = None, math.inf, 0.0
 
     def _stop_at(self, position: int, error: BrokerError) -> None:
-        """The log goes on with what cannot be had: everything before it was given out, nothing
-        behind it is. Consumers stay, since a new one would get no further: an operator has to act.
+        """Stop at a place that cannot be read: everything before it was given out, nothing behind
+        it is. Consumers stay, since a new one would get no further. The place is tried again: the
+        disk may recover, or an operator act.
         """
         self.stopped_at = position
+        self._retry_wait_s = longer_wait(self._retry_wait_s)
+        self._retry_at = trio.current_time() + self._retry_wait_s
         if position != self._reported_at:  # Once: each redelivery comes back to the same place.
             self._reported_at = position
             self._report(position, error)
@@ -331,4 +345,4 @@ class Pump(abc.ABC):
 
     def _due_at(self) -> float:
         """When the pump has to look again by itself, in trio's seconds."""
-        return math.inf
+        return self._retry_at

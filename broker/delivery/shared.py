@@ -7,7 +7,6 @@ them together. Delayed entries are held until they are due.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ from broker.delivery.dispatcher import (
 )
 from broker.delivery.entries import Entry, EntryId, Span
 from broker.delivery.entry_reads import EntryRead, read_entries
-from broker.delivery.pump import READ_AGAIN_S
+from broker.delivery.retries import READ_AGAIN_S
 from broker.delivery.shares import Shares
 from broker.delivery.surroundings import Surroundings
 from broker.errors import BrokerError, OffsetOutOfRange, StorageFull
@@ -176,6 +175,7 @@ class SharedDispatcher(Dispatcher):
 
     def _get_ready(self) -> bool:
         self._collect_due()
+        self._again.bring_back(trio.current_time())
         if self._returning:
             self._return_some()
         if self.is_blocked:
@@ -183,9 +183,7 @@ class SharedDispatcher(Dispatcher):
         return any(c.can_take and c.takes_more() for c in self.consumers)
 
     def _give(self) -> bool:
-        if self._ready_lanes():
-            return False
-        return self._give_ahead()
+        return not self._ready_lanes() and self._give_ahead()
 
     def _give_ahead(self) -> bool:
         entries_max = TURN_ENTRIES_SHARED if len(self.consumers) > 1 else TURN_ENTRIES
@@ -234,7 +232,8 @@ class SharedDispatcher(Dispatcher):
         lanes: list[Lane] = []
         for lane in self._again.lanes:
             owner = owner_of(lane) if isinstance(lane, bytes) else None
-            if owner is None or (owner.can_take and owner.takes_more()):
+            can_take = owner is None or (owner.can_take and owner.takes_more())
+            if can_take and not self._again.is_put_off(lane):
                 lanes.append(lane)
                 if len(lanes) >= READY_LANES_MAX:
                     break
@@ -255,8 +254,10 @@ class SharedDispatcher(Dispatcher):
             await trio.sleep(READ_AGAIN_S)
             return
         except BrokerError as error:
-            if not self.partition.removed:
+            is_wanted = generation == self._generation and not self.partition.removed
+            if is_wanted and self._again.put_off(first, trio.current_time()):
                 self._report(first, error)
+            return
         if generation != self._generation:
             return
         found = [entry for entry in read.entries if entry.offset in self._again]
@@ -333,11 +334,11 @@ class SharedDispatcher(Dispatcher):
         return ANYBODY
 
     def _due_at(self) -> float:
-        first_ms = self._delays.first_ms
+        first_ms, due_at = self._delays.first_ms, min(super()._due_at(), self._again.due_at)
         if first_ms is None or len(self._again) >= DUE_MAX:
-            return math.inf
+            return due_at
         left_s = first_ms / 1000 - self._now_us() / 1_000_000
-        return trio.current_time() + min(max(left_s, 0.0), DUE_CHECK_S)
+        return min(due_at, trio.current_time() + min(max(left_s, 0.0), DUE_CHECK_S))
 
     def _hold_early(self, entry: Entry, due_ms: int, slot: int) -> bool:
         """Hold an entry that is to be delivered later; False if its time has come.

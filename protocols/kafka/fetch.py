@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from broker.topics.partition import Partition
 
 # Bytes asked for in one read: a quarter of a millisecond.
-READ_BYTES_MAX = 1024 * 1024
+FETCH_STEP_BYTES = 1024 * 1024
 READ_BYTES_PER_US = 4096
 READ_US = 15  # The fixed cost of a read.
 # In an answer of this size or more, large sets go straight from the file to the socket. A smaller
@@ -251,7 +251,7 @@ class _Fetching:
                 _close(reading, partition)
                 return
             yield from self._turn.give_way(READ_US)
-            wanted = min(max(room, 1), READ_BYTES_MAX)
+            wanted = min(max(room, 1), FETCH_STEP_BYTES)
             fills = self._context.broker.cut_batches if self._cuts and wanted == room else None
             result = yield from read_steps(
                 partition,
@@ -295,7 +295,7 @@ class _Fetching:
                 partition,
                 self._codec,
                 reading.counted_to,
-                bytes_max=min(enough - reading.available, READ_BYTES_MAX),
+                bytes_max=min(enough - reading.available, FETCH_STEP_BYTES),
                 is_checked_by_reader=True,
                 turn=self._turn,
             )

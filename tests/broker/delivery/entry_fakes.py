@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import trio
 
-from broker.errors import OffsetOutOfRange, TopicNotFound
+from broker.errors import DamagedLog, OffsetOutOfRange, TopicNotFound
 from broker.reading.unreadable import UnreadablePlaces
 from broker.topics.partition import Partition
 from storage.codecs.api import BatchFlag, BodyFormat
@@ -180,3 +180,22 @@ class FakePartition:
                 await self._arrived.park()
         finally:
             self._at_once = None
+
+
+class FailingPartition(FakePartition):
+    """Its disk fails at some places."""
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.failing = set()
+        self.failures = 0
+
+    def _found(self, offset, bytes_max):
+        found = super()._found(offset, bytes_max)
+        for number, batch in enumerate(found):
+            if batch.base_offset in self.failing:
+                if number == 0:
+                    self.failures += 1
+                    raise DamagedLog("cannot be read")
+                return found[:number]
+        return found
