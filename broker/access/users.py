@@ -256,8 +256,12 @@ class Users:
         name: str | None = None,
         is_active: bool | None = None,
         roles: Sequence[str] | None = None,
+        permitted: Sequence[str] | None = None,
     ) -> int:
-        """Change what is given. Raises UserExists, UserNotFound, InvalidRequest."""
+        """Change what is given; `permitted` is as in `UserMeta`.
+
+        Raises UserExists, UserNotFound, InvalidRequest.
+        """
         changed: dict[str, object] = {}
         renamed = name is not None and name != user.name
         if name is not None and renamed:
@@ -270,6 +274,8 @@ class Users:
             changed["is_active"] = is_active
         if roles is not None:
             changed["roles"] = list(roles)
+        if permitted is not None:
+            changed["permitted"] = list(permitted)
         before = self._current(user).name
         if name is not None and renamed:  # Permissions go by name: the user keeps them.
             for grant in self._book.grants_of(before):

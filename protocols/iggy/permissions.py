@@ -8,7 +8,8 @@ and no connection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from broker.access.patterns import parse_pattern
@@ -103,6 +104,25 @@ def _all_rights(broker: Broker, permissions: Permissions) -> Iterator[Right]:
             yield from _given(of_topic(name, topic), given)
 
 
+def granting_nothing(broker: Broker, permissions: Permissions | None) -> list[str]:
+    """The resources whose permissions are all false: no grant stands for those.
+
+    Raises Refusal as `grants_for`.
+    """
+    if permissions is None:
+        return []
+    found = [] if permissions.given else [TENANT]
+    for stream_id, stream in permissions.streams.items():
+        name = f"{TENANT}/{_exact(names.get_stream(broker, stream_id).name)}"
+        if not stream.given:
+            found.append(name)
+        for topic_id, given in stream.topics.items():
+            if not given:
+                topic = names.get_topic(broker, stream_id, topic_id).name.topic
+                found.append(f"{name}/{_exact(topic)}")
+    return found
+
+
 def _given(rights: Rights, given: frozenset[str]) -> Iterator[Right]:
     for name in rights:
         if name in given:
@@ -133,16 +153,20 @@ def is_iggys(grant: Grant) -> bool:
     return TENANT.startswith(tenant[:-1]) if tenant.endswith("*") else tenant == TENANT
 
 
-def permissions_of(broker: Broker, subject: str) -> Permissions | None:
-    """A user's grants as Iggy's permissions, found by their marks; None if there are no grants."""
+def permissions_of(
+    broker: Broker, subject: str, permitted: Sequence[str] = ()
+) -> Permissions | None:
+    """A user's grants as Iggy's permissions, found by their marks, and the `permitted` resources,
+    whose permissions are all false; None if there are neither.
+    """
     grants = broker.permissions.list(subject)
-    if not grants:
+    if not grants and not permitted:
         return None
     held = {(grant.action, grant.resource) for grant in grants}
     if ("admin", "*") in held:
         return EVERYTHING
     streams: dict[int, StreamPermissions] = {}
-    for stream_name, topics in _named(held).items():
+    for stream_name, topics in _named({resource for _, resource in held}, permitted).items():
         stream = names.find_stream(broker, stream_name)
         if stream is None:
             continue
@@ -163,10 +187,10 @@ def _marked(rights: Rights, held: set[Right]) -> frozenset[str]:
     return frozenset(name for name, (mark, *_) in rights.items() if mark in held)
 
 
-def _named(held: set[Right]) -> dict[str, set[str]]:
-    """The streams that grants name, each with the topics that they name in it."""
+def _named(*resources: Iterable[str]) -> dict[str, set[str]]:
+    """The streams that resources name, each with the topics that they name in it."""
     found: dict[str, set[str]] = {}
-    for _, resource in held:
+    for resource in itertools.chain(*resources):
         pattern = parse_pattern(resource)
         if pattern.parts[:1] != (TENANT,) or len(pattern.parts) == 1 or "*" in pattern.parts[1]:
             continue

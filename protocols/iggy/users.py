@@ -18,7 +18,13 @@ from protocols.iggy import user_messages as u
 from protocols.iggy.context import ROOT, Answer, Context
 from protocols.iggy.errors import Absent, ErrorCode, Refusal
 from protocols.iggy.messages import UNBOUNDED, Name
-from protocols.iggy.permissions import EVERYTHING, grants_for, is_iggys, permissions_of
+from protocols.iggy.permissions import (
+    EVERYTHING,
+    granting_nothing,
+    grants_for,
+    is_iggys,
+    permissions_of,
+)
 from protocols.iggy.topic_options import check_no_options
 from protocols.iggy.vsr import PROTOCOL_VERSION
 
@@ -87,6 +93,7 @@ async def create_user(context: Context, request: u.CreateUser) -> Answer:
     _check_rights(context)
     check_no_options(request.options)
     grants = _grants(context, request.username, request.permissions)
+    permitted = granting_nothing(context.broker, request.permissions)
     _check_size(request.username, USERNAME_BYTES, ErrorCode.INVALID_USERNAME)
     _check_size(request.password, PASSWORD_BYTES, ErrorCode.INVALID_PASSWORD)
     if _find(context, request.username) is not None:
@@ -101,7 +108,7 @@ async def create_user(context: Context, request: u.CreateUser) -> Answer:
         raise Refusal(ErrorCode.INVALID_USERNAME, str(error)) from None
     _audit(context, "user_created", user.name)
     if request.permissions is not None:
-        ticket = await _replace_grants(context, user.name, grants)
+        ticket = await _set_permissions(context, user, grants, permitted)
     return Answer(_details(context, user), ticket=ticket)
 
 
@@ -148,7 +155,8 @@ async def update_permissions(context: Context, request: u.UpdatePermissions) -> 
     if user.user_id == ROOT_USER_ID:
         raise Refusal(ErrorCode.CANNOT_CHANGE_PERMISSIONS)
     grants = _grants(context, user.name, request.permissions)
-    return Answer(ticket=await _replace_grants(context, user.name, grants))
+    permitted = granting_nothing(context.broker, request.permissions)
+    return Answer(ticket=await _set_permissions(context, user, grants, permitted))
 
 
 async def change_password(context: Context, request: u.ChangePassword) -> Answer:
@@ -312,6 +320,18 @@ def _grants(context: Context, name: str, permissions: u.Permissions | None) -> l
     return [] if permissions is None else grants_for(context.broker, name, permissions)
 
 
+async def _set_permissions(
+    context: Context, user: UserMeta, grants: list[Grant], permitted: list[str]
+) -> int:
+    """Replace a user's permissions: what is granted, and what is `permitted` but grants nothing.
+    Return the ticket.
+    """
+    ticket = await _replace_grants(context, user.name, grants)
+    if permitted == user.permitted:
+        return ticket
+    return await context.broker.users.alter(user, permitted=permitted)
+
+
 async def _replace_grants(context: Context, name: str, grants: list[Grant]) -> int:
     """Replace all of a user's grants that Iggy's clients can name; return the ticket."""
     permissions = context.broker.permissions
@@ -350,8 +370,10 @@ def _info(user: UserMeta) -> r.UserInfo:
 
 
 def _details(context: Context, user: UserMeta) -> list[r.UserInfo | r.UserPermissions]:
-    broker, principal = context.broker, principal_of(user)
+    broker = context.broker
+    user = broker.users.by_id(user.user_id) or user
+    principal = principal_of(user)
     is_root = user.user_id == ROOT_USER_ID and broker.access.rules is None
     if is_root or broker.permissions.allows(principal, Action.ADMINISTER, CLUSTER):
         return [_info(user), r.UserPermissions(EVERYTHING)]
-    return [_info(user), r.UserPermissions(permissions_of(broker, user.name))]
+    return [_info(user), r.UserPermissions(permissions_of(broker, user.name, user.permitted))]

@@ -37,6 +37,8 @@ class UserMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     roles: list[str]
     scram: list[ScramKey] = []
     tokens: list[TokenMeta] = []
+    # Resources for which permissions were set that grant nothing: Iggy's clients are told of them.
+    permitted: list[str] = []
 
 
 class Grant(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):

@@ -125,7 +125,7 @@ WHAT = [
 async def test_a_permission_is_held_to_and_told_back(talk, bob, permissions, allowed):
     await set_permissions(talk, permissions)
     shown = await talk.ask(GET, user=named("bob"))
-    assert shown["permissions"] == (None if permissions == everywhere() else permissions)
+    assert shown["permissions"] == permissions
     found = {}
     for name, command in COMMANDS.items():
         found[name] = await command(bob)
@@ -141,10 +141,8 @@ async def test_whatever_is_set_is_told_back(talk, bob, seed):
         return [chance.randrange(2) for _ in range(count)]
 
     topics = {number: flags(4) for number in (1, 2) if chance.random() < 0.7}
-    topics = {number: four for number, four in topics.items() if any(four)}
-    six = flags(6)
-    streams = {1: (six, topics)} if any(six) or topics else {}
-    permissions = block([1, *flags(9)], streams)
+    streams = {1: (flags(6), topics)} if chance.random() < 0.8 else {}
+    permissions = block(flags(10), streams)
     await set_permissions(talk, everywhere(*GLOBAL_PERMISSIONS))
     await set_permissions(talk, permissions)
     assert (await talk.ask(GET, user=named("bob")))["permissions"] == permissions
@@ -283,3 +281,45 @@ async def test_of_a_topics_groups_those_are_listed_that_the_user_may_see(talk, b
     await broker.permissions.grant(Grant("bob", "consume", "public/st/tp@billing"))
     assert [one["name"] for one in (await bob.ask(601, **TP))["groups"]] == ["billing"]
     assert len((await talk.ask(601, **TP))["groups"]) == 2
+
+
+EMPTY = {
+    "nothing anywhere": everywhere(),
+    "nothing in a stream": stream_1(),
+    "nothing in a topic": stream_1(topics={1: [0] * 4}),
+    "nothing beside something": block(
+        NOTHING,
+        {1: (given(STREAM_PERMISSIONS, "read_stream"), {1: [0] * 4, 2: [0, 0, 1, 0]})},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EMPTY)
+async def test_permissions_that_are_all_false_are_kept_and_told(broker, talk, bob, name):
+    async def told():
+        return (await talk.ask(GET, user=named("bob")))["permissions"]
+
+    await set_permissions(talk, EMPTY[name])
+    assert await told() == EMPTY[name]
+    assert broker.users.find("bob").permitted
+    may_read = name == "nothing beside something"
+    assert await poll(bob, "tp") == (0 if may_read else ErrorCode.UNAUTHORIZED)
+    assert await talk.status(UPDATE, user=named("bob"), username="bobby", status=None) == 0
+    assert (await talk.ask(GET, user=named("bobby")))["permissions"] == EMPTY[name]
+    assert await talk.status(UPDATE, user=named("bobby"), username="bob", status=None) == 0
+    await set_permissions(talk, everywhere("read_users"))
+    assert await told() == everywhere("read_users")
+    await set_permissions(talk, None)
+    assert await told() is None
+
+
+async def test_a_user_is_created_with_permissions_that_are_all_false(talk):
+    await talk.create_topic()
+    created = await talk.ask(CREATE, **BOB, permissions=EMPTY["nothing in a topic"])
+    assert created["permissions"] == EMPTY["nothing in a topic"]
+
+
+async def test_permissions_for_a_stream_that_is_gone_are_not_told(talk, bob):
+    await set_permissions(talk, stream_1())
+    assert await talk.status(203, stream=named("st")) == 0
+    assert (await talk.ask(GET, user=named("bob")))["permissions"] == everywhere()
