@@ -124,7 +124,10 @@ class _Producing:
             return Answer(ProduceReply(self._topics), self._ticket)
         results = [one for found in self._topics.values() for one in found.values()]
         failed = sum(one.error != Code.NONE for one in results)
-        if failed:  # The only way to tell such a client, which then asks for metadata again.
+        if failed:
+            # The end of the connection is the only way to tell such a client, which then asks for
+            # metadata again. It comes when the other sets can be read: an empty answer waits so.
+            context.connection.outbox.answer((), self._ticket)
             raise EndConnection(f"produce with acks 0 failed for {failed} partitions")
         return None
 

@@ -124,6 +124,17 @@ async def test_failed_acks_0_closes_and_what_follows_is_not_answered(
     assert await client.frame() is None
 
 
+async def test_failed_acks_0_closes_once_the_other_partitions_can_be_read(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    partition = broker.topics.partition(FOO_NAME, 0)
+    for at in range(20):
+        other = await another(open_client)
+        await other.send(produce(FOO, {0: message_set(b"%d" % at), 7: message_set(b"x")}, acks=0))
+        assert await other.frame() is None
+        assert partition.high_watermark == at + 1
+
+
 async def test_bad_partition_leaves_the_others_alone(client: Client) -> None:
     reply = await client.call(produce(FOO, {5: message_set(b"a"), 0: message_set(b"b")}))
     assert reply == m.ProduceReply({FOO: {5: m.Produced(3, -1), 0: m.Produced(0, 0)}})
