@@ -19,7 +19,6 @@ class ErrorCode(enum.IntEnum):
     FEATURE_UNAVAILABLE = 5
     DISCONNECTED = 8
     RESOURCE_NOT_FOUND = 20
-    TCP_ERROR = 31
     UNAUTHENTICATED = 40
     UNAUTHORIZED = 41
     INVALID_CREDENTIALS = 42
@@ -38,6 +37,7 @@ class ErrorCode(enum.IntEnum):
     USERS_LIMIT_REACHED = 55
     CLIENT_NOT_FOUND = 100
     CANNOT_PARSE_SLICE = 204
+    CONNECTION_CLOSED = 206
     STREAM_ID_NOT_FOUND = 1009
     STREAM_NAME_NOT_FOUND = 1010
     STREAM_ID_ALREADY_EXISTS = 1011
@@ -114,9 +114,10 @@ WIRE_CODES: dict[type[errors.BrokerError], ErrorCode] = {
     errors.TopicTerminated: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.Conflict: ErrorCode.ERROR,
     errors.NotOwner: ErrorCode.ERROR,
-    # The command may have been carried out, and DELETE_PARTITIONS is a step. Clients since crate
-    # 0.6 repeat a command after Disconnected (8) and EmptyResponse (304), but not after this error.
-    errors.Unanswered: ErrorCode.TCP_ERROR,
+    # The command may have been carried out, and DELETE_PARTITIONS is a step. Rust's client, since
+    # crate 0.6, repeats a command after Disconnected (8), EmptyResponse (304), and lately TcpError
+    # (31) too, but not after this error.
+    errors.Unanswered: ErrorCode.CONNECTION_CLOSED,
     errors.NotAuthorized: ErrorCode.UNAUTHORIZED,
     errors.NotAuthenticated: ErrorCode.INVALID_CREDENTIALS,
     errors.UserNotFound: ErrorCode.RESOURCE_NOT_FOUND,

@@ -76,7 +76,7 @@ CHANGE_NOTHING = {
 }
 # Of dialect V alone; relayed as the other commands about a topic are.
 IN_LATER_DIALECTS = {m.SyncGroup, m.DeleteSegments}
-TOLD = {None: Told.UNKNOWN, ErrorCode.TCP_ERROR: Told.UNKNOWN, 0: Told.DONE}
+TOLD = {None: Told.UNKNOWN, ErrorCode.CONNECTION_CLOSED: Told.UNKNOWN, 0: Told.DONE}
 STEPS = {m.CreatePartitions, m.DeletePartitions}  # A repeat is another step.
 
 
