@@ -5,6 +5,7 @@ broker and no server. Exit codes are those of `main.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import metadata
 from typing import Annotated
 
@@ -30,7 +31,7 @@ app.command(
     """,
 )
 app.command("broker.cli.users:users", help="List, make, change and remove users.")
-app.command("broker.cli.users:tokens", help="Make, list and take back access tokens.")
+app.command("broker.cli.users:tokens", help="Make, show and take back access tokens.")
 app.command("broker.cli.users:permissions", help="Grant, take back, list and test permissions.")
 app.command("broker.cli.log:log", help="Verify, dump and repair a data directory.")
 app.command("broker.cli.cluster:cluster", help="Make, show and check a cluster's shared store.")
@@ -82,5 +83,7 @@ def run_command(arguments: Sequence[str]) -> int:
 def _unknown_command(error: UnknownCommandError) -> str:
     """What cyclopts says, but without importing every other command for it."""
     asked = (error.unused_tokens or [""])[0]
-    names = ", ".join(name for name in error.app or () if not name.startswith("-"))
-    return f"unknown command {asked!r}, there are: {names}"
+    names = [name for name in error.app or () if not name.startswith("-")]
+    near = get_close_matches(asked, names, 1)
+    meant = f", did you mean {near[0]!r}" if near else ""
+    return f"unknown command {asked!r}{meant}, there are: {', '.join(names)}"

@@ -5,6 +5,7 @@ without one.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from dataclasses import asdict, dataclass
@@ -150,11 +151,18 @@ def export(
         from storage.spark.ranges import LogTooShort, RecordsLost
         from storage.spark.session import Spark, SparkFailed
     except ImportError as error:
-        return _fail(f"{error.name} is missing: pip install 'braidlog[spark]'", EXIT_FAILED)
+        return _fail(
+            f"{error.name} is missing: install '.[spark]' of Braidlog's source with pip",
+            EXIT_FAILED,
+        )
     from storage.metadata.names import InvalidTopicName, parse_topic
 
     if bool(topics) == (pattern is not None):
         return _fail("name topics, or give one --pattern", EXIT_USAGE)
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        return _fail(f"--pattern {pattern}: no regular expression: {error}", EXIT_USAGE)
     group = progress_group or f"export:{to.absolute().name}"
     try:
         names = tuple(parse_topic(name) for name in topics)

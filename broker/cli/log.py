@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from storage.tools.findings import Finding, VerifyReport
     from storage.tools.repair_step import Plan
 
-EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND = 0, 1, 2, 4
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_UNREADABLE, EXIT_NOT_FOUND = 0, 1, 2, 3, 4
 
 log = App(name="log", help="Verify, dump and repair a data directory, without a broker.")
 
@@ -34,13 +34,15 @@ OutputOption = Annotated[Literal["table", "json"], Parameter(help="For people or
 
 @log.command
 def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
-    """Check every byte of a data directory; exits with 1 if something acknowledged is wrong.
+    """Check every byte of a data directory; exits with 1 if something acknowledged is wrong,
+    with 3 if this user cannot read it.
 
     Beside a running broker it checks what the watermark slots say is on disk. It takes no lock and
     changes nothing.
 
     Example: braidlog log verify --data-dir ./data
     """
+    from storage.errors import StorageError
     from storage.tools.verify import NoDataDir, Verifier
 
     found: list[Finding] = []
@@ -56,6 +58,8 @@ def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
             report = Verifier(data_dir, tell, advance).run()
     except NoDataDir as error:
         return fail(str(error), EXIT_NOT_FOUND)
+    except StorageError as error:
+        return fail(str(error), EXIT_UNREADABLE)
     if output == "json":
         print(json.dumps({**asdict(report), "findings": [asdict(one) for one in found]}, indent=2))
     else:
@@ -85,6 +89,7 @@ def dump(
     Example: braidlog log dump public/default/orders/0 --data-dir ./data --from 100 --count 10
     """
     from broker.cli.dump import Printer
+    from storage.errors import StorageError
     from storage.log.files import FileGone
     from storage.metadata.names import InvalidTopicName
     from storage.tools.dump import NoSuchTopic, find_partitions
@@ -103,6 +108,8 @@ def dump(
         return fail(str(error), EXIT_NOT_FOUND)
     except FileGone as error:
         return fail(f"the broker removed {error} meanwhile; try again", EXIT_FAILED)
+    except (StorageError, PermissionError) as error:
+        return fail(str(error), EXIT_UNREADABLE)
     except BrokenPipeError:  # The reader, `head` perhaps, has enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_DONE

@@ -238,8 +238,10 @@ def _password(file: Path | None) -> str:
         return getpass.getpass("Password: ")
     try:
         first_line, _, _ = file.read_text("utf-8").partition("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise AdminError(f"{file}: {error}", EXIT_USAGE) from error
+    except OSError as error:
+        raise AdminError(f"{file}: {error.strerror}", EXIT_USAGE) from error
+    except UnicodeDecodeError as error:
+        raise AdminError(f"{file}: the password is not UTF-8", EXIT_USAGE) from error
     return first_line.rstrip("\r")
 
 

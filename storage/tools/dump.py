@@ -15,7 +15,7 @@ from storage.codecs.record import Record
 from storage.codecs.registry import codec_for
 from storage.errors import StorageError, UnreadableBody
 from storage.log.batch import HEADER_BYTES, BatchHeader
-from storage.log.files import FileGone, Files
+from storage.log.files import FileGone, Files, storage_error
 from storage.log.reader import HANDLES_MAX, PartitionFolder, list_partitions
 from storage.log.recovery import LogIdentity
 from storage.log.scan import Fault, read_checked
@@ -73,13 +73,15 @@ def parse_place(text: str) -> tuple[TopicName, int | None]:
 def find_partitions(data_dir: str | os.PathLike[str], text: str) -> list[PartitionFolder]:
     """The folders of a topic, or of one partition of it, as `parse_place` and Pulsar name it.
 
-    Raises InvalidTopicName, NoSuchTopic.
+    Raises InvalidTopicName, NoSuchTopic, StorageFailed.
     """
     name, index = parse_place(text)
     try:
         there = list_partitions(data_dir)
-    except OSError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise NoSuchTopic(f"{os.fspath(data_dir)} is no data directory of a broker") from error
+    except OSError as error:
+        raise storage_error(error, "read", os.fspath(data_dir)) from error
     found = among(there, name, index)
     split = split_partition(name.topic)
     if not found and split is not None and index is None:  # `orders-partition-0`, as in Pulsar.

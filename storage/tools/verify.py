@@ -5,6 +5,7 @@ each log is checked as far as its watermark slot goes. Knows no terminal.
 """
 
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from storage.errors import DamagedLog, StorageError
 from storage.journal.changes import UnknownRecord
 from storage.log.data_dir import DELETED_SUFFIX, JOURNAL_KINDS, PARTITIONS_NAME, numbers_among
 from storage.log.directory_id import stored_directory_id
-from storage.log.files import FileGone, Files
+from storage.log.files import FileGone, Files, storage_error
 from storage.log.reader import HANDLES_MAX
 from storage.log.recovery import LogIdentity
 from storage.log.segment import KIND_PARTITION, LOG_SUFFIX, segment_bases
@@ -64,7 +65,7 @@ class Verifier:
         tell: Callable[[Finding], None],
         progress: Callable[[int, int], None],
     ) -> None:
-        """Raises NoDataDir."""
+        """Raises NoDataDir, StorageFailed."""
         self.path = os.path.abspath(data_dir)
         if not is_data_dir(self.path):
             raise NoDataDir(f"{self.path} is no data directory of a broker")
@@ -265,10 +266,16 @@ def stored_catalogue(journal: StoredJournal, lost: Lost) -> Catalogue:
 
 
 def is_data_dir(path: str | os.PathLike[str]) -> bool:
-    """Whether a broker was ever started there."""
-    return any(
-        os.path.isdir(os.path.join(path, name)) for name in (*JOURNAL_KINDS, PARTITIONS_NAME)
-    )
+    """Whether a broker was ever started there. Raises StorageFailed if this user cannot know."""
+    for name in (*JOURNAL_KINDS, PARTITIONS_NAME):
+        try:
+            if stat.S_ISDIR(os.stat(os.path.join(path, name)).st_mode):
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise storage_error(error, "read", os.fspath(path)) from error
+    return False
 
 
 def owners_of(catalogue: Catalogue) -> dict[int, Owner]:

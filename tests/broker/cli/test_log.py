@@ -333,3 +333,11 @@ def test_a_broker_that_cannot_start_names_the_way_and_starts_after_it(capsys, tm
         assert found == {at: b"order %d" % at for at in (0, 2, 3, 4)}
         assert broker.stop() == 0
     said(capsys, "verify", "--data-dir", data_dir)
+
+
+@pytest.mark.parametrize("command", [["verify"], ["dump", "orders"]])
+def test_a_folder_that_cannot_be_read_is_neither_damaged_nor_missing(capsys, tmp_path, command):
+    code = run(["log", *command, "--data-dir", "/" + "x" * 5000])
+    error = capsys.readouterr().err
+    assert (code, error.count("\n")) == (3, 1)
+    assert "File name too long" in error

@@ -74,6 +74,7 @@ def test_usage_errors_are_one_line_and_exit_with_2(capsys, arguments, said):
     [
         (["log", "verify"], 1, "broker.cli.log"),
         (["nothing"], 2, "unknown command 'nothing'"),
+        (["topic", "list"], 2, "unknown command 'topic', did you mean 'topics', there are: "),
         (["topics", "nothing"], 2, "unknown command 'nothing'"),
     ],
 )

@@ -209,3 +209,9 @@ def test_the_shared_store_has_its_own_defaults_of_the_log(tmp_path):
 def test_settings_that_the_shared_store_cannot_have_are_refused(tmp_path, flags, said):
     with pytest.raises(ConfigError, match=said):
         read(tmp_path, flags=flags)
+
+
+def test_a_place_that_cannot_be_looked_into_has_no_settings(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/" + "x" * 5000)  # The system refuses to look: a name too long.
+    assert load(environment={}).data_dir is None

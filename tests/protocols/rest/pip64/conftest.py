@@ -23,3 +23,8 @@ def ask(app):
         return await call(app, method, path, body, **options)
 
     return ask
+
+
+def consumer_of(app, identity):
+    """The consumer of that id; None if there is none."""
+    return next((one for one in app.consumers if one.id == identity), None)

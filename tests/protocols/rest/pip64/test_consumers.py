@@ -8,7 +8,7 @@ from broker.delivery.consumer import Consumer, SubscriptionKind
 from storage.codecs.pb.PulsarEntry_pb2 import BatchedMetadata, EntryMetadata
 from storage.codecs.pulsar import ENTRY_PREFIX, PULSAR
 from tests.protocols.rest.asgi import call
-from tests.protocols.rest.pip64.conftest import BASE
+from tests.protocols.rest.pip64.conftest import BASE, consumer_of
 from tests.waiting import until
 
 SUBSCRIPTION = f"{BASE}/subscription/billing"
@@ -39,11 +39,6 @@ def create(orders, ask):
         return f"{SUBSCRIPTION}/consumer/{answer.json['id']}/messages"
 
     return create
-
-
-def consumer_of(app, identity):
-    """The consumer of that id; None if there is none."""
-    return next((one for one in app.consumers if one.id == identity), None)
 
 
 async def fetch(ask, path, query="?timeout=0"):

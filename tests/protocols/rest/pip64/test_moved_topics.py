@@ -3,8 +3,7 @@
 import trio
 
 from broker.topics.topic import TopicEvent
-from tests.protocols.rest.pip64.conftest import BASE
-from tests.protocols.rest.pip64.test_consumers import consumer_of
+from tests.protocols.rest.pip64.conftest import BASE, consumer_of
 
 SUBSCRIPTION = f"{BASE}/subscription/billing"
 

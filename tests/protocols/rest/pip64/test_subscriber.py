@@ -10,13 +10,12 @@ from protocols.rest.limits import MIB
 from protocols.rest.pip64 import subscriber as limits
 from storage.codecs.pulsar import PULSAR
 from tests.broker.held_disk import HeldDisk
-from tests.protocols.rest.pip64.conftest import BASE
+from tests.protocols.rest.pip64.conftest import BASE, consumer_of
 from tests.protocols.rest.pip64.test_consumers import (
     CURSOR,
     EARLIEST,
     SUBSCRIPTION,
     PulsarLike,
-    consumer_of,
     fetch,
     told,
 )
