@@ -15,7 +15,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from broker.cli.admin import HERE, Where, cells, print_answer, run_command, time_text
-from broker.cli.client import EXIT_FAILED, EXIT_USAGE, AdminClient, AdminError, Json
+from broker.cli.client import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, AdminClient, AdminError, Json
 from broker.cli.confirming import Yes, confirm
 from broker.config.units import parse_seconds
 
@@ -187,7 +187,13 @@ def grant(subject: str, action: str, resource: str, *, where: Where = HERE) -> i
     Example: braidlog permissions grant anna consume 'public/default/orders@billing'
     """
     wanted = {"subject": subject, "action": action, "resource": resource}
-    return run_command(where, lambda client: _done(client.grant(wanted)))
+
+    def ask(client: AdminClient) -> None:
+        client.grant(wanted)
+        if not subject.startswith("role:") and not _is_known(client, subject):
+            print(f"braidlog: there is no user {subject} yet; the grant is kept", file=sys.stderr)
+
+    return run_command(where, ask)
 
 
 @permissions.command(name="revoke")
@@ -228,6 +234,15 @@ def test(user: str, action: str, resource: str, *, where: Where = HERE) -> int:
         print(f"{user} may {action} {resource}")
 
     return run_command(where, ask)
+
+
+def _is_known(client: AdminClient, name: str) -> bool:
+    """Whether there is such a user; clients with certificates and signed tokens need none."""
+    try:
+        client.user(name)
+    except AdminError as error:
+        return error.exit_code != EXIT_NOT_FOUND
+    return True
 
 
 def _password(file: Path | None) -> str:

@@ -57,6 +57,9 @@ BacklogPolicy = typing.Literal[
 ]
 
 
+INT64_MAX = 2**63 - 1  # The catalogue keeps no larger numbers.
+
+
 class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The broker's settings and what only topics can set (LogSettings says what it does)."""
 
@@ -100,7 +103,11 @@ def read_settings(given: Mapping[str, Setting | None]) -> dict[str, Setting | No
     if unknown := sorted(given.keys() - TOPIC_SETTINGS):
         known = ", ".join(sorted(TOPIC_SETTINGS))
         raise InvalidRequest(f"no topic has a setting {unknown[0]!r}; there are: {known}")
-    return {name: _kept(name, value) for name, value in given.items()}
+    kept = {name: _kept(name, value) for name, value in given.items()}
+    for name, value in kept.items():
+        if isinstance(value, int) and abs(value) > INT64_MAX:
+            raise InvalidRequest(f"topic setting {name}: expected a number of at most {INT64_MAX}")
+    return kept
 
 
 def _kept(name: str, value: Setting | None) -> Setting | None:

@@ -164,8 +164,18 @@ def decode(body: bytes, into: type[T]) -> T:
         value = msgspec.json.decode(body or b"{}", type=into)
         check_names(body or b"{}")
         return value
+    except msgspec.ValidationError as error:
+        raise BadBody(readable(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RepeatedName) as error:
         raise BadBody(str(error)) from None
+
+
+def readable(error: msgspec.ValidationError) -> str:
+    """The fault of a body in a reader's words: the field first, no marks of the library."""
+    text, _, place = str(error).partition(" - at `$")
+    text = text.replace("`", "")
+    field = place.rstrip("`").lstrip(".")
+    return f"{field}: {text[:1].lower()}{text[1:]}" if field else text
 
 
 def encode(body: msgspec.Struct) -> bytes:

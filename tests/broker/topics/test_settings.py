@@ -82,3 +82,9 @@ def test_every_setting_of_topics_is_taken():
 def test_none_is_refused_where_there_must_be_a_limit():
     with pytest.raises(InvalidRequest, match="segment_bytes"):
         read_settings({"segment_bytes": "none"})
+
+
+@pytest.mark.parametrize("value", [2**63, -(2**63), 10**30, f"{10**30}"])
+def test_a_number_that_cannot_be_kept_is_refused_by_its_name(value):
+    with pytest.raises(InvalidRequest, match="topic setting retention_ms: expected a number"):
+        read_settings({"retention_ms": value})

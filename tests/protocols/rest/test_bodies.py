@@ -260,3 +260,9 @@ async def test_large_bodies_are_served_as_others_end(autojump_clock, monkeypatch
     async with trio.open_nursery() as nursery:
         nursery.start_soon(end_first)
         assert await bodies.read(second, Wanted) == Wanted(5)
+
+
+async def test_a_fault_names_the_field_in_plain_words():
+    with pytest.raises(Refused) as caught:
+        await reader().read(request_of(b'{"number": "x"}'), Wanted)
+    assert str(caught.value) == "number: expected int, got str"
