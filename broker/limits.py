@@ -50,6 +50,8 @@ OUTBOX_BYTES_MAX = 1 * MIB
 OUTPUT_BYTES_ALL_MAX = 128 * MIB
 # What a connection may hold once half of that is used: room for a thousand connections.
 OUTPUT_SHARE_BYTES_MIN = 64 * KIB
+# An answer out of the last quarter, which is kept for peers that read: room for two thousand.
+OUTPUT_LAST_BYTES = 16 * KIB
 # A peer that takes less than STALL_BYTES in this time counts as not reading, and is cut off.
 WRITE_STALL_S = 60.0
 # Both times while memory is short; the connections that hold most go first.

@@ -66,6 +66,7 @@ async def _go_on(steps: Steps[T], waiting: Wait) -> T:
                 waiting = steps.throw(error)
             else:
                 waiting = steps.send(result)
+                result = None  # It may be large, and the next wait long.
     except StopIteration as over:
         end: T = over.value
         return end

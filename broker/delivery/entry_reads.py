@@ -49,7 +49,7 @@ class EntryRead:
     entries: list[Entry]
     next_offset: int
     is_foreign: bool = False  # Some were made of records of another format: few in one read.
-    size: int = 0  # Bytes of the bodies that the entries are in.
+    size: int = 0  # Bytes that the entries keep in memory: of the bodies that they are in.
     has_holes: bool = False  # Some offsets may belong to no entry, or to no message.
     has_chunks: bool = False  # Some entries may be pieces of chunked messages.
     # Of messages that compaction took out of an entry: Java's client passes over such holes by
@@ -86,7 +86,6 @@ def read_steps(
     policy = partition.log.settings.unreadable_records
     for batch in batches or ():
         header = batch.header
-        found.size += len(batch.body)
         flags |= header.flags
         if header.flags & _GAP:
             found.next_offset = batch.next_offset
@@ -95,6 +94,7 @@ def read_steps(
             if header.flags & _COMPACTED:
                 found.taken_out += yield taken_out_of(stored)
             entries += stored
+            found.size += len(batch.body)
             found.next_offset = batch.next_offset
         else:
             found.is_foreign = True
@@ -106,6 +106,7 @@ def read_steps(
                 partition.unreadable.add(offset, BodyFormat.PULSAR, str(error))
                 raise
             entries += made
+            found.size += sum([len(entry.body) for entry in made])
             flags |= _GAP if passed is not None else 0
             if found.next_offset < batch.next_offset or len(entries) >= FOREIGN_RECORDS_MAX:
                 break

@@ -68,6 +68,7 @@ class Pump(abc.ABC):
         self._pieces = EarlierPieces(partition, cursor)
         self._read_position = cursor.position
         self._read_bytes = READ_AHEAD_BYTES
+        self._last_read_bytes = 0  # A batch may be larger than what is asked for.
         self._generation = 0  # Grows when what is being read is no longer wanted.
         self._is_woken = False
         self._parked = trio.lowlevel.ParkingLot()  # Where the pump waits for `wake` alone.
@@ -200,6 +201,8 @@ class Pump(abc.ABC):
         partition = self.partition
         if partition.is_terminated or not (self._get_ready() and self._can_read()):
             return None
+        if self._budget.is_spent():
+            return None
         position = self._next_wanted(max(self._read_position, self.cursor.position))
         if partition.high_watermark - position > AT_ONCE_RECORDS_MAX:
             return None
@@ -239,9 +242,10 @@ class Pump(abc.ABC):
         generation = self._generation
         bytes_max = self._budget.may_read(bytes_max, trio.current_time())
         try:
-            read = await read_entries(
-                self.partition, position, bytes_max, compacted=self._reads_compacted
-            )
+            with await self._budget.reserve(max(bytes_max, self._last_read_bytes)):
+                read = await read_entries(
+                    self.partition, position, bytes_max, compacted=self._reads_compacted
+                )
         except StorageFull:  # It passes, and the partition has reported it.
             await trio.sleep(READ_AGAIN_S)
             return None
@@ -252,6 +256,7 @@ class Pump(abc.ABC):
                 else:
                     self._stop_at(position, error)
             return None
+        self._last_read_bytes = read.size
         if generation != self._generation:
             return None
         if self.stopped_at is not None:

@@ -1,18 +1,19 @@
 """How much all dispatchers together may have read ahead: one budget of bytes.
 
 A dispatcher asks how much it may read; when the budget is short, the dispatchers that have
-delivered nothing for the longest time drop what they hold, and read it again later. Nobody waits
-here: a dispatcher may always read a little. Knows no log and no consumer.
+delivered nothing for the longest time drop what they hold, and read it again later. A dispatcher
+may always read a little; it waits only while the budget for all output is used. Knows no log and no
+consumer.
 """
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
-from broker.server.output_budget import OutputBudget
+from broker.server.output_budget import OutputBudget, Reservation
 
 READ_AHEAD_BYTES_ALL: Final = 64 * 1024 * 1024  # Of all dispatchers.
-READ_AHEAD_BYTES_MIN: Final = 16 * 1024  # What each may read when the budget is used up.
+READ_AHEAD_BYTES_MIN: Final = 16 * 1024  # What each may read when the budget is short.
 # What nobody could take for this long is dropped, whether or not the budget is short.
 IDLE_S: Final = 1.0
 BUSY_S: Final = 0.05  # What was used more recently is kept: it would be read again at once.
@@ -48,6 +49,17 @@ class ReadAhead:
         if self.bytes_held + wanted > self.bytes_max or self._output.is_short:
             return min(wanted, READ_AHEAD_BYTES_MIN)
         return wanted
+
+    async def reserve(self, wanted: int) -> Reservation:
+        """Memory for a read of so many bytes, until what was read is held. Waits while there is
+        none; a small read may use what is kept for peers that read.
+        """
+        await self._output.some_free(lambda: wanted if wanted > READ_AHEAD_BYTES_MIN else 0)
+        return Reservation(self._output, wanted)
+
+    def is_spent(self) -> bool:
+        """Whether `reserve` would wait."""
+        return self._output.is_spent()
 
     def hold(self, holder: Holder, size: int, now: float) -> None:
         """The holder has `size` bytes now, instead of what it had."""

@@ -34,6 +34,7 @@ from broker.reading.result import ReadResult
 from broker.reading.turn import BATCH_US, TURN_US_MAX, Turn, decoding_us
 from broker.reading.unopened import Passed, cannot_decode, settle
 from broker.reading.unpacking import run_unpacking
+from broker.server.output_budget import Reservation
 from broker.steps import Steps
 from broker.threads import run_in_thread
 from storage.codecs.api import BatchFlag, Codec, Decoded, without_frames
@@ -87,6 +88,8 @@ class Reader(abc.ABC):
         self.trusted: tuple[Trusted, Trusted] | None = None  # See `trust_of`.
         self.passed: list[Passed] = []
         self.turn = Turn(TURN_US_MAX)  # See `read_steps`.
+        # Of the answer: it grows for a record that is larger than DECODE_BYTES_MAX.
+        self.memory: Reservation | None = None
 
     def steps(self) -> Steps[None]:
         """Read until it is over. Raises BrokerError only if there is nothing to give before it."""
@@ -237,6 +240,16 @@ class Reader(abc.ABC):
             stored = codec_for(batch.header.body_format)
         except UnreadableBody as error:
             return cannot_decode(batch, self.result.next_offset, error)
+        decoded = yield from self._decode_whole(stored, batch)
+        size = _large_bytes(decoded)
+        if self.memory is not None and size and not self.memory.grow_now(size):
+            # Its size is known only now. It is made again once there is memory for it.
+            del decoded
+            yield self.memory.grow(size)
+            decoded = yield from self._decode_whole(stored, batch)
+        return decoded
+
+    def _decode_whole(self, stored: Codec, batch: Batch) -> Steps[Decoded]:
         decoded = yield from self._decode_piece(stored, batch)
         if batch.header.flags & BatchFlag.CHUNK:
             yield self._join(stored, batch, decoded)
@@ -308,3 +321,12 @@ class Reader(abc.ABC):
             partition.unreadable.add(self._asked_offset, self._format, text)
             raise UnreadableRecord(text)
         self._ended = True
+
+
+def _large_bytes(decoded: Decoded) -> int:
+    """Bytes of the last record if it is a large one: a decoded piece ends with such a record."""
+    if not decoded.records:
+        return 0
+    value = decoded.records[-1].value
+    size = 0 if value is None else len(value)
+    return size if size > DECODE_BYTES_MAX else 0

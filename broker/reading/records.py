@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.delivery.entries import record_places
 from broker.reading.reader import Reader
 from broker.reading.result import ReadResult
+from broker.server.output_budget import Reservation
 from broker.steps import run
 from storage.codecs.api import Decoded
 from storage.codecs.record import Record
@@ -42,16 +43,23 @@ class RecordsRead:
 
 
 async def read_records(
-    partition: Partition, offset: int, *, bytes_max: int, records_max: int
+    partition: Partition,
+    offset: int,
+    *,
+    bytes_max: int,
+    records_max: int,
+    memory: Reservation | None = None,
 ) -> RecordsRead:
     """Records from `offset` on, below the high watermark: at least one, however large, if there is
-    one; more while their keys, values and headers fit `bytes_max`.
+    one; more while their keys, values and headers fit `bytes_max`. `memory` is reserved for the
+    answer: it grows by the size of a large record.
 
     A chunked message is one record at its last chunk's offset. Raises OffsetOutOfRange, DamagedLog,
     and UnreadableRecord where the first record cannot be opened; where that is a later one, the
     read ends before it.
     """
     reader = _RecordReader(partition, offset, bytes_max, records_max)
+    reader.memory = memory
     await run(reader.steps())
     skipped = [(one.start, one.end) for one in reader.passed if not one.is_raw]
     return RecordsRead(reader.records, reader.result.next_offset, skipped)

@@ -21,6 +21,7 @@ from broker.reading.records import record_bytes
 from broker.reading.result import ReadResult
 from broker.reading.turn import BATCH_US, CONVERTED_BYTES_PER_US, Turn
 from broker.reading.unopened import marked
+from broker.server.output_budget import Reservation
 from broker.steps import Steps, run
 from storage.codecs.api import Buffer, Codec, Decoded, Part
 from storage.codecs.base import BodyCodec, Converted, Stored, Wanted
@@ -66,6 +67,7 @@ def read_steps(
     in_place: bool = False,
     is_checked_by_reader: bool = False,
     turn: Turn | None = None,
+    memory: Reservation | None = None,
 ) -> Steps[ReadResult]:
     """`read_as` in steps: what is in memory in the reader's format is read without a wait.
 
@@ -78,8 +80,10 @@ def read_steps(
 
     `turn` is the caller's, whose reads follow one another; without it the read gives way to others
     before it decodes anything.
+    `memory` is reserved for the answer: it grows by the size of a large record.
     """
     reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
+    reader.memory = memory
     if fills is not None:
         reader.fill_from(fills)
     reader.in_place = in_place and records_max is None and not partition.wants_keys

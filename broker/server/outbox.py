@@ -256,6 +256,7 @@ class Outbox:
                 self._changed.unpark_all()
         finally:
             self._flushing = False
+            self.budget.sent()
 
     async def drained(self) -> None:
         """Wait until unsent bytes are within the share: the back-pressure of whoever produces

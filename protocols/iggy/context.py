@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker.access.rights import Action, Resource
     from broker.broker import Broker
     from broker.server.connection import Connection
+    from broker.server.output_budget import Reservation
     from broker.topics.topic import Topic
 
 PROTOCOL = "iggy"
@@ -93,6 +94,8 @@ class Context:
     manners: Manners = field(default_factory=Manners)
     # By partition id: a range of offsets without records for Iggy's readers.
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
+    # Memory for the answer to the poll under way.
+    room: Reservation = field(init=False)
 
     @property
     def rules(self) -> Rules | None:

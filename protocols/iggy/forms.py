@@ -43,6 +43,11 @@ class MessageForm:
     shown: Callable[[memoryview, int], Iterable[Buffer]] | None = None
     piece_bytes: int = SHOWN_PIECE_BYTES
 
+    @property
+    def copies(self) -> int:
+        """How often the bytes of an answer are in memory while it is made."""
+        return 1 if self.shown is None else 2
+
 
 def _oldest_body(
     messages: memoryview, count: int | None, offset: int, append_us: int, key: bytes | None

@@ -14,7 +14,15 @@ from protocols.iggy import replies as r
 from protocols.iggy.context import PROTOCOL, Answer, Context
 from protocols.iggy.errors import ErrorCode, Refusal
 from protocols.iggy.readers import FIRST_PARTITION, NO_PARTITION, NotOwned, Target, target
-from protocols.iggy.reading import Taken, first_not_older, last_of, read, read_unless, shown
+from protocols.iggy.reading import (
+    Taken,
+    first_not_older,
+    last_of,
+    read,
+    read_unless,
+    reserved,
+    shown,
+)
 from protocols.iggy.topics import current_offset
 
 # How often LAST looks further back, twice as far each time, if records are left out for Iggy's
@@ -41,7 +49,14 @@ def poll(context: Context, request: m.PollMessages) -> Steps[Answer]:
         return Answer([r.PolledHead(FIRST_PARTITION if habits.owned_only else NO_PARTITION, 0, 0)])
     if request.count == 0:
         return Answer([r.PolledHead(found.index, current_offset(found.partition), 0)])
+    with (yield from reserved(context)) as context.room:
+        return (yield from _polled(context, found, request))
+
+
+def _polled(context: Context, found: Target, request: m.PollMessages) -> Steps[Answer]:
+    """Read and convert, with memory reserved."""
     start, taken = yield from STRATEGIES[request.strategy.kind](context, found, request)
+    context.room.keep(taken.size * context.dialect.form.copies)
     if request.auto_commit and taken.next_offset > start:
         # Lazy: on disk within the flush interval. Messages of a lost answer count as read, as in
         # Iggy.

@@ -12,6 +12,7 @@ import trio
 
 from broker.errors import OffsetOutOfRange
 from broker.reading.transcode import read_steps
+from broker.server.output_budget import Reservation
 from broker.steps import Steps
 from broker.topics.partition import Partition
 from protocols.iggy.context import PROTOCOL, Context
@@ -32,11 +33,21 @@ class Taken:
     count: int = 0
 
 
+def reserved(context: Context) -> Steps[Reservation]:
+    """Memory for an answer of POLL_BYTES_MAX, or of less if memory is short."""
+    outbox = context.connection.outbox
+    budget = outbox.budget
+    if budget.is_spent(outbox.unsent_bytes):
+        yield budget.some_free(lambda: outbox.unsent_bytes)
+    copies = context.dialect.form.copies
+    return budget.reserve_now(POLL_BYTES_MAX * copies, copies)
+
+
 def read(
     context: Context, partition: Partition, start: int, count: int, *, size: int = 0
 ) -> Steps[Taken]:
     """Read up to `count` messages from `start` on, for an answer that holds `size` bytes already,
-    of POLL_BYTES_MAX or of what memory is free.
+    of those reserved for it (`reserved`).
 
     There are none at the high watermark or beyond. Records that retention or a purge removes
     meanwhile are skipped, and so are those that Iggy's readers cannot have; how far is remembered,
@@ -46,10 +57,7 @@ def read(
     walked_from, walked_to = context.walked.get(partition.partition_id, (0, 0))
     if walked_from <= start < walked_to:
         taken.next_offset = walked_to
-    budget = context.connection.outbox.budget
-    if budget.is_spent:
-        yield budget.some_free()
-    room = budget.allowance(POLL_BYTES_MAX)
+    room = context.room.size // context.dialect.form.copies
     end = partition.high_watermark  # A poll does not follow it while others write.
     while not taken.count and taken.next_offset < end:
         try:
@@ -59,6 +67,7 @@ def read(
                 taken.next_offset,
                 bytes_max=max(room - size, 1),
                 records_max=count,
+                memory=context.room,
             )
         except OffsetOutOfRange as error:
             if taken.next_offset >= error.log_start_offset:
@@ -82,10 +91,7 @@ def read_unless(
     on, that is not acknowledged.
     """
     taken = Taken(start)
-    budget = context.connection.outbox.budget
-    if budget.is_spent:
-        yield budget.some_free()
-    room = budget.allowance(POLL_BYTES_MAX)
+    room = context.room.size // context.dialect.form.copies
     end = partition.high_watermark
     while taken.count < count and taken.size < room and taken.next_offset < end:
         position = next_gap(taken.next_offset)

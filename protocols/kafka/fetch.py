@@ -141,6 +141,7 @@ class _Fetching:
         self._in_place = False  # Whether `read_all` leaves large sets in their files.
         self._turn = Turn()
         self._room = 0  # bytes that `read_all` may still add to the answer
+        self._memory: Reservation | None = None  # Reserved for what `read_all` adds.
 
     @property
     def _is_alone(self) -> bool:
@@ -205,10 +206,10 @@ class _Fetching:
         wanted = min(self._bytes_max - held.size, sum(map(_wanted, readings)))
         outbox = self._context.connection.outbox
         budget = outbox.budget
-        if wanted > 0 and budget.is_spent:
-            yield budget.some_free()
+        if wanted > 0 and budget.is_spent(outbox.unsent_bytes):
+            yield budget.some_free(lambda: outbox.unsent_bytes)
         with budget.reserve_now(wanted) as room:
-            self._room = room.size
+            self._room, self._memory = room.size, room
             is_large = room.size >= FETCH_IN_PLACE_BYTES_MIN
             self._in_place = is_large and outbox.sends_files and not self._may_wait
             for number in range(1, len(readings) + 1):
@@ -262,6 +263,7 @@ class _Fetching:
                 in_place=self._in_place,
                 is_checked_by_reader=True,
                 turn=self._turn,
+                memory=self._memory,
             )
             if not result.parts and result.next_offset == reading.offset:
                 return

@@ -1,5 +1,8 @@
 """Work in steps: plain until the first wait, and as if it were a coroutine function from there."""
 
+import gc
+import weakref
+
 import pytest
 import trio
 
@@ -85,3 +88,30 @@ async def test_a_handler_may_be_written_in_three_ways():
         return [plain, (yield from step_into(steps())), (yield from step_into(doubled(3)))]
 
     assert await run(all_of_them()) == [5, 2, 6]
+
+
+class Large:
+    """A result that takes memory."""
+
+
+async def large():
+    await trio.lowlevel.checkpoint()
+    return Large()
+
+
+async def test_a_result_is_not_held_during_the_next_wait():
+    seen = []
+
+    async def look(found):
+        await trio.lowlevel.checkpoint()
+        gc.collect()
+        seen.append(found())
+
+    def dropping():
+        result = yield large()
+        found = weakref.ref(result)
+        del result
+        yield look(found)
+
+    await run(dropping())
+    assert seen == [None]

@@ -317,7 +317,9 @@ class ConsumersApi:
     ) -> tuple[Sequence[Given], Room | None]:
         room, given = await room_for(self._broker.output, wanted.bytes), list[Given]()
         try:
-            given = await subscriber.give_out(wanted.messages, min(wanted.bytes, room.bytes))
+            given = await subscriber.give_out(
+                wanted.messages, min(wanted.bytes, room.bytes), room.held
+            )
         finally:
             if not given:
                 room.give_back()

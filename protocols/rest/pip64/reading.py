@@ -159,7 +159,8 @@ async def after(wanted: MessageId, partition: Partition) -> int:
 
 async def room_for(output: OutputBudget, wanted: int) -> Room:
     """Reserve room for an answer with up to `wanted` bytes of keys and values."""
-    return Room(await output.reserve(limits.ANSWER_EXPANSION * wanted))
+    expansion = limits.ANSWER_EXPANSION
+    return Room(await output.reserve(expansion * wanted, expansion))
 
 
 class Room:
@@ -167,7 +168,7 @@ class Room:
 
     def __init__(self, held: Reservation) -> None:
         self.bytes = held.size // limits.ANSWER_EXPANSION  # of keys and values
-        self._held = held
+        self.held = held
 
     def until_sent(self, request: Request) -> None:
         """Give the room back when the request has ended."""
@@ -176,7 +177,7 @@ class Room:
 
     def give_back(self) -> None:
         """Give the room back."""
-        self._held.keep(0)
+        self.held.keep(0)
 
 
 class PartitionReader:
@@ -198,7 +199,7 @@ class PartitionReader:
         await self.wait(offset, wanted.timeout_s)
         room = await room_for(output, wanted.bytes)
         room.until_sent(self._request)
-        read = await self.read(offset, room.bytes, wanted.messages)
+        read = await self.read(offset, room, wanted.messages)
         whole = ReadAnswer(
             await self._shower.show(partition, read.records, with_offset=True),
             read.next_offset,
@@ -216,15 +217,20 @@ class PartitionReader:
             wait = partial(partition.wait_for, offset)
             await self._waiting.wait(self._request, seconds, wait, is_stream=is_stream)
 
-    async def read(self, offset: int, bytes_max: int, records_max: int) -> RecordsRead:
-        """Records from `offset` on, as many as there are now; what retention removed is skipped.
+    async def read(self, offset: int, room: Room, records_max: int) -> RecordsRead:
+        """Records from `offset` on, as many as there are now and have room. Records that
+        retention removed are skipped.
 
         Raises UnreadableRecord, DamagedLog, TopicNotFound.
         """
         while True:
             try:
                 return await read_records(
-                    self._partition, offset, bytes_max=bytes_max, records_max=records_max
+                    self._partition,
+                    offset,
+                    bytes_max=room.bytes,
+                    records_max=records_max,
+                    memory=room.held,
                 )
             except OffsetOutOfRange as error:
                 if offset >= error.log_start_offset:
@@ -255,7 +261,7 @@ class Follower:
         await self._reader.wait(self._offset, seconds, is_stream=True)
         room = await room_for(self._output, limits.READ_BYTES_DEFAULT)
         try:
-            read = await self._reader.read(self._offset, room.bytes, limits.READ_MESSAGES_DEFAULT)
+            read = await self._reader.read(self._offset, room, limits.READ_MESSAGES_DEFAULT)
             self._offset = read.next_offset
             yield await self._shower.show(self._partition, read.records, with_offset=True)
         finally:

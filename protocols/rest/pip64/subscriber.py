@@ -17,6 +17,7 @@ import trio
 from broker.delivery.consumer import SubscriptionKind
 from broker.errors import LimitExceeded, OffsetOutOfRange, SubscriptionNotFound, UnreadableRecord
 from broker.reading.records import PlacedRecord, read_records, record_bytes
+from broker.server.output_budget import Reservation
 from protocols.rest.limits import CONSUMER_PARTITIONS_MAX, CONSUMER_UNACKED_MAX
 from protocols.rest.pip64.attached import HttpConsumer, Taken, attach, detach
 
@@ -268,9 +269,9 @@ class Subscriber:
                     return True
         return False
 
-    async def give_out(self, messages: int, size: int) -> list[Given]:
+    async def give_out(self, messages: int, size: int, memory: Reservation) -> list[Given]:
         """Give out messages of the entries taken: at most `messages` and about `size` bytes, but at
-        least one if there is any.
+        least one if there is any. `memory` is reserved for them.
 
         Raises UnreadableRecord if the first one cannot be read: it stays the next one until it is
         acknowledged. Raises DamagedLog, TopicNotFound.
@@ -279,7 +280,7 @@ class Subscriber:
         async with self._giving:  # A newer fetch waits until the older one has its answer.
             while len(given) < messages and size > 0 and (run := self._next_run()):
                 try:
-                    found = await self._read_run(run, messages - len(given), size)
+                    found = await self._read_run(run, messages - len(given), size, memory)
                 except UnreadableRecord as error:
                     if given:
                         break
@@ -302,7 +303,9 @@ class Subscriber:
             run.append(held)
         return run
 
-    async def _read_run(self, run: Sequence[Held], messages: int, size: int) -> list[Given]:
+    async def _read_run(
+        self, run: Sequence[Held], messages: int, size: int, memory: Reservation
+    ) -> list[Given]:
         """The messages of a run; its entries are dropped as far as they are given out."""
         consumer, first = run[0].consumer, run[0].taken
         reached = run[-1].taken.end
@@ -313,6 +316,7 @@ class Subscriber:
                 first.offset + first.skip,
                 bytes_max=size,
                 records_max=min(messages, reached - first.offset - first.skip),
+                memory=memory,
             )
         except OffsetOutOfRange:
             pass  # Retention removed it: nothing is left to give out.

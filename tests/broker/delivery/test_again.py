@@ -2,6 +2,8 @@
 
 import random
 
+from trio.testing import wait_all_tasks_blocked
+
 from broker.delivery.again import ANYBODY, Again
 from broker.delivery.delays import Delays
 from broker.delivery.read_ahead import BUSY_S, IDLE_S, READ_AHEAD_BYTES_MIN, ReadAhead
@@ -97,3 +99,26 @@ def test_what_is_read_ahead_counts_as_output_and_goes_when_memory_is_short():
     output.drop_read_ahead()
     assert holder.dropped
     assert output.used == 6 * MIB
+
+
+async def test_a_read_ahead_reserves_memory_and_waits_while_there_is_none(nursery):
+    output = OutputBudget(MIB)
+    budget, reserved = ReadAhead(output=output), []
+
+    async def read(wanted):
+        with await budget.reserve(wanted) as room:
+            reserved.append((room.size, output.used))
+
+    await read(100_000)
+    assert reserved == [(100_000, 100_000)]
+    output.charge(MIB * 3 // 4)
+    nursery.start_soon(read, 100_000)
+    await wait_all_tasks_blocked()
+    assert len(reserved) == 1, "a large read waits before the last quarter"
+    await read(READ_AHEAD_BYTES_MIN)
+    assert reserved[1:] == [(READ_AHEAD_BYTES_MIN, output.used + READ_AHEAD_BYTES_MIN)]
+    output.charge(MIB // 4)
+    assert budget.is_spent()
+    output.charge(-MIB)
+    await wait_all_tasks_blocked()
+    assert reserved[2:] == [(100_000, 100_000)]

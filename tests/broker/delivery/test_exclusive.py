@@ -7,7 +7,9 @@ import trio
 
 from broker.delivery import exclusive as dispatch_exclusive
 from broker.delivery.exclusive import ExclusiveDispatcher
+from broker.delivery.pump import READ_AHEAD_BYTES
 from broker.errors import SubscriptionBusy
+from broker.limits import OUTPUT_BYTES_ALL_MAX
 from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
 
 pytestmark = pytest.mark.usefixtures("is_warm")
@@ -133,3 +135,35 @@ async def test_against_a_model(seed):
         while done in acked:
             done += spans[done]
         assert play.cursor.position == done
+
+
+async def test_nothing_is_read_while_the_memory_for_output_is_used():
+    async with stage(ExclusiveDispatcher) as play:
+        output = play.budget._output
+        output.charge(OUTPUT_BYTES_ALL_MAX)
+        play.partition.entries(1, 1)
+        consumer = play.join(permits=10)
+        await play.settled()
+        assert consumer.offsets == []
+        output.charge(-OUTPUT_BYTES_ALL_MAX)
+        await play.settled()
+        assert consumer.offsets == [0, 1]
+        output.charge(OUTPUT_BYTES_ALL_MAX)  # Nor what comes while the pump waits for records.
+        play.partition.entries(1)
+        await play.settled()
+        assert consumer.offsets == [0, 1]
+        output.charge(-OUTPUT_BYTES_ALL_MAX)
+        await play.settled()
+        assert consumer.offsets == [0, 1, 2]
+
+
+async def test_what_is_being_read_is_reserved():
+    async with stage(ExclusiveDispatcher) as play:
+        play.partition.gate = trio.Event()
+        play.partition.entries(1, 1)
+        play.join(permits=10)
+        await play.settled()
+        assert play.budget._output.used == READ_AHEAD_BYTES
+        play.partition.gate.set()
+        await play.settled()
+        assert play.budget._output.used == 0

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.limits import MIB, OUTBOX_BYTES_MAX, OUTPUT_SHARE_BYTES_MIN
+from broker.limits import MIB, OUTBOX_BYTES_MAX, OUTPUT_LAST_BYTES, OUTPUT_SHARE_BYTES_MIN
 from broker.server.output_budget import PART_OF_FREE, OutputBudget
 
 BYTES_MAX = 64 * MIB
@@ -82,3 +82,86 @@ def test_what_was_read_ahead_is_given_up_first(budget):
     budget.read_ahead.add(ahead)
     budget.drop_read_ahead()
     assert ahead.dropped
+
+
+async def test_the_last_quarter_is_for_connections_without_unsent_bytes(budget, nursery):
+    budget.charge(BYTES_MAX * 3 // 4)
+    assert budget.is_spent(1) and not budget.is_spent()
+    with await budget.reserve(MIB) as room:
+        assert room.size == OUTPUT_LAST_BYTES
+    unsent, passed = [5], []
+
+    async def slow():
+        await budget.some_free(lambda: unsent[0])
+        passed.append(budget.used)
+
+    nursery.start_soon(slow)
+    await wait_all_tasks_blocked()
+    assert not passed
+    unsent[0] = 0
+    budget.sent()
+    await wait_all_tasks_blocked()
+    assert passed == [BYTES_MAX * 3 // 4]
+
+
+async def test_slow_connections_wait_in_order_and_no_more_wake_than_there_is_room_for(
+    budget, nursery
+):
+    budget.charge(BYTES_MAX)
+    passed = []
+
+    async def slow(number):
+        await budget.some_free(lambda: 1)
+        passed.append(number)
+        budget.charge(OUTPUT_SHARE_BYTES_MIN)
+
+    for number in range(6):
+        nursery.start_soon(slow, number)
+        await wait_all_tasks_blocked()
+    budget.charge(-BYTES_MAX // 4 - 3 * OUTPUT_SHARE_BYTES_MIN)
+    await wait_all_tasks_blocked()
+    assert sorted(passed) == [0, 1, 2]
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_large_record_waits_without_memory_while_all_else_becomes_small(budget, nursery):
+    room = await budget.reserve(MIB)
+    budget.charge(BYTES_MAX * 3 // 8)
+    assert not budget.is_short and not room.grow_now(BYTES_MAX * 5 // 8)
+    nursery.start_soon(room.grow, BYTES_MAX * 5 // 8 + 1)
+    await wait_all_tasks_blocked()
+    assert (room.size, budget.used) == (0, BYTES_MAX * 3 // 8)
+    with await budget.reserve(MIB) as other:
+        assert other.size == OUTPUT_SHARE_BYTES_MIN
+    await wait_all_tasks_blocked()
+    assert room.size == 0
+    budget.charge(-1)
+    await wait_all_tasks_blocked()
+    assert (room.size, budget.used) == (BYTES_MAX * 5 // 8 + 1, BYTES_MAX)
+    room.keep(0)
+
+
+async def test_large_records_are_served_in_order_and_one_that_is_cancelled_holds_up_nobody(
+    budget, nursery
+):
+    budget.charge(BYTES_MAX)
+    rooms = [budget.reserve_now(0) for _ in range(3)]
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await rooms[0].grow(BYTES_MAX)
+    for room in rooms[1:]:
+        nursery.start_soon(room.grow, BYTES_MAX // 2)
+        await wait_all_tasks_blocked()
+    budget.charge(-BYTES_MAX // 2)
+    await wait_all_tasks_blocked()
+    assert [room.size for room in rooms] == [0, BYTES_MAX // 2, 0]
+    rooms[1].keep(0)
+    await wait_all_tasks_blocked()
+    assert [room.size for room in rooms] == [0, 0, BYTES_MAX // 2]
+    assert budget.used == BYTES_MAX
+
+
+async def test_a_record_larger_than_the_budget_gets_what_can_become_free(budget):
+    with budget.reserve_now(0, copies=4) as room:
+        assert room.grow_now(BYTES_MAX)
+        assert room.size == BYTES_MAX * 3 // 4

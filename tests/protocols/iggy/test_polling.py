@@ -6,11 +6,13 @@ import pytest
 import trio
 import trio.testing
 
+from broker.limits import OUTPUT_BYTES_ALL_MAX
 from storage.metadata.names import TopicName
 from tests.broker.subscriptions.replaced import replace_meanwhile
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.foreign import append, partition_of, topic_of
 from tests.protocols.iggy.talk import FIRST, LAST, NEXT, OFFSET, TIMESTAMP, to_partition
+from tests.waiting import until
 
 ALL = [b"%d" % number for number in range(10)]
 
@@ -303,3 +305,19 @@ async def test_poll_below_the_log_start_begins_there(broker, talk):
     assert await talk.payloads(NEXT, count=1) == values[start : start + 1]
     (told,) = (await talk.ask(300, stream=named("st"), topic=named("tp")))["partitions"]
     assert (told["messages"], told["current_offset"]) == (5 - start, 4)
+
+
+async def test_a_poll_waits_for_memory_before_it_reads(filled, broker, nursery):
+    answers = []
+
+    async def poll():
+        answers.append(await filled.poll(FIRST, 0, count=3))
+
+    broker.output.charge(OUTPUT_BYTES_ALL_MAX)
+    nursery.start_soon(poll)
+    await trio.testing.wait_all_tasks_blocked()
+    assert not answers
+    broker.output.charge(-OUTPUT_BYTES_ALL_MAX)
+    await until(lambda: answers)
+    assert [message["payload"] for message in answers[0]["messages"]] == ALL[:3]
+    assert broker.output.used == 0

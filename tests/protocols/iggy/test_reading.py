@@ -4,9 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from broker.limits import MIB
+from broker.server.output_budget import OutputBudget
 from broker.steps import run
 from protocols.iggy.all_dialects import D2
-from protocols.iggy.reading import first_not_older, messages, read
+from protocols.iggy.layouts_v import V
+from protocols.iggy.reading import first_not_older, messages, read, reserved
 from tests.protocols.iggy.foreign import partition_of
 
 KEPT = 4
@@ -43,13 +46,8 @@ async def shrinking(broker, talk):
 @pytest.fixture
 def context(broker):
     """What a read needs of it."""
-    budget = SimpleNamespace(is_spent=False, allowance=lambda wanted: wanted)
-    return SimpleNamespace(
-        broker=broker,
-        connection=SimpleNamespace(outbox=SimpleNamespace(budget=budget)),
-        dialect=D2,
-        walked={},
-    )
+    room = OutputBudget().reserve_now(1 << 20)
+    return SimpleNamespace(broker=broker, dialect=D2, walked={}, room=room)
 
 
 async def test_a_poll_goes_on_where_the_log_begins_then(shrinking, context):
@@ -61,3 +59,14 @@ async def test_a_poll_goes_on_where_the_log_begins_then(shrinking, context):
 async def test_the_first_message_of_a_time_is_looked_for_in_what_is_left(shrinking):
     assert await first_not_older(shrinking, 0) == KEPT
     assert await first_not_older(shrinking, 1 << 62) == 6
+
+
+@pytest.mark.parametrize(("dialect", "copies"), [(D2, 1), (V, 2)])
+async def test_memory_for_a_poll_is_reserved_and_counts_what_is_converted(dialect, copies):
+    budget = OutputBudget(64 * MIB)
+    outbox = SimpleNamespace(budget=budget, unsent_bytes=0)
+    context = SimpleNamespace(dialect=dialect, connection=SimpleNamespace(outbox=outbox))
+    with await run(reserved(context)) as first, await run(reserved(context)) as second:
+        assert first.size == 4 * MIB and second.size < first.size
+        assert (first.copies, budget.used) == (copies, first.size + second.size)
+    assert budget.used == 0

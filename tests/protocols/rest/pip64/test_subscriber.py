@@ -87,20 +87,20 @@ async def test_what_retention_removed_meanwhile_is_not_given_out(
     await produce(0, 1)
     await fetch_.came.wait()
     broker.retention.delete_below(orders.partitions[1], 2)
-    assert await subscriber.give_out(10, MIB) == []
+    assert await subscriber.give_out(10, MIB, broker.output.reserve_now(MIB)) == []
     subscriber.finish(fetch_)
     await produce(7)
     assert told(await fetch(ask, path, "?timeout=1000")) == [(7, 0)]
 
 
-async def test_what_was_acknowledged_meanwhile_is_not_given_out(app, produce, path, ask):
+async def test_what_was_acknowledged_meanwhile_is_not_given_out(app, broker, produce, path, ask):
     subscriber = consumer_of(app, path.split("/")[-2])
     fetch_ = await subscriber.begin(10, MIB)
     ids = await produce(0, 1, 2)
     await fetch_.came.wait()
     await subscriber.settle(fetch_)
     await ask("POST", CURSOR, {"type": "Cumulative", "messageIds": ids[1:2]})
-    given = await subscriber.give_out(10, MIB)
+    given = await subscriber.give_out(10, MIB, broker.output.reserve_now(MIB))
     assert [one.record.record.value for one in given] == [b"2"]
 
 

@@ -1,0 +1,52 @@
+"""A record that unpacks to more than a piece is made once there is memory for it."""
+
+import cramjam
+import pytest
+
+from broker.limits import DECODE_BYTES_MAX
+from broker.reading.transcode import read_steps
+from broker.server.output_budget import OutputBudget
+from broker.steps import run
+from storage.codecs.api import BatchFlag, BodyInfo
+from storage.codecs.registry import codec_named
+from tests.broker.records import make_partition, store
+from tests.storage.codecs.entries_of import body, entry, metadata
+from tests.waiting import until
+
+KAFKA, PULSAR = codec_named("kafka"), codec_named("pulsar")
+
+
+@pytest.fixture
+async def partition(broker):
+    return await make_partition(broker)
+
+
+def zipped(size):
+    """A Pulsar entry of one message that unpacks to that many bytes."""
+    about = metadata(compression=3, uncompressed_size=size)
+    return body((entry(about, bytes(cramjam.zstd.compress(bytes(size)))), 1))
+
+
+@pytest.mark.slow
+async def test_a_large_record_is_made_once_there_is_memory_for_it(broker, partition, nursery):
+    size = 4 * DECODE_BYTES_MAX
+    info = BodyInfo(1, flags=BatchFlag.COMPRESSED)
+    await store(broker, partition, PULSAR.format, zipped(size), info)
+    budget = OutputBudget(2 * size)
+    budget.charge(2 * size - 1000)
+    results = []
+
+    async def read():
+        with budget.reserve_now(500) as room:
+            steps = read_steps(partition, KAFKA, 0, bytes_max=500, memory=room)
+            results.append((await run(steps), room.size))
+
+    nursery.start_soon(read)
+    await until(lambda: budget._large_bytes)
+    assert budget.used == 2 * size - 1000
+    assert not results
+    budget.charge(1000 - 2 * size)
+    await until(lambda: results)
+    ((result, held),) = results
+    assert held == size and result.size > size
+    assert budget.used == 0
