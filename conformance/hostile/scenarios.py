@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from conformance.hostile import unread
 from conformance.hostile.bombs import make_bombs, read_bombs
 from conformance.hostile.rows import TOPIC
 from conformance.hostile.rows_http import request
@@ -92,6 +93,18 @@ def silent_readers(broker: RunningBroker, size: Size) -> None:
                 reader = held.enter_context(PulsarWire(broker.address("pulsar")))
                 reader.subscribe("silent", f"silent-{number}", permits=1_000_000)
         time.sleep(size.hold_s)
+
+
+def unread_answers(name: str) -> "Scenario":
+    """Peers that read nothing of one kind of answer, and the memory that they cost at most."""
+
+    def scenario(broker: RunningBroker, size: Size) -> None:
+        count = size.peers if name in unread.PEERS else size.peers // 3
+        grown = unread.play(broker, name, count, size.hold_s)
+        most = unread.growth_max(count)
+        assert grown <= most, f"{name}: {grown} bytes for {count} peers, at most {most} expected"
+
+    return scenario
 
 
 def polls_for_nobody(broker: RunningBroker, size: Size) -> None:
@@ -179,6 +192,7 @@ SCENARIOS: dict[str, Scenario] = {
     "half frames": half_frames,
     "peers that never read": silent_readers,
     "polls for nobody": polls_for_nobody,
+    **{f"unread {name}": unread_answers(name) for name in unread.SCENARIOS},
     "bombs": bombs,
     "connection churn": churn,
     "topic flood": topic_flood,

@@ -1,0 +1,242 @@
+"""Peers that ask for much and read nothing, a scenario for each protocol and way of reading, judged
+by the memory that the broker takes for them.
+
+    python -m conformance.hostile.unread [--peers 300] [NAME ...]
+
+measures each scenario against a broker of its own: the growth at its peak, and the longest waits of
+a small fetch and of /healthz meanwhile.
+"""
+
+import argparse
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import Self
+
+import cramjam
+
+from conformance.hostile.rows_http import request
+from conformance.hostile.rows_kafka import kafka_request
+from conformance.raw import iggy, kafka, pulsar
+from conformance.raw.iggy import FIRST, IggyWire
+from conformance.raw.kafka import KafkaWire
+from conformance.raw.pulsar import PulsarWire
+from conformance.raw.wire import Wire
+from conformance.server import RunningBroker
+
+MIB = 1 << 20
+NOW_MS = 1_700_000_000_000
+TOPIC, IGGY_TOPIC, BOMBS = "unread", "unread-iggy", "unread-bombs"
+TOPIC_BYTES = 24 * MIB
+BOMB_BYTES = 62 * MIB  # Unpacked, of 2 KB.
+ALL = (1 << 32) - 1
+MESSAGES = "/topics/public/default/{}/partitions/0/messages?timeout=0&max_bytes=10485760"
+
+# The budget for output, and beside it: objects of connections and sockets, two bodies while they
+# are unpacked, and what the allocator keeps.
+BUDGET_BYTES = 128 * MIB
+BESIDE_BYTES = 160 * MIB
+PEER_BYTES = 96 * 1024
+
+Peers = Callable[[RunningBroker, int, ExitStack], None]
+
+
+def fill(broker: RunningBroker) -> None:
+    """Make the topics that the peers read, once."""
+    with KafkaWire(broker.address("kafka")) as wire:
+        wire.create(TOPIC)
+        _, watermark, _ = wire.fetch(TOPIC, 0, wait_ms=0)
+        if watermark:
+            return
+        piece = kafka.message(None, bytes(10_000)) * 90
+        for _ in range(TOPIC_BYTES // len(piece)):
+            error, _ = wire.produce(TOPIC, piece)
+            assert error == 0, error
+    with IggyWire(broker.address("iggy")) as sender:
+        sender.create_topic(IGGY_TOPIC)
+        messages: list[tuple[int, list[tuple[bytes, int, bytes]], bytes]] = [
+            (0, [], bytes(1000))
+        ] * 1000
+        for _ in range(TOPIC_BYTES // 1_000_000):
+            sender.send_messages(IGGY_TOPIC, messages)
+    with PulsarWire(broker.address("pulsar")) as producer:
+        producer.open_producer(BOMBS)
+        packed = bytes(cramjam.zstd.compress(bytes(BOMB_BYTES)))
+        producer.publish(0, [(3, NOW_MS), (8, 3), (9, BOMB_BYTES)], packed)
+
+
+def polls(broker: RunningBroker, count: int, held: ExitStack) -> None:
+    """Iggy: three POLLs of everything on each connection."""
+    frame = iggy.frame(iggy.POLL, iggy.poll_body(IGGY_TOPIC, ALL, FIRST, 0, "unread"))
+    push_to_all(
+        [held.enter_context(IggyWire(broker.address("iggy"))) for _ in range(count)], frame * 3
+    )
+
+
+def polls_of_bombs(broker: RunningBroker, count: int, held: ExitStack) -> None:
+    """Iggy: a POLL of a record that unpacks to 62 MiB."""
+    frame = iggy.frame(iggy.POLL, iggy.poll_body(BOMBS, 1, FIRST, 0, "unread"))
+    push_to_all([held.enter_context(IggyWire(broker.address("iggy"))) for _ in range(count)], frame)
+
+
+def deliveries(broker: RunningBroker, count: int, held: ExitStack) -> None:
+    """Pulsar: a subscription of its own for each consumer, and permits for everything."""
+    wires = [held.enter_context(PulsarWire(broker.address("pulsar"))) for _ in range(count)]
+    for number, wire in enumerate(wires):
+        wire.subscribe(TOPIC, f"unread-{number}", permits=1)
+    push_to_all(wires, pulsar.frame(pulsar.FLOW, [(1, 0), (2, 1_000_000)]))
+
+
+def fetches(broker: RunningBroker, count: int, held: ExitStack) -> None:
+    """Kafka: twenty fetches of 16 MiB on each connection."""
+    body = kafka.fetch_body(TOPIC, 0, bytes_max=16 * MIB, wait_ms=0)
+    wires = [held.enter_context(KafkaWire(broker.address("kafka"))) for _ in range(count)]
+    push_to_all(wires, kafka_request(1, 0, body) * 20)
+
+
+def fetches_of_bombs(broker: RunningBroker, count: int, held: ExitStack) -> None:
+    """Kafka: a fetch of a record that unpacks to 62 MiB."""
+    body = kafka.fetch_body(BOMBS, 0, bytes_max=100 * MIB, wait_ms=0)
+    wires = [held.enter_context(KafkaWire(broker.address("kafka"))) for _ in range(count)]
+    push_to_all(wires, kafka_request(1, 0, body))
+
+
+def requests(broker: RunningBroker, count: int, held: ExitStack) -> None:
+    """HTTP: twenty requests for 10 MiB on each connection."""
+    wanted = request("GET", MESSAGES.format(TOPIC), None)
+    wires = [held.enter_context(Wire(broker.address("http"))) for _ in range(count)]
+    push_to_all(wires, wanted * 20)
+
+
+def requests_of_bombs(broker: RunningBroker, count: int, held: ExitStack) -> None:
+    """HTTP: a request for a record that unpacks to 62 MiB."""
+    wires = [held.enter_context(Wire(broker.address("http"))) for _ in range(count)]
+    push_to_all(wires, request("GET", MESSAGES.format(BOMBS), None))
+
+
+SCENARIOS: dict[str, Peers] = {
+    "polls": polls,
+    "polls of bombs": polls_of_bombs,
+    "deliveries": deliveries,
+    "fetches": fetches,
+    "fetches of bombs": fetches_of_bombs,
+    "requests": requests,
+    "requests of bombs": requests_of_bombs,
+}
+# The numbers of peers with which each was first found to be without a limit.
+PEERS = {"polls": 100, "deliveries": 300, "fetches": 500, "requests": 100}
+PEERS_OF_BOMBS = 20
+
+
+def growth_max(count: int) -> int:
+    """How much memory so many peers may cost at most."""
+    return BUDGET_BYTES + BESIDE_BYTES + count * PEER_BYTES
+
+
+def push_to_all(wires: Sequence[Wire], frames: bytes) -> None:
+    """Send at the same time what the broker takes; it may have closed, and need not take more."""
+    for wire in wires:
+        wire.socket.setblocking(False)
+        with suppress(OSError):
+            wire.socket.send(frames)
+
+
+class Waits:
+    """Clients of small answers, and the longest time that each kind waited."""
+
+    def __init__(self, broker: RunningBroker) -> None:
+        self.longest_s = {"fetch": 0.0, "healthz": 0.0}
+        self._broker = broker
+        self._over = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(name,)) for name in self.longest_s
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, name: str) -> None:
+        with KafkaWire(self._broker.address("kafka")) as wire:
+            while not self._over.is_set():
+                begun = time.monotonic()
+                if name == "fetch":
+                    body = kafka.fetch_body(TOPIC, 5, bytes_max=20_000, wait_ms=0)
+                    wire.ask(kafka.FETCH, 0, body)
+                else:
+                    urllib.request.urlopen(f"{self._broker.url}/healthz", timeout=60).read()
+                took = time.monotonic() - begun
+                self.longest_s[name] = max(self.longest_s[name], took)
+                self._over.wait(0.02)
+
+
+def peak_growth(broker: RunningBroker, attack: Callable[[], None]) -> int:
+    """The most memory that the broker held during an attack, above what it held before."""
+    before = broker.resident_bytes()
+    most = before
+    over = threading.Event()
+
+    def look() -> None:
+        nonlocal most
+        while not over.wait(0.01):
+            most = max(most, broker.resident_bytes())
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        attack()
+    finally:
+        over.set()
+        looking.join()
+    return most - before
+
+
+def play(broker: RunningBroker, name: str, count: int, hold_s: float) -> int:
+    """Keep so many peers of a scenario for a while; return the growth of memory at its peak."""
+
+    def attack() -> None:
+        with ExitStack() as held:
+            SCENARIOS[name](broker, count, held)
+            time.sleep(hold_s)
+
+    fill(broker)
+    return peak_growth(broker, attack)
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code: 1 if a scenario took more memory than it may."""
+    parser = argparse.ArgumentParser(prog="python -m conformance.hostile.unread")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SCENARIOS))
+    parser.add_argument("--peers", type=int, help="else as many as a scenario was found with")
+    parser.add_argument("--hold-s", type=float, default=8.0)
+    options = parser.parse_args(arguments)
+    code = 0
+    for name in options.names or SCENARIOS:
+        count = options.peers or PEERS.get(name, PEERS_OF_BOMBS)
+        with RunningBroker() as broker:
+            fill(broker)
+            with Waits(broker) as waits:
+                grown = play(broker, name, count, options.hold_s)
+            waited = ", ".join(f"{what} {took:.2f} s" for what, took in waits.longest_s.items())
+            print(f"{name}: {count} peers, {grown / MIB:.0f} MiB more; waits: {waited}", flush=True)
+            code |= grown > growth_max(count)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
