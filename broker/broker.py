@@ -47,6 +47,7 @@ from broker.topics.catalogue import LocalCatalogue
 from broker.topics.compaction import Compactor
 from broker.topics.figures import TopicFigures
 from broker.topics.groups import NamedGroups
+from broker.topics.known_ends import KnownEnds
 from broker.topics.namespaces import Namespaces
 from broker.topics.partition_factory import Partitions
 from broker.topics.producers import ProducerNumbers
@@ -170,7 +171,10 @@ class Broker:
             report=self.durability.report_storage_error,
         )
         placement = Placement(self.config.cluster.node_id)
-        return placement, catalogue, CursorStore(self._journal("cursors"))
+        cursors = CursorStore(self._journal("cursors"))
+        self._known_ends = KnownEnds(cursors)
+        self._storage.note_ends = self._known_ends.note
+        return placement, catalogue, cursors
 
     def _make_topics(self, cursors: CursorBook) -> Topics:
         return Topics(
@@ -399,6 +403,7 @@ class Broker:
         for path in storage.set_aside_unknown(known):
             log.warning("unknown_folder_set_aside", path=path)
         self.topics.open_all()
+        self._known_ends.compare(self.topics.all())
         self.committer.commit()  # Only now are records above the watermark slots readable.
 
 

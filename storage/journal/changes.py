@@ -14,7 +14,9 @@ from storage.errors import DamagedLog, StorageError, StorageFull, UnwritableChan
 from storage.metadata.ranges import RangeSet
 
 LAYOUT_VERSION: Final = 2  # Of a record, unless a change in it has a later one (`LAYOUT`).
-READABLE: Final = frozenset((b"\x01", b"\x02", b"\x03"))  # Read as far as changes are known.
+READABLE: Final = frozenset(
+    (b"\x01", b"\x02", b"\x03", b"\x04")
+)  # Read as far as changes are known.
 PREFIX: Final = bytes([LAYOUT_VERSION])
 ONE_CHANGE: Final = b"\x91"  # How msgpack begins an array of one.
 # A journal is rewritten once what was added since the last snapshot is a quarter of that snapshot,

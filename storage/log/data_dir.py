@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -85,6 +85,8 @@ class DataDir:
         self._logs: dict[int, PartitionLog] = {}
         self._journals: list[JournalLog] = []
         self._retired_in_place: deque[str] = deque()
+        self.note_ends: Callable[[Mapping[int, int]], None] = lambda _: None
+        """Called with durable ends by partition id, when a segment is full and at a clean stop."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], files: Files | None = None) -> "DataDir":
@@ -265,7 +267,7 @@ class DataDir:
             if not os.path.isdir(folder):
                 raise DamagedLog(folder, 0, 0, "the partition's folder is missing") from None
             raise
-        log = open_log(self.files, folder, partition_id, settings, committer)
+        log = open_log(self.files, folder, partition_id, settings, committer, self._note_end)
         self._logs[partition_id] = log
         return log
 
@@ -328,6 +330,7 @@ class DataDir:
         log = self._logs.pop(partition_id, None)
         if log is not None:
             log.close()
+        self.note_ends({partition_id: 0})
         folder = self.partition_folder(partition_id)
         try:
             self.files.rename(folder, folder + DELETED_SUFFIX)
@@ -399,6 +402,10 @@ class DataDir:
         """
         try:
             committer.commit()
+            self.note_ends(
+                {number: log.durable_offset for number, log in self._logs.items() if log.was_used}
+            )
+            committer.commit()
             sealed: list[PartitionLog | JournalLog] = [*self._logs.values(), *self._journals]
             self.files.close_idle()
             at_once = _sealed_at_once()
@@ -412,6 +419,9 @@ class DataDir:
             committer.commit()
         finally:
             self.abandon()
+
+    def _note_end(self, partition_id: int, durable_offset: int) -> None:
+        self.note_ends({partition_id: durable_offset})
 
     def abandon(self) -> None:
         """Close everything without a sync, as after a failed one."""

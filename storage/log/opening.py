@@ -1,5 +1,7 @@
 """Opening and making a partition's log in its folder. Knows files, not the data directory."""
 
+from collections.abc import Callable
+
 from storage.log.committer import Committer
 from storage.log.directory_id import foreign_paths
 from storage.log.files import Files
@@ -13,7 +15,12 @@ from storage.log.watermark import RESERVED_NAME, WATERMARK_MAGIC, WATERMARK_NAME
 
 
 def open_log(
-    files: Files, folder: str, partition_id: int, settings: LogSettings, committer: Committer
+    files: Files,
+    folder: str,
+    partition_id: int,
+    settings: LogSettings,
+    committer: Committer,
+    on_rolled: Callable[[int, int], None] | None = None,
 ) -> PartitionLog:
     """Recover and open a partition's log; its `recovery` says what was found.
 
@@ -32,7 +39,7 @@ def open_log(
     recovered.report.foreign = foreign_paths(recovered.segments, files.directory_id)
     is_reserved = RESERVED_NAME in names
     reservation = Reservation(files, folder, partition_id, may_exist=is_reserved)
-    place = LogPlace(files, identity, committer)
+    place = LogPlace(files, identity, committer, on_rolled)
     return PartitionLog(place, settings, recovered, slot, reservation)
 
 

@@ -4,7 +4,7 @@ Appends, rounds and retention belong to one thread, the owner's; readers (`reada
 in any thread beside them. Knows segments and offsets, no topic name and no protocol.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from struct import pack as struct_pack
@@ -42,6 +42,8 @@ class LogPlace:
     files: Files
     identity: LogIdentity
     committer: Committer
+    # Called with partition id and durable offset once a full segment is durable.
+    on_rolled: Callable[[int, int], None] | None = None
 
 
 class PartitionLog(ShrinkingLog):
@@ -76,6 +78,8 @@ class PartitionLog(ShrinkingLog):
         self._marked = self._was_marked = False  # For the gathering round; for any so far.
         self._sealed = False
         self._closed = False
+        self._on_rolled = place.on_rolled
+        self._has_rolled = False
         self._segments_to_delete: list[Segment] = []
         self._to_delete_in_round = 0
         self._replaced: list[Segment] = []
@@ -246,6 +250,7 @@ class PartitionLog(ShrinkingLog):
         segment.end_index(self.log_end_offset)
         self._segments.show([*self._segments.view.segments, following])
         self._segments.note_loaded(segment)
+        self._has_rolled = True
         return following
 
     def _new_segment(self) -> Segment:
@@ -300,6 +305,9 @@ class PartitionLog(ShrinkingLog):
             return
         self.durable_offset = max(self.durable_offset, point.end_offset)
         self._shown_offset = max(self._shown_offset, self.durable_offset)
+        if self._has_rolled and self._on_rolled is not None:
+            self._has_rolled = False
+            self._on_rolled(self.partition_id, self.durable_offset)
         if self._slots_to_lower and self.durable_offset >= self._shown_offset:
             self._lower_reservation()
         if self._pending_limit is not None:
@@ -330,6 +338,11 @@ class PartitionLog(ShrinkingLog):
             self._committer.mark(self)
 
     # Ending
+
+    @property
+    def was_used(self) -> bool:
+        """Whether anything was written since this start."""
+        return self._was_marked
 
     def alter(self, settings: LogSettings) -> None:
         """Apply other settings. Changing to `written` waits for the disk, unless `reserve_ahead`

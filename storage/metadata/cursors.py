@@ -14,6 +14,7 @@ import msgspec
 from storage.errors import DamagedLog
 from storage.journal.changes import ChangeJournal, Journal
 from storage.metadata.cursor_totals import CursorTotals
+from storage.metadata.log_ends import EndsSet, LogEnds
 from storage.metadata.ranges import RangeSet
 
 # Limits of one snapshot record: cursors of some 40 bytes each, or ranges of one cursor, 16 each.
@@ -112,6 +113,7 @@ class TopicResized(msgspec.Struct, array_like=True, forbid_unknown_fields=True, 
 
 
 CursorChange = Subscribed | Moved | CursorGone | Unsubscribed | TopicDropped | TopicResized
+StoredChange = CursorChange | EndsSet
 
 
 class CursorStore:
@@ -139,8 +141,9 @@ class CursorStore:
         self.set_back = 0
         """Grows when a cursor is made or moved back: positions read before may then be too high."""
         self.totals = CursorTotals()
+        self.ends = LogEnds()  # How far the logs are known to reach; callers only look.
         self._topics: dict[int, dict[bytes, StoredSubscription]] = {}
-        self._journal: ChangeJournal[CursorChange] = ChangeJournal(journal, CursorChange, "cursors")
+        self._journal: ChangeJournal[StoredChange] = ChangeJournal(journal, StoredChange, "cursors")
         self._journal.replay(self._apply, lost)
 
     @property
@@ -227,6 +230,13 @@ class CursorStore:
             return 0 if lazy else self.settle()
         return self._change(TopicResized(topic_id, partitions), lazy=lazy)
 
+    def set_ends(self, change: EndsSet | None) -> None:
+        """Note what `ends.news` or `ends.gone` found, lazily. Raises StorageFull, StorageFailed."""
+        if change is not None:
+            self._journal.append(change, lazy=True)
+            self._apply(change)
+            self._shorten()
+
     def settle(self) -> int:
         """A ticket after which every change so far is on disk, lazy ones too."""
         return self._journal.settle()
@@ -273,25 +283,29 @@ class CursorStore:
                 return
             self._gathering = Gathering(self._topics)
             self._journal.begin_gathering()
+            self._gather(filter(None, [self.ends.state()]))
         self._gather(self._gathering.some(self._gather_max))
         if self._gathering.is_done:
             self._gathering = None
             self._journal.finish_gathering()
 
-    def _gather(self, records: Iterable[Sequence[CursorChange]]) -> None:
+    def _gather(self, records: Iterable[Sequence[StoredChange]]) -> None:
         for changes in records:
             self._journal.gather(changes)
 
-    def _state(self) -> Iterator[Sequence[CursorChange]]:
+    def _state(self) -> Iterator[Sequence[StoredChange]]:
+        yield from filter(None, [self.ends.state()])
         for topic_id, named in self._topics.items():
             yield from _as_records(topic_id, named.items())
 
-    def _apply(self, change: CursorChange) -> None:
+    def _apply(self, change: StoredChange) -> None:
         match change:
             case Moved():
                 self._apply_moved(change)
             case Subscribed():
                 self._apply_subscribed(change)
+            case EndsSet():
+                self.ends.apply(change)
             case CursorGone():
                 found = self._topics[change.topic_id][change.name]
                 self.totals.take((found,))

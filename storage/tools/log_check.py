@@ -49,8 +49,18 @@ Visit = Callable[[Good, bytes], None]
 class LogCheck:
     """One check of one log; `findings` and `summary` are its results."""
 
-    def __init__(self, files: Files, identity: LogIdentity, name: str, *, running: bool) -> None:
-        """With `running`, a broker has the log open, and only what its slot covers is checked."""
+    def __init__(
+        self,
+        files: Files,
+        identity: LogIdentity,
+        name: str,
+        *,
+        running: bool,
+        known_end: int = 0,
+    ) -> None:
+        """With `running`, a broker has the log open, and only what its slot covers is checked.
+        `known_end`: everything below was on disk, whatever the slot says.
+        """
         self.findings: list[Finding] = []
         self.summary = LogSummary(name)
         self.left_out: dict[Level, int] = {}
@@ -58,6 +68,7 @@ class LogCheck:
         self._files = files
         self._identity = identity
         self._running = running
+        self._known_end = known_end
         self._index: IndexCheck | None = None
         self._indexed: Segment | None = None
 
@@ -69,6 +80,7 @@ class LogCheck:
         slot = read_watermark(
             self._identity.folder, self._identity.partition_id, self._identity.kind
         )
+        slot.durable_offset = max(slot.durable_offset, self._known_end)
         stop = slot.durable_offset if self._running else None
         survey = LogSurvey(self._files, self._identity, slot, stop)
         for good in survey.batches():

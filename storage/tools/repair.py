@@ -31,8 +31,8 @@ from storage.log.topic_file import (
 from storage.log.watermark import RESERVED_NAME, Watermark
 from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore
-from storage.metadata.names import parse_topic
 from storage.tools.dump import find_partitions
+from storage.tools.known_ends import KnownEnds
 from storage.tools.log_check import FOREIGN, LogCheck, reservation_is_lost
 from storage.tools.repair_catalogue import CatalogueRepair
 from storage.tools.repair_folders import FolderPlacement
@@ -195,12 +195,21 @@ class Repair:
             path = os.path.join(folder, TOPIC_NAME)
             self._plan.refusals.append(f"{name}: {path}: nothing says whose partition it is")
         identity = LogIdentity(folder, KIND_PARTITION, number)
+        ends = KnownEnds(catalogue, self._cursors)
         if there is None:
             survey = Survey(identity, Watermark())  # What has that name now is moved away first.
         else:
-            survey = LogCheck(self.files, identity, name, running=False).run(self._advance)
+            known_end = ends.durable_end(number)
+            check = LogCheck(self.files, identity, name, running=False, known_end=known_end)
+            survey = check.run(self._advance)
             self._warn_of(survey, name)
-        first_free = self._highest_position(catalogue, owner)
+        first_free = 0
+        if owner is not None:
+            place = (number, owner.topic, owner.index)
+            first_free = ends.first_free(*place)
+            warning = None if there is None else ends.warning(*place, survey.end_offset)
+            if warning is not None:
+                self._plan.warnings.append(f"{name}: {warning}")
         if survey.holes or there is None:
             repair = PartitionRepair(self.files, self._aside, name, survey)
             repair.plan(self._plan, first_free=first_free)
@@ -231,19 +240,6 @@ class Repair:
         if os.path.exists(path):
             self._aside.copy(path, f"{wanted.partition_id}.{TOPIC_NAME}")
         write_whole(self.files, path, pack_topic_file(wanted))
-
-    def _highest_position(self, catalogue: Catalogue | None, owner: Owner | None) -> int:
-        """The highest offset that any subscription of a partition has seen; 0 if none has."""
-        if catalogue is None or owner is None or self._cursors is None:
-            return 0
-        meta = catalogue.topic(parse_topic(owner.topic))
-        assert meta is not None, "the catalogue said so"
-        positions = [0]
-        for name in self._cursors.names(meta.topic_id):
-            cursor = self._cursors.get(meta.topic_id, owner.index, name)
-            if cursor is not None:
-                positions += [cursor.position, *(end for _, end in cursor.acked or ())]
-        return max(positions)
 
     def _advance(self, size_bytes: int) -> None:
         self._done += size_bytes

@@ -69,9 +69,7 @@ class PartitionRepair:
         end = survey.proven if known else first_free
         lines = [f"{self._name}: all records are lost, there is no segment file"]
         if not known:
-            lines.append(
-                f"  the log begins again at offset {base}, the highest that a position has"
-            )
+            lines.append(f"  the log begins again at offset {base}, above all that is known of it")
 
         def apply() -> None:
             self._write_gap(base, base, end)

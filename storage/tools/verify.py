@@ -25,6 +25,7 @@ from storage.metadata.catalogue import Catalogue
 from storage.metadata.cursors import CursorStore
 from storage.tools.findings import Finding, Level, VerifyReport
 from storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
+from storage.tools.known_ends import KnownEnds
 from storage.tools.lock_holder import lock_holder
 from storage.tools.log_check import LogCheck
 from storage.tools.survey import Survey
@@ -87,6 +88,7 @@ class Verifier:
                 self._compare_journals(catalogue, cursors)
                 self._compare_folders(catalogue)
             owners = {} if catalogue is None else owners_of(catalogue)
+            self._ends = KnownEnds(catalogue, cursors)
             for number in self._partition_ids():
                 if catalogue is None or number in owners:
                     self._partition(number, owners)
@@ -168,7 +170,14 @@ class Verifier:
     def _partition(self, number: int, owners: Mapping[int, Owner]) -> None:
         folder = os.path.join(self.path, PARTITIONS_NAME, str(number))
         name = self._topic_file(number, folder, owners.get(number))
-        self._log(LogIdentity(folder, KIND_PARTITION, number), name)
+        found = self._log(LogIdentity(folder, KIND_PARTITION, number), name)
+        owner = owners.get(number)
+        if found is None or owner is None or self._running:
+            return
+        end_offset = found[0].end_offset
+        reason = self._ends.warning(number, owner.topic, owner.index, end_offset)
+        if reason is not None:
+            self._say(Level.WARNING, name, folder, reason)
 
     def _topic_file(self, number: int, folder: str, owner: Owner | None) -> str:
         """Check whose partition the folder says it is; returns what to call it."""

@@ -388,7 +388,7 @@ def test_a_journal_that_a_snapshot_shortened_is_clean(tmp_path):
 
 def test_a_slot_older_than_the_snapshot_is_no_fault(tmp_path):
     """A power cut took the slot back; what it still names went with the snapshot."""
-    one = Directory(tmp_path / "data")
+    (one := Directory(tmp_path / "data")).fill(2)
     slot = (one.path / "cursors" / "watermark").read_bytes()
     one.move_cursor(4)
     one.cursors.rewrite()

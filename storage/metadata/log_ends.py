@@ -1,0 +1,54 @@
+"""How far each partition's log is known to reach, in the cursors' journal (FORMAT.md, section 9.2).
+
+Files of an older backup, or a log that was cut short, end below that. Knows numbers of partitions,
+no topic and no log.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+import msgspec
+
+
+class EndsSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=7, gc=False):
+    """By partition id, everything below that offset was on disk; 0: nothing is known any more."""
+
+    LAYOUT: ClassVar[int] = 4  # Of a record that holds it: earlier programs do not know it.
+    ends: dict[int, int]
+
+
+class LogEnds:
+    """The durable ends of partitions, as the journal has them."""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, int] = {}
+
+    def get(self, partition_id: int) -> int:
+        """The known durable end of a partition; 0 if nothing is known."""
+        return self._ends.get(partition_id, 0)
+
+    def apply(self, change: EndsSet) -> None:
+        """Take over a change."""
+        for number, end in change.ends.items():
+            if end:
+                self._ends[number] = end
+            else:
+                self._ends.pop(number, None)
+
+    def news(self, ends: Mapping[int, int]) -> EndsSet | None:
+        """The change that says what is new in these ends (0: it is gone), None if nothing is."""
+        new = {
+            number: end
+            for number, end in ends.items()
+            if (self.get(number) < end if end else number in self._ends)
+        }
+        return EndsSet(new) if new else None
+
+    def gone(self, known: Iterable[int]) -> EndsSet | None:
+        """The change that forgets all partitions except the known ones, None if there are none."""
+        gone = self._ends.keys() - set(known)
+        return EndsSet(dict.fromkeys(sorted(gone), 0)) if gone else None
+
+    def state(self) -> list[EndsSet]:
+        """All ends as a change, for a snapshot."""
+        return [EndsSet(dict(self._ends))] if self._ends else []

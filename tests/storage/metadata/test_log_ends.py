@@ -1,0 +1,42 @@
+"""Durable ends of logs in the cursors' journal."""
+
+from storage.metadata.cursors import CursorStore
+from storage.metadata.log_ends import EndsSet, LogEnds
+from tests.storage.metadata.memory_journal import MemoryJournal
+
+GROUP = b"group"
+
+
+def test_only_what_is_new_is_written():
+    ends = LogEnds()
+    assert ends.news({}) is None and ends.news({1: 0}) is None and ends.state() == []
+    ends.apply(EndsSet({1: 5, 2: 7}))
+    assert ends.news({1: 5, 2: 6}) is None
+    assert ends.news({1: 6, 2: 7, 3: 1}) == EndsSet({1: 6, 3: 1})
+    assert ends.news({1: 0, 9: 0}) == EndsSet({1: 0})
+    assert ends.gone([1, 3]) == EndsSet({2: 0})
+    assert ends.gone([1, 2]) is None
+    ends.apply(EndsSet({2: 0, 8: 0}))
+    assert (ends.get(1), ends.get(2)) == (5, 0)
+    assert ends.state() == [EndsSet({1: 5})]
+
+
+def test_ends_survive_a_restart_and_a_snapshot():
+    journal = MemoryJournal()
+    store = CursorStore(journal)
+    store.open(1, GROUP, partitions=1)
+    store.set_ends(store.ends.news({1: 5, 2: 1 << 40}))
+    store.set_ends(None)
+    store.settle()
+    again = CursorStore(journal.reopened())
+    assert again.ends.state() == [EndsSet({1: 5, 2: 1 << 40})]
+    again.rewrite()
+    assert again.ends.state() == store.ends.state()
+
+
+def test_earlier_programs_refuse_a_record_with_ends():
+    journal = MemoryJournal()
+    store = CursorStore(journal)
+    store.set_ends(EndsSet({1: 5}))
+    store.open(1, GROUP, partitions=1)
+    assert {record[0] for record in journal.records} == {2, 4}

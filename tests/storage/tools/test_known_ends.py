@@ -1,0 +1,115 @@
+"""Logs that end below what the journals know of them: older files, or a log that was cut short."""
+
+import os
+import shutil
+
+import pytest
+
+from storage.tools.findings import Level
+from storage.tools.repair import Repair
+from tests.storage.log.directories import Directory, repaired, verified
+from tests.storage.tools.conftest import SMALL
+
+
+class Noting(Directory):
+    """A directory that notes the ends of its logs, as a broker does."""
+
+    def _open(self):
+        super()._open()
+        store = self.cursors
+        self.data_dir.note_ends = lambda ends: store.set_ends(store.ends.news(ends))
+
+
+def warnings_of(path):
+    found, report = verified(path)
+    found = [one for one in found if one.level is not Level.NOTE]
+    assert report.faults == 0 and report.warnings == len(found)
+    repair = Repair(path, lambda done, total: None)
+    plan = repair.plan()
+    repair.close()
+    return [one.reason for one in found], plan
+
+
+@pytest.fixture
+def noting(tmp_path):
+    one = Noting(tmp_path / "data", **SMALL)
+    one.fill(12)
+    return one
+
+
+def test_full_segments_and_a_stop_note_the_end(noting):
+    base = int(noting.segments()[-1].stem)
+    assert base <= noting.cursors.ends.get(1) <= 36
+    noting.stop()
+    again = Noting(noting.path, **SMALL)
+    assert again.cursors.ends.get(1) == 36
+    again.fill(1)
+    again.crash()
+    assert warnings_of(noting.path)[0] == [], "a log may have grown since"
+
+
+def test_an_older_folder_beside_newer_positions_is_a_warning(noting, tmp_path):
+    noting.stop()
+    shutil.copytree(noting.path / "partitions", tmp_path / "older")
+    again = Noting(noting.path, **SMALL)
+    again.fill(4)
+    again.stop()
+    shutil.rmtree(noting.path / "partitions")
+    shutil.copytree(tmp_path / "older", noting.path / "partitions")
+    (reason,), plan = warnings_of(noting.path)
+    assert "ends at 36" in reason and "below 48 was on disk" in reason
+    assert "offsets 36 to 47 are lost" in plan.steps[0].lines[0]
+    repaired(noting.path)
+    assert verified(noting.path)[0] == []
+    mended = Noting(noting.path, **SMALL)
+    assert mended.append() == 48
+    assert set(mended.values()) == set(range(36))
+    mended.crash()
+
+
+def test_an_active_segment_that_was_emptied_without_its_watermark_is_a_warning(tmp_path):
+    one = Noting(tmp_path / "data")
+    one.fill(4)
+    one.stop()
+    os.truncate(one.segments()[-1], 0)
+    (one.path / "partitions/1/watermark").unlink()
+    (one.path / "partitions/1" / f"{0:020d}.index").unlink()
+    (reason,), plan = warnings_of(one.path)
+    assert "below 12 was on disk" in reason
+    assert plan.steps
+    repaired(one.path)
+    assert verified(one.path)[0] == []
+    mended = Noting(one.path)
+    assert mended.append() == 12
+    mended.crash()
+
+
+def test_a_position_above_the_end_is_a_warning_and_nothing_continues_above_it(noting):
+    noting.move_cursor(1 << 50)
+    noting.stop()
+    (reason,), plan = warnings_of(noting.path)
+    assert str(1 << 50) in reason and "committed" in reason
+    assert plan.steps == [] and len(plan.warnings) == 1
+    shutil.rmtree(noting.path / "partitions/1")
+    repaired(noting.path)
+    mended = Noting(noting.path, **SMALL)
+    assert mended.append() == 36
+    mended.crash()
+
+
+def test_a_log_whose_end_nobody_knows_continues_above_the_positions(tmp_path):
+    one = Directory(tmp_path / "data")
+    one.fill(4)
+    one.move_cursor(7)
+    one.stop()
+    shutil.rmtree(one.path / "partitions/1")
+    repaired(one.path)
+    mended = Directory(one.path)
+    assert mended.append() == 7
+    mended.crash()
+
+
+def test_a_partition_that_is_gone_is_forgotten(noting):
+    noting.data_dir.retire_partition(1)
+    assert noting.cursors.ends.get(1) == 0
+    noting.crash()
