@@ -183,7 +183,22 @@ async def group():
     return sorted(read)
 
 
-SCENARIOS = {scenario.__name__: scenario for scenario in (work, read_shared, group, number_zero)}
+async def text_options():
+    """Make a topic with options as texts, the only form that Python's client has for most."""
+    client = await logged_in()
+    await done(client.create_stream("texts"))
+    options = {"segment_size": "128 MiB", "enforce_fsync": "true", "message_expiry": "1h 30m"}
+    await done(client.create_topic("texts", "tp", 1, options=options))
+    bad = {"segment_size": "much"}
+    refused = await told(lambda: client.create_topic("texts", "bad", 1, options=bad))
+    topic = await done(client.get_topic("texts", "tp"))
+    return [topic.name, refused]
+
+
+SCENARIOS = {
+    scenario.__name__: scenario
+    for scenario in (work, read_shared, group, number_zero, text_options)
+}
 
 if __name__ == "__main__":
     print(json.dumps(asyncio.run(SCENARIOS[sys.argv[1]]())), flush=True)

@@ -204,6 +204,13 @@ def test_getting_started_programs_find_the_first_stream_and_topic_by_number_0(
     assert seen == [0, "sample-stream", 0, "sample-topic", ["message-1", "message-2"]]
 
 
+@pytest.mark.parametrize("client", [one for one in CLIENTS if one.dialect == "V"], ids=str)
+def test_options_of_a_topic_may_be_texts(broker: RunningBroker, client: IggyClient) -> None:
+    name, refused = run(broker, client, "text_options")
+    assert name == "tp"
+    assert "option value" in refused.lower()
+
+
 def members(wire: IggyWire, client: IggyClient) -> int:
     """How many members the group has that this client makes."""
     names = (f"group-{client.version}", "tp", "grp")
