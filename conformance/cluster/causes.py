@@ -42,12 +42,18 @@ def stop(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> Non
     broker.stop()
 
 
+def set_drain(cluster: "Cluster", broker: "ClusterBroker", *, drains: bool) -> None:
+    """By the command line: the broker owns nothing, or may own topics again. Raises Lost."""
+    flags = [] if drains else ["--undo"]
+    code, said = command(cluster.settings, "drain", str(broker.node), *flags)
+    if code:
+        raise Lost(f"drain {broker.node} {' '.join(flags)}: {said}")
+
+
 def drain(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
     """Its topics move to the others, and after a while back to it. Raises Lost."""
-    for flags in ([], ["--undo"]):
-        code, said = command(cluster.settings, "drain", str(broker.node), *flags)
-        if code:
-            raise Lost(f"drain {broker.node} {' '.join(flags)}: {said}")
+    set_drain(cluster, broker, drains=True)
+    set_drain(cluster, broker, drains=False)
     deadline = time.monotonic() + RETURNS_S
     while broker.node not in cluster.owners().values() and time.monotonic() < deadline:
         time.sleep(LOOK_S)

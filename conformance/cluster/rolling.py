@@ -2,7 +2,8 @@
 
 `python -m conformance.cluster.rolling --restarts 30`; `--how kill` ends brokers by SIGKILL, and
 `--how drain` moves their topics away and back. With `--how hang` a broker loses its topics while it
-does nothing: what it stored last is sent again to the next owner, after later batches.
+does nothing. With `--how mute` no answer of a broker arrives, then its topics move, then it is
+killed: the last batches that it stored are sent again to the next owner, after later ones.
 """
 
 import argparse
@@ -21,8 +22,10 @@ from pathlib import Path
 from typing import Final
 
 from conformance.cluster import servers
-from conformance.cluster.causes import drain
+from conformance.cluster.brokers import ClusterBroker
+from conformance.cluster.causes import drain, set_drain
 from conformance.cluster.idempotent import PAUSE_MS, PRODUCERS, Numbered, judge
+from conformance.cluster.network import OUTSIDE
 from conformance.cluster.running import GOES_ON_S, LOOK_S, PREFIX, QUICK, Cluster, Lost
 from conformance.raw.iggy import IggyWire
 from storage.codecs.registry import codec_for
@@ -33,6 +36,8 @@ from storage.shared.postgres import PostgresLedger
 from storage.shared.reader import StoreLook
 
 HANG_S: Final = 9.0  # The lease, and time for the next owners to store something.
+MUTE_S: Final = 0.5  # For producers to send as much as they do without an answer.
+LATER_S: Final = 4.0  # For them to learn of the new owners, and to send these many batches.
 # A line of a broker's figures.
 REFUSED: Final = re.compile(r'braidlog_errors_total\{code="(-?\d+)",protocol="kafka"\} (.+)')
 SILENT_S: Final = 45.0  # A producer without any answer for so long has stopped.
@@ -59,6 +64,8 @@ def restart(cluster: Cluster, node: int, how: str) -> None:
     if how == "kill":
         broker.signal(signal.SIGKILL)
         broker.wait()
+    elif how == "mute":
+        _mute(cluster, broker)
     elif how == "hang":
         broker.signal(signal.SIGSTOP)
         time.sleep(HANG_S)
@@ -72,6 +79,17 @@ def restart(cluster: Cluster, node: int, how: str) -> None:
         if time.monotonic() > deadline:
             raise Lost(f"node {node} gets no topics: {cluster.tails()}")
         time.sleep(LOOK_S)
+
+
+def _mute(cluster: Cluster, broker: ClusterBroker) -> None:
+    assert cluster.network is not None
+    cluster.network.cut(f"node{broker.node}", OUTSIDE)
+    time.sleep(MUTE_S)
+    set_drain(cluster, broker, drains=True)
+    time.sleep(LATER_S)
+    broker.kill()
+    time.sleep(MUTE_S)
+    cluster.network.heal()
 
 
 def refusals(cluster: Cluster) -> Counter[str]:
@@ -186,7 +204,7 @@ def main() -> int:
     parser.add_argument("--restarts", type=int, default=9)
     parser.add_argument("--topics", type=int, default=12)
     parser.add_argument("--pause-ms", type=int, default=PAUSE_MS, help="between two values")
-    parser.add_argument("--how", choices=("stop", "kill", "drain", "hang"), default="stop")
+    parser.add_argument("--how", choices=("stop", "kill", "drain", "hang", "mute"), default="stop")
     parser.add_argument("--only", default=",".join(PRODUCERS), help="producers, with commas")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="the brokers' logs")
     asked = parser.parse_args()
@@ -197,7 +215,7 @@ def main() -> int:
     os.environ.update(servers.KEYS)
     with (
         tempfile.TemporaryDirectory(prefix="braidlog-rolling-") as scratch,
-        Cluster(Path(scratch), QUICK, cuts=False) as cluster,
+        Cluster(Path(scratch), QUICK, cuts=asked.how == "mute", namespaces=False) as cluster,
     ):
         cluster.keep_running()
         try:

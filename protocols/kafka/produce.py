@@ -13,6 +13,7 @@ from broker.errors import BrokerError
 from broker.reading.unpacking import run_unpacking
 from broker.server.endings import EndConnection
 from broker.steps import Steps
+from broker.topics.producer_memory import StoredBatch
 from protocols.kafka.context import Answer, Context
 from protocols.kafka.errors import Code
 from protocols.kafka.keys import refuse_keyless
@@ -244,11 +245,12 @@ class _Producing:
         )
         if known is not None:
             found = judge(known.find(prepared.info.producer_id), prepared.info)
+            if found is Code.DUPLICATE_SEQUENCE or isinstance(found, StoredBatch):
+                self._ticket = max(self._ticket, partition.appended_ticket)  # A success, too.
             if isinstance(found, Code):
                 self._context.count_error(found)
                 return Produced(found, -1)
             if found is not None:
-                self._ticket = max(self._ticket, partition.appended_ticket)
                 start = partition.log_start_offset
                 return Produced(Code.NONE, found.base_offset, log_start_offset=start)
         return self._store(partition, KAFKA_BATCHES, prepared)

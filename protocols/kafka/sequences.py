@@ -1,7 +1,11 @@
 """Whether a batch of an idempotent producer is the next one, one sent again, or out of order. Knows
 no partition and no bytes.
 
-Rules: kafka/log/ProducerAppendInfo and ProducerStateEntry of apache/kafka 3.9.
+Rules: kafka/log/ProducerAppendInfo and ProducerStateEntry of apache/kafka 3.9, except for a batch
+sent again that is older than the five remembered: Kafka calls this out of order, and Java's client
+then stores the batch once more under a new epoch. Here the answer is DUPLICATE_SEQUENCE_NUMBER,
+which clients take for success. Such a batch can come after a takeover: the former owner stored the
+batch, its answer is lost, and the client has sent later batches to the new owner meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ NEXT: Final = None  # The batch is to be appended.
 
 
 def judge(state: ProducerState | None, info: BodyInfo) -> StoredBatch | Code | None:
-    """NEXT for a batch to append, the stored batch for one sent again, else the error code.
+    """NEXT for a batch to append, the stored batch for one sent again, else the error code:
+    DUPLICATE_SEQUENCE for one sent again whose place is forgotten.
 
     An unknown producer may begin with any sequence: it may have been forgotten.
     """
@@ -29,9 +34,13 @@ def judge(state: ProducerState | None, info: BodyInfo) -> StoredBatch | Code | N
         return Code.INVALID_PRODUCER_EPOCH
     if info.producer_epoch > state.epoch:
         return Code.OUT_OF_ORDER_SEQUENCE if info.first_sequence else NEXT
+    following = 0 if state.last_sequence == SEQUENCE_MAX else state.last_sequence + 1
+    if info.first_sequence == following:
+        return NEXT
     sequences = (info.first_sequence, info.last_sequence)
     for stored in state.recent:
         if (stored.first_sequence, stored.last_sequence) == sequences:
             return stored
-    following = 0 if state.last_sequence == SEQUENCE_MAX else state.last_sequence + 1
-    return NEXT if info.first_sequence == following else Code.OUT_OF_ORDER_SEQUENCE
+    if state.first_sequence <= info.first_sequence <= info.last_sequence <= state.last_sequence:
+        return Code.DUPLICATE_SEQUENCE
+    return Code.OUT_OF_ORDER_SEQUENCE

@@ -20,7 +20,8 @@ from storage.log.sequences import ProducerState, SequenceTable, StoredBatch
 
 SEQUENCES_NAME: Final = "sequences"
 SEQUENCES_MAGIC: Final = b"BRAIDSEQ"
-VERSION: Final = 1
+VERSION: Final = 2
+VERSION_MIN: Final = 1  # Without each producer's first sequence.
 
 # magic, version, reserved, partition_id, next_offset, body_bytes, body_crc
 HEAD: Final = Struct("<8sHHIQqII")
@@ -48,9 +49,11 @@ def unpack_table(data: bytes, partition_id: int) -> SequenceTable:
     start = HEAD.size + CRC.size
     if len(data) < start or CRC.unpack_from(data, HEAD.size)[0] != crc32c(data[: HEAD.size]):
         raise BadSnapshot("the header's checksum is wrong")
-    *known, next_offset, body_bytes, body_crc = HEAD.unpack_from(data)
-    if known != [SEQUENCES_MAGIC, VERSION, 0, 0, partition_id]:
-        raise BadSnapshot(f"not a snapshot of version {VERSION} of partition {partition_id}")
+    magic, version, *known, next_offset, body_bytes, body_crc = HEAD.unpack_from(data)
+    if magic != SEQUENCES_MAGIC or known != [0, 0, partition_id]:
+        raise BadSnapshot(f"not a snapshot of partition {partition_id}")
+    if not VERSION_MIN <= version <= VERSION:
+        raise BadSnapshot(f"version {version}, expected {VERSION_MIN} to {VERSION}")
     body = data[start:]
     if len(body) != body_bytes or crc32c(body) != body_crc:
         raise BadSnapshot("the body's checksum is wrong")

@@ -25,14 +25,23 @@ class StoredBatch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, g
 
 
 class ProducerState(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """What one producer stored last; `recent` has the newest batch at its end, and all are of this
+    """The newest batches of one producer; `recent` has the newest at its end, and all are of this
     epoch.
+
+    `first_sequence` is the first one noted of this epoch, and of this round of sequences, which
+    begin again at 0. If the producer leaves no gaps, it has stored all sequences from there to
+    `last_sequence`.
     """
 
     producer_id: int
     epoch: int
     last_append_us: int
     recent: list[StoredBatch]
+    first_sequence: int = -1  # Unknown in a snapshot of version 1: then that of `recent`.
+
+    def __post_init__(self) -> None:
+        if self.first_sequence < 0:
+            self.first_sequence = self.recent[0].first_sequence
 
     @property
     def last_sequence(self) -> int:
@@ -68,7 +77,9 @@ class SequenceTable:
                 del self._producers[next(iter(self._producers))]
         elif state.epoch != epoch:
             state.epoch, state.last_append_us, state.recent = epoch, append_us, [stored]
+            state.first_sequence = stored.first_sequence
         else:
+            state.first_sequence = min(state.first_sequence, stored.first_sequence)
             state.last_append_us = append_us
             state.recent.append(stored)
             del state.recent[:-BATCHES_MAX]

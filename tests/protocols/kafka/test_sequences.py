@@ -4,7 +4,10 @@ import socket
 import struct
 
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
+from broker.broker import Broker
 from conformance.server import RunningBroker
 from protocols.kafka import messages as m
 from protocols.kafka.errors import Code
@@ -12,10 +15,11 @@ from protocols.kafka.sequences import NEXT, judge
 from storage.codecs.api import BodyInfo
 from storage.codecs.kafka_batches import PRODUCER_BIT, SEQUENCE_MAX
 from storage.log.sequences import ProducerState, StoredBatch
+from tests.broker.held_disk import HeldDisk
 from tests.protocols.kafka.frames import Client, message_set, table_request
-from tests.protocols.kafka.talk import FOO, another, fetch_one, produce_one, values
+from tests.protocols.kafka.talk import FOO, FOO_NAME, another, fetch_one, produce_one, values
 from tests.storage.codecs.test_kafka_batches import batch
-from tests.waiting import HANG_S
+from tests.waiting import HANG_S, until
 
 PID = 12
 
@@ -32,9 +36,9 @@ async def send(client: Client, sent: bytes) -> tuple[int, int]:
     return found.error, found.base_offset
 
 
-def state(*sequences: tuple[int, int], epoch: int = 3) -> ProducerState:
-    recent = [StoredBatch(first, last, 100 + first) for first, last in sequences]
-    return ProducerState(PID | PRODUCER_BIT, epoch, 0, recent)
+def state(*sequences: tuple[int, int], epoch: int = 3, first: int = -1) -> ProducerState:
+    recent = [StoredBatch(low, high, 100 + low) for low, high in sequences]
+    return ProducerState(PID | PRODUCER_BIT, epoch, 0, recent, first)
 
 
 @pytest.mark.parametrize(
@@ -45,9 +49,14 @@ def state(*sequences: tuple[int, int], epoch: int = 3) -> ProducerState:
         (state((0, 4)), 3, (5, 5), NEXT),
         (state((0, 4)), 3, (0, 4), StoredBatch(0, 4, 100)),
         (state((0, 4), (5, 9)), 3, (0, 4), StoredBatch(0, 4, 100)),
-        (state((0, 4)), 3, (0, 3), Code.OUT_OF_ORDER_SEQUENCE),
+        (state((0, 4)), 3, (0, 3), Code.DUPLICATE_SEQUENCE),
+        (state((3, 4)), 3, (2, 3), Code.OUT_OF_ORDER_SEQUENCE),
+        (state((3, 4)), 3, (4, 5), Code.OUT_OF_ORDER_SEQUENCE),
+        (state((5, 9), first=2), 3, (2, 4), Code.DUPLICATE_SEQUENCE),  # Older than those remembered
+        (state((5, 9), first=2), 3, (1, 4), Code.OUT_OF_ORDER_SEQUENCE),  # and than those known.
+        (state((0, 3), first=0), 3, (SEQUENCE_MAX, 0), Code.OUT_OF_ORDER_SEQUENCE),
         (state((0, 4)), 3, (6, 6), Code.OUT_OF_ORDER_SEQUENCE),
-        (state((5, 9)), 3, (0, 4), Code.OUT_OF_ORDER_SEQUENCE),  # Older than what is remembered.
+        (state((5, 9)), 3, (0, 4), Code.OUT_OF_ORDER_SEQUENCE),
         (state((0, 4)), 2, (5, 5), Code.INVALID_PRODUCER_EPOCH),
         (state((0, 4)), 4, (0, 0), NEXT),
         (state((0, 4)), 4, (5, 5), Code.OUT_OF_ORDER_SEQUENCE),
@@ -68,8 +77,8 @@ async def test_a_batch_sent_again_is_stored_once_and_answered_as_before(client: 
     sent = [sequenced(at * 2, 2) for at in range(7)]
     assert [await send(client, one) for one in sent] == [(0, at * 2) for at in range(7)]
     assert [await send(client, one) for one in sent[2:]] == [(0, at * 2) for at in range(2, 7)]
-    # What is older than Kafka's five cannot be told from a gap.
-    assert (await send(client, sent[1]))[0] == Code.OUT_OF_ORDER_SEQUENCE
+    # Clients take this for success; after an error out of order, Java's would store it once more.
+    assert (await send(client, sent[1]))[0] == Code.DUPLICATE_SEQUENCE
     assert len(values(await fetch_one(client, 0))) == 14
 
 
@@ -144,3 +153,32 @@ def test_sequences_are_known_after_a_kill(tmp_path) -> None:
         running.start()
         assert store(sequenced(1)) == (0, 1)
         assert store(sequenced(4)) == (0, 4)
+
+
+async def test_a_batch_sent_again_is_no_success_before_the_first_copy_is_durable(
+    open_client, client: Client, broker: Broker, nursery: trio.Nursery
+) -> None:
+    """Whether the place of the first copy is still known or not."""
+    await send(client, sequenced(0))
+    broker._storage.files.adopt("/proc")  # Each file is synced by itself.
+    disk = HeldDisk([broker.data_dir])
+    disk.may_sync.clear()
+    broker.committer.mark(disk)
+    await disk.is_syncing()
+    for at in range(1, 8):
+        await client.send(m.ProduceRequest(1, 1000, {FOO: {0: memoryview(sequenced(at))}}))
+    partition = broker.topics.partition(FOO_NAME, 0)
+    await until(lambda: partition.next_offset == 8)
+    answered = []
+
+    async def send_again(sent: bytes) -> None:
+        answered.append(await send(await another(open_client), sent))
+
+    nursery.start_soon(send_again, sequenced(1))
+    nursery.start_soon(send_again, sequenced(7))
+    await wait_all_tasks_blocked()
+    assert not answered
+    disk.may_sync.set()
+    await until(lambda: len(answered) == 2)
+    assert sorted(answered) == [(0, 7), (Code.DUPLICATE_SEQUENCE, -1)]
+    assert partition.next_offset == 8

@@ -1,8 +1,11 @@
 """Sequences over restarts: the snapshot file, and the walk of what was written behind it."""
 
 import pytest
+from crc32c import crc32c
 
 from storage.log.sequence_store import (
+    CRC,
+    HEAD,
     SEQUENCES_NAME,
     BadSnapshot,
     catch_up,
@@ -11,7 +14,7 @@ from storage.log.sequence_store import (
     save,
     unpack_table,
 )
-from storage.log.sequences import SequenceTable, StoredBatch
+from storage.log.sequences import ProducerState, SequenceTable, StoredBatch
 from tests.storage.log.logs import OneLog
 
 
@@ -31,12 +34,24 @@ def test_a_snapshot_says_what_the_table_said():
 def test_the_snapshot_is_these_bytes():
     table = SequenceTable(5)
     table.note(1, 0, StoredBatch(2, 3, 4), 9)
-    body = bytes.fromhex("91 94 01 00 09 91 93 02 03 04")
-    head = b"BRAIDSEQ" + bytes.fromhex("0100 0000 00000000 0400000000000000 0500000000000000")
+    body = bytes.fromhex("91 95 01 00 09 91 93 02 03 04 02")
+    head = b"BRAIDSEQ" + bytes.fromhex("0200 0000 00000000 0400000000000000 0500000000000000")
     packed = pack_table(table, 4)
     assert packed[:32] == head
     assert packed[32:36] == len(body).to_bytes(4, "little")
     assert packed[44:] == body
+
+
+def snapshot(version, body):
+    head = HEAD.pack(b"BRAIDSEQ", version, 0, 0, 4, 5, len(body), crc32c(body))
+    return head + CRC.pack(crc32c(head)) + body
+
+
+def test_a_snapshot_of_version_1_knows_no_sequences_below_the_remembered_ones():
+    table = unpack_table(snapshot(1, bytes.fromhex("91 94 01 00 09 91 93 02 03 04")), 4)
+    assert list(table) == [ProducerState(1, 0, 9, [StoredBatch(2, 3, 4)], first_sequence=2)]
+    with pytest.raises(BadSnapshot, match="version 3, expected 1 to 2"):
+        unpack_table(snapshot(3, b"\x90"), 4)
 
 
 def test_every_flipped_byte_is_found():

@@ -10,6 +10,7 @@ def test_the_last_batches_of_a_producer_are_remembered():
     state = table.find(7)
     assert state.last_sequence == BATCHES_MAX + 1
     assert [batch.base_offset for batch in state.recent] == [20, 30, 40, 50, 60]
+    assert state.first_sequence == 0, "the first one is remembered without its batch"
     assert state.last_append_us == 1000 + BATCHES_MAX + 1
     assert table.find(8) is None
 
@@ -17,9 +18,16 @@ def test_the_last_batches_of_a_producer_are_remembered():
 def test_another_epoch_counts_from_there_on():
     table = SequenceTable(0)
     table.note(7, 0, StoredBatch(0, 99, 0), 1)
-    table.note(7, 1, StoredBatch(0, 4, 100), 2)
-    assert table.find(7).epoch == 1
-    assert table.find(7).recent == [StoredBatch(0, 4, 100)]
+    table.note(7, 1, StoredBatch(3, 4, 100), 2)
+    assert (table.find(7).epoch, table.find(7).first_sequence) == (1, 3)
+    assert table.find(7).recent == [StoredBatch(3, 4, 100)]
+
+
+def test_sequences_that_begin_again_at_0_are_known_from_there():
+    table = SequenceTable(0)
+    table.note(7, 0, StoredBatch(90, 99, 0), 1)
+    table.note(7, 0, StoredBatch(0, 4, 10), 2)
+    assert table.find(7).first_sequence == 0
 
 
 def test_the_producer_heard_of_longest_ago_goes_first():
