@@ -6,6 +6,7 @@ gives the base offset. A reader gives what its clients see from an offset on.
 
 import base64
 import json
+from dataclasses import dataclass
 
 import msgspec
 
@@ -26,6 +27,17 @@ from storage.codecs.kafka_batches import KAFKA_BATCHES
 from tests.conformance.mapping import awkward
 
 READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one read gives; Pulsar's reads have no limit of records."""
+
+    bytes_max: int = READ_BYTES
+    records_max: int | None = None
+
+
+NO_LIMITS = Limits()
 
 
 class Formats:
@@ -60,43 +72,67 @@ class Formats:
         _, placed = await self._producing.produce(self.topic, request, body_bytes=len(text))
         assert [one.error for one in placed] == [None] * len(found)
 
-    async def read(self, reader, offset):
-        """What the reader's clients are given, from an offset to the end."""
+    async def read(self, reader, offset, limits=NO_LIMITS):
+        """What the reader's clients are given, from an offset to the end, by as many reads with
+        these limits as it takes.
+        """
         found, end = [], self.partition.high_watermark
         while offset < end:
-            more, offset = await getattr(self, "_read_" + reader.replace("-", "_"))(offset)
-            found += more
+            read = getattr(self, "_read_" + reader.replace("-", "_"))
+            more, next_offset = await read(offset, limits)
+            assert next_offset > offset
+            found, offset = found + more, next_offset
         return found
 
-    async def _read_kafka_0(self, offset):
-        return await self._transcoded(KAFKA, kafka_forms.read_0, offset)
+    async def _read_kafka_0(self, offset, limits):
+        return await self._transcoded(KAFKA, kafka_forms.read_0, offset, limits)
 
-    async def _read_kafka_2(self, offset):
-        return await self._transcoded(KAFKA_BATCHES, kafka_forms.read_2, offset)
+    async def _read_kafka_2(self, offset, limits):
+        return await self._transcoded(KAFKA_BATCHES, kafka_forms.read_2, offset, limits)
 
-    async def _read_iggy(self, offset):
-        return await self._transcoded(IGGY, iggy_forms.read_classic, offset)
+    async def _read_iggy(self, offset, limits):
+        return await self._transcoded(IGGY, iggy_forms.read_classic, offset, limits)
 
-    async def _read_iggy_typed(self, offset):
-        return await self._transcoded(IGGY_TYPED, iggy_forms.read_typed, offset)
+    async def _read_iggy_typed(self, offset, limits):
+        return await self._transcoded(IGGY_TYPED, iggy_forms.read_typed, offset, limits)
 
-    async def _transcoded(self, codec, parse, offset):
-        result = await read_as(self.partition, codec, offset, bytes_max=READ_BYTES)
+    async def _transcoded(self, codec, parse, offset, limits):
+        result = await read_as(
+            self.partition,
+            codec,
+            offset,
+            bytes_max=limits.bytes_max,
+            records_max=limits.records_max,
+        )
         seen = [one for part in result.parts for one in parse(bytes(part))]
         return [one for one in seen if one["offset"] >= offset], result.next_offset
 
-    async def _read_pulsar(self, offset):
-        read = await read_entries(self.partition, offset, READ_BYTES)
+    async def _read_pulsar(self, offset, limits):
+        read = await read_entries(self.partition, offset, limits.bytes_max)
         entries = [pulsar_forms.read_entry(one.offset, bytes(one.body)) for one in read.entries]
         return entries, read.next_offset
+
+    async def all_entries(self, limits):
+        """(Entry id, bytes) of all entries, by as many reads as it takes."""
+        found, offset = [], 0
+        while offset < self.partition.high_watermark:
+            read = await read_entries(self.partition, offset, limits.bytes_max)
+            found += [(one.offset, len(one.body)) for one in read.entries]
+            offset = read.next_offset
+        return found
 
     async def entries(self, offset):
         """Bytes of the entries from there on, as a Pulsar consumer is handed them."""
         read = await read_entries(self.partition, offset, READ_BYTES)
         return [bytes(one.body) for one in read.entries]
 
-    async def _read_rest(self, offset):
-        read = await read_records(self.partition, offset, bytes_max=READ_BYTES, records_max=10_000)
+    async def _read_rest(self, offset, limits):
+        read = await read_records(
+            self.partition,
+            offset,
+            bytes_max=limits.bytes_max,
+            records_max=limits.records_max or 10_000,
+        )
         shown = await self._shower.show(self.partition, read.records, with_offset=True)
         return [_shown(one) for one in shown], read.next_offset
 
