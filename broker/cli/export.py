@@ -157,14 +157,9 @@ def export(
         )
     from storage.metadata.names import InvalidTopicName, parse_topic
 
-    if bool(topics) == (pattern is not None):
-        return _fail("name topics, or give one --pattern", EXIT_USAGE)
-    try:
-        re.compile(pattern or "")
-    except re.error as error:
-        return _fail(f"--pattern {pattern}: no regular expression: {error}", EXIT_USAGE)
     group = progress_group or f"export:{to.absolute().name}"
     try:
+        _check_names(topics, pattern)
         names = tuple(parse_topic(name) for name in topics)
         job = ExportJob(
             source=Source(_place(data_dir, store, url), names, pattern),
@@ -202,6 +197,16 @@ def _bounds(runs: Runs) -> Bounds:
         if given is not None and given < 1:
             raise ValueError(f"{name} is 1 or more")
     return Bounds(runs.max_rows, bytes_max, parse_bytes(runs.min_bytes))
+
+
+def _check_names(topics: tuple[str, ...], pattern: str | None) -> None:
+    """Raises ValueError if topics and pattern cannot be exported."""
+    if bool(topics) == (pattern is not None):
+        raise ValueError("name topics, or give one --pattern")
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        raise ValueError(f"--pattern {pattern}: no regular expression: {error}") from None
 
 
 def _place(data_dir: Path | None, store: Store, url: str | None) -> str:

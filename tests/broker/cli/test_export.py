@@ -184,6 +184,8 @@ def test_what_fails_is_one_line(data, export):
     assert err.startswith("braidlog: ")
     assert export() == (2, "", "braidlog: name topics, or give one --pattern")
     assert export("orders", "--pattern", "x")[0] == 2
+    code, _, err = export("--pattern", "(")
+    assert (code, "no regular expression" in err) == (2, True)
 
 
 def test_a_loop_exports_again_after_its_pause(data, export, monkeypatch):
