@@ -24,7 +24,7 @@ from conformance.raw.iggy import (
 POLLED: Final = 100
 SESSION_MS: Final = 6000
 HELD_S: Final = 1.0  # That a holder keeps its consumers: topics move meanwhile.
-FROM_START_S: Final = 1.0  # Between two reads of everything.
+FROM_START_S: Final = 15.0  # That a reader reads on before it begins again.
 PARTITIONS: Final = 2  # Of a topic that grows and shrinks; with more than one it is partitioned.
 MORE_MAX: Final = 3  # Partitions that come and go at once.
 
@@ -87,9 +87,11 @@ class LibrdkafkaGroup(Client):
 
 
 class FromStart(Client):
-    """kafka-python: reads all topics from their beginning again and again, so that brokers fetch
-    what no cache holds just while topics move.
+    """kafka-python: reads all topics from their beginning in each life, so that brokers fetch what
+    no cache holds just while topics move.
     """
+
+    patience_s = 2 * ANSWER_S
 
     def live(self) -> None:
         """As `Client.live`."""
@@ -99,13 +101,11 @@ class FromStart(Client):
         places = [PythonPartition(topic, 0) for topic in self.book.topics]
         try:
             consumer.assign(places)
-            while not self.load.stopping.is_set():
-                consumer.seek_to_beginning(*places)
-                while consumer.poll(300, max_records=10 * POLLED):
+            consumer.seek_to_beginning(*places)
+            end_s = time.monotonic() + FROM_START_S
+            while not self.load.stopping.is_set() and time.monotonic() < end_s:
+                if consumer.poll(300, max_records=10 * POLLED):
                     self.book.goes_on(self.kind)
-                    if self.load.stopping.is_set():
-                        break
-                self.load.stopping.wait(FROM_START_S)
         finally:
             consumer.close()
 
