@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from storage.spark.session import Spark
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND = 0, 1, 2, 4
+SPARK_HINT = "install '.[spark]' of Braidlog's source with pip"
 DEFAULT_DATA_DIR = Path("data")
 
 
@@ -151,10 +152,7 @@ def export(
         from storage.spark.ranges import LogTooShort, RecordsLost
         from storage.spark.session import Spark, SparkFailed
     except ImportError as error:
-        return _fail(
-            f"{error.name} is missing: install '.[spark]' of Braidlog's source with pip",
-            EXIT_FAILED,
-        )
+        return _fail(f"{error.name} is missing: {SPARK_HINT}", EXIT_FAILED)
     from storage.metadata.names import InvalidTopicName, parse_topic
 
     group = progress_group or f"export:{to.absolute().name}"
