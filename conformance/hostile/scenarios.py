@@ -192,7 +192,11 @@ SCENARIOS: dict[str, Scenario] = {
     "half frames": half_frames,
     "peers that never read": silent_readers,
     "polls for nobody": polls_for_nobody,
-    **{f"unread {name}": unread_answers(name) for name in unread.SCENARIOS},
+    **{
+        f"unread {name}": unread_answers(name)
+        for name in unread.SCENARIOS
+        if name not in unread.BY_HAND
+    },
     "bombs": bombs,
     "connection churn": churn,
     "topic flood": topic_flood,
