@@ -25,6 +25,7 @@ POLLED: Final = 100
 SESSION_MS: Final = 6000
 HELD_S: Final = 1.0  # That a holder keeps its consumers: topics move meanwhile.
 FROM_START_S: Final = 15.0  # That a reader reads on before it begins again.
+FOLLOWS_S: Final = 30.0  # For a broker to show a change that it has answered.
 PARTITIONS: Final = 2  # Of a topic that grows and shrinks; with more than one it is partitioned.
 MORE_MAX: Final = 3  # Partitions that come and go at once.
 
@@ -132,7 +133,10 @@ class Resizer(Client):
     def _change(self, topic: str, code: int, count: int, expected: int) -> None:
         with IggyWire(self.address(), timeout_s=2 * ANSWER_S) as wire:
             wire.change_partitions(code, topic, count)
-            found = wire.partitions_of(topic)
+            # A broker that cannot reach PostgreSQL follows the change later.
+            end_s = time.monotonic() + FOLLOWS_S
+            while (found := wire.partitions_of(topic)) != expected and time.monotonic() < end_s:
+                self.load.stopping.wait(AGAIN_S)
         if found != expected:
             self.book.doubled.append(
                 f"{topic} has {found} partitions after command {code} of {count}, not {expected}"
