@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
+from broker.broker import Broker
 from broker.subscriptions.subscriptions import KafkaCommit, Subscription
 from broker.topics.partition import Partition
 from broker.topics.topic import Topic
 from conformance.simulation.facts import Stored
 from conformance.simulation.house import done
 from conformance.simulation.life import Life
+from conformance.simulation.verify import Broken
 from storage.codecs.api import BodyInfo
+from storage.log.retention import longest_age_us
 from storage.metadata.catalogue_records import SchemaMeta
 from storage.metadata.names import TopicName
 
@@ -19,6 +22,9 @@ BODY_FORMAT = 1
 
 # How far the clock jumps for a retention by age, so that everything is too old.
 AGES_US = 30 * 86_400_000_000
+
+# How far the clock is set, back or ahead.
+STEPS_US = (5 * 60_000_000, 2 * 86_400_000_000, 10 * 365 * 86_400_000_000)
 
 
 class Workload(Life):
@@ -38,6 +44,8 @@ class Workload(Life):
             "end_cursor",
         )
     )
+
+    _stepped: tuple[Broker, ...] = ()  # The brokers whose clock was set.
 
     def step(self) -> None:
         """Do one thing. Raises Broken; StorageFailed of broker or storage, after which nothing
@@ -87,8 +95,34 @@ class Workload(Life):
             for name in self.house.broker.subscriptions.names(topic)
             if (position := self._found(topic, name).position(partition.index)) is not None
         ]
-        now_us, position = self.house.broker.now_us() + later_us, min(positions, default=None)
-        self.house.reserve.use_reserve(lambda: partition.log.retain(now_us, position))
+        position, settings, broker = (
+            min(positions, default=None),
+            partition.log.settings,
+            self.house.broker,
+        )
+        now_us = broker.ages.now_us(longest_age_us(settings)) + later_us
+        wall_us, start = broker.now_us() + later_us, partition.log.log_start_offset
+        self.house.reserve.use_reserve(
+            lambda: partition.log.retain(now_us, position, wall_us=wall_us)
+        )
+        by_age_alone = settings.retention_bytes is None and not settings.delete_acknowledged
+        is_fresh = by_age_alone and not later_us and self._knows_clock
+        if is_fresh and partition.log.log_start_offset != start:
+            raise Broken(f"{partition.log.folder}: fresh records went for their age")
+
+    @property
+    def _knows_clock(self) -> bool:
+        """Whether no earlier life had its clock set: a start cannot see that."""
+        return all(broker is self.house.broker for broker in self._stepped)
+
+    def step_clock(self) -> None:
+        """Set the clock, until the broker ends: by minutes, or by years."""
+        broker = self.house.broker
+        ahead_us = self.rng.choice((-1, 1)) * self.rng.choice(STEPS_US)
+        # A clock that somebody sets, of this broker alone.
+        broker.now_us = lambda: Broker.now_us(broker) + ahead_us  # type: ignore[method-assign]
+        broker.ages.look()
+        self._stepped = (*self._stepped, broker)
 
     # Topics
 
@@ -288,6 +322,7 @@ CHANCES: dict[Action, int] = {
     Workload.change_namespace: 1,
     Workload.name_producer: 1,
     Workload.retain: 5,
+    Workload.step_clock: 1,
     Workload.stop: 1,
     Workload.kill: 3,
 }
