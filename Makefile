@@ -64,10 +64,10 @@ conformance: $(TEST_NEEDS)  ## every case with every real client: a matrix of pa
 	$(BIN)/python -m conformance $(ARGS)
 
 proto: $(STAMPS)/proto  ## generate the Pulsar protobuf code again from its .proto
-	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. storage/codecs/pb/*.proto
+	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. storage/formats/pulsar/pb/*.proto
 	# Two of Pulsar's schema types cannot be declared in Python as they are called: None is no name, and KeyValue
 	# would hide the message of that name. Schema.Type.Value("None") and Schema.Type.KeyValue reach them.
-	sed -i -e '/^ *None: /d' -e '/^    KeyValue: Schema.Type$$/d' storage/codecs/pb/PulsarApi_pb2.pyi
+	sed -i -e '/^ *None: /d' -e '/^    KeyValue: Schema.Type$$/d' storage/formats/pulsar/pb/PulsarApi_pb2.pyi
 
 lock: $(STAMPS)/lock  ## resolve pyproject.toml again into requirements/
 	$(BIN)/python scripts/lock.py
@@ -89,9 +89,9 @@ $(STAMPS)/venv:
 	@mkdir -p $(STAMPS) && touch $@
 
 # The extension in C is built where there is a compiler; without one this goes on, and Python does it all.
-$(STAMPS)/project: pyproject.toml storage/codecs/speedups.c storage/codecs/checksums.h $(STAMPS)/build
+$(STAMPS)/project: pyproject.toml storage/formats/speedups.c storage/formats/checksums.h $(STAMPS)/build
 	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -c "from storage.codecs.quick import LANGUAGE; print('hot loops run in', LANGUAGE)"
+	@$(BIN)/python -c "from braidlog.storage.formats.quick import LANGUAGE; print('hot loops run in', LANGUAGE)"
 	@touch $@
 
 $(STAMPS)/build: requirements/build.txt $(STAMPS)/venv

@@ -15,58 +15,58 @@ import msgspec
 import structlog
 import trio
 
-from broker.access import audit
-from broker.access.access import Access
-from broker.access.authentication import Attempt, Authentication
-from broker.access.bearer import TokenVerifier
-from broker.access.quotas import Quotas
-from broker.access.rules import GrantedRules
-from broker.access.users import NAME_BYTES_MAX, Users
-from broker.closing import Closing
-from broker.cluster.placement import Placement
-from broker.cluster.siblings import Siblings
-from broker.commit.durability import Durability
-from broker.commit.waiters import Awaited, Waiters
-from broker.config.logging import ThrottledLog
-from broker.config.settings import Config
-from broker.delivery.registry import Dispatchers
-from broker.limits import CLOSED_FOR_ACCEPT
-from broker.live.topics import LiveTopics
-from broker.metrics import Metrics
-from broker.reading.cutting import CutBatches
-from broker.server.admission import Admission
-from broker.server.loop_turns import measuring_turns
-from broker.server.output_budget import OutputBudget
-from broker.server.poller import Poller
-from broker.server.receive_buffer import BufferPool
-from broker.server.watching import watch_access, watch_connections
-from broker.subscriptions.backlog import Backlogs
-from broker.subscriptions.members import Members
-from broker.subscriptions.subscriptions import Subscriptions
-from broker.topics.catalogue import LocalCatalogue
-from broker.topics.compaction import Compactor
-from broker.topics.figures import TopicFigures
-from broker.topics.groups import NamedGroups
-from broker.topics.known_ends import KnownEnds
-from broker.topics.namespaces import Namespaces
-from broker.topics.partition_factory import Partitions
-from broker.topics.producers import ProducerNumbers
-from broker.topics.publishers import Publishers
-from broker.topics.renaming import Renaming
-from broker.topics.retention import Retention
-from broker.topics.schemas import Schemas
-from broker.topics.topics import TopicDefaults, Topics
-from storage.log.age_clock import AgeClock, steady_us
-from storage.log.committer import Committer
-from storage.log.data_dir import DataDir
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.cursors import CursorStore
+from braidlog.broker.access import audit
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.authentication import Attempt, Authentication
+from braidlog.broker.access.bearer import TokenVerifier
+from braidlog.broker.access.quotas import Quotas
+from braidlog.broker.access.rules import GrantedRules
+from braidlog.broker.access.users import NAME_BYTES_MAX, Users
+from braidlog.broker.closing import Closing
+from braidlog.broker.cluster.placement import Placement
+from braidlog.broker.cluster.siblings import Siblings
+from braidlog.broker.commit.durability import Durability
+from braidlog.broker.commit.waiters import Awaited, Waiters
+from braidlog.broker.config.logging import ThrottledLog
+from braidlog.broker.config.settings import Config
+from braidlog.broker.delivery.non_persistent.topics import LiveTopics
+from braidlog.broker.delivery.registry import Dispatchers
+from braidlog.broker.limits import CLOSED_FOR_ACCEPT
+from braidlog.broker.metrics import Metrics
+from braidlog.broker.positions.backlog import Backlogs
+from braidlog.broker.positions.members import Members
+from braidlog.broker.positions.subscriptions import Subscriptions
+from braidlog.broker.reading.cutting import CutBatches
+from braidlog.broker.runtime.loop_turns import measuring_turns
+from braidlog.broker.runtime.output_budget import OutputBudget
+from braidlog.broker.runtime.poller import Poller
+from braidlog.broker.runtime.receive_buffer import BufferPool
+from braidlog.broker.server.admission import Admission
+from braidlog.broker.server.watching import watch_access, watch_connections
+from braidlog.broker.topics.catalogue import LocalCatalogue
+from braidlog.broker.topics.compaction import Compactor
+from braidlog.broker.topics.figures import TopicFigures
+from braidlog.broker.topics.groups import NamedGroups
+from braidlog.broker.topics.known_ends import KnownEnds
+from braidlog.broker.topics.namespaces import Namespaces
+from braidlog.broker.topics.partition_factory import Partitions
+from braidlog.broker.topics.producers import ProducerNumbers
+from braidlog.broker.topics.publishers import Publishers
+from braidlog.broker.topics.renaming import Renaming
+from braidlog.broker.topics.retention import Retention
+from braidlog.broker.topics.schemas import Schemas
+from braidlog.broker.topics.topics import TopicDefaults, Topics
+from braidlog.storage.log.age_clock import AgeClock, steady_us
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.data_dir import DataDir
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.cursors import CursorStore
 
 if TYPE_CHECKING:
-    from broker.access.rights import Principal
-    from broker.server.opened import OpenConnection, OpenListener
-    from storage.log.data_dir import OpenedJournal
-    from storage.metadata.cursor_book import CursorBook
+    from braidlog.broker.access.rights import Principal
+    from braidlog.broker.server.opened import OpenConnection, OpenListener
+    from braidlog.storage.log.data_dir import OpenedJournal
+    from braidlog.storage.metadata.cursor_book import CursorBook
 
 log = structlog.get_logger()
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 10.0)
-# Turns shorter than the first are not told apart (`broker/server/loop_turns.py`).
+# Turns shorter than the first are not told apart (`broker/runtime/loop_turns.py`).
 TURN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 10.0)
 
 COUNTERS = {

@@ -95,7 +95,15 @@ def _read_by_one_group(
 def _export(console: Console, broker: RunningBroker, scratch: Path, sent: list[bytes]) -> list[Row]:
     console.print("  PySpark exports the topic to Parquet (starting a JVM)")
     target = scratch / "parquet"
-    command = [sys.executable, "-m", "broker.cli.main", "export", TOPIC, "--to", str(target)]
+    command = [
+        sys.executable,
+        "-m",
+        "braidlog.broker.cli.main",
+        "export",
+        TOPIC,
+        "--to",
+        str(target),
+    ]
     command += ["--data-dir", str(broker.data_dir)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL)
     values: list[bytes] = []

@@ -5,7 +5,7 @@ its phases, once with names by chance and once with those of a topic, a group an
     python -m conformance.http_api --tool /tmp/api/bin/schemathesis --examples 100 --report FILE
 
 Ends with 1 for an answer that `/openapi.json` does not describe, a 500, a traceback in the broker's
-log, or a turn of its loop above 50 ms. `tests/protocols/rest/test_description.py` is short.
+log, or a turn of its loop above 50 ms. `tests/protocols/http/test_description.py` is short.
 """
 
 import argparse

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import ClassVar, Self
 
-from storage.tools.verify import Verifier, is_data_dir
+from braidlog.storage.tools.verify import Verifier, is_data_dir
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 120.0
@@ -46,7 +46,7 @@ class RunningBroker:
         others: bool = True,
         settings: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
-        program: str = "broker.cli.main",
+        program: str = "braidlog.broker.cli.main",
     ) -> None:
         self._held = ExitStack()
         self._program = program

@@ -7,7 +7,7 @@ socket, no buffer and no protocol: each listener says how the length is written,
 import struct
 from dataclasses import dataclass
 
-from broker.server.endings import ProtocolError
+from braidlog.broker.server.endings import ProtocolError
 
 
 @dataclass(frozen=True, slots=True)

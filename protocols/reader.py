@@ -7,7 +7,7 @@ and `rest` return views that die with the frame; the caller copies what it keeps
 import struct
 from typing import Any, ClassVar
 
-from broker.server.endings import ProtocolError
+from braidlog.broker.server.endings import ProtocolError
 
 
 class Reader:

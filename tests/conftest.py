@@ -12,11 +12,11 @@ import structlog
 import trio
 from trio._core import _run as scheduler
 
-from broker.broker import Broker
-from broker.config.settings import load
-from broker.topics.schema_rules import PARSER
+from braidlog.broker.broker import Broker
+from braidlog.broker.config.settings import load
+from braidlog.broker.topics.schema_rules import PARSER
+from braidlog.protocols.http.management.health import SCRAPING
 from conformance.server import RunningBroker
-from protocols.rest.health import SCRAPING
 from tests import turns
 from tests.listeners import open_listeners
 

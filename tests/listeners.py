@@ -4,8 +4,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from broker.server import adapters
-from broker.server.listener import Listener, accept
+from braidlog.broker.server import adapters
+from braidlog.broker.server.listener import Listener, accept
 
 
 @asynccontextmanager

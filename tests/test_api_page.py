@@ -8,9 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker.config.settings import LogConfig
-from broker.topics.settings import log_settings
-from protocols.rest.messages import GroupDetail, GroupPage, TopicDetail, TopicPage
+from braidlog.broker.config.settings import LogConfig
+from braidlog.broker.topics.settings import log_settings
+from braidlog.protocols.http.management.messages import (
+    GroupDetail,
+    GroupPage,
+    TopicDetail,
+    TopicPage,
+)
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "api.md").read_text()
 SHOWN = {

@@ -18,7 +18,7 @@ NO_LIMITS = re.compile(
     r"^_|_POS$|^INT_MAX|TIME_MS_MAX|TIME_US_MAX|TIME_MAX_US|INT32_MAX|INT64_MAX|UINT32_MAX|UINT64_MAX|NUMBER_MAX"
     r"|OFFSET_MAX|DELTA_MAX|VARINT_BYTES_MAX|VARLONG_BYTES_MAX|TAG_BYTES_MAX|SUM_MAX|DIGITS_MAX|SEQUENCE_MAX|^RECORDS_MAX|^BYTES_MAX"
 )
-PROGRAMS = ("broker/cli", "storage/spark", "storage/tools")
+PROGRAMS = ("broker/cli", "storage/export", "storage/tools")
 
 
 def modules() -> Iterator[tuple[str, set[str]]]:

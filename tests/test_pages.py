@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from cyclopts import CycloptsError, MissingArgumentError
 
-from broker.cli.commands import app
-from broker.metrics import COUNTERS
+from braidlog.broker.cli.commands import app
+from braidlog.broker.metrics import COUNTERS
 from tests.sources import ROOT, product
 
 PAGES = [
@@ -97,7 +97,7 @@ def test_metrics_that_a_page_names_are_served_under_that_name(page: Path) -> Non
 
 def served() -> set[str]:
     """Names in /metrics: of a counter with `_total` at its end, as Prometheus has it."""
-    files = ("broker/metrics.py", "protocols/rest/log_metrics.py")
+    files = ("broker/metrics.py", "protocols/http/management/log_metrics.py")
     text = "".join((ROOT / file).read_text() for file in files)
     names = set(re.findall(r'"(braidlog_[a-z_]+)"', text))
     return {f"{name}_total" if name in COUNTERS else name for name in names}

@@ -87,7 +87,7 @@ def test_first_steps_print_what_they_promise():
                 program, *arguments = shlex.split(line)
                 if program == ".venv/bin/braidlog":
                     command = [here(broker, argument) for argument in arguments]
-                    program = [sys.executable, "-m", "broker.cli.main"]
+                    program = [sys.executable, "-m", "braidlog.broker.cli.main"]
                     shown[command[0]] = run(broker, [*program, *command])
                 elif program == "curl":
                     asked.append(ask(broker, arguments))

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker.config.settings import (
+from braidlog.broker.config.settings import (
     ENV_OTHERS,
     Config,
     ListenerConfig,
@@ -18,11 +18,11 @@ from broker.config.settings import (
     TlsConfig,
     plain_value,
 )
-from broker.topics.settings import TOPIC_SETTINGS
-from protocols.iggy.options import IggyOptions
-from protocols.kafka.options import KafkaOptions
-from protocols.pulsar.options import PulsarOptions
-from protocols.rest.options import RestOptions
+from braidlog.broker.topics.settings import TOPIC_SETTINGS
+from braidlog.protocols.http.options import RestOptions
+from braidlog.protocols.iggy.options import IggyOptions
+from braidlog.protocols.kafka.options import KafkaOptions
+from braidlog.protocols.pulsar.options import PulsarOptions
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = (DOCS / "settings.md").read_text()

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import pytest
 
-from broker.errors import BrokerError
+from braidlog.broker.errors import BrokerError
 from tests.sources import CODE, PRODUCT, ROOT, Function, Source, product, sources
 
 FILE_LINES_MAX = 500
@@ -25,7 +25,11 @@ EXTENSION_LINES_MAX = {"speedups.c": 800, "checksums.h": 200}
 CONSTRUCTOR_ARGUMENTS_MAX = 7
 
 # A name stands for itself and everything inside it.
-STORAGE_FOR_ADAPTERS = ("storage.codecs", "storage.errors", "storage.metadata.names")
+STORAGE_FOR_ADAPTERS = (
+    "braidlog.storage.formats",
+    "braidlog.storage.errors",
+    "braidlog.storage.metadata.names",
+)
 # Pulsar's entry ids are a function of its stored entries, and this module alone makes them.
 NAMES_A_CODEC = {"broker/delivery/entries.py"}
 NO_IO = {"trio", "socket", "asyncio", "anyio"}
@@ -114,7 +118,9 @@ def is_pure(source: Source) -> bool:
 
 
 def test_broker_names_no_concrete_adapter_or_codec() -> None:
-    concrete = [f"storage.codecs.{name}" for name in ("plain", "kafka", "pulsar", "iggy", "pb")]
+    concrete = [
+        f"braidlog.storage.formats.{name}" for name in ("plain", "kafka", "pulsar", "iggy", "pb")
+    ]
     offenders = [
         f"{source.path}:{line} imports {name}"
         for source in product()
@@ -141,7 +147,7 @@ def test_adapters_translate_no_error_of_storage() -> None:
         for source in product()
         if source.package == "protocols"
         for line, name in source.imports
-        if inside(name, "storage.errors") and name.split(".")[-1] not in ERRORS_OF_BODIES
+        if inside(name, "braidlog.storage.errors") and name.split(".")[-1] not in ERRORS_OF_BODIES
     ]
     assert not offenders, "\n".join(offenders)
 
@@ -174,7 +180,7 @@ def test_the_pure_parts_of_adapters_know_nothing_of_the_broker() -> None:
         for source in product()
         if is_pure(source)
         for line, name in source.imports
-        if inside(name, "broker") and not inside(name, "broker.server.endings")
+        if inside(name, "broker") and not inside(name, "braidlog.broker.server.endings")
     ]
     endings = next(source for source in product() if source.path == "broker/server/endings.py")
     assert not endings.imports
@@ -186,7 +192,7 @@ def test_threads_are_asked_by_the_one_function_whose_errors_come_apart() -> None
     offenders = [
         f"{source.path}:{call.lineno}"
         for source in product()
-        if source.path != "broker/threads.py"
+        if source.path != "broker/runtime/threads.py"
         for call in ast.walk(source.tree)
         if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("to_thread.run_sync")
     ]
@@ -244,7 +250,7 @@ def test_a_handler_that_does_not_wait_is_a_plain_function() -> None:
     offenders = [
         f"{source.path}:{function.lineno} {function.name}"
         for source in product()
-        if source.package == "protocols" and not source.path.startswith("protocols/rest/")
+        if source.package == "protocols" and not source.path.startswith("protocols/http/")
         for function in source.tree.body
         if isinstance(function, ast.AsyncFunctionDef) and not function.name.startswith("_")
         if not any(
@@ -268,7 +274,7 @@ def test_files_are_short() -> None:
 
 def test_the_extension_in_c_is_short() -> None:
     for name, lines_max in EXTENSION_LINES_MAX.items():
-        lines = len((ROOT / "storage/codecs" / name).read_text().splitlines())
+        lines = len((ROOT / "storage/formats" / name).read_text().splitlines())
         assert lines <= lines_max, name
 
 
@@ -355,7 +361,7 @@ COMMAND_LINE = "broker/cli/"  # Its functions are named by their decorators.
 def test_nothing_is_defined_that_the_product_does_not_use() -> None:
     """But methods that a library calls: those of classes with a base that is not of the house."""
     used = {*USED_BY_OTHERS, *called_by_libraries()}.union(*(source.used for source in product()))
-    for path in ("pyproject.toml", "storage/codecs/speedups.c"):
+    for path in ("pyproject.toml", "storage/formats/speedups.c"):
         used.update(re.findall(r"\w+", (ROOT / path).read_text()))
     offenders = [
         f"{source.path}:{line} {name}"
@@ -488,6 +494,8 @@ def subclasses(of: type[BrokerError]) -> set[type[BrokerError]]:
 @pytest.mark.parametrize("adapter", adapters())
 def test_every_broker_error_has_a_wire_code(adapter: str) -> None:
     table = importlib.import_module(f"protocols.{adapter}.errors").WIRE_CODES
-    own = {error for error in subclasses(BrokerError) if error.__module__ == "broker.errors"}
+    own = {
+        error for error in subclasses(BrokerError) if error.__module__ == "braidlog.broker.errors"
+    }
     missing = sorted(error.__name__ for error in own - set(table))
     assert not missing, f"protocols/{adapter}/errors.py maps nothing for {', '.join(missing)}"

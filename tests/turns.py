@@ -13,8 +13,8 @@ import re
 import time
 from collections.abc import Callable
 
-from broker.metrics import TURN_BUCKETS, Histogram
-from broker.server.loop_turns import PRODUCT, LongTurn, LoopTurns
+from braidlog.broker.metrics import TURN_BUCKETS, Histogram
+from braidlog.broker.runtime.loop_turns import PRODUCT, LongTurn, LoopTurns
 
 TURN_S_MAX = 0.05
 

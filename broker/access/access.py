@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from broker.access.rights import Action, Principal, Resource, ResourceKind
-from broker.errors import NotAuthorized
+from braidlog.broker.access.rights import Action, Principal, Resource, ResourceKind
+from braidlog.broker.errors import NotAuthorized
 
 if TYPE_CHECKING:
-    from broker.access.audit import AuditLog
-    from broker.access.quotas import Quotas
+    from braidlog.broker.access.audit import AuditLog
+    from braidlog.broker.access.quotas import Quotas
 
 
 class Rules(Protocol):

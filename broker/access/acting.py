@@ -10,10 +10,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol
 from weakref import ref
 
-from broker.access.rights import ANONYMOUS
+from braidlog.broker.access.rights import ANONYMOUS
 
 if TYPE_CHECKING:
-    from broker.access.rights import Principal
+    from braidlog.broker.access.rights import Principal
 
 
 class Client(Protocol):

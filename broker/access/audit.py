@@ -17,9 +17,9 @@ from typing import Any, Final
 import msgspec
 import trio
 
-from broker.access.rights import Action, Principal, Resource
-from broker.config.logging import ThrottledLog
-from broker.threads import run_in_thread
+from braidlog.broker.access.rights import Action, Principal, Resource
+from braidlog.broker.config.logging import ThrottledLog
+from braidlog.broker.runtime.threads import run_in_thread
 
 FILE: Final = "audit.jsonl"  # in the data directory, where the settings name no other
 # Between two lines that say the same: a minute is enough to look into a case.

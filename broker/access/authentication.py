@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from broker.access.bearer import TokenVerifier, looks_signed
-from broker.access.rights import Principal
-from broker.access.scram import ScramServer
-from broker.access.users import UserMeta, Users, principal_of
-from broker.errors import NotAuthenticated
-from storage.metadata.user_records import ScramKey
+from braidlog.broker.access.bearer import TokenVerifier, looks_signed
+from braidlog.broker.access.rights import Principal
+from braidlog.broker.access.scram import ScramServer
+from braidlog.broker.access.users import UserMeta, Users, principal_of
+from braidlog.broker.errors import NotAuthenticated
+from braidlog.storage.metadata.user_records import ScramKey
 
 
 @dataclass(frozen=True, slots=True)

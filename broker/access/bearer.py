@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.errors import NotAuthenticated
+from braidlog.broker.errors import NotAuthenticated
 
 if TYPE_CHECKING:
-    from broker.config.settings import AccessConfig
+    from braidlog.broker.config.settings import AccessConfig
 
 Key = Any  # A secret's bytes, or a public key of the cryptography library.
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from broker.access.passwords import new_token
-from broker.access.users import ROOT_USER_ID
-from broker.config.settings import FIRST_ADMIN
+from braidlog.broker.access.passwords import new_token
+from braidlog.broker.access.users import ROOT_USER_ID
+from braidlog.broker.config.settings import FIRST_ADMIN
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from braidlog.broker.broker import Broker
 
 PASSWORD_FILE: Final = "admin-password"  # in the data directory
 

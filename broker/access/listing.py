@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from broker.access.rights import Action, Principal, Resource
+from braidlog.broker.access.rights import Action, Principal, Resource
 
 if TYPE_CHECKING:
-    from broker.access.access import Access
+    from braidlog.broker.access.access import Access
 
 LOOKED_AT: Final = 500  # Between two checkpoints: some 5 us each where the rules are asked.
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple
 
 import trio
 
-from broker.errors import LimitExceeded
-from broker.threads import run_in_thread
-from storage.metadata.user_records import ScramKey
+from braidlog.broker.errors import LimitExceeded
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage.metadata.user_records import ScramKey
 
 # argon2id with 19 MiB and two passes: the first choice of OWASP's Password Storage Cheat Sheet.
 # 20 to 40 ms of one core; a second hash at the same time would double the memory.

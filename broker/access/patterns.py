@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.access.rights import CLUSTER, USERS, Resource, ResourceKind
+from braidlog.broker.access.rights import CLUSTER, USERS, Resource, ResourceKind
 
 ANY = "*"
 # Patterns of no tenant, and the kinds of resources that each covers.

@@ -10,11 +10,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from broker.access.rights import Principal
-from broker.errors import LimitExceeded
+from braidlog.broker.access.rights import Principal
+from braidlog.broker.errors import LimitExceeded
 
 if TYPE_CHECKING:
-    from broker.config.settings import AccessConfig, PrincipalLimits
+    from braidlog.broker.config.settings import AccessConfig, PrincipalLimits
 
 # The longest time for which nothing is read from a connection: short enough to see its client's
 # keepalives before a protocol takes it for gone.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from storage.metadata.names import TopicName
+    from braidlog.storage.metadata.names import TopicName
 
 
 # What begins the name of a role as the subject of a permission; the name of no user does.

@@ -12,11 +12,11 @@ from typing import Final
 
 import trio
 
-from broker import errors
-from broker.access.patterns import Pattern, parse_pattern
-from broker.access.rights import ROLE_PREFIX, Action, Principal, Resource, ResourceKind
-from broker.access.users import UserCatalogue
-from storage.metadata.user_records import Grant, Granted, Revoked
+from braidlog.broker import errors
+from braidlog.broker.access.patterns import Pattern, parse_pattern
+from braidlog.broker.access.rights import ROLE_PREFIX, Action, Principal, Resource, ResourceKind
+from braidlog.broker.access.users import UserCatalogue
+from braidlog.storage.metadata.user_records import Grant, Granted, Revoked
 
 __all__ = ["ACTION_WORDS", "ADMIN", "ROLE_PREFIX", "Grant", "GrantedRules"]
 

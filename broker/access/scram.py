@@ -13,9 +13,9 @@ import hmac
 import secrets
 from typing import Final
 
-from broker.access.passwords import SCRAM_HASHES
-from broker.errors import NotAuthenticated
-from storage.metadata.user_records import ScramKey
+from braidlog.broker.access.passwords import SCRAM_HASHES
+from braidlog.broker.errors import NotAuthenticated
+from braidlog.storage.metadata.user_records import ScramKey
 
 NONCE_BYTES: Final = 24  # As random as Kafka's own nonces.
 MESSAGE_BYTES_MAX: Final = 4096  # A name of 255 bytes and a nonce of any client fit many times.

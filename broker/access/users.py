@@ -13,11 +13,11 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from broker import errors
-from broker.access.brake import Brake
-from broker.access.passwords import PASSWORD_BYTES_MAX, Passwords, new_token, token_digest
-from broker.access.rights import ROLE_PREFIX, Principal
-from storage.metadata.user_records import (
+from braidlog.broker import errors
+from braidlog.broker.access.brake import Brake
+from braidlog.broker.access.passwords import PASSWORD_BYTES_MAX, Passwords, new_token, token_digest
+from braidlog.broker.access.rights import ROLE_PREFIX, Principal
+from braidlog.storage.metadata.user_records import (
     Granted,
     Revoked,
     ScramKey,
@@ -27,7 +27,7 @@ from storage.metadata.user_records import (
     UserMeta,
     UserSet,
 )
-from storage.metadata.users import ROOT_USER_ID, UserBook
+from braidlog.storage.metadata.users import ROOT_USER_ID, UserBook
 
 # Protocols take the record of a user from here.
 __all__ = ["NAME_BYTES_MAX", "ROOT_USER_ID", "UserCatalogue", "UserMeta", "Users", "principal_of"]

@@ -16,14 +16,14 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from broker.cli.client import (
+from braidlog.broker.cli.client import (
     EXIT_NOT_FOUND,
     EXIT_USAGE,
     AdminClient,
     AdminError,
     Json,
 )
-from broker.cli.confirming import Yes, confirm
+from braidlog.broker.cli.confirming import Yes, confirm
 
 PIPE_WIDTH = 160  # Width of a table that is not on a terminal; longer cells are folded.
 

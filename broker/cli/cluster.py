@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from broker.cli.client import AdminError
-from broker.cli.confirming import Yes, confirm
+from braidlog.broker.cli.client import AdminError
+from braidlog.broker.cli.confirming import Yes, confirm
 
 if TYPE_CHECKING:
-    from broker.config.settings import Config
-    from storage.shared.ledger import Ledger
-    from storage.shared.object_store import ObjectStore
+    from braidlog.broker.config.settings import Config
+    from braidlog.storage.shared.ledger import Ledger
+    from braidlog.storage.shared.object_store import ObjectStore
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 SHARDS = 64
@@ -56,7 +56,7 @@ def init(
         return _fail("--shards: expected 1 to 4096", EXIT_USAGE)
 
     def work(_: Config, ledger: Ledger, objects: ObjectStore) -> int:
-        from storage.shared.making import make_cluster
+        from braidlog.storage.shared.making import make_cluster
 
         made, found = make_cluster(ledger, objects, shards)
         print(
@@ -125,7 +125,7 @@ def drain(
     """
 
     def work(settings: Config, ledger: Ledger, objects: ObjectStore) -> int:
-        from storage.shared.proofs import prove
+        from braidlog.storage.shared.proofs import prove
 
         prove(ledger, objects)
         if not ledger.drain(node, drains=not undo):
@@ -177,7 +177,7 @@ def verify(
     """
 
     def work(_: Config, ledger: Ledger, objects: ObjectStore) -> int:
-        from storage.shared.verifying import verify_store
+        from braidlog.storage.shared.verifying import verify_store
 
         report = verify_store(ledger, objects, print, deep=deep)
         print(
@@ -203,7 +203,7 @@ def sweep(*, yes: Yes = False, config: ConfigOption = None, set_: SetOption = No
         return _fail(str(error), error.exit_code)
 
     def work(settings: Config, ledger: Ledger, objects: ObjectStore) -> int:
-        from storage.shared.sweeper import Sweeper
+        from braidlog.storage.shared.sweeper import Sweeper
 
         swept = Sweeper(ledger, objects, settings.shared.delete_after_ms).sweep()
         print(f"{swept.trash} objects of the trash and {swept.orphans} orphans deleted")
@@ -214,7 +214,7 @@ def sweep(*, yes: Yes = False, config: ConfigOption = None, set_: SetOption = No
 
 def _with_stores(config: str | None, set_: list[str] | None, work: Work) -> int:
     """Do the work on the stores that the settings name."""
-    from broker.config.settings import ConfigError, load
+    from braidlog.broker.config.settings import ConfigError, load
 
     try:
         flags = [("storage.mode", "shared", "braidlog cluster")]
@@ -224,8 +224,8 @@ def _with_stores(config: str | None, set_: list[str] | None, work: Work) -> int:
                 raise ConfigError(f"--set {text}: expected KEY=VALUE")
             flags.append((key.strip(), value.strip(), f"--set {text}"))
         settings = load(file=config, flags=flags)
-        from broker.cluster.joining import stores
-        from storage.errors import StorageError
+        from braidlog.broker.cluster.joining import stores
+        from braidlog.storage.errors import StorageError
 
         ledger, objects = stores(settings)
     except ConfigError as error:

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
-from broker.cli.serving import EXIT_USAGE, ServeFlags, refuse
-from broker.cli.serving import serve as serve_with
+from braidlog.broker.cli.serving import EXIT_USAGE, ServeFlags, refuse
+from braidlog.broker.cli.serving import serve as serve_with
 
 EXIT_FAILED = 1
 
@@ -21,20 +21,26 @@ app = App(
     help="One log, many listeners: a broker for Pulsar, Kafka 0.8, Iggy and HTTP clients.",
     version=lambda: metadata.version("braidlog"),
 )
-app.command("broker.cli.admin:topics", help="List, show, create, alter and delete topics.")
-app.command("broker.cli.admin:groups", help="List and show groups (subscriptions, consumers).")
+app.command("braidlog.broker.cli.admin:topics", help="List, show, create, alter and delete topics.")
 app.command(
-    "broker.cli.export:export",
+    "braidlog.broker.cli.admin:groups", help="List and show groups (subscriptions, consumers)."
+)
+app.command(
+    "braidlog.broker.cli.export:export",
     help="""Write a topic to Parquet with Spark: what is new since the last export to this folder.
 
     Example: braidlog export orders --to ./parquet --data-dir ./data
     """,
 )
-app.command("broker.cli.users:users", help="List, make, change and remove users.")
-app.command("broker.cli.users:tokens", help="Make, show and take back access tokens.")
-app.command("broker.cli.users:permissions", help="Grant, take back, list and test permissions.")
-app.command("broker.cli.log:log", help="Verify, dump and repair a data directory.")
-app.command("broker.cli.cluster:cluster", help="Make, show and check a cluster's shared store.")
+app.command("braidlog.broker.cli.users:users", help="List, make, change and remove users.")
+app.command("braidlog.broker.cli.users:tokens", help="Make, show and take back access tokens.")
+app.command(
+    "braidlog.broker.cli.users:permissions", help="Grant, take back, list and test permissions."
+)
+app.command("braidlog.broker.cli.log:log", help="Verify, dump and repair a data directory.")
+app.command(
+    "braidlog.broker.cli.cluster:cluster", help="Make, show and check a cluster's shared store."
+)
 
 
 @app.command

@@ -12,10 +12,16 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from storage.codecs.record import Header, HeaderKind, Record
-from storage.log.reader import PartitionFolder
-from storage.tools.dump import DumpedBatch, PartitionDump, Unreadable, flag_names, format_name
-from storage.tools.lock_holder import lock_holder
+from braidlog.storage.formats.record import Header, HeaderKind, Record
+from braidlog.storage.log.reader import PartitionFolder
+from braidlog.storage.tools.dump import (
+    DumpedBatch,
+    PartitionDump,
+    Unreadable,
+    flag_names,
+    format_name,
+)
+from braidlog.storage.tools.lock_holder import lock_holder
 
 Json = dict[str, Any]
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from broker.config.units import parse_bytes, parse_seconds
+from braidlog.broker.config.units import parse_bytes, parse_seconds
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from storage.spark.export import ExportJob, Summary
-    from storage.spark.ranges import Bounds
-    from storage.spark.session import Spark
+    from braidlog.storage.export.export import ExportJob, Summary
+    from braidlog.storage.export.ranges import Bounds
+    from braidlog.storage.export.session import Spark
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND = 0, 1, 2, 4
 SPARK_HINT = "install '.[spark]' of Braidlog's source with pip"
@@ -145,15 +145,21 @@ def export(
     try:
         import pyspark  # noqa: F401 - only to say early what is missing
 
-        from storage.spark.commit import FolderBusy
-        from storage.spark.export import ExportFailed, ExportJob, NoSuchTopic, Progress, Source
-        from storage.spark.files import Compression, TableSettings
-        from storage.spark.jvm import NoJava
-        from storage.spark.ranges import LogTooShort, RecordsLost
-        from storage.spark.session import Spark, SparkFailed
+        from braidlog.storage.export.commit import FolderBusy
+        from braidlog.storage.export.export import (
+            ExportFailed,
+            ExportJob,
+            NoSuchTopic,
+            Progress,
+            Source,
+        )
+        from braidlog.storage.export.files import Compression, TableSettings
+        from braidlog.storage.export.jvm import NoJava
+        from braidlog.storage.export.ranges import LogTooShort, RecordsLost
+        from braidlog.storage.export.session import Spark, SparkFailed
     except ImportError as error:
         return _fail(f"{error.name} is missing: {SPARK_HINT}", EXIT_FAILED)
-    from storage.metadata.names import InvalidTopicName, parse_topic
+    from braidlog.storage.metadata.names import InvalidTopicName, parse_topic
 
     group = progress_group or f"export:{to.absolute().name}"
     try:
@@ -188,7 +194,7 @@ def export(
 
 def _bounds(runs: Runs) -> Bounds:
     """Raises ValueError."""
-    from storage.spark.ranges import Bounds
+    from braidlog.storage.export.ranges import Bounds
 
     bytes_max = parse_bytes(runs.max_bytes) if runs.max_bytes is not None else None
     for name, given in (("--max-rows", runs.max_rows), ("--max-bytes", bytes_max)):
@@ -209,7 +215,7 @@ def _check_names(topics: tuple[str, ...], pattern: str | None) -> None:
 
 def _place(data_dir: Path | None, store: Store, url: str | None) -> str:
     """Where to read from. Raises ValueError."""
-    from storage.spark.places import store_place
+    from braidlog.storage.export.places import store_place
 
     if store.store is None:
         if store.database or store.endpoint:
@@ -222,7 +228,7 @@ def _place(data_dir: Path | None, store: Store, url: str | None) -> str:
 
 def _run(job: ExportJob, spark: Spark, pause_s: float | None, output: str) -> None:
     """Export once, or again and again until the program is stopped."""
-    from storage.spark.export import run_export
+    from braidlog.storage.export.export import run_export
 
     while True:
         began = time.monotonic()

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
-from broker.cli.client import AdminError
-from broker.cli.confirming import Yes, confirm
+from braidlog.broker.cli.client import AdminError
+from braidlog.broker.cli.confirming import Yes, confirm
 
 if TYPE_CHECKING:
-    from storage.tools.findings import Finding, VerifyReport
-    from storage.tools.repair_step import Plan
+    from braidlog.storage.tools.findings import Finding, VerifyReport
+    from braidlog.storage.tools.repair_step import Plan
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_UNREADABLE, EXIT_NOT_FOUND = 0, 1, 2, 3, 4
 
@@ -42,8 +42,8 @@ def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
 
     Example: braidlog log verify --data-dir ./data
     """
-    from storage.errors import StorageError
-    from storage.tools.verify import NoDataDir, Verifier
+    from braidlog.storage.errors import StorageError
+    from braidlog.storage.tools.verify import NoDataDir, Verifier
 
     found: list[Finding] = []
 
@@ -88,11 +88,11 @@ def dump(
 
     Example: braidlog log dump public/default/orders/0 --data-dir ./data --from 100 --count 10
     """
-    from broker.cli.dump import Printer
-    from storage.errors import StorageError
-    from storage.log.files import FileGone
-    from storage.metadata.names import InvalidTopicName
-    from storage.tools.dump import NoSuchTopic, find_partitions
+    from braidlog.broker.cli.dump import Printer
+    from braidlog.storage.errors import StorageError
+    from braidlog.storage.log.files import FileGone
+    from braidlog.storage.metadata.names import InvalidTopicName
+    from braidlog.storage.tools.dump import NoSuchTopic, find_partitions
 
     if from_ < 0 or (count is not None and count < 0):
         return fail("--from and --count are numbers from 0 on", EXIT_USAGE)
@@ -133,11 +133,11 @@ def repair(
 
     Example: braidlog log repair --data-dir ./data
     """
-    from storage.errors import StorageError
-    from storage.metadata.names import InvalidTopicName
-    from storage.tools.dump import NoSuchTopic
-    from storage.tools.repair import Repair
-    from storage.tools.verify import NoDataDir
+    from braidlog.storage.errors import StorageError
+    from braidlog.storage.metadata.names import InvalidTopicName
+    from braidlog.storage.tools.dump import NoSuchTopic
+    from braidlog.storage.tools.repair import Repair
+    from braidlog.storage.tools.verify import NoDataDir
 
     try:
         with progress("look") as advance:
@@ -183,7 +183,7 @@ def apply_plan(plan: Plan, *, yes: bool) -> int:
 
 def finding_line(finding: Finding) -> str:
     """One finding for people: how bad, which log, where, which offsets, and why."""
-    from broker.cli.dump import offsets_text
+    from braidlog.broker.cli.dump import offsets_text
 
     place = f"{finding.path} at byte {finding.file_pos}"
     if finding.offset is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from broker.cli.serving import plain_flags, serve
+from braidlog.broker.cli.serving import plain_flags, serve
 
 EXIT_INTERRUPTED = 130
 
@@ -22,7 +22,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         if flags is not None:
             return serve(flags)
-        from broker.cli.commands import run_command
+        from braidlog.broker.cli.commands import run_command
 
         return run_command(given)
     except KeyboardInterrupt:

@@ -52,7 +52,7 @@ def plain_flags(arguments: Sequence[str]) -> ServeFlags | None:
 
 def serve(flags: ServeFlags) -> int:
     """Run the broker until SIGTERM or SIGINT; the exit code of the process."""
-    from broker.config.settings import ConfigError, load
+    from braidlog.broker.config.settings import ConfigError, load
 
     found = []
     try:
@@ -67,10 +67,10 @@ def serve(flags: ServeFlags) -> int:
         settings = load(file=flags.config, flags=found)
     except ConfigError as error:
         return refuse(str(error), EXIT_USAGE)
-    from broker.config.unused import import_structlog
+    from braidlog.broker.config.unused import import_structlog
 
     import_structlog()
-    from broker.server.process import serve as serve_broker
+    from braidlog.broker.server.process import serve as serve_broker
 
     return serve_broker(settings, ready_file=flags.ready_file)
 
@@ -82,7 +82,7 @@ def refuse(reason: str, code: int) -> int:
 
 
 def _pair(text: str, flag: str, wanted: str) -> tuple[str, str]:
-    from broker.config.settings import ConfigError
+    from braidlog.broker.config.settings import ConfigError
 
     key, equals, value = text.partition("=")
     if not equals or not key.strip():

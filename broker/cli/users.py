@@ -14,10 +14,17 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from broker.cli.admin import HERE, Where, cells, print_answer, run_command, time_text
-from broker.cli.client import EXIT_FAILED, EXIT_NOT_FOUND, EXIT_USAGE, AdminClient, AdminError, Json
-from broker.cli.confirming import Yes, confirm
-from broker.config.units import parse_seconds
+from braidlog.broker.cli.admin import HERE, Where, cells, print_answer, run_command, time_text
+from braidlog.broker.cli.client import (
+    EXIT_FAILED,
+    EXIT_NOT_FOUND,
+    EXIT_USAGE,
+    AdminClient,
+    AdminError,
+    Json,
+)
+from braidlog.broker.cli.confirming import Yes, confirm
+from braidlog.broker.config.units import parse_seconds
 
 users = App(name="users", help="List, make, change and remove users.")
 tokens = App(name="tokens", help="Make, list and take back access tokens.")

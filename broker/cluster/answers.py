@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker import errors
-from broker.access.rights import Action, Principal, Resource
-from broker.cluster.calls import SPREAD_S, Call, Reply
-from broker.cluster.change_rights import rights_for
-from broker.cluster.links import LinkLost, receive_message, send_message
-from broker.cluster.placement import elsewhere
-from broker.cluster.siblings import Committed, named_error
-from broker.cluster.topics import carry_out, check_unchanged
-from broker.subscriptions.subscriptions import KafkaCommit
-from broker.topics.schemas import numbered
-from storage.metadata.names import TopicName
+from braidlog.broker import errors
+from braidlog.broker.access.rights import Action, Principal, Resource
+from braidlog.broker.cluster.calls import SPREAD_S, Call, Reply
+from braidlog.broker.cluster.change_rights import rights_for
+from braidlog.broker.cluster.links import LinkLost, receive_message, send_message
+from braidlog.broker.cluster.placement import elsewhere
+from braidlog.broker.cluster.siblings import Committed, named_error
+from braidlog.broker.cluster.topics import carry_out, check_unchanged
+from braidlog.broker.positions.subscriptions import KafkaCommit
+from braidlog.broker.topics.schemas import numbered
+from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from broker.cluster.broker import ClusterBroker
-    from broker.topics.topic import Topic
+    from braidlog.broker.cluster.broker import ClusterBroker
+    from braidlog.broker.topics.topic import Topic
 
 TURN_PARTITIONS = 200  # Looked at between two checkpoints: a millisecond or two.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from broker.errors import Conflict, NotOwner, Unanswered
+from braidlog.broker.errors import Conflict, NotOwner, Unanswered
 
 # For a change that lost to another one: each time this broker has followed the other change first.
 TRIES: Final = 4

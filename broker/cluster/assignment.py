@@ -12,7 +12,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from storage.shared.session import View
+    from braidlog.storage.shared.session import View
 
 # The broker with the highest rank has this long to take a free shard; then any other may.
 FIRST_S: Final = 2.0

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.access.acting import asks
-from broker.broker import Broker
-from broker.cluster.asking import Asking
-from broker.cluster.calls import Home
-from broker.cluster.cursors import ShardCursors
-from broker.cluster.links import Hello
-from broker.cluster.placement import ClusterPlacement, Placement
-from broker.cluster.siblings import Asker
-from broker.cluster.topics import ClusterNamespaces, ClusterTopics
-from broker.config.settings import ConfigError
-from broker.topics.catalogue import LocalCatalogue
-from storage.shared.catalogue import SharedCatalogue
-from storage.shared.shared_dir import SharedDir
+from braidlog.broker.access.acting import asks
+from braidlog.broker.broker import Broker
+from braidlog.broker.cluster.asking import Asking
+from braidlog.broker.cluster.calls import Home
+from braidlog.broker.cluster.cursors import ShardCursors
+from braidlog.broker.cluster.links import Hello
+from braidlog.broker.cluster.placement import ClusterPlacement, Placement
+from braidlog.broker.cluster.siblings import Asker
+from braidlog.broker.cluster.topics import ClusterNamespaces, ClusterTopics
+from braidlog.broker.config.settings import ConfigError
+from braidlog.broker.topics.catalogue import LocalCatalogue
+from braidlog.storage.shared.catalogue import SharedCatalogue
+from braidlog.storage.shared.shared_dir import SharedDir
 
 if TYPE_CHECKING:
-    from broker.topics.partition_factory import Partitions
-    from storage.metadata.catalogue_records import SchemaMeta
-    from storage.metadata.cursor_book import CursorBook
-    from storage.metadata.user_records import UserChange
+    from braidlog.broker.topics.partition_factory import Partitions
+    from braidlog.storage.metadata.catalogue_records import SchemaMeta
+    from braidlog.storage.metadata.cursor_book import CursorBook
+    from braidlog.storage.metadata.user_records import UserChange
 
 SECRET_VARIABLE = "BRAIDLOG_CLUSTER_SECRET"
 

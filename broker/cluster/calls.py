@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import trio
 
-from broker import errors
-from broker.cluster.gathered import Gathered
-from broker.cluster.links import (
+from braidlog.broker import errors
+from braidlog.broker.cluster.gathered import Gathered
+from braidlog.broker.cluster.links import (
     Hello,
     LinkLost,
     NotSent,
@@ -29,13 +29,13 @@ from broker.cluster.links import (
     receive_message,
     send_message,
 )
-from broker.cluster.placement import NOBODY, Owner, elsewhere
-from broker.cluster.siblings import Asker, Commit, Committed, Kept, Place, Siblings
-from storage.metadata.catalogue_records import SchemaMeta
-from storage.metadata.names import TopicName
+from braidlog.broker.cluster.placement import NOBODY, Owner, elsewhere
+from braidlog.broker.cluster.siblings import Asker, Commit, Committed, Kept, Place, Siblings
+from braidlog.storage.metadata.catalogue_records import SchemaMeta
+from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from broker.cluster.placement import ClusterPlacement
+    from braidlog.broker.cluster.placement import ClusterPlacement
 
 # Name of the internal listener among a session's addresses.
 INTERNAL: Final = "cluster"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.access.rights import Action, Resource
-from broker.live.topics import PARTITIONS_OF
-from storage.metadata.names import TopicName
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.delivery.non_persistent.topics import PARTITIONS_OF
+from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from broker.topics.namespaces import Namespaces
+    from braidlog.broker.topics.namespaces import Namespaces
 
 Right = tuple[Action, Resource]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from broker.errors import NotOwner
-from storage.metadata.cursor_totals import CursorTotals
-from storage.metadata.cursors import (
+from braidlog.broker.errors import NotOwner
+from braidlog.storage.metadata.cursor_totals import CursorTotals
+from braidlog.storage.metadata.cursors import (
     CursorStore,
     Moved,
     StoredCursor,
@@ -20,8 +20,8 @@ from storage.metadata.cursors import (
 )
 
 if TYPE_CHECKING:
-    from storage.metadata.names import TopicName
-    from storage.shared.catalogue import SharedCatalogue
+    from braidlog.storage.metadata.names import TopicName
+    from braidlog.storage.shared.catalogue import SharedCatalogue
 
 
 class ShardCursors:

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from broker.cluster.answers import Answers
-from broker.cluster.calls import INTERNAL
-from broker.cluster.links import LinkLost, listening, welcome
-from broker.config.settings import ConfigError, is_loopback, parse_address
-from broker.server.adapters import Relaying, serves_relayed, takes_relayed
-from broker.server.connection import Connection, address_text
-from broker.server.listener import Listener
+from braidlog.broker.cluster.answers import Answers
+from braidlog.broker.cluster.calls import INTERNAL
+from braidlog.broker.cluster.links import LinkLost, listening, welcome
+from braidlog.broker.config.settings import ConfigError, is_loopback, parse_address
+from braidlog.broker.server.adapters import Relaying, serves_relayed, takes_relayed
+from braidlog.broker.server.connection import Connection, address_text
+from braidlog.broker.server.listener import Listener
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.cluster.broker import ClusterBroker
-    from broker.server.sessions import Session
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.cluster.broker import ClusterBroker
+    from braidlog.broker.server.sessions import Session
 
 
 log = structlog.get_logger()

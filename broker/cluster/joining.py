@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from broker.config.settings import ConfigError
-from broker.threads import run_in_thread
-from storage.shared.obstore import ObstoreObjects, StoreSetting
-from storage.shared.packer import PackerSettings
-from storage.shared.postgres import PostgresLedger
-from storage.shared.proofs import open_cluster
-from storage.shared.publisher import RoundSettings
-from storage.shared.session import Session, SessionSettings
-from storage.shared.shared_dir import SharedDir, SharedSettings
-from storage.shared.takeover import for_a_while, surely
+from braidlog.broker.config.settings import ConfigError
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage.shared.obstore import ObstoreObjects, StoreSetting
+from braidlog.storage.shared.packer import PackerSettings
+from braidlog.storage.shared.postgres import PostgresLedger
+from braidlog.storage.shared.proofs import open_cluster
+from braidlog.storage.shared.publisher import RoundSettings
+from braidlog.storage.shared.session import Session, SessionSettings
+from braidlog.storage.shared.shared_dir import SharedDir, SharedSettings
+from braidlog.storage.shared.takeover import for_a_while, surely
 
 if TYPE_CHECKING:
-    from broker.config.settings import Config
+    from braidlog.broker.config.settings import Config
 
 log = structlog.get_logger()
 

@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Final
 import structlog
 import trio
 
-from broker.cluster.assignment import to_give, to_take
-from broker.cluster.placement import CATALOGUE_SHARD, Owner
-from broker.config.settings import parse_address
-from broker.threads import run_in_thread
-from storage.errors import DamagedLog
-from storage.log.segment import KIND_CATALOGUE
-from storage.metadata.cursors import CursorStore
-from storage.shared.catalogue import NotFollowed, Touched
-from storage.shared.ledger import LedgerUnanswered
+from braidlog.broker.cluster.assignment import to_give, to_take
+from braidlog.broker.cluster.placement import CATALOGUE_SHARD, Owner
+from braidlog.broker.config.settings import parse_address
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.log.segment import KIND_CATALOGUE
+from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.shared.catalogue import NotFollowed, Touched
+from braidlog.storage.shared.ledger import LedgerUnanswered
 
 if TYPE_CHECKING:
-    from broker.cluster.broker import ClusterBroker
-    from broker.cluster.upkeep import Upkeep
-    from storage.shared.ledger import Ledger
-    from storage.shared.session import View
-    from storage.shared.shared_dir import Taken
+    from braidlog.broker.cluster.broker import ClusterBroker
+    from braidlog.broker.cluster.upkeep import Upkeep
+    from braidlog.storage.shared.ledger import Ledger
+    from braidlog.storage.shared.session import View
+    from braidlog.storage.shared.shared_dir import Taken
 
 # Between two looks if no news comes: part of the time that clients wait for another broker.
 LOOK_S: Final = 0.25

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from broker.errors import NotOwner
+from braidlog.broker.errors import NotOwner
 
 if TYPE_CHECKING:
-    from storage.metadata.names import TopicName
+    from braidlog.storage.metadata.names import TopicName
 
 NODE_ID: Final = 1
 CATALOGUE_SHARD: Final = 0

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.errors import NotOwner
+from braidlog.broker.errors import NotOwner
 
 if TYPE_CHECKING:
     import trio
 
-    from broker.access.rights import Principal
-    from broker.errors import BrokerError
-    from storage.metadata.catalogue_records import SchemaMeta
-    from storage.metadata.names import TopicName
+    from braidlog.broker.access.rights import Principal
+    from braidlog.broker.errors import BrokerError
+    from braidlog.storage.metadata.catalogue_records import SchemaMeta
+    from braidlog.storage.metadata.names import TopicName
 
 # Topic's full name, partition, offset, metadata, time in microseconds.
 Commit = tuple[str, int, int, bytes | None, int]

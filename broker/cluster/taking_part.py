@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.cluster.broker import ClusterBroker
-from broker.cluster.internal_listener import InternalListener
-from broker.cluster.joining import ledger_of
-from broker.cluster.membership import Membership
-from broker.cluster.upkeep import Upkeep
-from broker.threads import run_in_thread
+from braidlog.broker.cluster.broker import ClusterBroker
+from braidlog.broker.cluster.internal_listener import InternalListener
+from braidlog.broker.cluster.joining import ledger_of
+from braidlog.broker.cluster.membership import Membership
+from braidlog.broker.cluster.upkeep import Upkeep
+from braidlog.broker.runtime.threads import run_in_thread
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.server.listener import Listener
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.server.listener import Listener
 
 
 async def take_part(broker: Broker, listeners: Sequence[Listener], root: trio.Nursery) -> None:

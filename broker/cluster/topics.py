@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from broker import errors
-from broker.cluster.asking import Asking
-from broker.topics.namespaces import Namespaces
-from broker.topics.topic import PlacedTopic, Topic, TopicEvent, check_count
-from broker.topics.topics import Topics
-from storage.metadata.catalogue_records import Setting, TopicMeta
-from storage.metadata.names import TopicName
+from braidlog.broker import errors
+from braidlog.broker.cluster.asking import Asking
+from braidlog.broker.topics.namespaces import Namespaces
+from braidlog.broker.topics.topic import PlacedTopic, Topic, TopicEvent, check_count
+from braidlog.broker.topics.topics import Topics
+from braidlog.storage.metadata.catalogue_records import Setting, TopicMeta
+from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from broker.cluster.placement import Placement
-    from broker.topics.partition import Partition
-    from storage.shared.catalogue import SharedCatalogue, Subject, Touched
+    from braidlog.broker.cluster.placement import Placement
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.storage.shared.catalogue import SharedCatalogue, Subject, Touched
 
 
 Spread = Callable[[int], Awaitable[None]]

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from broker.threads import run_in_thread
-from storage.errors import StorageError, StorageFailed, StorageFull
-from storage.shared.ledger import LedgerUnanswered, LedgerWentBack
-from storage.shared.proofs import NoCluster
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage.errors import StorageError, StorageFailed, StorageFull
+from braidlog.storage.shared.ledger import LedgerUnanswered, LedgerWentBack
+from braidlog.storage.shared.proofs import NoCluster
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.config.logging import ThrottledLog
-    from broker.metrics import Metrics
-    from storage.shared.shared_dir import SharedDir
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.config.logging import ThrottledLog
+    from braidlog.broker.metrics import Metrics
+    from braidlog.storage.shared.shared_dir import SharedDir
 
 # Between two looks whether `pack_bytes` were uploaded since the last packs.
 LOOK_S = 1.0

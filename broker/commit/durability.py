@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.commit.storage_errors import StorageErrorLog
-from broker.commit.syncing import RoundSyncer
-from broker.commit.waiters import Awaited, Waiters
-from broker.metrics import Histogram
-from broker.server.outbox import Outbox
-from broker.server.poller import Poller
-from storage.errors import StorageError, StorageFailed
+from braidlog.broker.commit.storage_errors import StorageErrorLog
+from braidlog.broker.commit.syncing import RoundSyncer
+from braidlog.broker.commit.waiters import Awaited, Waiters
+from braidlog.broker.metrics import Histogram
+from braidlog.broker.runtime.outbox import Outbox
+from braidlog.broker.runtime.poller import Poller
+from braidlog.storage.errors import StorageError, StorageFailed
 
 if TYPE_CHECKING:
-    from storage.log.committer import Committer, Round
+    from braidlog.storage.log.committer import Committer, Round
 
 
 @dataclass(slots=True)

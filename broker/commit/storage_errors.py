@@ -8,23 +8,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import storage.errors
-from broker import errors
-from broker.config.logging import ThrottledLog
-from storage.errors import DamagedLog, NotOwned, StorageError, StorageFull, StoreUnanswered
+from braidlog.broker import errors
+from braidlog.broker.config.logging import ThrottledLog
+from braidlog.storage import errors as storage_errors
+from braidlog.storage.errors import DamagedLog, NotOwned, StorageError, StorageFull, StoreUnanswered
 
 BROKER_ERRORS: dict[type[StorageError], type[errors.BrokerError]] = {
-    storage.errors.StorageFull: errors.StorageFull,
+    storage_errors.StorageFull: errors.StorageFull,
     StoreUnanswered: errors.StorageFull,  # A later try may succeed.
-    storage.errors.StorageFailed: errors.StorageFailed,
-    storage.errors.DamagedLog: errors.DamagedLog,
-    storage.errors.CorruptBody: errors.CorruptBatch,
-    storage.errors.RecordTooLarge: errors.RecordTooLarge,
-    storage.errors.TooManyRecords: errors.RecordTooLarge,
-    storage.errors.UnreadableBody: errors.UnreadableRecord,
-    storage.errors.UnwritableChange: errors.InvalidRequest,
+    storage_errors.StorageFailed: errors.StorageFailed,
+    storage_errors.DamagedLog: errors.DamagedLog,
+    storage_errors.CorruptBody: errors.CorruptBatch,
+    storage_errors.RecordTooLarge: errors.RecordTooLarge,
+    storage_errors.TooManyRecords: errors.RecordTooLarge,
+    storage_errors.UnreadableBody: errors.UnreadableRecord,
+    storage_errors.UnwritableChange: errors.InvalidRequest,
     NotOwned: errors.NotOwner,
-    storage.errors.LogClosed: errors.TopicNotFound,  # Deleted while this was under way.
+    storage_errors.LogClosed: errors.TopicNotFound,  # Deleted while this was under way.
 }
 
 EVENTS: dict[type[StorageError], str] = {
@@ -38,7 +38,7 @@ Report = Callable[[StorageError], None]  # `Durability.report_storage_error`
 
 def to_broker_error(error: StorageError, place: str = "") -> errors.BrokerError:
     """The broker error for an error of storage; `place` says where, in a client's words."""
-    if isinstance(error, storage.errors.OffsetOutOfRange):
+    if isinstance(error, storage_errors.OffsetOutOfRange):
         return errors.OffsetOutOfRange(error.offset, error.log_start_offset, error.log_end_offset)
     text = f"{place}: {error.client_text}" if place else error.client_text
     return BROKER_ERRORS.get(type(error), errors.StorageFailed)(text)

@@ -10,13 +10,13 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from broker.limits import SYNC_STOP_S
-from storage.errors import StorageFailed
-from storage.log.sync_queue import SYNCS_MAX
+from braidlog.broker.limits import SYNC_STOP_S
+from braidlog.storage.errors import StorageFailed
+from braidlog.storage.log.sync_queue import SYNCS_MAX
 
 if TYPE_CHECKING:
-    from storage.log.committer import Committer, Round
-    from storage.log.sync_queue import SyncQueue
+    from braidlog.storage.log.committer import Committer, Round
+    from braidlog.storage.log.sync_queue import SyncQueue
 
 
 class RoundSyncer:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from broker.limits import AT_ONCE_S
+from braidlog.broker.limits import AT_ONCE_S
 
 if TYPE_CHECKING:
-    from broker.server.poller import Poller
+    from braidlog.broker.runtime.poller import Poller
 
 # What a task leaves behind: it returns the offset to wait for next, None to have the task resumed.
 # It waits for nothing.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import structlog
 from structlog.typing import ExcInfo
 
-from broker.config.tracebacks import traceback_text
+from braidlog.broker.config.tracebacks import traceback_text
 
 # Between two lines of one event and cause: an operator sees that it goes on, and the log is no
 # second load on the broker.

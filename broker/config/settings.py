@@ -19,8 +19,8 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from broker.config.units import parse_bytes, parse_seconds
-from broker.limits import OUTPUT_BYTES_ALL_MAX, RECEIVE_BYTES_ALL_MAX
+from braidlog.broker.config.units import parse_bytes, parse_seconds
+from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX, RECEIVE_BYTES_ALL_MAX
 
 ENV_PREFIX = "BRAIDLOG_"
 # Variables that are no settings: the command line's, a secret, and a switch for tests.

@@ -13,7 +13,7 @@ import heapq
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from broker.delivery.retries import Retries
+from braidlog.broker.delivery.retries import Retries
 
 Lane = int | bytes
 ANYBODY: Final = b""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 if TYPE_CHECKING:
-    from broker.delivery.entries import Entry
+    from braidlog.broker.delivery.entries import Entry
 
 
 # Of one subscription on one partition: whenever something is given out, all are looked at.

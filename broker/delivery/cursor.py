@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from storage.metadata.ranges import RangeSet
+from braidlog.storage.metadata.ranges import RangeSet
 
 if TYPE_CHECKING:
-    from broker.subscriptions.subscriptions import Subscription
+    from braidlog.broker.positions.subscriptions import Subscription
 
 
 @dataclass(slots=True)

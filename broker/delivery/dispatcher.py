@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.delivery import ack_sets
-from broker.delivery import entries as ids
-from broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
-from broker.delivery.cursor import DispatchCursor
-from broker.delivery.entries import Entry, EntryId, Span
-from broker.delivery.pump import Pump
-from broker.delivery.surroundings import Surroundings
-from broker.errors import SubscriptionBusy
-from storage.codecs.api import BatchFlag
+from braidlog.broker.delivery import ack_sets
+from braidlog.broker.delivery import entries as ids
+from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
+from braidlog.broker.delivery.cursor import DispatchCursor
+from braidlog.broker.delivery.entries import Entry, EntryId, Span
+from braidlog.broker.delivery.pump import Pump
+from braidlog.broker.delivery.surroundings import Surroundings
+from braidlog.broker.errors import SubscriptionBusy
+from braidlog.storage.formats.api import BatchFlag
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
+    from braidlog.broker.topics.partition import Partition
 
 # Entries a consumer takes before the next one has its turn, as in Apache Pulsar.
 TURN_ENTRIES_SHARED = 20

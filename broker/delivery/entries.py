@@ -20,22 +20,29 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from broker.delivery.ack_sets import acked_ranges, wanted_count
-from broker.errors import CorruptBatch, OffsetOutOfRange
-from broker.reading.times import search
-from broker.reading.unopened import cannot_decode
-from storage.codecs import registry
-from storage.codecs.api import BYTES_MAX, RECORDS_MAX, BatchFlag, BodyFormat, Buffer, Decoded
-from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
-from storage.codecs.pulsar import entries as stored_entries
-from storage.codecs.pulsar_entry import chunk_of, publish_us_of, read_metadata
-from storage.codecs.quick import SPEEDUPS
-from storage.codecs.record import Chunk
-from storage.errors import CorruptBody, UnreadableBody
+from braidlog.broker.delivery.ack_sets import acked_ranges, wanted_count
+from braidlog.broker.errors import CorruptBatch, OffsetOutOfRange
+from braidlog.broker.reading.times import search
+from braidlog.broker.reading.unopened import cannot_decode
+from braidlog.storage.errors import CorruptBody, UnreadableBody
+from braidlog.storage.formats import registry
+from braidlog.storage.formats.api import (
+    BYTES_MAX,
+    RECORDS_MAX,
+    BatchFlag,
+    BodyFormat,
+    Buffer,
+    Decoded,
+)
+from braidlog.storage.formats.pulsar.entry import chunk_of, publish_us_of, read_metadata
+from braidlog.storage.formats.pulsar.entry_runs import entries as stored_entries
+from braidlog.storage.formats.pulsar.pb.PulsarEntry_pb2 import EntryMetadata
+from braidlog.storage.formats.quick import SPEEDUPS
+from braidlog.storage.formats.record import Chunk
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from storage.log.batch import Batch
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.storage.log.batch import Batch
 
 EARLIEST = -1  # ledgerId and entryId of MessageId.earliest, as signed numbers.
 LATEST = 2**63 - 1  # Both of MessageId.latest.

@@ -1,7 +1,7 @@
 """Reads entries for Pulsar's consumers, and for whoever else wants them as these do.
 
 What Pulsar stored is given as it is; what another protocol stored is made into entries. In steps
-(`broker/steps.py`): most reads wait for nothing. Knows no consumer.
+(`broker/runtime/steps.py`): most reads wait for nothing. Knows no consumer.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.delivery.entries import Entry, decoded, entries_in
-from broker.delivery.holes import taken_out_of
-from broker.errors import UnreadableRecord
-from broker.limits import DECODE_BYTES_MAX
-from broker.reading.unopened import Passed, settle
-from broker.reading.unpacking import run_unpacking
-from broker.steps import Steps, run
-from storage.codecs.api import BatchFlag, BodyFormat
-from storage.codecs.pulsar_run import records_to_entries, set_to_entries
+from braidlog.broker.delivery.entries import Entry, decoded, entries_in
+from braidlog.broker.delivery.holes import taken_out_of
+from braidlog.broker.errors import UnreadableRecord
+from braidlog.broker.limits import DECODE_BYTES_MAX
+from braidlog.broker.reading.unopened import Passed, settle
+from braidlog.broker.reading.unpacking import run_unpacking
+from braidlog.broker.runtime.steps import Steps, run
+from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.pulsar.foreign_entries import records_to_entries, set_to_entries
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from storage.log.batch import Batch
-    from storage.log.settings import UnreadableRecords
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.log.settings import UnreadableRecords
 
 FOREIGN_RECORDS_MAX = 1000  # Records of another format that one read makes into entries: some ms.
 # Larger bodies of other formats are decoded in a thread: where they are compressed, and elsewhere.

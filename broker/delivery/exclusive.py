@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
 
-from broker.delivery import entries as ids
-from broker.delivery.consumer import Consumer, SubscriptionKind
-from broker.delivery.dispatcher import TURN_ENTRIES, Dispatcher
-from broker.delivery.entries import Entry, EntryId, Span
-from broker.delivery.key_slots import KeyRanges
-from broker.errors import SubscriptionBusy
+from braidlog.broker.delivery import entries as ids
+from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
+from braidlog.broker.delivery.dispatcher import TURN_ENTRIES, Dispatcher
+from braidlog.broker.delivery.entries import Entry, EntryId, Span
+from braidlog.broker.delivery.key_slots import KeyRanges
+from braidlog.broker.errors import SubscriptionBusy
 
 # Delivered entries whose record counts are remembered for acks; older ones are looked up.
 DELIVERED_MAX = 100_000

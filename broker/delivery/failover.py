@@ -14,8 +14,8 @@ from typing import Final
 import mmh3
 import trio
 
-from broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
-from broker.delivery.exclusive import OrderedDispatcher
+from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
+from braidlog.broker.delivery.exclusive import OrderedDispatcher
 
 # How long a displaced consumer may still acknowledge what it has, before that is sent to the new
 # one; Apache's activeConsumerFailoverDelayTimeMillis.

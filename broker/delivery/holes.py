@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from broker.reading.unpacking import run_unpacking
-from storage.codecs.api import BatchFlag
-from storage.codecs.pulsar_entry import decode_entry
-from storage.errors import BodyError
+from braidlog.broker.reading.unpacking import run_unpacking
+from braidlog.storage.errors import BodyError
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.formats.pulsar.entry import decode_entry
 
 if TYPE_CHECKING:
-    from storage.codecs.api import Buffer
+    from braidlog.storage.formats.api import Buffer
 
 COMPACTED: Final = int(BatchFlag.COMPACTED)
 # A cursor with this many acknowledged ranges gets no holes added: they would take the room of what

@@ -15,20 +15,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from broker.delivery import ack_sets, returning
-from broker.delivery import entries as ids
-from broker.delivery.again import Lane
-from broker.delivery.consumer import Consumer, Pending, SubscriptionKind
-from broker.delivery.dispatcher import CHUNK, DELAYED, TURN_BYTES, TURN_ENTRIES
-from broker.delivery.entries import Entry
-from broker.delivery.key_slots import KeyPolicy
-from broker.delivery.shared import READY_LANES_MAX, SharedDispatcher
-from broker.delivery.shares import Shares
-from broker.delivery.surroundings import Surroundings
+from braidlog.broker.delivery import ack_sets, returning
+from braidlog.broker.delivery import entries as ids
+from braidlog.broker.delivery.again import Lane
+from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKind
+from braidlog.broker.delivery.dispatcher import CHUNK, DELAYED, TURN_BYTES, TURN_ENTRIES
+from braidlog.broker.delivery.entries import Entry
+from braidlog.broker.delivery.key_slots import KeyPolicy
+from braidlog.broker.delivery.shared import READY_LANES_MAX, SharedDispatcher
+from braidlog.broker.delivery.shares import Shares
+from braidlog.broker.delivery.surroundings import Surroundings
 
 if TYPE_CHECKING:
-    from broker.delivery.cursor import CursorState, DispatchCursor
-    from broker.topics.partition import Partition
+    from braidlog.broker.delivery.cursor import CursorState, DispatchCursor
+    from braidlog.broker.topics.partition import Partition
 
 # Entries that may wait for their key's consumer before the other consumers have to wait, too;
 # Apache's keySharedLookAheadMsgInReplayThresholdPerSubscription.

@@ -14,8 +14,8 @@ from typing import Final
 
 import mmh3
 
-from broker.delivery.consumer import Consumer
-from broker.errors import InvalidRequest
+from braidlog.broker.delivery.consumer import Consumer
+from braidlog.broker.errors import InvalidRequest
 
 SLOTS: Final = 65536
 RING_POINTS: Final = 100  # Of each consumer, as in Apache.

@@ -11,15 +11,15 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from broker.delivery.entries import entry_chunk
-from broker.errors import BrokerError
-from broker.reading.chunks import piece_offsets
+from braidlog.broker.delivery.entries import entry_chunk
+from braidlog.broker.errors import BrokerError
+from braidlog.broker.reading.chunks import piece_offsets
 
 if TYPE_CHECKING:
-    from broker.delivery.cursor import DispatchCursor
-    from broker.delivery.entries import Entry
-    from broker.delivery.entry_reads import EntryRead
-    from broker.topics.partition import Partition
+    from braidlog.broker.delivery.cursor import DispatchCursor
+    from braidlog.broker.delivery.entries import Entry
+    from braidlog.broker.delivery.entry_reads import EntryRead
+    from braidlog.broker.topics.partition import Partition
 
 # Messages of which a piece was read and the last one was not; beyond that the oldest is forgotten,
 # and looked for in the log when its next piece comes.

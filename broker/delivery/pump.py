@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from broker.delivery.cursor import DispatchCursor
-from broker.delivery.entries import Entry
-from broker.delivery.entry_reads import EntryRead, read_entries, read_steps
-from broker.delivery.holes import HOLES_MAX, holes_of
-from broker.delivery.pieces import EarlierPieces
-from broker.delivery.retries import READ_AGAIN_S, longer_wait
-from broker.delivery.surroundings import Surroundings
-from broker.errors import BrokerError, OffsetOutOfRange, StorageFull
-from broker.steps import run_now
+from braidlog.broker.delivery.cursor import DispatchCursor
+from braidlog.broker.delivery.entries import Entry
+from braidlog.broker.delivery.entry_reads import EntryRead, read_entries, read_steps
+from braidlog.broker.delivery.holes import HOLES_MAX, holes_of
+from braidlog.broker.delivery.pieces import EarlierPieces
+from braidlog.broker.delivery.retries import READ_AGAIN_S, longer_wait
+from braidlog.broker.delivery.surroundings import Surroundings
+from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
+from braidlog.broker.runtime.steps import run_now
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
+    from braidlog.broker.topics.partition import Partition
 
 log = structlog.get_logger()
 

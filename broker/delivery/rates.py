@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker.delivery.consumer import Consumer
+    from braidlog.broker.delivery.consumer import Consumer
 
 WINDOW_US: Final = 10_000_000  # Snapshots of the counts are at least this far apart.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from broker.server.output_budget import OutputBudget, Reservation
+from braidlog.broker.runtime.output_budget import OutputBudget, Reservation
 
 READ_AHEAD_BYTES_ALL: Final = 64 * 1024 * 1024  # Of all dispatchers.
 READ_AHEAD_BYTES_MIN: Final = 16 * 1024  # What each may read when the budget is short.

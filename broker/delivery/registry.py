@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 import trio
 
-from broker.closing import Closing
-from broker.delivery.consumer import Consumer, SubscriptionKind
-from broker.delivery.cursor import DispatchCursor, SubscriptionCursor
-from broker.delivery.exclusive import ExclusiveDispatcher
-from broker.delivery.failover import FailoverDispatcher
-from broker.delivery.key_shared import KeySharedDispatcher
-from broker.delivery.key_slots import KeyRanges, KeyRing
-from broker.delivery.read_ahead import IDLE_S, ReadAhead
-from broker.delivery.shared import SharedDispatcher
-from broker.delivery.surroundings import Surroundings, wall_clock_us
-from broker.errors import BrokerError, NotOwner
-from broker.server.output_budget import OutputBudget
-from broker.subscriptions.members import Member
-from broker.subscriptions.subscriptions import CursorEvent
-from broker.topics.topic import Topic, TopicEvent
+from braidlog.broker.closing import Closing
+from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
+from braidlog.broker.delivery.cursor import DispatchCursor, SubscriptionCursor
+from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.failover import FailoverDispatcher
+from braidlog.broker.delivery.key_shared import KeySharedDispatcher
+from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
+from braidlog.broker.delivery.read_ahead import IDLE_S, ReadAhead
+from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.broker.delivery.surroundings import Surroundings, wall_clock_us
+from braidlog.broker.errors import BrokerError, NotOwner
+from braidlog.broker.positions.members import Member
+from braidlog.broker.positions.subscriptions import CursorEvent
+from braidlog.broker.runtime.output_budget import OutputBudget
+from braidlog.broker.topics.topic import Topic, TopicEvent
 
 if TYPE_CHECKING:
-    from broker.delivery.dispatcher import Dispatcher
-    from broker.topics.partition import Partition
+    from braidlog.broker.delivery.dispatcher import Dispatcher
+    from braidlog.broker.topics.partition import Partition
 
 log = structlog.get_logger()
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from broker.delivery.consumer import Consumer
+    from braidlog.broker.delivery.consumer import Consumer
 
 # Entries that are given back in one turn of the loop: some 10 ms where each has its own key.
 RETURNED_TOGETHER: Final = 2000

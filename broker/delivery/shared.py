@@ -13,29 +13,29 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.delivery import ack_sets, returning
-from broker.delivery import entries as ids
-from broker.delivery.again import ANYBODY, Again, Lane
-from broker.delivery.consumer import Consumer, Pending, SubscriptionKind
-from broker.delivery.cursor import CursorState
-from broker.delivery.delays import Delays
-from broker.delivery.dispatcher import (
+from braidlog.broker.delivery import ack_sets, returning
+from braidlog.broker.delivery import entries as ids
+from braidlog.broker.delivery.again import ANYBODY, Again, Lane
+from braidlog.broker.delivery.consumer import Consumer, Pending, SubscriptionKind
+from braidlog.broker.delivery.cursor import CursorState
+from braidlog.broker.delivery.delays import Delays
+from braidlog.broker.delivery.dispatcher import (
     CHUNK,
     DELAYED,
     TURN_ENTRIES,
     TURN_ENTRIES_SHARED,
     Dispatcher,
 )
-from broker.delivery.entries import Entry, EntryId, Span
-from broker.delivery.entry_reads import EntryRead, read_entries
-from broker.delivery.retries import READ_AGAIN_S
-from broker.delivery.shares import Shares
-from broker.delivery.surroundings import Surroundings
-from broker.errors import BrokerError, OffsetOutOfRange, StorageFull
+from braidlog.broker.delivery.entries import Entry, EntryId, Span
+from braidlog.broker.delivery.entry_reads import EntryRead, read_entries
+from braidlog.broker.delivery.retries import READ_AGAIN_S
+from braidlog.broker.delivery.shares import Shares
+from braidlog.broker.delivery.surroundings import Surroundings
+from braidlog.broker.errors import BrokerError, OffsetOutOfRange, StorageFull
 
 if TYPE_CHECKING:
-    from broker.delivery.cursor import DispatchCursor
-    from broker.topics.partition import Partition
+    from braidlog.broker.delivery.cursor import DispatchCursor
+    from braidlog.broker.topics.partition import Partition
 
 # Unacknowledged messages a consumer may hold, as in Apache; it is served again at half of that.
 UNACKED_MAX_CONSUMER = 50_000

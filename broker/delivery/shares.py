@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.delivery.consumer import Consumer
-    from broker.delivery.entries import Entry
+    from braidlog.broker.delivery.consumer import Consumer
+    from braidlog.broker.delivery.entries import Entry
 
 
 class Shares:

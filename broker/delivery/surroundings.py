@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from broker.delivery.read_ahead import ReadAhead
+from braidlog.broker.delivery.read_ahead import ReadAhead
 
 
 def wall_clock_us() -> int:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
-from broker.commit.storage_errors import to_broker_error
-from broker.limits import JOINED_BYTES_MAX, JOINED_SCAN_BYTES_MAX
-from broker.reading.unpacking import run_unpacking
-from storage.codecs.api import BatchFlag, Codec
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_for
-from storage.errors import BodyError, RecordTooLarge, StorageError
+from braidlog.broker.commit.storage_errors import to_broker_error
+from braidlog.broker.limits import JOINED_BYTES_MAX, JOINED_SCAN_BYTES_MAX
+from braidlog.broker.reading.unpacking import run_unpacking
+from braidlog.storage.errors import BodyError, RecordTooLarge, StorageError
+from braidlog.storage.formats.api import BatchFlag, Codec
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_for
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from storage.log.batch import Batch
-    from storage.log.partition_log import PartitionLog
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.log.partition_log import PartitionLog
 
 
 class JoiningCodec(Codec, Protocol):

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.limits import CUT_BATCHES_MAX, CUT_READ_BYTES_MAX
-from storage.codecs.api import RECORDS_MAX, Codec
+from braidlog.broker.limits import CUT_BATCHES_MAX, CUT_READ_BYTES_MAX
+from braidlog.storage.formats.api import RECORDS_MAX, Codec
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from storage.log.batch import Batch
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.storage.log.batch import Batch
 
 
 @dataclass(slots=True)

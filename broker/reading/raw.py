@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.commit.storage_errors import to_broker_error
-from broker.threads import run_in_thread
-from storage.errors import StorageError
-from storage.log.batch import pack
+from braidlog.broker.commit.storage_errors import to_broker_error
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage.errors import StorageError
+from braidlog.storage.log.batch import pack
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from storage.log.batch import Buffer
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.storage.log.batch import Buffer
 
 WIRE_SALT = 0
 BATCHES_PER_TURN = 500  # Headers sealed between two checkpoints: some 3 ms.

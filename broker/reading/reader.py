@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.errors import BrokerError, UnreadableRecord
-from broker.limits import (
+from braidlog.broker.errors import BrokerError, UnreadableRecord
+from braidlog.broker.limits import (
     DECODE_BYTES_MAX,
     DECODE_INLINE_BYTES,
     DECODE_INLINE_RECORDS,
@@ -28,25 +28,25 @@ from broker.limits import (
     READ_TURN_BATCHES,
     WALK_BYTES_MAX,
 )
-from broker.reading.chunks import join_chunks
-from broker.reading.cutting import CutBatches
-from broker.reading.result import ReadResult
-from broker.reading.turn import BATCH_US, TURN_US_MAX, Turn, decoding_us
-from broker.reading.unopened import Passed, cannot_decode, settle
-from broker.reading.unpacking import run_unpacking
-from broker.server.output_budget import Reservation
-from broker.steps import Steps
-from broker.threads import run_in_thread
-from storage.codecs.api import BatchFlag, Codec, Decoded, without_frames
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_for
-from storage.errors import BodyError, UnreadableBody
-from storage.log.batch import HEADER_BYTES
-from storage.log.reading import Trusted
+from braidlog.broker.reading.chunks import join_chunks
+from braidlog.broker.reading.cutting import CutBatches
+from braidlog.broker.reading.result import ReadResult
+from braidlog.broker.reading.turn import BATCH_US, TURN_US_MAX, Turn, decoding_us
+from braidlog.broker.reading.unopened import Passed, cannot_decode, settle
+from braidlog.broker.reading.unpacking import run_unpacking
+from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.steps import Steps
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage.errors import BodyError, UnreadableBody
+from braidlog.storage.formats.api import BatchFlag, Codec, Decoded, without_frames
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.log.reading import Trusted
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from storage.log.batch import Batch
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.storage.log.batch import Batch
 
 
 @cache  # A format is one byte.

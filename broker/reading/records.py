@@ -7,17 +7,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.delivery.entries import record_places
-from broker.reading.reader import Reader
-from broker.reading.result import ReadResult
-from broker.server.output_budget import Reservation
-from broker.steps import run
-from storage.codecs.api import Decoded
-from storage.codecs.record import Record
+from braidlog.broker.delivery.entries import record_places
+from braidlog.broker.reading.reader import Reader
+from braidlog.broker.reading.result import ReadResult
+from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.steps import run
+from braidlog.storage.formats.api import Decoded
+from braidlog.storage.formats.record import Record
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from storage.log.batch import Batch
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.storage.log.batch import Batch
 
 
 NO_FORMAT = 0  # Every body is decoded.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.codecs.api import Buffer, Part
+    from braidlog.storage.formats.api import Buffer, Part
 
 
 @dataclass(slots=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.commit.storage_errors import to_broker_error
-from broker.reading.unpacking import run_unpacking
-from broker.threads import run_in_thread
-from storage.codecs.api import BatchFlag
-from storage.codecs.registry import codec_for
-from storage.errors import BodyError, StorageError
+from braidlog.broker.commit.storage_errors import to_broker_error
+from braidlog.broker.reading.unpacking import run_unpacking
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage.errors import BodyError, StorageError
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.formats.registry import codec_for
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from storage.log.batch import Batch
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.storage.log.batch import Batch
 
 
 Found = TypeVar("Found")

@@ -14,23 +14,23 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from broker.limits import CONVERTED_BYTES_MAX, CONVERTED_RECORDS_MAX, READ_PARTS_MAX
-from broker.reading.cutting import CutBatches, Rest, cut_body
-from broker.reading.reader import Reader, trust_of
-from broker.reading.records import record_bytes
-from broker.reading.result import ReadResult
-from broker.reading.turn import BATCH_US, CONVERTED_BYTES_PER_US, Turn
-from broker.reading.unopened import marked
-from broker.server.output_budget import Reservation
-from broker.steps import Steps, run
-from storage.codecs.api import Buffer, Codec, Decoded, Part
-from storage.codecs.base import BodyCodec, Converted, Stored, Wanted
-from storage.codecs.record import Record
-from storage.log.settings import UncarriedRecords
+from braidlog.broker.limits import CONVERTED_BYTES_MAX, CONVERTED_RECORDS_MAX, READ_PARTS_MAX
+from braidlog.broker.reading.cutting import CutBatches, Rest, cut_body
+from braidlog.broker.reading.reader import Reader, trust_of
+from braidlog.broker.reading.records import record_bytes
+from braidlog.broker.reading.result import ReadResult
+from braidlog.broker.reading.turn import BATCH_US, CONVERTED_BYTES_PER_US, Turn
+from braidlog.broker.reading.unopened import marked
+from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.steps import Steps, run
+from braidlog.storage.formats.api import Buffer, Codec, Decoded, Part
+from braidlog.storage.formats.base import BodyCodec, Converted, Stored, Wanted
+from braidlog.storage.formats.record import Record
+from braidlog.storage.log.settings import UncarriedRecords
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from storage.log.batch import Batch
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.storage.log.batch import Batch
 
 
 async def read_as(

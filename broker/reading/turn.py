@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import trio
 
-from broker.steps import Steps
+from braidlog.broker.runtime.steps import Steps
 
 TURN_US_MAX = 1000  # Microseconds of work between two checkpoints, about.
 BATCH_US = 15  # To find a batch and add its records to an answer, however few they are.

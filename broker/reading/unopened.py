@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from storage.codecs.api import Buffer, Decoded
-from storage.codecs.record import Header, HeaderKind, Record
-from storage.codecs.registry import codec_for
-from storage.errors import BodyError, UnreadableBody
-from storage.log.batch import Batch
-from storage.log.settings import UnreadableRecords
+from braidlog.storage.errors import BodyError, UnreadableBody
+from braidlog.storage.formats.api import Buffer, Decoded
+from braidlog.storage.formats.record import Header, HeaderKind, Record
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.log.batch import Batch
+from braidlog.storage.log.settings import UnreadableRecords
 
 RAW_HEADER = b"braidlog.raw"  # Its value is the name of the stored format.
 UNKNOWN_FORMAT = b"unknown"

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import trio
 
-from broker.limits import UNPACKING_THREADS_MAX
-from broker.threads import run_in_thread
-from storage.codecs.compression import taking_turns
+from braidlog.broker.limits import UNPACKING_THREADS_MAX
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage.formats.compression import taking_turns
 
 T = TypeVar("T")
 

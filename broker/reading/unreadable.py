@@ -6,7 +6,7 @@ broker the work of opening a whole body. What is stored below an offset never ch
 
 from __future__ import annotations
 
-from broker.limits import UNREADABLE_PLACES_MAX
+from braidlog.broker.limits import UNREADABLE_PLACES_MAX
 
 
 class UnreadablePlaces:

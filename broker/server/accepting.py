@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.limits import ACCEPT_PAUSE_S, ACCEPTED_PER_TURN
-from storage.log.descriptors import NO_DESCRIPTOR
+from braidlog.broker.limits import ACCEPT_PAUSE_S, ACCEPTED_PER_TURN
+from braidlog.storage.log.descriptors import NO_DESCRIPTOR
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from braidlog.broker.broker import Broker
 
 OUT_OF_RESOURCES = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 

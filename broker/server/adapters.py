@@ -13,10 +13,10 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 # Part of the interface for adapters.
-from broker.server.endings import EndConnection as EndConnection
-from broker.server.endings import ProtocolError as ProtocolError
-from broker.server.sessions import RunSession as RunSession
-from broker.server.sessions import Session as Session
+from braidlog.broker.server.endings import EndConnection as EndConnection
+from braidlog.broker.server.endings import ProtocolError as ProtocolError
+from braidlog.broker.server.sessions import RunSession as RunSession
+from braidlog.broker.server.sessions import Session as Session
 
 if TYPE_CHECKING:
     import socket
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import msgspec
     import trio
 
-    from broker.broker import Broker
-    from broker.server.connection import Connection
-    from broker.server.tls import TlsSettings
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.server.connection import Connection
+    from braidlog.broker.server.tls import TlsSettings
 
 ENTRY_POINT_GROUP = "braidlog.protocols"
 

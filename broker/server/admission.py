@@ -9,10 +9,10 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 
-from broker.config.logging import ThrottledLog
-from broker.limits import CONNECTIONS_MAX, FILES_FOR_OTHERS
-from broker.metrics import Metrics
-from storage.log.descriptors import idle_handles_max
+from braidlog.broker.config.logging import ThrottledLog
+from braidlog.broker.limits import CONNECTIONS_MAX, FILES_FOR_OTHERS
+from braidlog.broker.metrics import Metrics
+from braidlog.storage.log.descriptors import idle_handles_max
 
 
 def connections_max() -> int:

@@ -17,26 +17,26 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import structlog
 import trio
 
-from broker.access.acting import work_for
-from broker.access.listing import seen, sees_all
-from broker.access.rights import ANONYMOUS, Action, Principal, Resource
-from broker.errors import LimitExceeded, NotAuthenticated
-from broker.limits import (
+from braidlog.broker.access.acting import work_for
+from braidlog.broker.access.listing import seen, sees_all
+from braidlog.broker.access.rights import ANONYMOUS, Action, Principal, Resource
+from braidlog.broker.errors import LimitExceeded, NotAuthenticated
+from braidlog.broker.limits import (
     CLOSE_S,
     LINGER_BYTES_MAX,
     LINGER_S,
 )
-from broker.server.endings import EndConnection, ProtocolError
-from broker.server.outbox import Outbox
-from broker.server.receiver import Receiver, Waiting
-from broker.server.sessions import Session, holds_rights
-from broker.server.tls import Stream, TlsSocket
-from storage.log.file_part import LostBytes
+from braidlog.broker.runtime.outbox import Outbox
+from braidlog.broker.runtime.receiver import Receiver, Waiting
+from braidlog.broker.server.endings import EndConnection, ProtocolError
+from braidlog.broker.server.sessions import Session, holds_rights
+from braidlog.broker.server.tls import Stream, TlsSocket
+from braidlog.storage.log.file_part import LostBytes
 
 if TYPE_CHECKING:
-    from broker.access.authentication import Identity
-    from broker.access.quotas import Allowance
-    from broker.broker import Broker
+    from braidlog.broker.access.authentication import Identity
+    from braidlog.broker.access.quotas import Allowance
+    from braidlog.broker.broker import Broker
 
 T = TypeVar("T")
 

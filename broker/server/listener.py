@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.access.rights import ANONYMOUS
-from broker.config.settings import (
+from braidlog.broker.access.rights import ANONYMOUS
+from braidlog.broker.config.settings import (
     OFF,
     Config,
     ConfigError,
@@ -22,24 +22,24 @@ from broker.config.settings import (
     is_loopback,
     parse_address,
 )
-from broker.errors import LimitExceeded, NotAuthenticated
-from broker.limits import (
+from braidlog.broker.errors import LimitExceeded, NotAuthenticated
+from braidlog.broker.limits import (
     KEEPALIVE_IDLE_S,
     KEEPALIVE_PROBE_S,
     KEEPALIVE_PROBES,
     LISTEN_BACKLOG,
 )
-from broker.server import adapters
-from broker.server.accepting import accept_all
-from broker.server.adapters import Adapter, AdapterError, Options
-from broker.server.connection import Connection, address_text
-from broker.server.sessions import Session
-from broker.server.tls import HandshakeFailed, TlsSettings, TlsSocket
+from braidlog.broker.server import adapters
+from braidlog.broker.server.accepting import accept_all
+from braidlog.broker.server.adapters import Adapter, AdapterError, Options
+from braidlog.broker.server.connection import Connection, address_text
+from braidlog.broker.server.sessions import Session
+from braidlog.broker.server.tls import HandshakeFailed, TlsSettings, TlsSocket
 
 if TYPE_CHECKING:
-    from broker.access.authentication import Identity
-    from broker.access.rights import Principal
-    from broker.broker import Broker
+    from braidlog.broker.access.authentication import Identity
+    from braidlog.broker.access.rights import Principal
+    from braidlog.broker.broker import Broker
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from broker.server.outbox import Outbox
-    from broker.server.tls import TlsSettings
+    from braidlog.broker.runtime.outbox import Outbox
+    from braidlog.broker.server.tls import TlsSettings
 
 
 class OpenConnection(Protocol):

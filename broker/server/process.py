@@ -20,23 +20,23 @@ from typing import TYPE_CHECKING, NoReturn
 import structlog
 import trio
 
-from broker.access.bearer import TokenVerifier
-from broker.access.first_admin import make_first_admin
-from broker.broker import Broker
-from broker.config import logging as logs
-from broker.config.settings import Config, ConfigError
-from broker.server.adapters import has_start, is_framed, is_serving
-from broker.server.connection import address_text
-from broker.server.garbage import no_searches, search_regularly, short_searches
-from broker.server.heap import bound_heap, trim_heap
-from broker.server.listener import Listener, accept, make_listeners
-from broker.server.loop_clock import LoopClock
-from storage.codecs import quick
-from storage.errors import DamagedLog, NotADataDirectory, StorageError, StorageFailed
-from storage.log.first_look import check_folder
+from braidlog.broker.access.bearer import TokenVerifier
+from braidlog.broker.access.first_admin import make_first_admin
+from braidlog.broker.broker import Broker
+from braidlog.broker.config import logging as logs
+from braidlog.broker.config.settings import Config, ConfigError
+from braidlog.broker.runtime.garbage import no_searches, search_regularly, short_searches
+from braidlog.broker.runtime.heap import bound_heap, trim_heap
+from braidlog.broker.runtime.loop_clock import LoopClock
+from braidlog.broker.server.adapters import has_start, is_framed, is_serving
+from braidlog.broker.server.connection import address_text
+from braidlog.broker.server.listener import Listener, accept, make_listeners
+from braidlog.storage.errors import DamagedLog, NotADataDirectory, StorageError, StorageFailed
+from braidlog.storage.formats import quick
+from braidlog.storage.log.first_look import check_folder
 
 if TYPE_CHECKING:
-    from storage.shared.shared_dir import SharedDir
+    from braidlog.storage.shared.shared_dir import SharedDir
 
 EXIT_FAILED, EXIT_USAGE = 1, 2
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -190,7 +190,7 @@ def _opened(config: Config, verifier: TokenVerifier, shared: SharedDir | None) -
     """The broker of that configuration, opened. Raises as `Broker.open`."""
     if shared is None:
         return Broker.open(config, verifier)
-    from broker.cluster.broker import ClusterBroker  # Needs what a local broker does not.
+    from braidlog.broker.cluster.broker import ClusterBroker  # Needs what a local broker does not.
 
     return ClusterBroker.open(config, verifier, shared)
 
@@ -199,14 +199,14 @@ async def _take_part(broker: Broker, listeners: Sequence[Listener], root: trio.N
     """Own what this broker should own in its cluster, and tell the others where it is. Returns
     once clients can be served. Raises ConfigError.
     """
-    from broker.cluster.taking_part import take_part  # Needs what a local broker does not.
+    from braidlog.broker.cluster.taking_part import take_part  # Needs what a local broker does not.
 
     await take_part(broker, listeners, root)
 
 
 async def _join_cluster(config: Config) -> SharedDir | None:
     """Begin a session in the cluster; None if a signal to stop came first."""
-    from broker.cluster.joining import join_cluster  # Needs what a local broker does not.
+    from braidlog.broker.cluster.joining import join_cluster  # Needs what a local broker does not.
 
     joined: SharedDir | None = None
     try:

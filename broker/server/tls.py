@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import trio
 
 if TYPE_CHECKING:
-    from broker.config.settings import TlsConfig
-    from storage.codecs.api import Buffer
+    from braidlog.broker.config.settings import TlsConfig
+    from braidlog.storage.formats.api import Buffer
 
 # From the first byte to the end of the handshake. Slow clients on bad networks need a second or
 # two; a client that has not finished by then holds a connection for nothing.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 import trio
 
-from broker.limits import (
+from braidlog.broker.limits import (
     ACCESS_SWEEP_S,
     FRAME_STALL_S,
     SHORT_STALL_S,
@@ -18,9 +18,9 @@ from broker.limits import (
     SWEEP_S,
     WRITE_STALL_S,
 )
-from broker.server.opened import OpenConnection
-from broker.server.output_budget import OutputBudget
-from broker.server.receive_buffer import BufferPool
+from braidlog.broker.runtime.output_budget import OutputBudget
+from braidlog.broker.runtime.receive_buffer import BufferPool
+from braidlog.broker.server.opened import OpenConnection
 
 
 async def watch_access(connections: Collection[OpenConnection], version: Callable[[], int]) -> None:

@@ -14,11 +14,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from broker.commit.storage_errors import Report, as_broker_errors
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.catalogue_records import SchemaMeta, Setting, TenantGone, TenantSet, TopicMeta
-from storage.metadata.user_records import UserChange
-from storage.metadata.users import UserBook
+from braidlog.broker.commit.storage_errors import Report, as_broker_errors
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.catalogue_records import (
+    SchemaMeta,
+    Setting,
+    TenantGone,
+    TenantSet,
+    TopicMeta,
+)
+from braidlog.storage.metadata.user_records import UserChange
+from braidlog.storage.metadata.users import UserBook
 
 T = TypeVar("T")
 UseReserve = Callable[[Callable[[], int]], int]  # Runs a change that frees space.

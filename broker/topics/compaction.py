@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Final
 import structlog
 import trio
 
-from broker.errors import Conflict, NotSupported
-from broker.limits import COMPACTION_PIECE_S, COMPACTION_REST_S_MAX
-from broker.threads import run_in_thread
-from storage.errors import StorageFailed, StorageFull
-from storage.log.compaction.runs import Compaction, LogCompaction, ViewCompaction
-from storage.log.files import FileGone
-from storage.log.scan import Fault
+from braidlog.broker.errors import Conflict, NotSupported
+from braidlog.broker.limits import COMPACTION_PIECE_S, COMPACTION_REST_S_MAX
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage.errors import StorageFailed, StorageFull
+from braidlog.storage.log.compaction.runs import Compaction, LogCompaction, ViewCompaction
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.scan import Fault
 
 if TYPE_CHECKING:
-    from broker.commit.durability import Durability
-    from broker.metrics import Metrics
-    from broker.topics.partition import Partition
-    from broker.topics.topic import Topic
-    from broker.topics.topics import Topics
-    from storage.log.age_clock import AgeClock
-    from storage.log.compaction.writer import CompactedWriter
-    from storage.log.files import Files
+    from braidlog.broker.commit.durability import Durability
+    from braidlog.broker.metrics import Metrics
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.broker.topics.topics import Topics
+    from braidlog.storage.log.age_clock import AgeClock
+    from braidlog.storage.log.compaction.writer import CompactedWriter
+    from braidlog.storage.log.files import Files
 
 log = structlog.get_logger()
 

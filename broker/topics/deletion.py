@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-import storage.errors
+from braidlog.storage import errors as storage_errors
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from broker.topics.topic import PartitionFactory, Topic
-    from storage.metadata.cursor_book import CursorBook
-    from storage.metadata.names import TopicName
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import PartitionFactory, Topic
+    from braidlog.storage.metadata.cursor_book import CursorBook
+    from braidlog.storage.metadata.names import TopicName
 
 # Clients whose topic is deleted reconnect within their backoff, at most a minute.
 NAME_HELD_S: Final = 60.0
@@ -71,7 +71,7 @@ class Leaving:
             try:
                 if topic_id is not None:
                     self._cursors.drop_topic(topic_id)
-            except storage.errors.StorageFull:
+            except storage_errors.StorageFull:
                 pass  # Topic numbers are never used again: the next start drops what is left.
             for partition in partitions:
                 self._factory.discard(partition)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.topics.topic import Topic, TopicEvent
-from storage.metadata.names import TopicName
+from braidlog.broker.topics.topic import Topic, TopicEvent
+from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from broker.live.topics import LiveTopics
-    from broker.metrics import Metrics
-    from broker.topics.topics import Topics
+    from braidlog.broker.delivery.non_persistent.topics import LiveTopics
+    from braidlog.broker.metrics import Metrics
+    from braidlog.broker.topics.topics import Topics
 
 
 class TopicFigures:

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.topics.catalogue import LocalCatalogue
-from storage.metadata.catalogue_records import GroupMeta
+from braidlog.broker.topics.catalogue import LocalCatalogue
+from braidlog.storage.metadata.catalogue_records import GroupMeta
 
 if TYPE_CHECKING:
-    from broker.topics.topic import Topic
+    from braidlog.broker.topics.topic import Topic
 
 
 class NamedGroups:

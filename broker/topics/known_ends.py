@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from storage.errors import StorageFull
+from braidlog.storage.errors import StorageFull
 
 if TYPE_CHECKING:
-    from broker.topics.topic import Topic
-    from storage.metadata.cursors import CursorStore
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.storage.metadata.cursors import CursorStore
 
 log = structlog.get_logger()
 

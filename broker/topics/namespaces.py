@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker import errors
-from broker.topics.catalogue import LocalCatalogue
-from storage.metadata.catalogue_records import NamespaceMeta
-from storage.metadata.names import (
+from braidlog.broker import errors
+from braidlog.broker.topics.catalogue import LocalCatalogue
+from braidlog.storage.metadata.catalogue_records import NamespaceMeta
+from braidlog.storage.metadata.names import (
     DEFAULT_NAMESPACE,
     DEFAULT_TENANT,
     InvalidTopicName,

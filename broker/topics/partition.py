@@ -16,27 +16,27 @@ from typing import TYPE_CHECKING, NoReturn
 
 import trio
 
-import storage.errors
-from broker import errors
-from broker.commit.storage_errors import to_broker_error
-from broker.limits import READ_BYTES_MAX
-from broker.reading.unreadable import UnreadablePlaces
-from broker.threads import run_in_thread
-from storage.codecs.api import BodyInfo, Buffer
-from storage.log.files import FileGone
-from storage.log.segment import SEGMENT_HEADER_BYTES
-from storage.log.settings import UnreadableRecords
+from braidlog.broker import errors
+from braidlog.broker.commit.storage_errors import to_broker_error
+from braidlog.broker.limits import READ_BYTES_MAX
+from braidlog.broker.reading.unreadable import UnreadablePlaces
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage import errors as storage_errors
+from braidlog.storage.formats.api import BodyInfo, Buffer
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.settings import UnreadableRecords
 
 if TYPE_CHECKING:
-    from broker.commit.storage_errors import Report
-    from broker.commit.waiters import AtOnce, Wait, Waiters
-    from broker.topics.producer_memory import ProducerMemory
-    from storage.log.batch import Batch
-    from storage.log.in_place import PlacedRun
-    from storage.log.partition_log import PartitionLog
-    from storage.log.reading import Trusted
-    from storage.log.sequences import SequenceTable
-    from storage.metadata.catalogue_records import TopicMeta
+    from braidlog.broker.commit.storage_errors import Report
+    from braidlog.broker.commit.waiters import AtOnce, Wait, Waiters
+    from braidlog.broker.topics.producer_memory import ProducerMemory
+    from braidlog.storage.log.batch import Batch
+    from braidlog.storage.log.in_place import PlacedRun
+    from braidlog.storage.log.partition_log import PartitionLog
+    from braidlog.storage.log.reading import Trusted
+    from braidlog.storage.log.sequences import SequenceTable
+    from braidlog.storage.metadata.catalogue_records import TopicMeta
 
 
 def batches_bytes(segments_bytes: int, segments_count: int) -> int:
@@ -143,7 +143,7 @@ class Partition:
         """
         try:
             return self.log.bytes_between(offset, end_offset)
-        except storage.errors.StorageError as error:
+        except storage_errors.StorageError as error:
             raise self._failed(error) from error
 
     def check_readable(self, offset: int, reader_format: int) -> None:
@@ -173,7 +173,7 @@ class Partition:
         log = self.log
         try:
             base_offset = log.append(body, info, body_format=body_format, append_us=append_us)
-        except storage.errors.StorageError as error:
+        except storage_errors.StorageError as error:
             raise self._append_failed(error, sum(map(len, body))) from error
         if info.producer_id:
             self._memory.note(info, base_offset, append_us)
@@ -189,7 +189,7 @@ class Partition:
             self._refuse_append()
         try:
             base_offset = self.log.append_all(pieces, body_format=body_format, append_us=append_us)
-        except storage.errors.StorageError as error:
+        except storage_errors.StorageError as error:
             raise self._append_failed(error, sum(len(body) for body, _ in pieces)) from error
         offset = base_offset
         for _, info in pieces:
@@ -211,7 +211,7 @@ class Partition:
         """
         try:
             return await self._memory.loaded()
-        except storage.errors.StorageError as error:
+        except storage_errors.StorageError as error:
             raise self._failed(error) from error
         except FileGone:
             raise self._gone() from None
@@ -235,9 +235,9 @@ class Partition:
         raise errors.TopicTerminated(f"{name} was terminated")
 
     def _append_failed(
-        self, error: storage.errors.StorageError, size_bytes: int
+        self, error: storage_errors.StorageError, size_bytes: int
     ) -> errors.BrokerError:
-        if isinstance(error, storage.errors.StorageFull):
+        if isinstance(error, storage_errors.StorageFull):
             self._no_room_for = size_bytes
         return self._failed(error)
 
@@ -263,8 +263,8 @@ class Partition:
         """
         try:
             if self._no_room_for and not await self._calls.has_room(self._no_room_for):
-                raise storage.errors.StorageFull(f"no room yet in {self.log.folder}")
-        except storage.errors.StorageError as error:
+                raise storage_errors.StorageFull(f"no room yet in {self.log.folder}")
+        except storage_errors.StorageError as error:
             raise self._failed(error) from error
 
     async def read(
@@ -284,7 +284,7 @@ class Partition:
         try:
             bytes_max = min(bytes_max, READ_BYTES_MAX)
             return await run_in_thread(self.log.read, offset, bytes_max, beyond_bytes)
-        except storage.errors.StorageError as error:
+        except storage_errors.StorageError as error:
             raise self._failed(error) from error
 
     def read_warm(
@@ -303,9 +303,9 @@ class Partition:
         try:
             bytes_max = min(bytes_max, READ_BYTES_MAX)
             return self.log.read(offset, bytes_max, beyond_bytes, wait=False, trusted=trusted)
-        except storage.errors.WouldBlock:
+        except storage_errors.WouldBlock:
             return None
-        except storage.errors.StorageError as error:
+        except storage_errors.StorageError as error:
             raise self._failed(error) from error
 
     def read_in_place(self, offset: int, bytes_max: int, body_format: int) -> PlacedRun | None:
@@ -327,9 +327,9 @@ class Partition:
         try:
             try:
                 return self.log.read_compacted(offset, bytes_max, wait=False)
-            except storage.errors.WouldBlock:
+            except storage_errors.WouldBlock:
                 return await run_in_thread(self.log.read_compacted, offset, bytes_max)
-        except storage.errors.StorageError as error:
+        except storage_errors.StorageError as error:
             raise self._failed(error) from error
 
     @property
@@ -343,8 +343,8 @@ class Partition:
         view = self.log.view
         return 0 if view is None else view.horizon
 
-    def _failed(self, error: storage.errors.StorageError) -> errors.BrokerError:
-        if self._has_moved and isinstance(error, storage.errors.LogClosed):
+    def _failed(self, error: storage_errors.StorageError) -> errors.BrokerError:
+        if self._has_moved and isinstance(error, storage_errors.LogClosed):
             return self._gone()
         self._calls.report(error)
         return to_broker_error(error, f"{self.topic.name}/{self.index}")

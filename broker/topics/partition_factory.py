@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from broker.commit.durability import Durability
-from broker.config.settings import LogConfig
-from broker.threads import run_in_thread
-from broker.topics.partition import Callbacks, Partition
-from broker.topics.producer_memory import ProducerMemories, ProducerMemory
-from broker.topics.settings import log_settings
-from storage.errors import StorageFull
-from storage.log.data_dir import DataDir, NewPartition
-from storage.log.files import FileGone
-from storage.log.partition_log import PartitionLog
-from storage.log.settings import Durability as DurabilityMode
-from storage.log.settings import LogSettings
+from braidlog.broker.commit.durability import Durability
+from braidlog.broker.config.settings import LogConfig
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.topics.partition import Callbacks, Partition
+from braidlog.broker.topics.producer_memory import ProducerMemories, ProducerMemory
+from braidlog.broker.topics.settings import log_settings
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.log.data_dir import DataDir, NewPartition
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.settings import Durability as DurabilityMode
+from braidlog.storage.log.settings import LogSettings
 
 if TYPE_CHECKING:
-    from broker.topics.topic import Topic
-    from storage.metadata.catalogue_records import Setting
-    from storage.metadata.names import TopicName
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.storage.metadata.catalogue_records import Setting
+    from braidlog.storage.metadata.names import TopicName
 
 # Between two tries of what a full or read-only disk prevented: soon after an operator made room,
 # and no load for a disk.

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final
 import structlog
 import trio
 
-from broker.threads import run_in_thread
-from storage.errors import StorageFull
-from storage.log.files import FileGone
-from storage.log.sequence_store import BadSnapshot, catch_up, load, pack_table, save
-from storage.log.sequences import ProducerState, SequenceTable, StoredBatch
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.sequence_store import BadSnapshot, catch_up, load, pack_table, save
+from braidlog.storage.log.sequences import ProducerState, SequenceTable, StoredBatch
 
 if TYPE_CHECKING:
-    from storage.codecs.api import BodyInfo
-    from storage.log.files import Files
-    from storage.log.readable_log import ReadableLog
+    from braidlog.storage.formats.api import BodyInfo
+    from braidlog.storage.log.files import Files
+    from braidlog.storage.log.readable_log import ReadableLog
 
 # Protocols take the types of what is remembered from here.
 __all__ = ["ProducerMemories", "ProducerMemory", "ProducerState", "SequenceTable", "StoredBatch"]

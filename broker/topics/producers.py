@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 import structlog
 import trio
 
-from broker.errors import LimitExceeded, StorageFull
-from broker.topics.catalogue import LocalCatalogue
+from braidlog.broker.errors import LimitExceeded, StorageFull
+from braidlog.broker.topics.catalogue import LocalCatalogue
 
 if TYPE_CHECKING:
-    from broker.topics.topic import Topic
+    from braidlog.broker.topics.topic import Topic
 
 # Apache forgets the sequences of a producer that was away this long
 # (brokerDeduplicationProducerInactivityTimeoutMinutes).

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from broker import errors
-from broker.commit.storage_errors import Report, as_broker_errors
-from broker.topics.topic import check_new_name
-from storage.log.files import FileGone
-from storage.metadata.names import (
+from braidlog.broker import errors
+from braidlog.broker.commit.storage_errors import Report, as_broker_errors
+from braidlog.broker.topics.topic import check_new_name
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.metadata.names import (
     DEFAULT_NAMESPACE,
     InvalidTopicName,
     TopicName,
@@ -27,11 +27,11 @@ from storage.metadata.names import (
 )
 
 if TYPE_CHECKING:
-    from broker.commit.durability import Durability
-    from broker.live.topics import LiveTopics
-    from broker.topics.catalogue import LocalCatalogue
-    from broker.topics.topic import PartitionFactory, Topic
-    from broker.topics.topics import Topics
+    from braidlog.broker.commit.durability import Durability
+    from braidlog.broker.delivery.non_persistent.topics import LiveTopics
+    from braidlog.broker.topics.catalogue import LocalCatalogue
+    from braidlog.broker.topics.topic import PartitionFactory, Topic
+    from braidlog.broker.topics.topics import Topics
 
 # Of one change, which is made in one turn of the loop: some 5 us each.
 RENAMED_PARTITIONS_MAX: Final = 5_000

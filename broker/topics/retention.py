@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING
 import structlog
 import trio
 
-from broker.commit.storage_errors import Report, as_broker_errors
-from broker.errors import TopicNotFound
-from broker.limits import COMPACTION_PIECE_S, COMPACTION_REST_S_MAX
-from broker.threads import run_in_thread
-from broker.topics.catalogue import UseReserve
-from storage.errors import StorageFull
-from storage.log.dating import append_times
-from storage.log.files import FileGone
-from storage.log.retention import asks_for_positions, drops_anything, longest_age_us
-from storage.log.scan import Fault
+from braidlog.broker.commit.storage_errors import Report, as_broker_errors
+from braidlog.broker.errors import TopicNotFound
+from braidlog.broker.limits import COMPACTION_PIECE_S, COMPACTION_REST_S_MAX
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.topics.catalogue import UseReserve
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.log.dating import append_times
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.retention import asks_for_positions, drops_anything, longest_age_us
+from braidlog.storage.log.scan import Fault
 
 if TYPE_CHECKING:
-    from broker.subscriptions.subscriptions import Subscriptions
-    from broker.topics.partition import Partition
-    from broker.topics.topic import Topic
-    from broker.topics.topics import Topics
-    from storage.log.age_clock import AgeClock
-    from storage.log.segment import Segment
+    from braidlog.broker.positions.subscriptions import Subscriptions
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.broker.topics.topics import Topics
+    from braidlog.storage.log.age_clock import AgeClock
+    from braidlog.storage.log.segment import Segment
 
 
 log = structlog.get_logger()

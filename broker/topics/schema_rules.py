@@ -13,8 +13,8 @@ import sys
 from functools import lru_cache
 from typing import Any, Final
 
-from broker.threads import import_in_thread
-from storage.metadata.catalogue_records import SchemaMeta
+from braidlog.broker.runtime.threads import import_in_thread
+from braidlog.storage.metadata.catalogue_records import SchemaMeta
 
 Definition = Any  # JSON, as fastavro takes it.
 

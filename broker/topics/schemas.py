@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.live.topic import LiveTopic
-from broker.topics.catalogue import LocalCatalogue
-from broker.topics.schema_rules import (
+from braidlog.broker.delivery.non_persistent.topic import LiveTopic
+from braidlog.broker.topics.catalogue import LocalCatalogue
+from braidlog.broker.topics.schema_rules import (
     FOR_CONSUMERS,
     TRANSITIVE,
     BadDefinition,
@@ -19,10 +19,10 @@ from broker.topics.schema_rules import (
     check_definition,
     difference,
 )
-from storage.metadata.catalogue_records import DELETED_SCHEMA_TYPE, SchemaMeta
+from braidlog.storage.metadata.catalogue_records import DELETED_SCHEMA_TYPE, SchemaMeta
 
 if TYPE_CHECKING:
-    from broker.topics.topic import Topic
+    from braidlog.broker.topics.topic import Topic
 
 __all__ = [
     "IncompatibleSchema",

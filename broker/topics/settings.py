@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from broker.config.settings import LogConfig, plain_value
-from broker.errors import InvalidRequest
-from storage.log.settings import (
+from braidlog.broker.config.settings import LogConfig, plain_value
+from braidlog.broker.errors import InvalidRequest
+from braidlog.storage.log.settings import (
     CleanupPolicy,
     Durability,
     LogSettings,
@@ -23,7 +23,7 @@ from storage.log.settings import (
 )
 
 if TYPE_CHECKING:
-    from storage.metadata.catalogue_records import Setting
+    from braidlog.storage.metadata.catalogue_records import Setting
 
 NO_LIMIT = -1  # As Kafka's and Iggy's clients write "unlimited" where a number is wanted.
 LIMITS = frozenset(
@@ -79,7 +79,7 @@ class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
         "always_compatible",
         "always_incompatible",
     ] = "full"
-    # Of broker/subscriptions/backlog.py; 0 is no limit.
+    # Of broker/positions/backlog.py; 0 is no limit.
     message_ttl_s: Annotated[int, msgspec.Meta(ge=0)] | None = None
     backlog_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     backlog_bytes_policy: BacklogPolicy = "producer_request_hold"

@@ -9,15 +9,15 @@ import enum
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from broker import errors
-from broker.access.rights import Resource
-from storage.metadata.names import InvalidTopicName, check_topic_name, split_partition
+from braidlog.broker import errors
+from braidlog.broker.access.rights import Resource
+from braidlog.storage.metadata.names import InvalidTopicName, check_topic_name, split_partition
 
 if TYPE_CHECKING:
-    from broker.cluster.placement import Placement
-    from broker.topics.partition import Partition
-    from storage.metadata.catalogue_records import Setting, TopicMeta
-    from storage.metadata.names import TopicName
+    from braidlog.broker.cluster.placement import Placement
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.storage.metadata.catalogue_records import Setting, TopicMeta
+    from braidlog.storage.metadata.names import TopicName
 
 
 class PartitionFactory(Protocol):

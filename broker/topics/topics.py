@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from broker import errors
-from broker.commit.storage_errors import Report, as_broker_errors
-from broker.limits import CURSORS_MAX, PARTITIONS_MAX, TOPICS_MAX
-from broker.topics.catalogue import LocalCatalogue
-from broker.topics.deletion import HeldNames, Leaving
-from broker.topics.topic import (
+from braidlog.broker import errors
+from braidlog.broker.commit.storage_errors import Report, as_broker_errors
+from braidlog.broker.limits import CURSORS_MAX, PARTITIONS_MAX, TOPICS_MAX
+from braidlog.broker.topics.catalogue import LocalCatalogue
+from braidlog.broker.topics.deletion import HeldNames, Leaving
+from braidlog.broker.topics.topic import (
     PartitionFactory,
     Topic,
     TopicEvent,
@@ -29,12 +29,17 @@ from broker.topics.topic import (
     check_count,
     check_new_name,
 )
-from storage.metadata.catalogue_records import TERMINATED, Setting, TopicMeta
-from storage.metadata.cursor_book import CursorBook
-from storage.metadata.names import InvalidTopicName, TopicName, parse_topic, split_partition
+from braidlog.storage.metadata.catalogue_records import TERMINATED, Setting, TopicMeta
+from braidlog.storage.metadata.cursor_book import CursorBook
+from braidlog.storage.metadata.names import (
+    InvalidTopicName,
+    TopicName,
+    parse_topic,
+    split_partition,
+)
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
+    from braidlog.broker.topics.partition import Partition
 
 # Of one topic. Each costs a folder, files and a cursor of every subscription; Iggy's own bound is
 # ten times that.

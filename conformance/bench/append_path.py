@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from storage.codecs.api import BodyFormat, BodyInfo
-from storage.log.committer import Committer
-from storage.log.data_dir import DataDir, NewPartition
-from storage.log.settings import LogSettings
+from braidlog.storage.formats.api import BodyFormat, BodyInfo
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.data_dir import DataDir, NewPartition
+from braidlog.storage.log.settings import LogSettings
 
 BODY_BYTES = (10 * 1024, 128 * 1024)
 HEADER_BYTES = 128

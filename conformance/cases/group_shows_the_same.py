@@ -54,7 +54,16 @@ def told(context: Context, kafka: KafkaWire, iggy: IggyWire, topic: str) -> set[
 def groups_show(context: Context, topic: str) -> dict[str, Any]:
     """What the command line prints of the group on the topic."""
     host, port = context.address("http")
-    command = [sys.executable, "-m", "broker.cli.main", "groups", "show", GROUP, "--topic", topic]
+    command = [
+        sys.executable,
+        "-m",
+        "braidlog.broker.cli.main",
+        "groups",
+        "show",
+        GROUP,
+        "--topic",
+        topic,
+    ]
     done = subprocess.run(
         [*command, "--url", f"http://{host}:{port}", "--output", "json"],
         capture_output=True,

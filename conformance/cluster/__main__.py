@@ -40,7 +40,7 @@ def play(folder: Path, postgres: servers.Postgres, seaweed: servers.Seaweed) -> 
     """Make a cluster, start the brokers, and tell when each serves."""
     settings = settings_for(postgres, seaweed, "play")
     flags = [part for setting in settings for part in ("--set", setting)]
-    command = [sys.executable, "-m", "broker.cli.main", "cluster"]
+    command = [sys.executable, "-m", "braidlog.broker.cli.main", "cluster"]
     environment = os.environ | servers.KEYS
     subprocess.run([*command, "init", *flags], env=environment, check=True)
     print("look at it: AWS_ACCESS_KEY_ID=braidlog AWS_SECRET_ACCESS_KEY=braidlog \\")

@@ -30,7 +30,7 @@ def command(settings: list[str], *arguments: str) -> tuple[int, str]:
     """`braidlog cluster ...`: exit code, and what it printed."""
     flags = [part for setting in settings for part in ("--set", setting)]
     done = subprocess.run(
-        [sys.executable, "-m", "broker.cli.main", "cluster", *arguments, *flags],
+        [sys.executable, "-m", "braidlog.broker.cli.main", "cluster", *arguments, *flags],
         env=os.environ | KEYS,
         capture_output=True,
         text=True,

@@ -13,10 +13,10 @@ from typing import Any, Final
 import pulsar
 from kafka import KafkaConsumer, KafkaProducer
 
+from braidlog.storage.shared.layout import shard_of
 from conformance.cluster.brokers import command
 from conformance.cluster.running import GOES_ON_S, LOOK_S, Cluster, Lost
 from conformance.raw.iggy import IggyWire
-from storage.shared.layout import shard_of
 
 SHARDS: Final = 64  # As `cluster init` makes them.
 TOPICS: Final = 12  # So that every broker has some.

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from braidlog.storage.shared.layout import shard_of
 from conformance.cluster import servers
 from conformance.cluster.book import Book
 from conformance.cluster.brokers import command
@@ -30,7 +31,6 @@ from conformance.cluster.readers import by_http, by_iggy, by_kafka, committed, r
 from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Cluster, Lost
 from conformance.ending import end_on_signals
 from conformance.raw.iggy import IggyWire
-from storage.shared.layout import shard_of
 
 SHARDS: Final = 64  # As `cluster init` makes them.
 MORE: Final = 3  # Steps that each client has to make between two faults: values, polls, changes.

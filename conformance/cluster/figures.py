@@ -13,17 +13,17 @@ from pathlib import Path
 from signal import SIGCONT, SIGSTOP
 from typing import Final
 
+from braidlog.storage.shared.layout import Buffer, SliceEntry
+from braidlog.storage.shared.making import make_cluster
+from braidlog.storage.shared.obstore import ObstoreObjects
+from braidlog.storage.shared.points import SharedPoint, Slice
+from braidlog.storage.shared.postgres import PostgresLedger
+from braidlog.storage.shared.publisher import NoWatch, Publisher, RoundSettings, SessionIdentity
 from conformance.bench import kafka_load
 from conformance.bench.many import synchronous_producers
 from conformance.cluster import servers
 from conformance.cluster.brokers import ClusterBroker, command, settings_for
 from conformance.raw.kafka import KafkaWire, parse_set
-from storage.shared.layout import Buffer, SliceEntry
-from storage.shared.making import make_cluster
-from storage.shared.obstore import ObstoreObjects
-from storage.shared.points import SharedPoint, Slice
-from storage.shared.postgres import PostgresLedger
-from storage.shared.publisher import NoWatch, Publisher, RoundSettings, SessionIdentity
 
 MB: Final = 1_000_000
 STATEMENTS: Final = 300

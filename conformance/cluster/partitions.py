@@ -13,10 +13,10 @@ from confluent_kafka import KafkaError, Message, Producer
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
+from braidlog.storage.shared.layout import shard_of
 from conformance.cluster.figures import MB, Row
 from conformance.cluster.first_acks import FirstAcks
 from conformance.cluster.running import GOES_ON_S, Cluster, Lost
-from storage.shared.layout import shard_of
 
 TOPICS: Final = 100
 SHARDS: Final = 64

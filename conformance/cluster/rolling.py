@@ -21,6 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.log.batch import Batch
+from braidlog.storage.metadata.names import TopicName
+from braidlog.storage.shared.obstore import ObstoreObjects
+from braidlog.storage.shared.postgres import PostgresLedger
+from braidlog.storage.shared.reader import StoreLook
 from conformance.cluster import servers
 from conformance.cluster.brokers import ClusterBroker
 from conformance.cluster.causes import drain, set_drain
@@ -28,12 +34,6 @@ from conformance.cluster.idempotent import PAUSE_MS, PRODUCERS, Numbered, judge
 from conformance.cluster.network import OUTSIDE
 from conformance.cluster.running import GOES_ON_S, LOOK_S, PREFIX, QUICK, Cluster, Lost
 from conformance.raw.iggy import IggyWire
-from storage.codecs.registry import codec_for
-from storage.log.batch import Batch
-from storage.metadata.names import TopicName
-from storage.shared.obstore import ObstoreObjects
-from storage.shared.postgres import PostgresLedger
-from storage.shared.reader import StoreLook
 
 HANG_S: Final = 9.0  # The lease, and time for the next owners to store something.
 MUTE_S: Final = 0.5  # For producers to send as much as they do without an answer.

@@ -12,15 +12,15 @@ import httpx
 import pyarrow.parquet as parquet
 from kafka import KafkaProducer
 
+from braidlog.storage.export.export import ExportJob, Progress, Source, run_export
+from braidlog.storage.export.places import open_log, store_place
+from braidlog.storage.export.readers import LogReader
+from braidlog.storage.export.session import Report, Work
+from braidlog.storage.metadata.names import parse_topic
 from conformance.cluster.brokers import command
 from conformance.cluster.running import Cluster
 from conformance.cluster.servers import KEYS
 from conformance.server import RunningBroker
-from storage.metadata.names import parse_topic
-from storage.spark.export import ExportJob, Progress, Source, run_export
-from storage.spark.places import open_log, store_place
-from storage.spark.readers import LogReader
-from storage.spark.session import Report, Work
 
 TOPICS = [f"lake{number}" for number in range(6)]  # So that every broker has some, mostly.
 PARTITIONS = 2

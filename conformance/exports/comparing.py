@@ -43,7 +43,7 @@ def compare(records: int, seed: int) -> list[str]:
         began = time.monotonic()
         counts = write_all(broker, records, random.Random(seed))
         lake = Path(scratch) / "lake"
-        command = [sys.executable, "-m", "broker.cli.main", "export", *counts]
+        command = [sys.executable, "-m", "braidlog.broker.cli.main", "export", *counts]
         command += ["--to", str(lake), "--data-dir", str(broker.data_dir)]
         lines.append(
             f"{sum(counts.values()):,} records written in {time.monotonic() - began:,.0f} s"

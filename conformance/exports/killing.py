@@ -37,7 +37,7 @@ def killed_runs(kills: int, seed: int) -> Shown:
 
 
 def _command(broker: RunningBroker, lake: Path, *more: str) -> list[str]:
-    command = [sys.executable, "-m", "broker.cli.main", "export", TOPIC, "--to", str(lake)]
+    command = [sys.executable, "-m", "braidlog.broker.cli.main", "export", TOPIC, "--to", str(lake)]
     return [*command, "--data-dir", str(broker.data_dir), *more]
 
 

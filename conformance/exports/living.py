@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from braidlog.storage.export.export import ExportJob, Source, run_export
+from braidlog.storage.export.session import Report, Work
+from braidlog.storage.metadata.names import parse_topic
 from conformance.exports.folder import Shown, check_once
 from conformance.exports.writer import TOPIC, LiveWriter, ends_of
 from conformance.server import RunningBroker
-from storage.metadata.names import parse_topic
-from storage.spark.export import ExportJob, Source, run_export
-from storage.spark.session import Report, Work
 
 LOOK_EVERY = 50  # Runs between two looks at the whole folder.
 
 
 class InThisProcess:
-    """Runs tasks one after the other, as `storage.spark.session.Spark` runs them anywhere."""
+    """Runs tasks one after the other, as `braidlog.storage.export.session.Spark` runs them anywhere."""
 
     def map(self, work: Work, parts: Sequence[Any], total: int, report: Report | None) -> list[Any]:
         """Every outcome."""

@@ -5,8 +5,8 @@ million of them would take days. What hashing costs a broker, `wrong_passwords` 
 hashes that everybody gets.
 """
 
-from broker.access import passwords
-from broker.cli.main import main
+from braidlog.broker.access import passwords
+from braidlog.broker.cli.main import main
 
 MEMORY_KIB, PASSES = 8, 1  # The least that argon2 takes.
 

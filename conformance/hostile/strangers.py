@@ -98,7 +98,7 @@ def secured(folder: Path, *, slows_down: bool) -> Iterator[Secured]:
         f"listeners.kafka-tls.tls.certificate_file={certificate}",
         "log_format=json",
     )
-    program = "broker.cli.main" if slows_down else "conformance.hostile.cheap_hashes"
+    program = "braidlog.broker.cli.main" if slows_down else "conformance.hostile.cheap_hashes"
     with RunningBroker(folder / "broker", settings=settings, program=program) as broker:
         password = (broker.data_dir / "admin-password").read_text().strip()
         _braidlog(broker, password, "users", "create", rows_login.USER, secret=rows_login.PASSWORD)
@@ -208,7 +208,7 @@ def _braidlog(broker: RunningBroker, password: str, *arguments: str, secret: str
         file.write_text(secret + "\n")
         more = ["--password-file", str(file)]
     done = subprocess.run(
-        [sys.executable, "-m", "broker.cli.main", *arguments, *more],
+        [sys.executable, "-m", "braidlog.broker.cli.main", *arguments, *more],
         env=os.environ | environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from crc32c import crc32c
 
+from braidlog.storage.formats.record import Record
 from conformance.mapping.views import US_PER_MS, Seen
 from conformance.raw.kafka import data, message, parse_set
-from storage.codecs.record import Record
 
 BATCH = struct.Struct(">hiqqqhii")  # From the attributes on: what the checksum covers first.
 GZIP = 1

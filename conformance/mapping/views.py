@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from storage.codecs.record import Header, HeaderKind, Record
+from braidlog.storage.formats.record import Header, HeaderKind, Record
 
 Seen = dict[str, object]
 

@@ -7,15 +7,18 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from braidlog.storage.formats.api import BodyFormat, BodyInfo, Codec, Prepared
+from braidlog.storage.formats.iggy.classic import IGGY, body_from_send
+from braidlog.storage.formats.iggy.forms import body_from_batch, body_from_untyped
+from braidlog.storage.formats.iggy.typed import IGGY_TYPED, body_from_typed
+from braidlog.storage.formats.kafka import messages_v1 as kafka_timed
+from braidlog.storage.formats.kafka import record_batches as kafka_batches
+from braidlog.storage.formats.kafka import set_prepare as kafka_prepare
+from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
+from braidlog.storage.formats.pulsar import entry_runs as pulsar
+from braidlog.storage.formats.record import Record
 from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms
-from storage.codecs import kafka_batches, kafka_prepare, kafka_timed, pulsar
-from storage.codecs.api import BodyFormat, BodyInfo, Codec, Prepared
-from storage.codecs.iggy import IGGY, body_from_send
-from storage.codecs.iggy_forms import body_from_batch, body_from_untyped
-from storage.codecs.iggy_typed import IGGY_TYPED, body_from_typed
-from storage.codecs.kafka import KAFKA
-from storage.codecs.kafka_batches import KAFKA_BATCHES
-from storage.codecs.record import Record
 
 LIMIT = 1 << 24
 

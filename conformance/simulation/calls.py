@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from storage.log.disk import Buffer, Disk
-from storage.log.file_system import FileSystem
+from braidlog.storage.log.disk import Buffer, Disk
+from braidlog.storage.log.file_system import FileSystem
 
 WRITE, TRUNCATE, SYNC_FILE = "write", "truncate", "sync_data"
 CREATE, UNLINK, RENAME = "create", "unlink", "rename"

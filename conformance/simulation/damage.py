@@ -7,6 +7,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from braidlog.storage.errors import DamagedLog, StorageError
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.batch import Batch
+from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
 from conformance.simulation.calls import TracedDisk
 from conformance.simulation.facts import Facts, agreed, catalogue_state, cursor_state
 from conformance.simulation.house import House, Shape, done
@@ -14,11 +19,6 @@ from conformance.simulation.medium import Medium, State
 from conformance.simulation.scratch import empty, limited
 from conformance.simulation.steps import BODY_FORMAT, Workload
 from conformance.simulation.verify import Broken
-from storage.codecs.api import BodyInfo
-from storage.errors import DamagedLog, StorageError
-from storage.log.batch import Batch
-from storage.log.partition_log import PartitionLog
-from storage.log.reader import ReadOnlyLog, list_partitions
 
 # Each byte of this much of the newest segment is once where the file ends.
 TAIL_BYTES = 64 * 1024

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.catalogue_records import MADE_ID_FIRST
-from storage.metadata.cursors import CursorStore, StoredSubscription
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.catalogue_records import MADE_ID_FIRST
+from braidlog.storage.metadata.cursors import CursorStore, StoredSubscription
 
 ValueT = TypeVar("ValueT")
 

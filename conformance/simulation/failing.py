@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 
-from broker import errors as broker_errors
+from braidlog.broker import errors as broker_errors
+from braidlog.storage import errors as storage_errors
 from conformance.simulation.calls import (
     ALLOCATE,
     CREATE,
@@ -32,7 +33,6 @@ from conformance.simulation.medium import Medium, choose_loss
 from conformance.simulation.scratch import empty, limited
 from conformance.simulation.steps import Workload
 from conformance.simulation.verify import Broken, verify
-from storage import errors as storage_errors
 
 STEPS = 70
 # Steps after the fault: what it may have left behind has to show.

@@ -10,12 +10,20 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from broker import errors
-from broker.delivery.entry_reads import read_entries
-from broker.reading.records import read_records
-from broker.reading.transcode import read_as
-from broker.subscriptions.subscriptions import KafkaCommit, Subscription
-from broker.topics.partition import Partition
+from braidlog.broker import errors
+from braidlog.broker.delivery.entry_reads import read_entries
+from braidlog.broker.positions.subscriptions import KafkaCommit, Subscription
+from braidlog.broker.reading.records import read_records
+from braidlog.broker.reading.transcode import read_as
+from braidlog.broker.topics.partition import Partition
+from braidlog.storage.formats.api import Codec, Prepared
+from braidlog.storage.formats.iggy.classic import IGGY
+from braidlog.storage.formats.iggy.typed import IGGY_TYPED
+from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
+from braidlog.storage.formats.plain.codec import PLAIN
+from braidlog.storage.formats.record import Record
+from braidlog.storage.metadata.names import TopicName
 from conformance.history.checker import check
 from conformance.history.events import History, Moved, Outcome, Sent
 from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms
@@ -25,14 +33,6 @@ from conformance.simulation.calls import WRITE, Plan, Refusal, TracedDisk, never
 from conformance.simulation.house import House, Shape, done
 from conformance.simulation.medium import Medium, choose_loss
 from conformance.simulation.scratch import empty
-from storage.codecs.api import Codec, Prepared
-from storage.codecs.iggy import IGGY
-from storage.codecs.iggy_typed import IGGY_TYPED
-from storage.codecs.kafka import KAFKA
-from storage.codecs.kafka_batches import KAFKA_BATCHES
-from storage.codecs.plain import PLAIN
-from storage.codecs.record import Record
-from storage.metadata.names import TopicName
 
 LIVES, STEPS = 2, 16
 TOPIC = TopicName("public", "default", "mixed")

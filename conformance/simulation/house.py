@@ -13,21 +13,21 @@ from typing import TypeVar
 
 import trio
 
-from broker.broker import Broker
-from broker.config.settings import Config, LogConfig
-from broker.topics.partition import Partition
+from braidlog.broker.broker import Broker
+from braidlog.broker.config.settings import Config, LogConfig
+from braidlog.broker.topics.partition import Partition
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.journal.log import JournalLog
+from braidlog.storage.log.committer import Committer, Round
+from braidlog.storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
+from braidlog.storage.log.disk import Disk
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.recovery import RecoveryReport
+from braidlog.storage.log.reserve import Reserve
+from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.metadata.cursors import CursorStore
 from conformance.simulation.calls import TracedDisk
-from storage.errors import StorageFull
-from storage.journal.log import JournalLog
-from storage.log.committer import Committer, Round
-from storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
-from storage.log.disk import Disk
-from storage.log.files import Files
-from storage.log.partition_log import PartitionLog
-from storage.log.recovery import RecoveryReport
-from storage.log.reserve import Reserve
-from storage.log.settings import LogSettings
-from storage.metadata.cursors import CursorStore
 
 # The configuration takes no smaller segments than this, which are cut down to a few batches.
 SEGMENT_BYTES_ASKED = 64 * 1024

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-import storage.errors
-from broker import errors
-from broker.topics.partition import Partition
+from braidlog.broker import errors
+from braidlog.broker.topics.partition import Partition
+from braidlog.storage import errors as storage_errors
 from conformance.simulation.calls import TracedDisk
 from conformance.simulation.facts import (
     Facts,
@@ -20,9 +20,9 @@ from conformance.simulation.facts import (
 from conformance.simulation.house import House, Shape
 from conformance.simulation.verify import Broken, verify
 
-DAMAGED = (errors.DamagedLog, storage.errors.DamagedLog)
-FAILED = (errors.StorageFailed, storage.errors.StorageFailed)
-FULL = (errors.StorageFull, storage.errors.StorageFull)
+DAMAGED = (errors.DamagedLog, storage_errors.DamagedLog)
+FAILED = (errors.StorageFailed, storage_errors.StorageFailed)
+FULL = (errors.StorageFull, storage_errors.StorageFull)
 
 
 @dataclass(slots=True, frozen=True)
@@ -116,10 +116,10 @@ class Life:
             refused, reads = self.disk.refused, self.disk.refused_reads
             try:
                 house = House(self.house.path, self.disk, self.shape)
-            except storage.errors.StorageFull:
+            except storage_errors.StorageFull:
                 if self.disk.refused == refused:
                     raise
-            except (storage.errors.DamagedLog, storage.errors.StorageFailed):
+            except (storage_errors.DamagedLog, storage_errors.StorageFailed):
                 if self.disk.refused_reads == reads:
                     raise
             else:

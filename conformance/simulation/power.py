@@ -7,6 +7,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.log.data_dir import SET_ASIDE_NAME
+from braidlog.storage.log.partition_log import PartitionLog
 from conformance.simulation.calls import TracedDisk
 from conformance.simulation.facts import (
     Facts,
@@ -22,9 +25,6 @@ from conformance.simulation.medium import PLAIN, Loss, Medium, State, choose_los
 from conformance.simulation.scratch import empty, limited
 from conformance.simulation.steps import Workload
 from conformance.simulation.verify import READ_BYTES, verify, verify_outside
-from storage.codecs.api import BatchFlag
-from storage.log.data_dir import SET_ASIDE_NAME
-from storage.log.partition_log import PartitionLog
 
 STEPS = 90
 STEPS_AFTER = 4

@@ -2,18 +2,18 @@
 
 from collections.abc import Callable, Sequence
 
-from broker.broker import Broker
-from broker.subscriptions.subscriptions import KafkaCommit, Subscription
-from broker.topics.partition import Partition
-from broker.topics.topic import Topic
+from braidlog.broker.broker import Broker
+from braidlog.broker.positions.subscriptions import KafkaCommit, Subscription
+from braidlog.broker.topics.partition import Partition
+from braidlog.broker.topics.topic import Topic
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.retention import longest_age_us
+from braidlog.storage.metadata.catalogue_records import SchemaMeta
+from braidlog.storage.metadata.names import TopicName
 from conformance.simulation.facts import Stored
 from conformance.simulation.house import done
 from conformance.simulation.life import Life
 from conformance.simulation.verify import Broken
-from storage.codecs.api import BodyInfo
-from storage.log.retention import longest_age_us
-from storage.metadata.catalogue_records import SchemaMeta
-from storage.metadata.names import TopicName
 
 TOPICS_MAX = 4
 PARTITIONS_MAX = 3

@@ -2,6 +2,12 @@
 
 import os
 
+from braidlog.storage.errors import StorageError
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.log.batch import Batch
+from braidlog.storage.log.data_dir import PARTITIONS_NAME
+from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
 from conformance.simulation.facts import (
     Facts,
     LogFacts,
@@ -11,12 +17,6 @@ from conformance.simulation.facts import (
     cursor_state,
 )
 from conformance.simulation.house import House
-from storage.codecs.api import BatchFlag
-from storage.errors import StorageError
-from storage.log.batch import Batch
-from storage.log.data_dir import PARTITIONS_NAME
-from storage.log.partition_log import PartitionLog
-from storage.log.reader import ReadOnlyLog, list_partitions
 
 READ_BYTES = 1 << 16
 

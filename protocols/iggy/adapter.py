@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from broker.config.settings import is_loopback
-from broker.server.connection import address_text
-from protocols.iggy.context import PROTOCOL, Shared
-from protocols.iggy.options import ROOT_PASSWORD, IggyOptions
-from protocols.iggy.relaying import RelayedSession, RelayingSession
-from protocols.iggy.root import make_root
-from protocols.iggy.session import IggySession
+from braidlog.broker.config.settings import is_loopback
+from braidlog.broker.server.connection import address_text
+from braidlog.protocols.iggy.context import PROTOCOL, Shared
+from braidlog.protocols.iggy.options import ROOT_PASSWORD, IggyOptions
+from braidlog.protocols.iggy.relaying import RelayedSession, RelayingSession
+from braidlog.protocols.iggy.root import make_root
+from braidlog.protocols.iggy.session import IggySession
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.server.connection import Connection
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.server.connection import Connection
 
 
 class IggyAdapter:
-    """See `broker.server.adapters.FramedAdapter`."""
+    """See `braidlog.broker.server.adapters.FramedAdapter`."""
 
     name = "iggy"
     default_address = ("127.0.0.1", 8090)

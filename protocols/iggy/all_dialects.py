@@ -8,17 +8,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 
-from broker.server.endings import ProtocolError
-from protocols.iggy import fields as f
-from protocols.iggy import forms
-from protocols.iggy import layouts as requests
-from protocols.iggy import reply_layouts as records
-from protocols.iggy.dialects import Dialect, Habits, Layout, Manners, RequestLayout
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.messages import Code
-from protocols.iggy.partitioning import murmur3_from_one, xxhash32_from_zero
-from protocols.iggy.replies import ClientInfo
-from protocols.reader import LittleEndianReader
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy import fields as f
+from braidlog.protocols.iggy import forms
+from braidlog.protocols.iggy import layouts as requests
+from braidlog.protocols.iggy import reply_layouts as records
+from braidlog.protocols.iggy.dialects import Dialect, Habits, Layout, Manners, RequestLayout
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.partitioning import murmur3_from_one, xxhash32_from_zero
+from braidlog.protocols.iggy.replies import ClientInfo
+from braidlog.protocols.reader import LittleEndianReader
 
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.access.rights import Action, Resource
-from broker.steps import Steps
-from protocols.iggy import (
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.runtime.steps import Steps
+from braidlog.protocols.iggy import (
     groups,
     offsets,
     polling,
@@ -22,12 +22,12 @@ from protocols.iggy import (
     topics,
     users,
 )
-from protocols.iggy import messages as m
-from protocols.iggy import user_messages as u
-from protocols.iggy.context import Answer, Context
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy.context import Answer, Context
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from braidlog.broker.broker import Broker
 
 Handler = Callable[[Context, Any], Answer | Steps[Answer] | Coroutine[Any, Any, Answer]]
 Resources = Callable[["Broker", Any], Iterable[Resource]]

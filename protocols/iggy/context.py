@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from broker.errors import NotAuthorized
-from broker.subscriptions.members import Member
-from protocols.iggy.all_dialects import D2
-from protocols.iggy.dialects import Dialect, Manners
-from protocols.iggy.membership import Groups
-from protocols.iggy.options import IggyOptions
-from storage.codecs.api import Buffer
+from braidlog.broker.errors import NotAuthorized
+from braidlog.broker.positions.members import Member
+from braidlog.protocols.iggy.all_dialects import D2
+from braidlog.protocols.iggy.dialects import Dialect, Manners
+from braidlog.protocols.iggy.membership import Groups
+from braidlog.protocols.iggy.options import IggyOptions
+from braidlog.storage.formats.api import Buffer
 
 if TYPE_CHECKING:
-    from broker.access.access import Rules
-    from broker.access.authentication import Identity
-    from broker.access.rights import Action, Resource
-    from broker.broker import Broker
-    from broker.server.connection import Connection
-    from broker.server.output_budget import Reservation
-    from broker.topics.topic import Topic
+    from braidlog.broker.access.access import Rules
+    from braidlog.broker.access.authentication import Identity
+    from braidlog.broker.access.rights import Action, Resource
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.runtime.output_budget import Reservation
+    from braidlog.broker.server.connection import Connection
+    from braidlog.broker.topics.topic import Topic
 
 PROTOCOL = "iggy"
 ROOT = 0  # The number of the first user.

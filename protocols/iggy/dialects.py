@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from broker.server.endings import ProtocolError
-from protocols.iggy import fields as f
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.forms import OLDEST_FORM, MessageForm
-from protocols.iggy.partitioning import xxhash32_from_one
-from protocols.reader import LittleEndianReader
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy import fields as f
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.forms import OLDEST_FORM, MessageForm
+from braidlog.protocols.iggy.partitioning import xxhash32_from_one
+from braidlog.protocols.reader import LittleEndianReader
 
 
 class Layout(Protocol):

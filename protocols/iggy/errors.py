@@ -7,7 +7,7 @@ here have the same meaning in the oldest dialect.
 
 import enum
 
-from broker import errors
+from braidlog.broker import errors
 
 
 class ErrorCode(enum.IntEnum):

@@ -13,9 +13,9 @@ import re
 import struct
 from typing import Any, Protocol, TypeVar
 
-from broker.server.endings import ProtocolError
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.messages import (
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.messages import (
     UNBOUNDED,
     Consumer,
     ConsumerKind,
@@ -25,7 +25,7 @@ from protocols.iggy.messages import (
     PollingKind,
     Strategy,
 )
-from protocols.reader import LittleEndianReader
+from braidlog.protocols.reader import LittleEndianReader
 
 NUMERIC, TEXT = 1, 2  # Identifier kinds
 STRATEGY = struct.Struct("<BQ")  # kind, value

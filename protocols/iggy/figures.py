@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.topics.partition import batches_bytes
-from protocols.iggy.names import streams
-from protocols.iggy.replies import Stats
-from protocols.iggy.topics import KeptElsewhere, in_pieces
+from braidlog.broker.topics.partition import batches_bytes
+from braidlog.protocols.iggy.names import streams
+from braidlog.protocols.iggy.replies import Stats
+from braidlog.protocols.iggy.topics import KeptElsewhere, in_pieces
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.topics.topic import Topic
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.topics.topic import Topic
 
 PROC = Path("/proc")
 

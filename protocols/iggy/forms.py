@@ -1,7 +1,7 @@
 """The formats of messages in the dialects: how the messages of a SEND become a stored body, and how
 stored messages are returned to a poll.
 
-A form is pure: bytes in, bytes out. Two of them are the stored formats (`storage/codecs/iggy.py`,
+A form is pure: bytes in, bytes out. Two of them are the stored formats (`storage/formats/iggy/classic.py`,
 `iggy_typed.py`), which are returned unchanged.
 """
 
@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from storage.codecs.api import Buffer, Prepared
-from storage.codecs.iggy import IGGY, PolledCodec, body_from_send
-from storage.codecs.iggy_forms import (
+from braidlog.storage.formats.api import Buffer, Prepared
+from braidlog.storage.formats.iggy.classic import IGGY, PolledCodec, body_from_send
+from braidlog.storage.formats.iggy.forms import (
     batches,
     body_from_batch,
     body_from_untyped,
     crc32_wide,
     untyped,
 )
-from storage.codecs.iggy_typed import IGGY_TYPED, body_from_typed, checksum_of
-from storage.codecs.quick import SPEEDUPS
+from braidlog.storage.formats.iggy.typed import IGGY_TYPED, body_from_typed, checksum_of
+from braidlog.storage.formats.quick import SPEEDUPS
 
 # Bytes of messages converted between two checkpoints, some ms of work: in Python, and by the
 # extension in C.

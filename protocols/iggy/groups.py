@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from broker.access.rights import Action, Resource
-from broker.subscriptions.members import Member
-from broker.topics.topic import Topic
-from protocols.iggy import messages as m
-from protocols.iggy import names
-from protocols.iggy import replies as r
-from protocols.iggy.context import PROTOCOL, Answer, Context
-from protocols.iggy.errors import Absent, ErrorCode, Refusal
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.positions.members import Member
+from braidlog.broker.topics.topic import Topic
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy.context import PROTOCOL, Answer, Context
+from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
 
 
 def get_group(context: Context, request: m.GetGroup) -> Answer:

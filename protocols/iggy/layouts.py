@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.server.endings import ProtocolError
-from protocols.iggy import fields as f
-from protocols.iggy import messages as m
-from protocols.iggy import user_messages as u
-from protocols.iggy.dialects import Layout, RequestLayout
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.messages import Code
-from protocols.iggy.permission_field import PERMISSIONS_FROM_0, PERMISSIONS_FROM_1
-from protocols.reader import LittleEndianReader
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy import fields as f
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy.dialects import Layout, RequestLayout
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.permission_field import PERMISSIONS_FROM_0, PERMISSIONS_FROM_1
+from braidlog.protocols.reader import LittleEndianReader
 
 INDEX_ENTRY = struct.Struct("<IIQ")  # 0, end of the message, 0
 MESSAGE_SIZES = struct.Struct("<II")  # Bytes of headers, bytes of payload:

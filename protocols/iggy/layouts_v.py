@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from broker.server.endings import ProtocolError
-from protocols.iggy import fields as f
-from protocols.iggy import forms
-from protocols.iggy import messages as m
-from protocols.iggy import replies as r
-from protocols.iggy import user_messages as u
-from protocols.iggy.dialects import Dialect, Habits, RecordLayout
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.layouts import (
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy import fields as f
+from braidlog.protocols.iggy import forms
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy.dialects import Dialect, Habits, RecordLayout
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.layouts import (
     D5_REQUESTS,
     GROUP,
     STREAM,
@@ -27,11 +27,11 @@ from protocols.iggy.layouts import (
     request,
     send_target,
 )
-from protocols.iggy.messages import Code
-from protocols.iggy.partitioning import xxhash32_from_zero
-from protocols.iggy.permission_field import PERMISSIONS_FROM_0
-from protocols.iggy.reply_layouts import D5_RECORDS, record
-from protocols.reader import LittleEndianReader
+from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.partitioning import xxhash32_from_zero
+from braidlog.protocols.iggy.permission_field import PERMISSIONS_FROM_0
+from braidlog.protocols.iggy.reply_layouts import D5_RECORDS, record
+from braidlog.protocols.reader import LittleEndianReader
 
 NOT_OWNED = (1 << 32) - 1  # The partition in an empty answer to a poll of another member's.
 

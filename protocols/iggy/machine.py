@@ -14,9 +14,9 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Any
 
-from broker.server.endings import ProtocolError
-from protocols.iggy import layouts_v, vsr
-from protocols.iggy.all_dialects import (
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy import layouts_v, vsr
+from braidlog.protocols.iggy.all_dialects import (
     BY_NAME,
     D0,
     D0_EXACT,
@@ -27,13 +27,13 @@ from protocols.iggy.all_dialects import (
     candidates_of_login,
     settled_manners,
 )
-from protocols.iggy.dialects import Dialect, Layout, Manners
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.fields import FieldRefused
-from protocols.iggy.layouts_v import V
-from protocols.iggy.messages import Code
-from protocols.iggy.options import WithoutLogin
-from storage.metadata.names import CONTROL
+from braidlog.protocols.iggy.dialects import Dialect, Layout, Manners
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.fields import FieldRefused
+from braidlog.protocols.iggy.layouts_v import V
+from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.options import WithoutLogin
+from braidlog.storage.metadata.names import CONTROL
 
 # Request: length of what follows it, code. Reply: status, length of the payload.
 HEAD = struct.Struct("<II")

@@ -12,14 +12,14 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.topics.topic import Topic
-from protocols.iggy.dialects import Habits
-from protocols.iggy.errors import Absent, ErrorCode, Refusal
-from protocols.iggy.messages import Consumer, ConsumerKind, Name
-from storage.metadata.names import DEFAULT_TENANT, TopicName
+from braidlog.broker.topics.topic import Topic
+from braidlog.protocols.iggy.dialects import Habits
+from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
+from braidlog.protocols.iggy.messages import Consumer, ConsumerKind, Name
+from braidlog.storage.metadata.names import DEFAULT_TENANT, TopicName
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from braidlog.broker.broker import Broker
 
 TENANT = DEFAULT_TENANT
 CHOSEN_ID_MAX = (1 << 24) - 1  # Higher numbers are for what other listeners created.

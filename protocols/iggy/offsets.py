@@ -5,13 +5,13 @@ Iggy stores the last offset consumed, the broker the next one wanted: they are c
 
 from __future__ import annotations
 
-from protocols.iggy import messages as m
-from protocols.iggy import names
-from protocols.iggy import replies as r
-from protocols.iggy.context import Answer, Context
-from protocols.iggy.errors import Absent, ErrorCode, Refusal
-from protocols.iggy.readers import target
-from protocols.iggy.topics import current_offset
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy.context import Answer, Context
+from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
+from braidlog.protocols.iggy.readers import target
+from braidlog.protocols.iggy.topics import current_offset
 
 
 def get_offset(context: Context, request: m.GetConsumerOffset) -> Answer:

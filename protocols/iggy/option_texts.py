@@ -11,7 +11,7 @@ import re
 from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
-from protocols.iggy.messages import UNBOUNDED
+from braidlog.protocols.iggy.messages import UNBOUNDED
 
 # A longer text is no number; Python's own limit for digits would be met far above.
 TEXT_MAX: Final = 64

@@ -8,16 +8,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.fields import U32, FieldRefused
-from protocols.iggy.user_messages import (
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.fields import U32, FieldRefused
+from braidlog.protocols.iggy.user_messages import (
     GLOBAL_PERMISSIONS,
     STREAM_PERMISSIONS,
     TOPIC_PERMISSIONS,
     Permissions,
     StreamPermissions,
 )
-from protocols.reader import LittleEndianReader
+from braidlog.protocols.reader import LittleEndianReader
 
 # Streams and topics, taken together, for which one user may have permissions: each makes some
 # grants, which are stored one by one.

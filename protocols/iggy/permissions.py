@@ -12,14 +12,14 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from broker.access.patterns import parse_pattern
-from broker.access.rules import Grant
-from protocols.iggy import names
-from protocols.iggy.errors import Absent, ErrorCode, Refusal
-from protocols.iggy.user_messages import Permissions, StreamPermissions
+from braidlog.broker.access.patterns import parse_pattern
+from braidlog.broker.access.rules import Grant
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
+from braidlog.protocols.iggy.user_messages import Permissions, StreamPermissions
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from braidlog.broker.broker import Broker
 
 Right = tuple[str, str]  # An action, and a pattern of what it may be done to.
 Rights = Mapping[str, tuple[Right, ...]]

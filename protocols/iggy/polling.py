@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.steps import Steps
-from protocols.iggy import messages as m
-from protocols.iggy import names
-from protocols.iggy import replies as r
-from protocols.iggy.context import PROTOCOL, Answer, Context
-from protocols.iggy.errors import ErrorCode, Refusal
-from protocols.iggy.readers import FIRST_PARTITION, NO_PARTITION, NotOwned, Target, target
-from protocols.iggy.reading import (
+from braidlog.broker.runtime.steps import Steps
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy.context import PROTOCOL, Answer, Context
+from braidlog.protocols.iggy.errors import ErrorCode, Refusal
+from braidlog.protocols.iggy.readers import FIRST_PARTITION, NO_PARTITION, NotOwned, Target, target
+from braidlog.protocols.iggy.reading import (
     Taken,
     first_not_older,
     last_of,
@@ -23,7 +23,7 @@ from protocols.iggy.reading import (
     reserved,
     shown,
 )
-from protocols.iggy.topics import current_offset
+from braidlog.protocols.iggy.topics import current_offset
 
 # How often LAST looks further back, twice as far each time, if records are left out for Iggy's
 # readers.

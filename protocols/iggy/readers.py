@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.subscriptions.subscriptions import Subscription
-from broker.topics.partition import Partition
-from broker.topics.topic import Topic
-from protocols.iggy import names
-from protocols.iggy.context import Context
-from protocols.iggy.errors import ErrorCode, Refusal
-from protocols.iggy.membership import GroupKey, Member
-from protocols.iggy.messages import Consumer, ConsumerKind
+from braidlog.broker.positions.subscriptions import Subscription
+from braidlog.broker.topics.partition import Partition
+from braidlog.broker.topics.topic import Topic
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy.context import Context
+from braidlog.protocols.iggy.errors import ErrorCode, Refusal
+from braidlog.protocols.iggy.membership import GroupKey, Member
+from braidlog.protocols.iggy.messages import Consumer, ConsumerKind
 
 FIRST_PARTITION = 0  # The partition of a consumer that names none, from crate 0.6 on.
 NO_PARTITION = -1  # As an index: the partition in the answer to a poll without one.

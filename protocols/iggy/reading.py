@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 import trio
 
-from broker.errors import OffsetOutOfRange
-from broker.reading.transcode import read_steps
-from broker.server.output_budget import Reservation
-from broker.steps import Steps
-from broker.topics.partition import Partition
-from protocols.iggy.context import PROTOCOL, Context
-from protocols.iggy.forms import MessageForm
-from storage.codecs.api import Buffer
+from braidlog.broker.errors import OffsetOutOfRange
+from braidlog.broker.reading.transcode import read_steps
+from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.steps import Steps
+from braidlog.broker.topics.partition import Partition
+from braidlog.protocols.iggy.context import PROTOCOL, Context
+from braidlog.protocols.iggy.forms import MessageForm
+from braidlog.storage.formats.api import Buffer
 
 # The most that one answer holds, but at least one message: a client that wants more polls again.
 POLL_BYTES_MAX = 16 * 1024 * 1024

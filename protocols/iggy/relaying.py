@@ -16,22 +16,22 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import trio
 
-from broker.access.rights import Principal
-from broker.cluster.placement import NOBODY
-from broker.errors import LimitExceeded, NotOwner
-from broker.server.endings import EndConnection, ProtocolError
-from broker.steps import Steps, begin
-from protocols.iggy import names
-from protocols.iggy.machine import SEND_BYTES_MAX, Command, Refused, Standing
-from protocols.iggy.session import IggySession
-from storage.codecs.api import Buffer
-from storage.metadata.names import TopicName
+from braidlog.broker.access.rights import Principal
+from braidlog.broker.cluster.placement import NOBODY
+from braidlog.broker.errors import LimitExceeded, NotOwner
+from braidlog.broker.runtime.steps import Steps, begin
+from braidlog.broker.server.endings import EndConnection, ProtocolError
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy.machine import SEND_BYTES_MAX, Command, Refused, Standing
+from braidlog.protocols.iggy.session import IggySession
+from braidlog.storage.formats.api import Buffer
+from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from broker.cluster.placement import Owner
-    from broker.server.connection import Connection
-    from broker.topics.topic import Topic
-    from protocols.iggy.context import Answer, Context
+    from braidlog.broker.cluster.placement import Owner
+    from braidlog.broker.server.connection import Connection
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.iggy.context import Answer, Context
 
 # A frame: length of what follows, length of its `About`, the `About`, then the client's frame.
 HEAD = struct.Struct(">II")

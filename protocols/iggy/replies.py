@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.iggy.user_messages import Permissions
+from braidlog.protocols.iggy.user_messages import Permissions
 
 
 @dataclass(slots=True)

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocols.iggy import fields as f
-from protocols.iggy import replies as r
-from protocols.iggy.dialects import RecordLayout
-from protocols.iggy.permission_field import PERMISSIONS_FROM_0, PERMISSIONS_FROM_1
+from braidlog.protocols.iggy import fields as f
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy.dialects import RecordLayout
+from braidlog.protocols.iggy.permission_field import PERMISSIONS_FROM_0, PERMISSIONS_FROM_1
 
 Records = dict[type[Any], RecordLayout]
 Pieces = dict[str, f.Writable]

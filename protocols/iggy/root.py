@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from broker.access.first_admin import write_new_password
-from broker.access.users import ROOT_USER_ID
+from braidlog.broker.access.first_admin import write_new_password
+from braidlog.broker.access.users import ROOT_USER_ID
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from braidlog.broker.broker import Broker
 
 PASSWORD_FILE = "iggy-password"  # In the data directory.
 

@@ -6,20 +6,20 @@ import struct
 from collections.abc import Coroutine
 from typing import Any
 
-from broker.commit.storage_errors import to_broker_error
-from broker.threads import run_in_thread
-from broker.topics.partition import Partition
-from broker.topics.topic import Topic
-from protocols.iggy import messages as m
-from protocols.iggy import names
-from protocols.iggy import replies as r
-from protocols.iggy.context import PROTOCOL, Answer, Context
-from protocols.iggy.errors import ErrorCode, Refusal
-from protocols.iggy.partitioning import take_turn
-from storage.codecs.api import Prepared
-from storage.codecs.iggy import HEADER_BYTES_MAX
-from storage.codecs.iggy_typed import BrokenRule
-from storage.errors import CorruptBody, RecordTooLarge
+from braidlog.broker.commit.storage_errors import to_broker_error
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.topics.partition import Partition
+from braidlog.broker.topics.topic import Topic
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy.context import PROTOCOL, Answer, Context
+from braidlog.protocols.iggy.errors import ErrorCode, Refusal
+from braidlog.protocols.iggy.partitioning import take_turn
+from braidlog.storage.errors import CorruptBody, RecordTooLarge
+from braidlog.storage.formats.api import Prepared
+from braidlog.storage.formats.iggy.classic import HEADER_BYTES_MAX
+from braidlog.storage.formats.iggy.typed import BrokenRule
 
 # The body of a larger SEND is made in a thread: 10,000 of the smallest messages, ten ms of work.
 LARGE_BYTES = 256 * 1024

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker.errors import BrokerError, NotAuthorized, NotOwner
-from broker.server.endings import EndConnection, ProtocolError
-from broker.steps import Steps, begin, step_into
-from protocols.iggy import groups, sending
-from protocols.iggy import messages as m
-from protocols.iggy import user_messages as u
-from protocols.iggy.all_dialects import D0
-from protocols.iggy.commands import COMMANDS
-from protocols.iggy.context import PROTOCOL, Answer, Client, Context, Shared
-from protocols.iggy.errors import Absent, ErrorCode, Refusal, wire_code
-from protocols.iggy.machine import Command, IggyMachine, Refused
-from protocols.iggy.options import IggyOptions, WithoutLogin
-from storage.codecs.api import Buffer
+from braidlog.broker.errors import BrokerError, NotAuthorized, NotOwner
+from braidlog.broker.runtime.steps import Steps, begin, step_into
+from braidlog.broker.server.endings import EndConnection, ProtocolError
+from braidlog.protocols.iggy import groups, sending
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy.all_dialects import D0
+from braidlog.protocols.iggy.commands import COMMANDS
+from braidlog.protocols.iggy.context import PROTOCOL, Answer, Client, Context, Shared
+from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal, wire_code
+from braidlog.protocols.iggy.machine import Command, IggyMachine, Refused
+from braidlog.protocols.iggy.options import IggyOptions, WithoutLogin
+from braidlog.storage.formats.api import Buffer
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.server.connection import Connection
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.server.connection import Connection
 
 # After a login no deadline applies: clients ping, but the reference server does not require it.
 DEADLINE_INTERVAL_S = 3600.0
@@ -48,7 +48,7 @@ class Answers(Protocol):
 
 
 class IggySession:
-    """The handlers of one connection; see `broker.server.sessions.Session`."""
+    """The handlers of one connection; see `braidlog.broker.server.sessions.Session`."""
 
     def __init__(
         self, broker: Broker, connection: Connection, options: IggyOptions, shared: Shared

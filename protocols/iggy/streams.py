@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from broker import errors
-from broker.access.rights import Action, Resource
-from broker.cluster.siblings import Asker
-from protocols.iggy import messages as m
-from protocols.iggy import names
-from protocols.iggy import replies as r
-from protocols.iggy.context import Answer, Context
-from protocols.iggy.errors import ErrorCode, Refusal
-from protocols.iggy.topic_options import check_no_options
-from protocols.iggy.topics import forget_topic, topic_infos
-from storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
+from braidlog.broker import errors
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.cluster.siblings import Asker
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy.context import Answer, Context
+from braidlog.protocols.iggy.errors import ErrorCode, Refusal
+from braidlog.protocols.iggy.topic_options import check_no_options
+from braidlog.protocols.iggy.topics import forget_topic, topic_infos
+from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.topics.topic import Topic
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.topics.topic import Topic
 
 PURGE_TRIES: Final = 3  # For a topic that is renamed or deleted while its stream is purged.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from protocols.iggy import messages as m
-from protocols.iggy import names
-from protocols.iggy import replies as r
-from protocols.iggy.context import Answer, Client, Context
-from protocols.iggy.errors import Absent, ErrorCode
-from protocols.iggy.figures import broker_figures
-from protocols.iggy.topic_options import described
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy.context import Answer, Client, Context
+from braidlog.protocols.iggy.errors import Absent, ErrorCode
+from braidlog.protocols.iggy.figures import broker_figures
+from braidlog.protocols.iggy.topic_options import described
 
 TRANSPORT_TCP = 1
 CLUSTER_NAME, NODE_NAME = "braidlog", "braidlog-1"

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from broker.access.rights import CLUSTER, Resource
-from protocols.iggy import names
-from protocols.iggy.errors import Absent
-from protocols.iggy.messages import Consumer, ConsumerKind, Name
-from storage.metadata.names import TopicName
+from braidlog.broker.access.rights import CLUSTER, Resource
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy.errors import Absent
+from braidlog.protocols.iggy.messages import Consumer, ConsumerKind, Name
+from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from braidlog.broker.broker import Broker
 
 
 class InStream(Protocol):

@@ -12,11 +12,11 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from protocols.iggy import option_texts as texts
-from protocols.iggy import replies as r
-from protocols.iggy.errors import ErrorCode, Refusal
-from protocols.iggy.messages import UNBOUNDED
-from storage.codecs.record import HeaderKind
+from braidlog.protocols.iggy import option_texts as texts
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy.errors import ErrorCode, Refusal
+from braidlog.protocols.iggy.messages import UNBOUNDED
+from braidlog.storage.formats.record import HeaderKind
 
 Options = Mapping[str, tuple[int, bytes]]
 

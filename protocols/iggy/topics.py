@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from broker import errors
-from broker.access.rights import Action, Resource
-from broker.topics.partition import Partition, batches_bytes
-from broker.topics.settings import NO_LIMIT
-from broker.topics.topic import Topic
-from protocols.iggy import messages as m
-from protocols.iggy import names
-from protocols.iggy import replies as r
-from protocols.iggy.context import Answer, Context
-from protocols.iggy.errors import Absent, ErrorCode, Refusal
-from protocols.iggy.messages import UNBOUNDED
-from protocols.iggy.topic_options import COMPRESSION as COMPRESSION_OPTION
-from protocols.iggy.topic_options import (
+from braidlog.broker import errors
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.topics.partition import Partition, batches_bytes
+from braidlog.broker.topics.settings import NO_LIMIT
+from braidlog.broker.topics.topic import Topic
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import names
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy.context import Answer, Context
+from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
+from braidlog.protocols.iggy.messages import UNBOUNDED
+from braidlog.protocols.iggy.topic_options import COMPRESSION as COMPRESSION_OPTION
+from braidlog.protocols.iggy.topic_options import (
     DURABILITY,
     EXPIRY,
     SEGMENT,
@@ -33,10 +33,15 @@ from protocols.iggy.topic_options import (
     topic_options,
     unpacked,
 )
-from storage.metadata.names import InvalidTopicName, TopicName, check_topic_name, split_partition
+from braidlog.storage.metadata.names import (
+    InvalidTopicName,
+    TopicName,
+    check_topic_name,
+    split_partition,
+)
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
+    from braidlog.broker.broker import Broker
 
 SERVER_DEFAULT = 0
 US_PER_MS = 1_000

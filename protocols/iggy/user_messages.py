@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocols.iggy.messages import Name
+from braidlog.protocols.iggy.messages import Name
 
 # Iggy's permissions in the order of their bytes: for all streams, for one, and for one topic.
 GLOBAL_PERMISSIONS = (

@@ -8,25 +8,25 @@ own grants (`permissions.py`).
 
 from __future__ import annotations
 
-from broker import errors
-from broker.access.authentication import Identity
-from broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action
-from broker.access.rules import Grant
-from broker.access.users import ROOT_USER_ID, UserMeta, principal_of
-from protocols.iggy import replies as r
-from protocols.iggy import user_messages as u
-from protocols.iggy.context import ROOT, Answer, Context
-from protocols.iggy.errors import Absent, ErrorCode, Refusal
-from protocols.iggy.messages import UNBOUNDED, Name
-from protocols.iggy.permissions import (
+from braidlog.broker import errors
+from braidlog.broker.access.authentication import Identity
+from braidlog.broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action
+from braidlog.broker.access.rules import Grant
+from braidlog.broker.access.users import ROOT_USER_ID, UserMeta, principal_of
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy.context import ROOT, Answer, Context
+from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
+from braidlog.protocols.iggy.messages import UNBOUNDED, Name
+from braidlog.protocols.iggy.permissions import (
     EVERYTHING,
     granting_nothing,
     grants_for,
     is_iggys,
     permissions_of,
 )
-from protocols.iggy.topic_options import check_no_options
-from protocols.iggy.vsr import PROTOCOL_VERSION
+from braidlog.protocols.iggy.topic_options import check_no_options
+from braidlog.protocols.iggy.vsr import PROTOCOL_VERSION
 
 # Iggy's limits of names and passwords, in bytes.
 USERNAME_BYTES = range(3, 51)

@@ -12,8 +12,8 @@ import enum
 import struct
 from dataclasses import dataclass
 
-from broker.server.endings import ProtocolError
-from protocols.iggy.messages import Code
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy.messages import Code
 
 HEADER_BYTES = 256
 CHECKSUMS_BYTES = 48

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.server.connection import address_text
-from protocols.kafka.names import NameSpace
-from protocols.kafka.options import KafkaOptions
-from protocols.kafka.session import KafkaSession
-from storage.metadata.names import valid_namespace
+from braidlog.broker.server.connection import address_text
+from braidlog.protocols.kafka.names import NameSpace
+from braidlog.protocols.kafka.options import KafkaOptions
+from braidlog.protocols.kafka.session import KafkaSession
+from braidlog.storage.metadata.names import valid_namespace
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.server.connection import Connection
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.server.connection import Connection
 
 
 class KafkaAdapter:
-    """See `broker.server.adapters.FramedAdapter`."""
+    """See `braidlog.broker.server.adapters.FramedAdapter`."""
 
     name = "kafka"
     default_address = ("127.0.0.1", 9092)

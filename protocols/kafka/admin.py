@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.access.rights import Resource
-from broker.errors import BrokerError, InvalidName, InvalidRequest
-from protocols.kafka.admin_messages import (
+from braidlog.broker.access.rights import Resource
+from braidlog.broker.errors import BrokerError, InvalidName, InvalidRequest
+from braidlog.protocols.kafka.admin_messages import (
     CreatePartitionsReply,
     CreatePartitionsRequest,
     CreateTopicsReply,
@@ -18,16 +18,16 @@ from protocols.kafka.admin_messages import (
     TopicConfig,
     TopicDone,
 )
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.metadata import TOPICS_MADE_MAX
-from protocols.kafka.names import IllegalName
-from protocols.kafka.topic_configs import AdminRefused, Setting, read_config
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
+from braidlog.protocols.kafka.names import IllegalName
+from braidlog.protocols.kafka.topic_configs import AdminRefused, Setting, read_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.metadata.names import TopicName
+    from braidlog.storage.metadata.names import TopicName
 
 BROKER_DEFAULT = -1  # for a number of partitions, or of replicas
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.messages import ApiVersionsReply, ApiVersionsRequest
-from protocols.kafka.tables import API_VERSIONS_KEY, is_served, ranges
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.messages import ApiVersionsReply, ApiVersionsRequest
+from braidlog.protocols.kafka.tables import API_VERSIONS_KEY, is_served, ranges
 
 
 def api_versions(context: Context, request: ApiVersionsRequest) -> Answer:

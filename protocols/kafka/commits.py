@@ -11,14 +11,20 @@ from itertools import islice
 
 import trio
 
-from broker.cluster.siblings import Commit, Committed, Place
-from broker.errors import BrokerError, NotOwner, PartitionNotFound, TopicNotFound, Unanswered
-from broker.steps import Steps
-from broker.subscriptions.subscriptions import Commits, KafkaCommit
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.groups import check_commit
-from protocols.kafka.messages import (
+from braidlog.broker.cluster.siblings import Commit, Committed, Place
+from braidlog.broker.errors import (
+    BrokerError,
+    NotOwner,
+    PartitionNotFound,
+    TopicNotFound,
+    Unanswered,
+)
+from braidlog.broker.positions.subscriptions import Commits, KafkaCommit
+from braidlog.broker.runtime.steps import Steps
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.groups import check_commit
+from braidlog.protocols.kafka.messages import (
     CommitTarget,
     CommittedOffset,
     OffsetCommitReply,
@@ -26,9 +32,9 @@ from protocols.kafka.messages import (
     OffsetFetchReply,
     OffsetFetchRequest,
 )
-from protocols.kafka.names import visible
-from protocols.kafka.scatter import all_elsewhere, commit_elsewhere, fetch_elsewhere
-from storage.metadata.names import parse_topic
+from braidlog.protocols.kafka.names import visible
+from braidlog.protocols.kafka.scatter import all_elsewhere, commit_elsewhere, fetch_elsewhere
+from braidlog.storage.metadata.names import parse_topic
 
 US_PER_MS = 1000
 TIME_US_MAX = 2**63 - 1

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.errors import BrokerError, InvalidRequest
-from broker.topics.settings import in_force
-from protocols.kafka.admin import refusal, topic_named
-from protocols.kafka.admin_messages import (
+from braidlog.broker.errors import BrokerError, InvalidRequest
+from braidlog.broker.topics.settings import in_force
+from braidlog.protocols.kafka.admin import refusal, topic_named
+from braidlog.protocols.kafka.admin_messages import (
     AlterConfigsReply,
     AlterConfigsRequest,
     AlteredResource,
@@ -23,9 +23,9 @@ from protocols.kafka.admin_messages import (
     IncrementalAlterConfigsRequest,
     ResourceDone,
 )
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.topic_configs import (
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.topic_configs import (
     CLEANUP,
     SETTINGS,
     AdminRefused,
@@ -37,7 +37,7 @@ from protocols.kafka.topic_configs import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.topics.topic import Topic
+    from braidlog.broker.topics.topic import Topic
 
 TOPIC, BROKER = 2, 4  # kinds of resources with settings
 FROM_TOPIC, FROM_DEFAULT = 1, 5  # where a setting comes from

@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from broker.server.endings import ProtocolError
-from protocols.reader import BigEndianReader
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.reader import BigEndianReader
 
 PROTOCOL_TYPE = b"consumer"
 VERSION = 0

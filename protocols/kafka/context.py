@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.access.rights import Action, Resource
-from broker.errors import BrokerError, NotAuthorized, TopicNotFound
-from protocols.kafka.errors import Code, GroupNotAuthorized, wire_code
-from protocols.kafka.messages import BrokerAddress, Reply
-from protocols.kafka.names import PROTOCOL, IllegalName, NameSpace
-from protocols.kafka.options import KafkaOptions
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.errors import BrokerError, NotAuthorized, TopicNotFound
+from braidlog.protocols.kafka.errors import Code, GroupNotAuthorized, wire_code
+from braidlog.protocols.kafka.messages import BrokerAddress, Reply
+from braidlog.protocols.kafka.names import PROTOCOL, IllegalName, NameSpace
+from braidlog.protocols.kafka.options import KafkaOptions
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.cluster.placement import Owner
-    from broker.server.connection import Connection
-    from broker.topics.partition import Partition
-    from broker.topics.topic import Topic
-    from protocols.kafka.group_table import GroupTable
-    from protocols.kafka.login import Login
-    from protocols.kafka.membership import Client
-    from protocols.kafka.presence import Presence
-    from storage.metadata.names import TopicName
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.cluster.placement import Owner
+    from braidlog.broker.server.connection import Connection
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.kafka.group_table import GroupTable
+    from braidlog.protocols.kafka.login import Login
+    from braidlog.protocols.kafka.membership import Client
+    from braidlog.protocols.kafka.presence import Presence
+    from braidlog.storage.metadata.names import TopicName
 
 # Partitions for which a connection remembers how far a fetch got that found nothing for Kafka.
 WALKED_MAX = 1000

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from broker.server.endings import ProtocolError
-from protocols.kafka.fields import FieldReader
-from protocols.kafka.messages import (
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.kafka.fields import FieldReader
+from braidlog.protocols.kafka.messages import (
     ByPartition,
     CommitTarget,
     ConsumerMetadataRequest,

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from protocols.kafka.fields import INT16, INT32, PIECE_BYTES_MIN, Table, Writer
-from protocols.kafka.messages import (
+from braidlog.protocols.kafka.fields import INT16, INT32, PIECE_BYTES_MIN, Table, Writer
+from braidlog.protocols.kafka.messages import (
     BrokerAddress,
     ByPartition,
     CommittedOffset,
@@ -25,7 +25,7 @@ from protocols.kafka.messages import (
     ProduceReply,
     Reply,
 )
-from storage.codecs.api import Buffer, Part, StoredPart
+from braidlog.storage.formats.api import Buffer, Part, StoredPart
 
 FRAME_HEAD = struct.Struct(">ii")  # bytes that follow the first field, correlation id
 # Partition, error, base offset, since version 2 the time, since 5 the log's start.

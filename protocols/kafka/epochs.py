@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.errors import BrokerError
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.messages import (
+from braidlog.broker.errors import BrokerError
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.messages import (
     EpochEnd,
     EpochEndsOf,
     OffsetForLeaderEpochReply,

@@ -7,7 +7,7 @@ codes").
 
 import enum
 
-from broker import errors
+from braidlog.broker import errors
 
 
 class Code(enum.IntEnum):

@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange, TopicNotFound
-from broker.reading.parts import all_in_memory
-from broker.reading.transcode import read_steps
-from broker.reading.turn import Turn
-from broker.server.output_budget import Reservation
-from broker.steps import Steps, run
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.large_requests import large_requests
-from protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
-from protocols.kafka.names import PROTOCOL
-from storage.codecs.api import Buffer, Codec, Part, StoredPart
-from storage.codecs.kafka import KAFKA
-from storage.codecs.kafka_batches import KAFKA_BATCHES
-from storage.codecs.kafka_layout import entry_bytes
+from braidlog.broker.errors import BrokerError, InvalidRequest, OffsetOutOfRange, TopicNotFound
+from braidlog.broker.reading.parts import all_in_memory
+from braidlog.broker.reading.transcode import read_steps
+from braidlog.broker.reading.turn import Turn
+from braidlog.broker.runtime.output_budget import Reservation
+from braidlog.broker.runtime.steps import Steps, run
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.large_requests import large_requests
+from braidlog.protocols.kafka.messages import Fetched, FetchReply, FetchRequest, FetchTarget
+from braidlog.protocols.kafka.names import PROTOCOL
+from braidlog.storage.formats.api import Buffer, Codec, Part, StoredPart
+from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
+from braidlog.storage.formats.kafka.set_layout import entry_bytes
 
 if TYPE_CHECKING:
-    from broker.reading.result import ReadResult
-    from broker.topics.partition import Partition
+    from braidlog.broker.reading.result import ReadResult
+    from braidlog.broker.topics.partition import Partition
 
 # Bytes asked for in one read: a quarter of a millisecond.
 FETCH_STEP_BYTES = 1024 * 1024

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from broker.server.endings import ProtocolError
-from protocols.reader import BigEndianReader
-from storage.codecs.api import Buffer, Part, StoredPart
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.reader import BigEndianReader
+from braidlog.storage.formats.api import Buffer, Part, StoredPart
 
 Value = Any  # What a field holds: its table knows.
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.access.listing import sees_all
-from broker.access.rights import Resource
-from broker.errors import BrokerError, NotOwner, SubscriptionBusy
-from protocols.kafka.consumer_protocol import PROTOCOL_TYPE
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.group_messages import (
+from braidlog.broker.access.listing import sees_all
+from braidlog.broker.access.rights import Resource
+from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
+from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.group_messages import (
     DeletedGroup,
     DeleteGroupsReply,
     DeleteGroupsRequest,
@@ -28,16 +28,16 @@ from protocols.kafka.group_messages import (
     ListGroupsReply,
     ListGroupsRequest,
 )
-from protocols.kafka.members import described_others
-from protocols.kafka.membership import State
-from protocols.kafka.names import PROTOCOL
-from protocols.kafka.scatter import all_elsewhere, end_elsewhere
-from protocols.kafka.seen_members import seen_members
-from protocols.turns import in_turns
+from braidlog.protocols.kafka.members import described_others
+from braidlog.protocols.kafka.membership import State
+from braidlog.protocols.kafka.names import PROTOCOL
+from braidlog.protocols.kafka.scatter import all_elsewhere, end_elsewhere
+from braidlog.protocols.kafka.seen_members import seen_members
+from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
-    from broker.subscriptions.members import Member
-    from broker.topics.topic import Topic
+    from braidlog.broker.positions.members import Member
+    from braidlog.broker.topics.topic import Topic
 
 TOPICS_PER_TURN = 200  # Each look at a topic's subscriptions takes some microseconds.
 

@@ -10,16 +10,16 @@ from weakref import WeakKeyDictionary
 
 import trio
 
-from protocols.kafka.errors import Code
-from protocols.kafka.long_polls import LongPolls
-from protocols.kafka.members import KafkaMembers
-from protocols.kafka.membership import Group, Refused
-from protocols.kafka.names import PROTOCOL
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.long_polls import LongPolls
+from braidlog.protocols.kafka.members import KafkaMembers
+from braidlog.protocols.kafka.membership import Group, Refused
+from braidlog.protocols.kafka.names import PROTOCOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.broker import Broker
+    from braidlog.broker.broker import Broker
 
 # Groups that have or had members lately; one takes some kilobytes.
 GROUPS_MAX = 10_000

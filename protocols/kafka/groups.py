@@ -11,10 +11,10 @@ import math
 
 import trio
 
-from broker.errors import BrokerError
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.group_messages import (
+from braidlog.broker.errors import BrokerError
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.group_messages import (
     HeartbeatReply,
     HeartbeatRequest,
     JoinGroupReply,
@@ -25,7 +25,7 @@ from protocols.kafka.group_messages import (
     SyncGroupReply,
     SyncGroupRequest,
 )
-from protocols.kafka.membership import MEMBER_BYTES_MAX, Group, Member, Refused, State
+from braidlog.protocols.kafka.membership import MEMBER_BYTES_MAX, Group, Member, Refused, State
 
 # Sessions: Kafka's own range begins at 6 s; shorter ones are accepted for quick tests.
 SESSION_MS_MIN = 1000

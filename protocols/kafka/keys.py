@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.reading.unpacking import run_unpacking
-from broker.steps import Steps
-from protocols.kafka.errors import Code
-from protocols.kafka.messages import Produced
-from storage.codecs import kafka_batches, kafka_timed
-from storage.codecs.compression import INFLATED_BYTES_MAX
-from storage.codecs.kafka_layout import (
+from braidlog.broker.reading.unpacking import run_unpacking
+from braidlog.broker.runtime.steps import Steps
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.messages import Produced
+from braidlog.storage.errors import BodyError
+from braidlog.storage.formats.compression import INFLATED_BYTES_MAX
+from braidlog.storage.formats.kafka import messages_v1 as kafka_timed
+from braidlog.storage.formats.kafka import record_batches as kafka_batches
+from braidlog.storage.formats.kafka.records import is_any_keyless
+from braidlog.storage.formats.kafka.set_layout import (
     CODEC_BITS,
     KEY_POS,
     SET_MESSAGES_MAX,
@@ -24,11 +27,9 @@ from storage.codecs.kafka_layout import (
     open_wrapper,
     whole_end,
 )
-from storage.codecs.kafka_records import is_any_keyless
-from storage.errors import BodyError
 
 if TYPE_CHECKING:
-    from storage.codecs.api import Buffer
+    from braidlog.storage.formats.api import Buffer
 
 # From here on there is a code for it; clients of earlier versions hear of a corrupt message.
 INVALID_RECORD_SINCE: Final = 8  # version of Produce

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import trio
 
-from broker.server.gate import Gate
-from protocols.kafka.fields import ENTRIES_FEW_MAX
+from braidlog.broker.server.gate import Gate
+from braidlog.protocols.kafka.fields import ENTRIES_FEW_MAX
 
 # Of all large requests together; an entry takes up to 2 KB while it is served. A request with more
 # runs alone.

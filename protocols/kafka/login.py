@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import trio
 
-from broker.access.authentication import Identity
-from broker.errors import NotAuthenticated
-from broker.server.endings import EndConnection
+from braidlog.broker.access.authentication import Identity
+from braidlog.broker.errors import NotAuthenticated
+from braidlog.broker.server.endings import EndConnection
 
 if TYPE_CHECKING:
-    from broker.access.authentication import Authentication
-    from broker.server.connection import Connection
+    from braidlog.broker.access.authentication import Authentication
+    from braidlog.broker.server.connection import Connection
 
 LOOK_S: Final = 30.0  # Between two checks whether a token has expired.
 

@@ -7,20 +7,20 @@ quickly". Only ApiVersions is answered in any version, as its clients begin with
 
 import struct
 
-from broker.server.endings import ProtocolError
-from protocols.framing import LengthPrefix
-from protocols.kafka.decoding import DECODERS, RequestReader
-from protocols.kafka.encoding import encode, encode_with
-from protocols.kafka.fields import ENTRIES_MAX
-from protocols.kafka.messages import (
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.framing import LengthPrefix
+from braidlog.protocols.kafka.decoding import DECODERS, RequestReader
+from braidlog.protocols.kafka.encoding import encode, encode_with
+from braidlog.protocols.kafka.fields import ENTRIES_MAX
+from braidlog.protocols.kafka.messages import (
     ApiVersionsRequest,
     Reply,
     Request,
     RequestBody,
 )
-from protocols.kafka.tables import API_VERSIONS_KEY, APIS, SERVED
-from protocols.kafka.tables_sasl import SASL_AUTHENTICATE_KEY, SASL_HANDSHAKE_KEY
-from storage.codecs.api import Buffer, Part
+from braidlog.protocols.kafka.tables import API_VERSIONS_KEY, APIS, SERVED
+from braidlog.protocols.kafka.tables_sasl import SASL_AUTHENTICATE_KEY, SASL_HANDSHAKE_KEY
+from braidlog.storage.formats.api import Buffer, Part
 
 SIZE = struct.Struct(">i")  # bytes that follow
 KIND = struct.Struct(">hh")  # api key, api version: the first fields behind the size

@@ -7,22 +7,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from broker.subscriptions.members import Member
-from protocols.kafka.consumer_protocol import (
+from braidlog.broker.positions.members import Member
+from braidlog.protocols.kafka.consumer_protocol import (
     PROTOCOL_TYPE,
     assignment_of,
     given_partitions,
     subscription_of,
     wants,
 )
-from protocols.kafka.group_messages import DescribedMember
-from protocols.kafka.names import PROTOCOL
+from braidlog.protocols.kafka.group_messages import DescribedMember
+from braidlog.protocols.kafka.names import PROTOCOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from broker.topics.topic import Topic
-    from protocols.kafka.membership import Group
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.kafka.membership import Group
 
 
 STRING_BYTES_MAX = (1 << 15) - 1  # A Kafka string; names of other protocols may be longer.

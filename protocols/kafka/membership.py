@@ -12,8 +12,8 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from protocols.kafka.errors import Code
-from protocols.kafka.group_messages import (
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.group_messages import (
     DescribedMember,
     GroupProtocol,
     JoinedMember,

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from protocols.kafka.admin_messages import AdminReply, AdminRequest
-from protocols.kafka.group_messages import GroupReply, GroupRequest
-from protocols.kafka.sasl_messages import SaslReply, SaslRequest
-from storage.codecs.api import Part
+from braidlog.protocols.kafka.admin_messages import AdminReply, AdminRequest
+from braidlog.protocols.kafka.group_messages import GroupReply, GroupRequest
+from braidlog.protocols.kafka.sasl_messages import SaslReply, SaslRequest
+from braidlog.storage.formats.api import Part
 
 T = TypeVar("T")
 ByPartition = Mapping[bytes | None, Mapping[int, T]]  # topic name -> partition number -> T

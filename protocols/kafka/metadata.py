@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.access.rights import Action, Resource
-from broker.errors import BrokerError, InvalidName
-from broker.steps import Steps
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.fields import ENTRIES_INLINE_MAX
-from protocols.kafka.messages import (
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.errors import BrokerError, InvalidName
+from braidlog.broker.runtime.steps import Steps
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.fields import ENTRIES_INLINE_MAX
+from braidlog.protocols.kafka.messages import (
     BrokerAddress,
     ConsumerMetadataReply,
     ConsumerMetadataRequest,
@@ -27,10 +27,10 @@ from protocols.kafka.messages import (
     PartitionMetadata,
     TopicMetadata,
 )
-from protocols.kafka.names import OFFSETS_TOPIC, IllegalName, visible
+from braidlog.protocols.kafka.names import OFFSETS_TOPIC, IllegalName, visible
 
 if TYPE_CHECKING:
-    from broker.topics.topic import Topic
+    from braidlog.broker.topics.topic import Topic
 
 NOWHERE = BrokerAddress(-1, b"", -1)
 # Topics and partitions described before others get their turn: some hundred microseconds.

@@ -5,7 +5,7 @@ Rules: kafka/common/Topic.scala of apache/kafka 0.8.2.2, and the length limit of
 
 from functools import lru_cache
 
-from storage.metadata.names import TopicName, kafka_legal, split_partition
+from braidlog.storage.metadata.names import TopicName, kafka_legal, split_partition
 
 PROTOCOL = "kafka"
 # Where Kafka keeps the positions of groups, and lag monitors read them. Not made by naming it: they

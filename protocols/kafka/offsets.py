@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.errors import BrokerError, InvalidRequest
-from broker.reading.times import first_not_before
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.messages import (
+from braidlog.broker.errors import BrokerError, InvalidRequest
+from braidlog.broker.reading.times import first_not_before
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.messages import (
     OffsetsFound,
     OffsetsReply,
     OffsetsRequest,
     OffsetsTarget,
 )
-from protocols.turns import in_turns
+from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
+    from braidlog.broker.topics.partition import Partition
 
 LATEST_TIME = -1
 EARLIEST_TIME = -2

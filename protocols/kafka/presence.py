@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import trio
 
 if TYPE_CHECKING:
-    from broker.server.connection import Connection
-    from protocols.kafka.group_table import GroupTable
-    from protocols.kafka.membership import Group, Member
+    from braidlog.broker.server.connection import Connection
+    from braidlog.protocols.kafka.group_table import GroupTable
+    from braidlog.protocols.kafka.membership import Group, Member
 
 # Memberships kept for one connection: a client has one, or a few. Beyond that, groups wait for the
 # oldest until their sessions end.

@@ -8,30 +8,31 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.commit.storage_errors import to_broker_error
-from broker.errors import BrokerError
-from broker.reading.unpacking import run_unpacking
-from broker.server.endings import EndConnection
-from broker.steps import Steps
-from broker.topics.producer_memory import StoredBatch
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.keys import refuse_keyless
-from protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
-from protocols.kafka.names import PROTOCOL
-from protocols.kafka.sequences import judge
-from storage.codecs import kafka_batches, kafka_timed
-from storage.codecs import kafka_prepare as kafka
-from storage.codecs.api import BodyInfo, Buffer, Codec, Prepared
-from storage.codecs.kafka import KAFKA
-from storage.codecs.kafka_batches import KAFKA_BATCHES
-from storage.codecs.kafka_layout import SET_MESSAGES_MAX
-from storage.errors import BodyError, RecordTooLarge, TooManyRecords
+from braidlog.broker.commit.storage_errors import to_broker_error
+from braidlog.broker.errors import BrokerError
+from braidlog.broker.reading.unpacking import run_unpacking
+from braidlog.broker.runtime.steps import Steps
+from braidlog.broker.server.endings import EndConnection
+from braidlog.broker.topics.producer_memory import StoredBatch
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.keys import refuse_keyless
+from braidlog.protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
+from braidlog.protocols.kafka.names import PROTOCOL
+from braidlog.protocols.kafka.sequences import judge
+from braidlog.storage.errors import BodyError, RecordTooLarge, TooManyRecords
+from braidlog.storage.formats.api import BodyInfo, Buffer, Codec, Prepared
+from braidlog.storage.formats.kafka import messages_v1 as kafka_timed
+from braidlog.storage.formats.kafka import record_batches as kafka_batches
+from braidlog.storage.formats.kafka import set_prepare as kafka
+from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
+from braidlog.storage.formats.kafka.set_layout import SET_MESSAGES_MAX
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from broker.topics.producer_memory import SequenceTable
-    from storage.codecs.kafka_prepare import Messages
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.producer_memory import SequenceTable
+    from braidlog.storage.formats.kafka.set_prepare import Messages
 
 # A larger set is stored as several batches, cut between messages, so that reading one message never
 # loads a set of 100 MB. What clients send by default stays whole.

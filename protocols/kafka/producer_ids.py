@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.messages import InitProducerIdReply, InitProducerIdRequest
-from storage.codecs.kafka_batches import PRODUCER_BIT
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.messages import InitProducerIdReply, InitProducerIdRequest
+from braidlog.storage.formats.kafka.record_batches import PRODUCER_BIT
 
 # Ids are drawn at random, so that no two brokers and no two starts give the same one.
 ID_MIN = PRODUCER_BIT

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.access.rights import CLUSTER
-from broker.errors import BrokerError, OffsetOutOfRange
-from protocols.kafka.admin_messages import (
+from braidlog.broker.access.rights import CLUSTER
+from braidlog.broker.errors import BrokerError, OffsetOutOfRange
+from braidlog.protocols.kafka.admin_messages import (
     DeletedRecords,
     DeleteRecordsReply,
     DeleteRecordsRequest,
@@ -15,15 +15,15 @@ from protocols.kafka.admin_messages import (
     LogDir,
     LogSize,
 )
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.names import visible
-from protocols.turns import in_turns
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.names import visible
+from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.topics.partition import Partition
+    from braidlog.broker.topics.partition import Partition
 
 ALL_RECORDS: Final = -1  # as an offset
 DELETES_PER_TURN: Final = 20  # Each may write a slot and begin a segment.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.errors import BrokerError, LimitExceeded, NotAuthenticated
-from broker.server.endings import EndConnection
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.errors import Code
-from protocols.kafka.login import MECHANISMS
-from protocols.kafka.sasl_messages import (
+from braidlog.broker.errors import BrokerError, LimitExceeded, NotAuthenticated
+from braidlog.broker.server.endings import EndConnection
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.login import MECHANISMS
+from braidlog.protocols.kafka.sasl_messages import (
     SaslAuthenticateReply,
     SaslAuthenticateRequest,
     SaslHandshakeReply,

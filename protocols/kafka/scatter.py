@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.cluster.siblings import Asker, Commit, Committed, Place
-from broker.errors import BrokerError, NotOwner, Unanswered
+from braidlog.broker.cluster.siblings import Asker, Commit, Committed, Place
+from braidlog.broker.errors import BrokerError, NotOwner, Unanswered
 
 if TYPE_CHECKING:
-    from protocols.kafka.context import Context
+    from braidlog.protocols.kafka.context import Context
 
 Found = dict[Place, Committed | BrokerError]
 

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.access.listing import sees_all
-from broker.access.rights import Resource
-from broker.server.endings import ProtocolError
-from protocols.kafka.consumer_protocol import PROTOCOL_TYPE, topics_of
-from protocols.kafka.names import IllegalName
-from protocols.turns import in_turns
+from braidlog.broker.access.listing import sees_all
+from braidlog.broker.access.rights import Resource
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE, topics_of
+from braidlog.protocols.kafka.names import IllegalName
+from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
-    from protocols.kafka.context import Context
-    from protocols.kafka.membership import Group, Member
+    from braidlog.protocols.kafka.context import Context
+    from braidlog.protocols.kafka.membership import Group, Member
 
 TOPICS_PER_TURN: Final = 500  # Some 5 us each where the rules are asked.
 

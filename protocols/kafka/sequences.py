@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocols.kafka.errors import Code
-from storage.codecs.kafka_batches import SEQUENCE_MAX
+from braidlog.protocols.kafka.errors import Code
+from braidlog.storage.formats.kafka.record_batches import SEQUENCE_MAX
 
 if TYPE_CHECKING:
-    from broker.topics.producer_memory import ProducerState, StoredBatch
-    from storage.codecs.api import BodyInfo
+    from braidlog.broker.topics.producer_memory import ProducerState, StoredBatch
+    from braidlog.storage.formats.api import BodyInfo
 
 NEXT: Final = None  # The batch is to be appended.
 

@@ -11,41 +11,45 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.access.rights import Action
-from broker.server.endings import EndConnection
-from broker.steps import Steps, begin, step_into
-from broker.threads import run_in_thread
-from protocols.kafka import admin_messages as a
-from protocols.kafka import group_messages as g
-from protocols.kafka import messages, sasl_messages
-from protocols.kafka.admin import create_partitions, create_topics, delete_topics
-from protocols.kafka.api_versions import api_versions
-from protocols.kafka.commits import commit_offsets, fetch_offsets
-from protocols.kafka.configs import alter_configs, describe_configs, incremental_alter_configs
-from protocols.kafka.context import Answer, Context
-from protocols.kafka.epochs import offsets_for_epochs
-from protocols.kafka.fetch import fetch
-from protocols.kafka.fields import ENTRIES_FEW_MAX, ENTRIES_INLINE_MAX, ManyEntries
-from protocols.kafka.group_admin import delete_groups, describe_groups, list_groups
-from protocols.kafka.group_table import groups_of
-from protocols.kafka.groups import heartbeat, join_group, leave_group, sync_group
-from protocols.kafka.large_requests import large_requests
-from protocols.kafka.login import Login
-from protocols.kafka.machine import SIZE, KafkaMachine
-from protocols.kafka.metadata import consumer_metadata, metadata
-from protocols.kafka.names import PROTOCOL, name_space
-from protocols.kafka.offsets import list_offsets
-from protocols.kafka.options import KafkaOptions
-from protocols.kafka.presence import Presence
-from protocols.kafka.produce import produce
-from protocols.kafka.producer_ids import init_producer_id
-from protocols.kafka.records_admin import delete_records, describe_log_dirs
-from protocols.kafka.sasl import raw_step, sasl_authenticate, sasl_handshake
+from braidlog.broker.access.rights import Action
+from braidlog.broker.runtime.steps import Steps, begin, step_into
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.server.endings import EndConnection
+from braidlog.protocols.kafka import admin_messages as a
+from braidlog.protocols.kafka import group_messages as g
+from braidlog.protocols.kafka import messages, sasl_messages
+from braidlog.protocols.kafka.admin import create_partitions, create_topics, delete_topics
+from braidlog.protocols.kafka.api_versions import api_versions
+from braidlog.protocols.kafka.commits import commit_offsets, fetch_offsets
+from braidlog.protocols.kafka.configs import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+)
+from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.epochs import offsets_for_epochs
+from braidlog.protocols.kafka.fetch import fetch
+from braidlog.protocols.kafka.fields import ENTRIES_FEW_MAX, ENTRIES_INLINE_MAX, ManyEntries
+from braidlog.protocols.kafka.group_admin import delete_groups, describe_groups, list_groups
+from braidlog.protocols.kafka.group_table import groups_of
+from braidlog.protocols.kafka.groups import heartbeat, join_group, leave_group, sync_group
+from braidlog.protocols.kafka.large_requests import large_requests
+from braidlog.protocols.kafka.login import Login
+from braidlog.protocols.kafka.machine import SIZE, KafkaMachine
+from braidlog.protocols.kafka.metadata import consumer_metadata, metadata
+from braidlog.protocols.kafka.names import PROTOCOL, name_space
+from braidlog.protocols.kafka.offsets import list_offsets
+from braidlog.protocols.kafka.options import KafkaOptions
+from braidlog.protocols.kafka.presence import Presence
+from braidlog.protocols.kafka.produce import produce
+from braidlog.protocols.kafka.producer_ids import init_producer_id
+from braidlog.protocols.kafka.records_admin import delete_records, describe_log_dirs
+from braidlog.protocols.kafka.sasl import raw_step, sasl_authenticate, sasl_handshake
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.server.connection import Connection
-    from storage.codecs.api import Part
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.server.connection import Connection
+    from braidlog.storage.formats.api import Part
 
 Result = Answer | None
 Handler = Callable[[Context, Any], Result | Steps[Result] | Coroutine[Any, Any, Result]]
@@ -106,7 +110,7 @@ LOGIN_STEPS = frozenset((sasl_messages.SaslHandshakeRequest, sasl_messages.SaslA
 
 
 class KafkaSession:
-    """The handlers of one connection; see `broker.server.sessions.Session`."""
+    """The handlers of one connection; see `braidlog.broker.server.sessions.Session`."""
 
     def __init__(self, broker: Broker, connection: Connection, options: KafkaOptions) -> None:
         """`options` are those of the listener that accepted the connection."""

@@ -7,8 +7,8 @@ version of Produce, is read by hand in `decoding.py`.
 
 from collections.abc import Mapping
 
-from protocols.kafka import messages as m
-from protocols.kafka.fields import (
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.fields import (
     BOOL,
     I8,
     I16,
@@ -24,9 +24,9 @@ from protocols.kafka.fields import (
     ignored,
     table,
 )
-from protocols.kafka.tables_admin import ADMIN_APIS
-from protocols.kafka.tables_groups import GROUP_APIS
-from protocols.kafka.tables_sasl import SASL_APIS
+from braidlog.protocols.kafka.tables_admin import ADMIN_APIS
+from braidlog.protocols.kafka.tables_groups import GROUP_APIS
+from braidlog.protocols.kafka.tables_sasl import SASL_APIS
 
 PRODUCE = Api(
     8,

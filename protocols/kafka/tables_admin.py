@@ -1,7 +1,7 @@
 """The tables of topic administration. Layouts: as in `tables.py`."""
 
-from protocols.kafka import admin_messages as m
-from protocols.kafka.fields import (
+from braidlog.protocols.kafka import admin_messages as m
+from braidlog.protocols.kafka.fields import (
     BOOL,
     I8,
     I16,

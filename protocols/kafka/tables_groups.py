@@ -1,7 +1,7 @@
 """The tables of consumer groups. Layouts: as in `tables.py`."""
 
-from protocols.kafka import group_messages as m
-from protocols.kafka.fields import (
+from braidlog.protocols.kafka import group_messages as m
+from braidlog.protocols.kafka.fields import (
     BLOB,
     BOOL,
     I16,

@@ -1,7 +1,7 @@
 """The tables of a login by SASL. Layouts: as in `tables.py`."""
 
-from protocols.kafka import sasl_messages as m
-from protocols.kafka.fields import BLOB, I16, I64, TEXT, Api, Array, Field, ignored, table
+from braidlog.protocols.kafka import sasl_messages as m
+from braidlog.protocols.kafka.fields import BLOB, I16, I64, TEXT, Api, Array, Field, ignored, table
 
 SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY = 17, 36
 

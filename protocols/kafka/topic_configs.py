@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from protocols.kafka.errors import Code
+from braidlog.protocols.kafka.errors import Code
 
 Setting = str | int  # The value of a setting, as the broker keeps it.
 CLEANUP: Final = "cleanup.policy"

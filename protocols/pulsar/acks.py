@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.errors import BrokerError
-from broker.live.topic import LiveSubscription
-from protocols.pulsar import messages
-from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.positions import entry_id, whole_entries
-from storage.codecs.pb.PulsarApi_pb2 import (
+from braidlog.broker.delivery.non_persistent.topic import LiveSubscription
+from braidlog.broker.errors import BrokerError
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.errors import Refused, refusal
+from braidlog.protocols.pulsar.positions import entry_id, whole_entries
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandAck,
     CommandRedeliverUnacknowledgedMessages,
     ServerError,
 )
 
 if TYPE_CHECKING:
-    from protocols.pulsar.client import Client
-    from protocols.pulsar.consumer import Delivery, PulsarConsumer
+    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.consumer import Delivery, PulsarConsumer
 
 
 async def ack(client: Client, command: CommandAck) -> None:

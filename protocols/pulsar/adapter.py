@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from protocols.pulsar.client import Client
-from protocols.pulsar.discovery import service_url
-from protocols.pulsar.options import PulsarOptions
-from protocols.pulsar.session import PulsarSession
-from protocols.pulsar.shared import SharedState
+from braidlog.protocols.pulsar.client import Client
+from braidlog.protocols.pulsar.discovery import service_url
+from braidlog.protocols.pulsar.options import PulsarOptions
+from braidlog.protocols.pulsar.session import PulsarSession
+from braidlog.protocols.pulsar.shared import SharedState
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.server.connection import Connection
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.server.connection import Connection
 
 
 class PulsarAdapter:

@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from broker.access.rights import Action, Resource
-from broker.errors import NotAuthorized
-from broker.live.topic import LiveSubscription, LiveTopic
-from protocols.pulsar import messages
-from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.lanes import Lanes
-from protocols.pulsar.limits import METADATA_BYTES_MAX
-from protocols.pulsar.login import Login
-from protocols.pulsar.machine import PulsarMachine, State
-from protocols.pulsar.messages import NO_ENTRY
-from protocols.pulsar.watchers import Watchers
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.delivery.non_persistent.topic import LiveSubscription, LiveTopic
+from braidlog.broker.errors import NotAuthorized
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.errors import Refused, refusal
+from braidlog.protocols.pulsar.lanes import Lanes
+from braidlog.protocols.pulsar.limits import METADATA_BYTES_MAX
+from braidlog.protocols.pulsar.login import Login
+from braidlog.protocols.pulsar.machine import PulsarMachine, State
+from braidlog.protocols.pulsar.messages import NO_ENTRY
+from braidlog.protocols.pulsar.watchers import Watchers
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
-    from broker.delivery.consumer import Consumer
-    from broker.errors import BrokerError
-    from broker.metrics import Number
-    from broker.server.connection import Connection
-    from broker.topics.partition import Partition
-    from protocols.pulsar.consumer import Delivery, PulsarConsumer
-    from protocols.pulsar.options import PulsarOptions
-    from protocols.pulsar.registry import Producer
-    from protocols.pulsar.shared import SharedState
-    from storage.codecs.pb.PulsarApi_pb2 import CommandProducer, CommandSubscribe
+    from braidlog.broker.delivery.consumer import Consumer
+    from braidlog.broker.errors import BrokerError
+    from braidlog.broker.metrics import Number
+    from braidlog.broker.server.connection import Connection
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.protocols.pulsar.consumer import Delivery, PulsarConsumer
+    from braidlog.protocols.pulsar.options import PulsarOptions
+    from braidlog.protocols.pulsar.registry import Producer
+    from braidlog.protocols.pulsar.shared import SharedState
+    from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandProducer, CommandSubscribe
 
 
 # For so long, SENDs that were on their way when the broker closed their producer are dropped.

@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from broker.server.endings import ProtocolError
-from broker.topics.schema_rules import has_parser, load_parser
-from protocols.pulsar import messages, patterns
-from protocols.pulsar.machine import MESSAGE_BYTES_MAX
-from storage.codecs.pb.PulsarApi_pb2 import CommandAuthResponse, CommandConnect, CommandPing
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.topics.schema_rules import has_parser, load_parser
+from braidlog.protocols.pulsar import messages, patterns
+from braidlog.protocols.pulsar.machine import MESSAGE_BYTES_MAX
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
+    CommandAuthResponse,
+    CommandConnect,
+    CommandPing,
+)
 
 if TYPE_CHECKING:
-    from protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import Client
 
 PROTOCOL_VERSION: Final = 21  # Clients use the smaller of theirs and ours.
 ENTRY_METADATA_VERSION: Final = 18  # The oldest version whose clients may ask for it.

@@ -9,22 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from broker.delivery.consumer import Consumer
-from broker.delivery.entries import Entry
-from broker.delivery.rates import RateMeter, Rates
-from broker.live.topic import LIVE_ID, LiveTopic
-from protocols.pulsar import messages
-from protocols.pulsar.machine import FRAME_BYTES_MAX
-from protocols.pulsar.names import partition_number
-from protocols.pulsar.oversize import pieces
-from storage.codecs.api import Buffer
-from storage.codecs.varints import LOW_BITS, LOW_MASK
+from braidlog.broker.delivery.consumer import Consumer
+from braidlog.broker.delivery.entries import Entry
+from braidlog.broker.delivery.non_persistent.topic import LIVE_ID, LiveTopic
+from braidlog.broker.delivery.rates import RateMeter, Rates
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX
+from braidlog.protocols.pulsar.names import partition_number
+from braidlog.protocols.pulsar.oversize import pieces
+from braidlog.storage.formats.api import Buffer
+from braidlog.storage.formats.pulsar.varints import LOW_BITS, LOW_MASK
 
 if TYPE_CHECKING:
-    from broker.delivery.dispatcher import Dispatcher
-    from broker.live.topic import LiveSubscription
-    from broker.server.outbox import Outbox
-    from broker.topics.topic import Topic
+    from braidlog.broker.delivery.dispatcher import Dispatcher
+    from braidlog.broker.delivery.non_persistent.topic import LiveSubscription
+    from braidlog.broker.runtime.outbox import Outbox
+    from braidlog.broker.topics.topic import Topic
 
 Delivery: TypeAlias = "Dispatcher | LiveSubscription"  # What delivers to a consumer.
 

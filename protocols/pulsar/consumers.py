@@ -8,14 +8,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.access.rights import Action, Resource
-from broker.delivery.cursor import SubscriptionCursor
-from broker.errors import BrokerError
-from broker.live.topic import LiveSubscription
-from broker.server.endings import ProtocolError
-from protocols.pulsar import messages
-from protocols.pulsar.errors import Refused
-from storage.codecs.pb.PulsarApi_pb2 import (
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.delivery.cursor import SubscriptionCursor
+from braidlog.broker.delivery.non_persistent.topic import LiveSubscription
+from braidlog.broker.errors import BrokerError
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.errors import Refused
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandCloseConsumer,
     CommandFlow,
     CommandUnsubscribe,
@@ -23,8 +23,8 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from protocols.pulsar.client import Client
-    from protocols.pulsar.consumer import Delivery, PulsarConsumer
+    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.consumer import Delivery, PulsarConsumer
 
 LANE: Final = "consumer"
 

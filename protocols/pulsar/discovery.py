@@ -9,19 +9,19 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.access.rights import Action, Resource
-from broker.errors import (
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.errors import (
     BrokerError,
     NotAuthorized,
     NotOwner,
     PartitionNotFound,
     TopicNotFound,
 )
-from broker.server.connection import address_text
-from broker.server.endings import ProtocolError
-from protocols.pulsar import messages
-from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.names import (
+from braidlog.broker.server.connection import address_text
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.errors import Refused, refusal
+from braidlog.protocols.pulsar.names import (
     full_names,
     is_coordinator,
     is_live,
@@ -29,15 +29,15 @@ from protocols.pulsar.names import (
     is_system,
     is_unknown,
 )
-from protocols.pulsar.resolving import (
+from braidlog.protocols.pulsar.resolving import (
     await_owner,
     find,
     is_unowned,
     make_missing,
     resolve,
 )
-from protocols.pulsar.topic_lists import topics_hash
-from storage.codecs.pb.PulsarApi_pb2 import (
+from braidlog.protocols.pulsar.topic_lists import topics_hash
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandGetTopicsOfNamespace,
     CommandLookupTopic,
     CommandPartitionedTopicMetadata,
@@ -45,8 +45,8 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from protocols.pulsar.client import Client
-    from storage.metadata.names import TopicName
+    from braidlog.protocols.pulsar.client import Client
+    from braidlog.storage.metadata.names import TopicName
 
 LANE = "discovery"
 

@@ -5,8 +5,8 @@ MetadataError until it times out, and fails at once on NotAllowedError), so a pe
 a number that ends the attempt.
 """
 
-from broker import errors
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.broker import errors
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 WIRE_CODES: dict[type[errors.BrokerError], ServerError] = {
     errors.BrokerError: ServerError.UnknownError,

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.delivery.consumer import SubscriptionKind
-from broker.delivery.registry import KeySharing
-from broker.errors import SubscriptionBusy
-from protocols.pulsar.consumer import Delivery, PulsarConsumer
-from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, KeySharedMode
+from braidlog.broker.delivery.consumer import SubscriptionKind
+from braidlog.broker.delivery.registry import KeySharing
+from braidlog.broker.errors import SubscriptionBusy
+from braidlog.protocols.pulsar.consumer import Delivery, PulsarConsumer
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSubscribe, KeySharedMode
 
 if TYPE_CHECKING:
-    from broker.delivery.key_slots import KeyPolicy
-    from protocols.pulsar.client import Client
+    from braidlog.broker.delivery.key_slots import KeyPolicy
+    from braidlog.protocols.pulsar.client import Client
 
 SubType = CommandSubscribe.SubType
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.access.acting import work_for
-from broker.server.endings import ProtocolError
-from protocols.pulsar.limits import LANE_MAX, LANES_MAX
+from braidlog.broker.access.acting import work_for
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.pulsar.limits import LANE_MAX, LANES_MAX
 
 if TYPE_CHECKING:
-    from broker.server.connection import Connection
+    from braidlog.broker.server.connection import Connection
 
 Lane = tuple[str, int]  # A kind, and the id of a producer, a consumer, a watcher or a request.
 Work = Callable[[], Awaitable[None]]

@@ -7,26 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.access.rights import Action, Resource
-from broker.delivery.consumer import SubscriptionKind
-from broker.delivery.key_slots import KeyPolicy, KeyRanges, KeyRing
-from broker.errors import InvalidRequest, SubscriptionBusy
-from protocols.pulsar import resolving, schemas
-from protocols.pulsar.errors import Refused
-from protocols.pulsar.joining import (
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.delivery.consumer import SubscriptionKind
+from braidlog.broker.delivery.key_slots import KeyPolicy, KeyRanges, KeyRing
+from braidlog.broker.errors import InvalidRequest, SubscriptionBusy
+from braidlog.protocols.pulsar import resolving, schemas
+from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.joining import (
     KINDS,
     check_key_mode,
     check_kind,
     holder_lives,
     key_sharing,
 )
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
-    from broker.live.topic import LiveSubscription, LiveTopic
-    from protocols.pulsar.client import Client
-    from protocols.pulsar.consumer import PulsarConsumer
-    from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe
+    from braidlog.broker.delivery.non_persistent.topic import LiveSubscription, LiveTopic
+    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.consumer import PulsarConsumer
+    from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSubscribe
 
 
 async def attach(client: Client, command: CommandSubscribe, consumer: PulsarConsumer) -> None:

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.errors import BrokerError, LimitExceeded, NotAuthenticated
-from broker.server.adapters import EndConnection
-from protocols.pulsar import messages
-from protocols.pulsar.errors import refusal
-from storage.codecs.pb.PulsarApi_pb2 import AuthData, CommandAuthResponse, CommandConnect
+from braidlog.broker.errors import BrokerError, LimitExceeded, NotAuthenticated
+from braidlog.broker.server.adapters import EndConnection
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.errors import refusal
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
+    AuthData,
+    CommandAuthResponse,
+    CommandConnect,
+)
 
 if TYPE_CHECKING:
-    from broker.access.authentication import Authentication, Identity
-    from broker.server.connection import Connection
+    from braidlog.broker.access.authentication import Authentication, Identity
+    from braidlog.broker.server.connection import Connection
 
 NO_REQUEST: Final = (1 << 64) - 1  # The request id -1 of an error that answers no request.
 REFRESH: Final = b"PulsarAuthRefresh"  # What Apache Pulsar puts into its challenge.

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from broker.server.endings import ProtocolError
-from protocols.framing import LengthPrefix
-from protocols.pulsar.text import TextField, not_text, text_fields
-from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, CommandSend
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.framing import LengthPrefix
+from braidlog.protocols.pulsar.text import TextField, not_text, text_fields
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import BaseCommand, CommandSend
 
 MESSAGE_BYTES_MAX: Final = 5 * 1024 * 1024  # max_message_size, Apache's default.
 # Apache's decoder allows 10 KiB more for command and metadata, its size field included.

@@ -8,8 +8,8 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from storage.codecs.api import Buffer
-from storage.codecs.pb.PulsarApi_pb2 import (
+from braidlog.storage.formats.api import Buffer
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     BaseCommand,
     BrokerEntryMetadata,
     CommandConnected,
@@ -21,7 +21,7 @@ from storage.codecs.pb.PulsarApi_pb2 import (
     Schema,
     ServerError,
 )
-from storage.codecs.varints import LOW_BITS, LOW_MASK, around, lows
+from braidlog.storage.formats.pulsar.varints import LOW_BITS, LOW_MASK, around, lows
 
 SIZES: Final = struct.Struct(">II")  # Bytes after the first field; bytes of the command.
 SIZE: Final = struct.Struct(">I")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.access.rights import Resource
-from broker.errors import BrokerError
-from broker.live.topic import LiveTopic
-from storage.metadata.names import TopicName, split_partition
+from braidlog.broker.access.rights import Resource
+from braidlog.broker.delivery.non_persistent.topic import LiveTopic
+from braidlog.broker.errors import BrokerError
+from braidlog.storage.metadata.names import TopicName, split_partition
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from broker.topics.topics import Topics
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topics import Topics
 
 PERSISTENT, NON_PERSISTENT = "persistent://", "non-persistent://"
 SYSTEM_PREFIX = "__"  # The broker's own topics, left out of listings.

@@ -9,9 +9,9 @@ from typing import Final
 
 from crc32c import crc32c
 
-from broker.delivery.entries import Entry, entry_metadata
-from protocols.pulsar.machine import MESSAGE_BYTES_MAX
-from storage.codecs.api import Buffer
+from braidlog.broker.delivery.entries import Entry, entry_metadata
+from braidlog.protocols.pulsar.machine import MESSAGE_BYTES_MAX
+from braidlog.storage.formats.api import Buffer
 
 CHECKSUM_MAGIC: Final = b"\x0e\x01"
 SIZE: Final = struct.Struct(">I")

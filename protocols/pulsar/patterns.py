@@ -10,14 +10,14 @@ import time
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 
-from broker.errors import NotSupported
-from protocols.pulsar.limits import (
+from braidlog.broker.errors import NotSupported
+from braidlog.protocols.pulsar.limits import (
     PATTERN_CHARACTERS_MAX,
     PATTERN_INSTRUCTIONS_MAX,
     PATTERN_MEMORY_BYTES_MAX,
 )
-from protocols.pulsar.names import NON_PERSISTENT, PERSISTENT
-from storage.metadata.names import split_partition
+from braidlog.protocols.pulsar.names import NON_PERSISTENT, PERSISTENT
+from braidlog.storage.metadata.names import split_partition
 
 ARE_SERVED = find_spec("re2") is not None
 PIECE_S = 0.005  # How long names are tried before others have a turn.

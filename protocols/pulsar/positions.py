@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.delivery import entries, entry_reads
-from broker.delivery.entries import EntryId
-from broker.delivery.holes import last_batch_index
-from broker.errors import BrokerError, NotAuthorized
-from broker.live.topic import LiveSubscription
-from broker.server.endings import ProtocolError
-from protocols.pulsar import messages
-from protocols.pulsar.consumers import LANE, attached
-from protocols.pulsar.errors import Refused
-from protocols.pulsar.names import partition_number
-from storage.codecs.pb.PulsarApi_pb2 import (
+from braidlog.broker.delivery import entries, entry_reads
+from braidlog.broker.delivery.entries import EntryId
+from braidlog.broker.delivery.holes import last_batch_index
+from braidlog.broker.delivery.non_persistent.topic import LiveSubscription
+from braidlog.broker.errors import BrokerError, NotAuthorized
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.consumers import LANE, attached
+from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.names import partition_number
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandConsumerStats,
     CommandGetLastMessageId,
     CommandSeek,
@@ -26,8 +26,8 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from protocols.pulsar.client import Client
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.protocols.pulsar.client import Client
 
 NOTHING = messages.message_id(entries.EARLIEST, entries.EARLIEST, -1, -1)  # Of an empty topic.
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.access.rights import Action, Resource
-from broker.errors import BrokerError
-from broker.live.topic import LiveTopic
-from broker.subscriptions.backlog import QuotaPolicy
-from protocols.pulsar import messages, names, resolving, schemas
-from protocols.pulsar.client import metadata_of
-from protocols.pulsar.errors import Refused
-from protocols.pulsar.limits import PRODUCERS_MAX
-from protocols.pulsar.registry import AccessMode, Producer
-from storage.codecs.pb.PulsarApi_pb2 import CommandCloseProducer, CommandProducer, ServerError
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.delivery.non_persistent.topic import LiveTopic
+from braidlog.broker.errors import BrokerError
+from braidlog.broker.positions.backlog import QuotaPolicy
+from braidlog.protocols.pulsar import messages, names, resolving, schemas
+from braidlog.protocols.pulsar.client import metadata_of
+from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.limits import PRODUCERS_MAX
+from braidlog.protocols.pulsar.registry import AccessMode, Producer
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
+    CommandCloseProducer,
+    CommandProducer,
+    ServerError,
+)
 
 if TYPE_CHECKING:
-    from broker.topics.partition import Partition
-    from broker.topics.producer_memory import SequenceTable
-    from broker.topics.topic import Topic
-    from protocols.pulsar.client import Client
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.producer_memory import SequenceTable
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.pulsar.client import Client
 
 LANE = "producer"
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from broker.server.endings import ProtocolError
-from protocols.pulsar import messages
-from protocols.pulsar.errors import Refused
-from protocols.pulsar.machine import Command, Type
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.machine import Command, Type
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
-    from protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import Client
 
 
 Failed = Callable[[int, ServerError, str], bytes]

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from broker.errors import BrokerError, ProducerBusy, ProducerFenced
-from broker.topics.publishers import Publisher
+from braidlog.broker.errors import BrokerError, ProducerBusy, ProducerFenced
+from braidlog.broker.topics.publishers import Publisher
 
 if TYPE_CHECKING:
-    from broker.live.topic import LiveTopic
-    from broker.topics.partition import Partition
-    from broker.topics.topic import Topic
+    from braidlog.broker.delivery.non_persistent.topic import LiveTopic
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
 
 
 class AccessMode(enum.IntEnum):

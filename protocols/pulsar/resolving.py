@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from broker.access.rights import Action, Resource
-from broker.cluster.placement import NOBODY
-from broker.errors import BrokerError, InvalidRequest, NamespaceNotFound, TopicNotFound
-from protocols.pulsar.errors import Refused
-from protocols.pulsar.names import is_live, is_unknown, parse
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.cluster.placement import NOBODY
+from braidlog.broker.errors import BrokerError, InvalidRequest, NamespaceNotFound, TopicNotFound
+from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.names import is_live, is_unknown, parse
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
-    from broker.live.topic import LiveTopic
-    from broker.topics.partition import Partition
-    from broker.topics.topic import Topic
-    from protocols.pulsar.client import Client
-    from storage.metadata.names import TopicName
+    from braidlog.broker.delivery.non_persistent.topic import LiveTopic
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.pulsar.client import Client
+    from braidlog.storage.metadata.names import TopicName
 
 # How long to wait for a topic's owner. If one was killed, the next one owns the topic after the
 # lease (5 s) and the time of the takeover.

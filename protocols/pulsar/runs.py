@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from protocols.pulsar.messages import NO_SEQUENCE, signed
-from storage.codecs.api import BodyInfo, Buffer
-from storage.codecs.pb.PulsarApi_pb2 import CommandSend, ServerError
-from storage.codecs.pulsar import ENTRY_PREFIX, SendInfo
+from braidlog.protocols.pulsar.messages import NO_SEQUENCE, signed
+from braidlog.storage.formats.api import BodyInfo, Buffer
+from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, SendInfo
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSend, ServerError
 
 if TYPE_CHECKING:
-    from protocols.pulsar.registry import Producer
+    from braidlog.protocols.pulsar.registry import Producer
 
 # Entries of this size or less are copied together before they are written: a thousand pieces cost
 # more than their bytes.

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from broker.access.rights import Action
-from broker.cluster.siblings import Asker
-from broker.errors import BrokerError, NotOwner, TopicNotFound
-from broker.topics.schemas import (
+from braidlog.broker.access.rights import Action
+from braidlog.broker.cluster.siblings import Asker
+from braidlog.broker.errors import BrokerError, NotOwner, TopicNotFound
+from braidlog.broker.topics.schemas import (
     IncompatibleSchema,
     SchemaMeta,
     latest_version,
     numbered,
     readable,
 )
-from protocols.pulsar import messages
-from protocols.pulsar.errors import Refused, refusal
-from protocols.pulsar.names import is_live
-from protocols.pulsar.resolving import FIND_S, LOOK_S, live_topic, resolve
-from storage.codecs.pb.PulsarApi_pb2 import (
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.errors import Refused, refusal
+from braidlog.protocols.pulsar.names import is_live
+from braidlog.protocols.pulsar.resolving import FIND_S, LOOK_S, live_topic, resolve
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandGetOrCreateSchema,
     CommandGetSchema,
     Schema,
@@ -34,9 +34,9 @@ from storage.codecs.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from broker.topics.topic import Topic
-    from protocols.pulsar.client import Client
-    from storage.metadata.names import TopicName
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.pulsar.client import Client
+    from braidlog.storage.metadata.names import TopicName
 
 LANE: Final = "schema"
 VERSION: Final = struct.Struct(">q")

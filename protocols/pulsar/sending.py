@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from broker.delivery.entries import Entry
-from broker.errors import BrokerError, StorageFull, TopicNotFound
-from broker.live.topic import LIVE_ID, LiveTopic
-from broker.server.endings import ProtocolError
-from protocols.pulsar import messages
-from protocols.pulsar.errors import refusal
-from protocols.pulsar.machine import FRAME_BYTES_MAX
-from protocols.pulsar.messages import NO_SEQUENCE
-from protocols.pulsar.runs import JOINED_ENTRY_BYTES, REPEATED, Run
-from storage.codecs.api import BatchFlag, BodyFormat
-from storage.codecs.pb.PulsarApi_pb2 import CommandSend, ServerError
-from storage.codecs.pulsar import entries as stored_entries
-from storage.codecs.pulsar import parse_send
-from storage.codecs.quick import SPEEDUPS
-from storage.errors import CorruptBody
+from braidlog.broker.delivery.entries import Entry
+from braidlog.broker.delivery.non_persistent.topic import LIVE_ID, LiveTopic
+from braidlog.broker.errors import BrokerError, StorageFull, TopicNotFound
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.errors import refusal
+from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX
+from braidlog.protocols.pulsar.messages import NO_SEQUENCE
+from braidlog.protocols.pulsar.runs import JOINED_ENTRY_BYTES, REPEATED, Run
+from braidlog.storage.errors import CorruptBody
+from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.pulsar.entry_runs import entries as stored_entries
+from braidlog.storage.formats.pulsar.entry_runs import parse_send
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSend, ServerError
+from braidlog.storage.formats.quick import SPEEDUPS
 
 if TYPE_CHECKING:
-    from protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.client import Client
 
 # Java and Go drop a message on NotAllowedError. C++ (Python, Node) would resend it for ever, and
 # drops one only on ChecksumError.

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.access.rights import Action
-from broker.server.endings import EndConnection
-from protocols.pulsar import (
+from braidlog.broker.access.rights import Action
+from braidlog.broker.server.endings import EndConnection
+from braidlog.protocols.pulsar import (
     acks,
     connecting,
     consumers,
@@ -21,9 +21,9 @@ from protocols.pulsar import (
     subscribing,
     watching,
 )
-from protocols.pulsar.client import Client
-from protocols.pulsar.machine import State, Type
-from protocols.pulsar.sending import Sending
+from braidlog.protocols.pulsar.client import Client
+from braidlog.protocols.pulsar.machine import State, Type
+from braidlog.protocols.pulsar.sending import Sending
 
 Handler = Callable[[Client, Any], Awaitable[None] | None]
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from broker.live.topic import LiveTopic
-from broker.topics.topic import TopicEvent
-from protocols.pulsar.registry import Producer, ProducerRegistry
-from protocols.pulsar.topic_lists import TopicLists
+from braidlog.broker.delivery.non_persistent.topic import LiveTopic
+from braidlog.broker.topics.topic import TopicEvent
+from braidlog.protocols.pulsar.registry import Producer, ProducerRegistry
+from braidlog.protocols.pulsar.topic_lists import TopicLists
 
 if TYPE_CHECKING:
-    from broker.broker import Broker
-    from broker.topics.topic import Topic
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.topics.topic import Topic
 
 ENDING: Final = (TopicEvent.DELETED, TopicEvent.TERMINATED, TopicEvent.RENAMED, TopicEvent.MOVED)
 

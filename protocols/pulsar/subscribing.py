@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from broker.access.rights import Action, Resource
-from broker.delivery import entries, entry_reads
-from broker.delivery.cursor import DispatchCursor, MemoryCursor, SubscriptionCursor
-from broker.delivery.key_shared import KeySharedDispatcher
-from broker.errors import (
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.delivery import entries, entry_reads
+from braidlog.broker.delivery.cursor import DispatchCursor, MemoryCursor, SubscriptionCursor
+from braidlog.broker.delivery.key_shared import KeySharedDispatcher
+from braidlog.broker.errors import (
     BrokerError,
     DamagedLog,
     InvalidRequest,
@@ -24,27 +24,27 @@ from broker.errors import (
     ProducerBusy,
     SubscriptionBusy,
 )
-from protocols.pulsar import live, messages, names, resolving, schemas
-from protocols.pulsar.client import metadata_of
-from protocols.pulsar.consumer import PulsarConsumer
-from protocols.pulsar.consumers import LANE
-from protocols.pulsar.errors import Refused
-from protocols.pulsar.joining import (
+from braidlog.protocols.pulsar import live, messages, names, resolving, schemas
+from braidlog.protocols.pulsar.client import metadata_of
+from braidlog.protocols.pulsar.consumer import PulsarConsumer
+from braidlog.protocols.pulsar.consumers import LANE
+from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.joining import (
     KINDS,
     check_key_mode,
     check_kind,
     holder_lives,
     key_sharing,
 )
-from protocols.pulsar.limits import CONSUMERS_MAX, METADATA_BYTES_MAX
-from protocols.pulsar.positions import entry_id
-from protocols.pulsar.resolving import Named
-from storage.codecs.pb.PulsarApi_pb2 import CommandSubscribe, ServerError
+from braidlog.protocols.pulsar.limits import CONSUMERS_MAX, METADATA_BYTES_MAX
+from braidlog.protocols.pulsar.positions import entry_id
+from braidlog.protocols.pulsar.resolving import Named
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSubscribe, ServerError
 
 if TYPE_CHECKING:
-    from broker.delivery.dispatcher import Dispatcher
-    from broker.topics.partition import Partition
-    from protocols.pulsar.client import Client
+    from braidlog.broker.delivery.dispatcher import Dispatcher
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.protocols.pulsar.client import Client
 
 SubType = CommandSubscribe.SubType
 

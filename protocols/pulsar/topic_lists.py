@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 from crc32c import crc32c
 
-from broker.live.topic import LiveTopic
-from protocols.pulsar.limits import CHANGES_KEPT_MAX
-from protocols.pulsar.names import full_names, is_system
-from storage.metadata.names import split_partition
+from braidlog.broker.delivery.non_persistent.topic import LiveTopic
+from braidlog.protocols.pulsar.limits import CHANGES_KEPT_MAX
+from braidlog.protocols.pulsar.names import full_names, is_system
+from braidlog.storage.metadata.names import split_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.topics.topic import Topic
-    from broker.topics.topics import Topics
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.broker.topics.topics import Topics
 
 _LITTLE: Final = struct.Struct("<I")
 _TOPICS_TOGETHER: Final = 2000  # Listed in one turn: some milliseconds.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.access.rights import Resource
-from broker.errors import NotAuthorized, NotSupported
-from protocols.pulsar import messages
-from protocols.pulsar.limits import (
+from braidlog.broker.access.rights import Resource
+from braidlog.broker.errors import NotAuthorized, NotSupported
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.limits import (
     ALL_WATCHERS_MAX,
     CHANGED_NAMES_TOGETHER,
     SEEN_NAMES_MAX,
@@ -22,13 +22,13 @@ from protocols.pulsar.limits import (
     UPDATED_NAMES_MAX,
     WATCHERS_MAX,
 )
-from protocols.pulsar.names import resource_of
-from protocols.pulsar.topic_lists import topics_hash
+from braidlog.protocols.pulsar.names import resource_of
+from braidlog.protocols.pulsar.topic_lists import topics_hash
 
 if TYPE_CHECKING:
-    from broker.server.connection import Connection
-    from protocols.pulsar.patterns import TopicsPattern
-    from protocols.pulsar.topic_lists import Change, Namespace, TopicList, TopicLists
+    from braidlog.broker.server.connection import Connection
+    from braidlog.protocols.pulsar.patterns import TopicsPattern
+    from braidlog.protocols.pulsar.topic_lists import Change, Namespace, TopicList, TopicLists
 
 
 @dataclass(slots=True, eq=False)

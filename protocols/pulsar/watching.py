@@ -7,18 +7,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.access.rights import Resource
-from broker.errors import BrokerError, NotSupported
-from protocols.pulsar import messages
-from protocols.pulsar.discovery import namespace_of
-from protocols.pulsar.machine import MESSAGE_BYTES_MAX
-from protocols.pulsar.patterns import TopicsPattern
-from protocols.pulsar.topic_lists import topics_hash
+from braidlog.broker.access.rights import Resource
+from braidlog.broker.errors import BrokerError, NotSupported
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.discovery import namespace_of
+from braidlog.protocols.pulsar.machine import MESSAGE_BYTES_MAX
+from braidlog.protocols.pulsar.patterns import TopicsPattern
+from braidlog.protocols.pulsar.topic_lists import topics_hash
 
 if TYPE_CHECKING:
-    from protocols.pulsar.client import Client
-    from protocols.pulsar.topic_lists import Namespace
-    from storage.codecs.pb.PulsarApi_pb2 import (
+    from braidlog.protocols.pulsar.client import Client
+    from braidlog.protocols.pulsar.topic_lists import Namespace
+    from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
         CommandWatchTopicList,
         CommandWatchTopicListClose,
     )

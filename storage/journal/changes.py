@@ -10,8 +10,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from storage.errors import DamagedLog, StorageError, StorageFull, UnwritableChange
-from storage.metadata.ranges import RangeSet
+from braidlog.storage.errors import DamagedLog, StorageError, StorageFull, UnwritableChange
+from braidlog.storage.metadata.ranges import RangeSet
 
 LAYOUT_VERSION: Final = 2  # Of a record, unless a change in it has a later one (`LAYOUT`).
 READABLE: Final = frozenset(

@@ -11,15 +11,15 @@ from struct import Struct
 from struct import error as StructError
 from time import time_ns
 
-from storage.codecs.api import BatchFlag, BodyFormat
-from storage.errors import DamagedLog, LogClosed, StorageFull
-from storage.log.batch import BatchHeader, body_checksum, pack
-from storage.log.committer import Committer, SyncPoint
-from storage.log.directory_id import foreign_paths
-from storage.log.files import Files
-from storage.log.recovery import LogIdentity, RecoveryReport, recover
-from storage.log.scan import NO_OFFSET, Fault, bodies, load_checked, walk
-from storage.log.segment import (
+from braidlog.storage.errors import DamagedLog, LogClosed, StorageFull
+from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.log.batch import BatchHeader, body_checksum, pack
+from braidlog.storage.log.committer import Committer, SyncPoint
+from braidlog.storage.log.directory_id import foreign_paths
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.recovery import LogIdentity, RecoveryReport, recover
+from braidlog.storage.log.scan import NO_OFFSET, Fault, bodies, load_checked, walk
+from braidlog.storage.log.segment import (
     FLAG_SNAPSHOT,
     SEGMENT_HEADER_BYTES,
     Segment,
@@ -27,8 +27,8 @@ from storage.log.segment import (
     new_salt,
     segment_bases,
 )
-from storage.log.unsynced import Unsynced
-from storage.log.watermark import (
+from braidlog.storage.log.unsynced import Unsynced
+from braidlog.storage.log.watermark import (
     WATERMARK_MAGIC,
     WATERMARK_NAME,
     SlotFile,

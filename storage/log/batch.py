@@ -6,7 +6,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from storage.codecs.api import BatchFlag, BodyInfo
+from braidlog.storage.formats.api import BatchFlag, BodyInfo
 
 Buffer = bytes | bytearray | memoryview
 

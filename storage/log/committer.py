@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from storage.errors import StorageFailed
-from storage.log.files import File, Files
-from storage.log.sync_queue import SyncQueue
+from braidlog.storage.errors import StorageFailed
+from braidlog.storage.log.files import File, Files
+from braidlog.storage.log.sync_queue import SyncQueue
 
 
 @dataclass(slots=True)

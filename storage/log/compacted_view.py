@@ -4,10 +4,10 @@ log (FORMAT.md section 12). It only repeats what the log says, or said before re
 
 from contextlib import suppress
 
-from storage.log.batch import Batch
-from storage.log.reading import Want
-from storage.log.segment import Segment
-from storage.log.segment_set import SegmentSet
+from braidlog.storage.log.batch import Batch
+from braidlog.storage.log.reading import Want
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_set import SegmentSet
 
 
 class CompactedView:

@@ -14,26 +14,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from storage.errors import DamagedLog, DirectoryLocked, StorageFull
-from storage.journal.changes import Journal
-from storage.journal.log import JournalLog
-from storage.log.committer import Committer, DiskKeeper, Keeper
-from storage.log.directory_id import named_elsewhere, new_directory_id, stored_directory_id
-from storage.log.files import FULL, Files, storage_error
-from storage.log.opening import begin_log, open_log
-from storage.log.partition_log import PartitionLog
-from storage.log.read_ahead import read_ahead
-from storage.log.recovery import RecoveryReport
-from storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
-from storage.log.segment import (
+from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFull
+from braidlog.storage.journal.changes import Journal
+from braidlog.storage.journal.log import JournalLog
+from braidlog.storage.log.committer import Committer, DiskKeeper, Keeper
+from braidlog.storage.log.directory_id import named_elsewhere, new_directory_id, stored_directory_id
+from braidlog.storage.log.files import FULL, Files, storage_error
+from braidlog.storage.log.opening import begin_log, open_log
+from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.read_ahead import read_ahead
+from braidlog.storage.log.recovery import RecoveryReport
+from braidlog.storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
+from braidlog.storage.log.segment import (
     KIND_CATALOGUE,
     KIND_CURSORS,
     SEGMENT_HEADER_BYTES,
     segment_bases,
     segment_path,
 )
-from storage.log.settings import LogSettings
-from storage.log.topic_file import (
+from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.log.topic_file import (
     TOPIC_BYTES_MAX,
     TOPIC_NAME,
     BadTopicFile,
@@ -41,7 +41,7 @@ from storage.log.topic_file import (
     pack_topic_file,
     unpack_topic_file,
 )
-from storage.log.topic_names import prepare_name, sync_names, take_name
+from braidlog.storage.log.topic_names import prepare_name, sync_names, take_name
 
 LOCK_NAME = "lock"
 PARTITIONS_NAME = "partitions"

@@ -9,10 +9,17 @@ from collections.abc import Iterator
 from contextlib import suppress
 from struct import Struct
 
-from storage.log.batch import HEADER_BYTES, peek
-from storage.log.files import FileGone
-from storage.log.scan import CHUNK_BYTES, LEAP_BYTES, Fault, find_good, load_checked, read_checked
-from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.batch import HEADER_BYTES, peek
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.scan import (
+    CHUNK_BYTES,
+    LEAP_BYTES,
+    Fault,
+    find_good,
+    load_checked,
+    read_checked,
+)
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 
 APPEND_TIME = Struct("<q")
 APPEND_TIME_POS = 72  # In a batch header, FORMAT.md section 3.

@@ -7,8 +7,8 @@ import os
 import secrets
 from collections.abc import Iterable
 
-from storage.log.files import Files
-from storage.log.segment import (
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.segment import (
     SEGMENT_HEADER_BYTES,
     BadSegment,
     Segment,

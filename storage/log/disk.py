@@ -5,9 +5,9 @@ fail.
 import os
 from collections.abc import Sequence
 
-from storage.log.file_system import FileSystem
-from storage.log.page_cache import PageCache
-from storage.log.sync_queue import AioQueue, SyncQueue
+from braidlog.storage.log.file_system import FileSystem
+from braidlog.storage.log.page_cache import PageCache
+from braidlog.storage.log.sync_queue import AioQueue, SyncQueue
 
 Buffer = bytes | bytearray | memoryview
 

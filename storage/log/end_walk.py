@@ -6,12 +6,12 @@ It completes the indexes of what it passes, in memory and on the disk. Decides n
 
 from collections.abc import Sequence
 
-from storage.log.batch import BatchHeader
-from storage.log.index import PENDING_ENTRIES_MAX, BadIndex
-from storage.log.log_walk import LogWalk
-from storage.log.places import searched_place
-from storage.log.scan import NO_OFFSET, Fault, pass_over, walk
-from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.log.index import PENDING_ENTRIES_MAX, BadIndex
+from braidlog.storage.log.log_walk import LogWalk
+from braidlog.storage.log.places import searched_place
+from braidlog.storage.log.scan import NO_OFFSET, Fault, pass_over, walk
+from braidlog.storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
 
 # The most of a file below the slot that a start walks to complete its index: a tenth of a second
 # for large batches, half a second for tiny ones. A lost index is built when it is needed.

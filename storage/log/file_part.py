@@ -10,11 +10,11 @@ import errno
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
-from storage.codecs.api import Buffer, Part, StoredPart
-from storage.log.descriptors import NO_DESCRIPTOR
+from braidlog.storage.formats.api import Buffer, Part, StoredPart
+from braidlog.storage.log.descriptors import NO_DESCRIPTOR
 
 if TYPE_CHECKING:
-    from storage.log.disk import Disk
+    from braidlog.storage.log.disk import Disk
 
 # Errors of sendfile(2) that are the file's; all others are the socket's.
 DISK_ERRORS = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.EUCLEAN}

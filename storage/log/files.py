@@ -12,13 +12,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from storage.errors import OUT_OF_SPACE, StorageFailed, StorageFull, WouldBlock
-from storage.log.descriptors import NO_DESCRIPTOR, Result, idle_handles_max, with_descriptor
-from storage.log.disk import Buffer, Disk
-from storage.log.file_part import Leases
-from storage.log.file_system import FileSystem
-from storage.log.read_buffers import ReadBuffers
-from storage.log.sync_queue import SyncQueue
+from braidlog.storage.errors import OUT_OF_SPACE, StorageFailed, StorageFull, WouldBlock
+from braidlog.storage.log.descriptors import (
+    NO_DESCRIPTOR,
+    Result,
+    idle_handles_max,
+    with_descriptor,
+)
+from braidlog.storage.log.disk import Buffer, Disk
+from braidlog.storage.log.file_part import Leases
+from braidlog.storage.log.file_system import FileSystem
+from braidlog.storage.log.read_buffers import ReadBuffers
+from braidlog.storage.log.sync_queue import SyncQueue
 
 # A single pwritev takes no more pieces than this (IOV_MAX of Linux).
 PARTS_MAX = 1024

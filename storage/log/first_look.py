@@ -7,10 +7,10 @@ import os
 from collections.abc import Collection
 from typing import Final
 
-from storage.errors import NotADataDirectory
-from storage.log.data_dir import JOURNAL_KINDS, LOCK_NAME, PARTITIONS_NAME, SET_ASIDE_NAME
-from storage.log.files import storage_error
-from storage.log.reserve import RESERVE_NAME
+from braidlog.storage.errors import NotADataDirectory
+from braidlog.storage.log.data_dir import JOURNAL_KINDS, LOCK_NAME, PARTITIONS_NAME, SET_ASIDE_NAME
+from braidlog.storage.log.files import storage_error
+from braidlog.storage.log.reserve import RESERVE_NAME
 
 # One of these makes a data directory, also a damaged one.
 OWN_FOLDERS: Final = (PARTITIONS_NAME, *JOURNAL_KINDS)

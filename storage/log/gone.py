@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from storage.errors import StorageFailed
-from storage.log.files import FileGone
+from braidlog.storage.errors import StorageFailed
+from braidlog.storage.log.files import FileGone
 
 
 @contextmanager

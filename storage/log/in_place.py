@@ -6,12 +6,12 @@ which also reports what is wrong.
 
 from dataclasses import dataclass
 
-from storage.errors import StorageError
-from storage.log.batch import HEADER_BYTES, unpack_place
-from storage.log.file_part import FilePart
-from storage.log.files import FileGone
-from storage.log.reading import READ_BATCHES_MAX
-from storage.log.segment import Segment
+from braidlog.storage.errors import StorageError
+from braidlog.storage.log.batch import HEADER_BYTES, unpack_place
+from braidlog.storage.log.file_part import FilePart
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.reading import READ_BATCHES_MAX
+from braidlog.storage.log.segment import Segment
 
 # Larger bodies are sent from the file once they are checked; copying smaller ones costs no more
 # than the system calls for each.

@@ -10,9 +10,9 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from storage.errors import StorageFull
-from storage.log.batch import ABSENT_US
-from storage.log.files import File, FileGone, Files
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.log.batch import ABSENT_US
+from braidlog.storage.log.files import File, FileGone, Files
 
 MAGIC = b"BRAIDIDX"
 VERSION = 1

@@ -8,9 +8,9 @@ means and where to go on. Knows partitions and journals alike; changes nothing.
 import os
 from collections.abc import Iterator, Sequence
 
-from storage.log.batch import BatchHeader
-from storage.log.scan import NO_OFFSET, Fault, load_checked, walk
-from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.log.scan import NO_OFFSET, Fault, load_checked, walk
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 
 
 class Missing(Fault):

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
-from storage.errors import DamagedLog, OffsetOutOfRange
-from storage.log.batch import Batch
-from storage.log.files import FileGone
-from storage.log.places import first_at_or_after
-from storage.log.reading import Want, read_batches
-from storage.log.scan import Fault
-from storage.log.segment import Segment
-from storage.log.segment_names import SegmentName
-from storage.log.settings import LogSettings
+from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
+from braidlog.storage.log.batch import Batch
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.places import first_at_or_after
+from braidlog.storage.log.reading import Want, read_batches
+from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_names import SegmentName
+from braidlog.storage.log.settings import LogSettings
 
 # Bytes read at once, unless one batch is larger.
 READ_BYTES = 4 << 20

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 
-from storage.log.committer import Committer
-from storage.log.directory_id import foreign_paths
-from storage.log.files import Files
-from storage.log.partition_log import LogPlace, PartitionLog
-from storage.log.plain_end import plain_end
-from storage.log.recovery import LogIdentity, recover
-from storage.log.reservation import Reservation
-from storage.log.segment import KIND_PARTITION, Segment, SegmentHeader, new_salt
-from storage.log.settings import LogSettings
-from storage.log.watermark import RESERVED_NAME, WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.directory_id import foreign_paths
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.partition_log import LogPlace, PartitionLog
+from braidlog.storage.log.plain_end import plain_end
+from braidlog.storage.log.recovery import LogIdentity, recover
+from braidlog.storage.log.reservation import Reservation
+from braidlog.storage.log.segment import KIND_PARTITION, Segment, SegmentHeader, new_salt
+from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.log.watermark import RESERVED_NAME, WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
 
 
 def open_log(

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from struct import pack as struct_pack
 from time import time_ns
 
-from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
-from storage.errors import LogClosed, StorageFull
-from storage.log.batch import (
+from braidlog.storage.errors import LogClosed, StorageFull
+from braidlog.storage.formats.api import BatchFlag, BodyFormat, BodyInfo
+from braidlog.storage.log.batch import (
     ABSENT_US,
     BATCH_OFFSETS_MAX,
     HEADER_BYTES,
@@ -23,16 +23,16 @@ from storage.log.batch import (
     pack,
     pack_fields,
 )
-from storage.log.committer import Committer, SyncPoint
-from storage.log.files import Files
-from storage.log.recovery import LogIdentity, Recovered
-from storage.log.reservation import RESERVE_OFFSETS, Reservation
-from storage.log.segment import Segment, SegmentHeader, new_salt
-from storage.log.segment_set import SegmentSet
-from storage.log.settings import Durability, LogSettings
-from storage.log.shrinking_log import ShrinkingLog
-from storage.log.unsynced import Unsynced
-from storage.log.watermark import SlotFile
+from braidlog.storage.log.committer import Committer, SyncPoint
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.recovery import LogIdentity, Recovered
+from braidlog.storage.log.reservation import RESERVE_OFFSETS, Reservation
+from braidlog.storage.log.segment import Segment, SegmentHeader, new_salt
+from braidlog.storage.log.segment_set import SegmentSet
+from braidlog.storage.log.settings import Durability, LogSettings
+from braidlog.storage.log.shrinking_log import ShrinkingLog
+from braidlog.storage.log.unsynced import Unsynced
+from braidlog.storage.log.watermark import SlotFile
 
 
 @dataclass(slots=True, frozen=True)

@@ -4,12 +4,12 @@ Offsets ascend: without an index, one is found by looking at a dozen places in t
 not ascend: for them a lost index is built again. Safe in any thread beside an append.
 """
 
-from storage.codecs.api import BatchFlag
-from storage.errors import WouldBlock
-from storage.log.batch import BatchHeader
-from storage.log.index import BadIndex, SparseIndex
-from storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
-from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.errors import WouldBlock
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.log.index import BadIndex, SparseIndex
+from braidlog.storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 
 
 def place_of_offset(

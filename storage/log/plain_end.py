@@ -11,16 +11,16 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
-from storage.errors import StorageFailed, StorageFull
-from storage.log.batch import HEADER_BYTES, BatchHeader
-from storage.log.files import FileGone, Files
-from storage.log.index import BadIndex
-from storage.log.recovery import LogIdentity, Recovered, RecoveryReport
-from storage.log.scan import LEAP_BYTES, Fault, header_at
-from storage.log.segment import LOG_SUFFIX, SEGMENT_HEADER_BYTES, BadSegment, Segment
-from storage.log.segment_names import BASE_DIGITS, VIEW_SUFFIX
-from storage.log.tail import UnprovenTail
-from storage.log.watermark import Watermark
+from braidlog.storage.errors import StorageFailed, StorageFull
+from braidlog.storage.log.batch import HEADER_BYTES, BatchHeader
+from braidlog.storage.log.files import FileGone, Files
+from braidlog.storage.log.index import BadIndex
+from braidlog.storage.log.recovery import LogIdentity, Recovered, RecoveryReport
+from braidlog.storage.log.scan import LEAP_BYTES, Fault, header_at
+from braidlog.storage.log.segment import LOG_SUFFIX, SEGMENT_HEADER_BYTES, BadSegment, Segment
+from braidlog.storage.log.segment_names import BASE_DIGITS, VIEW_SUFFIX
+from braidlog.storage.log.tail import UnprovenTail
+from braidlog.storage.log.watermark import Watermark
 
 # Limit of what follows the last place in the index: a few batches, or one that is not small. The
 # index of a log in use has an entry every few batches.

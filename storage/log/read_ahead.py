@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
-from storage.log import fetching
-from storage.log.fetching import blocks_read as blocks_read_by_us
+from braidlog.storage.log import fetching
+from braidlog.storage.log.fetching import blocks_read as blocks_read_by_us
 
 # Folders between two looks at what the disk was asked for.
 LOOK_FOLDERS = 64

@@ -7,17 +7,17 @@ Nothing above the high watermark is read. Never waits for the owner; a read may 
 from collections.abc import Iterator
 from contextlib import suppress
 
-from storage.errors import LogClosed, OffsetOutOfRange
-from storage.log.batch import Batch
-from storage.log.compacted_view import CompactedView
-from storage.log.files import FileGone
-from storage.log.in_place import PlacedRun, PlacedWant
-from storage.log.places import place_of_offset
-from storage.log.reading import Trusted, Want
-from storage.log.recovery import LogIdentity, RecoveryReport
-from storage.log.scan import Fault
-from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
-from storage.log.segment_set import SegmentSet
+from braidlog.storage.errors import LogClosed, OffsetOutOfRange
+from braidlog.storage.log.batch import Batch
+from braidlog.storage.log.compacted_view import CompactedView
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.in_place import PlacedRun, PlacedWant
+from braidlog.storage.log.places import place_of_offset
+from braidlog.storage.log.reading import Trusted, Want
+from braidlog.storage.log.recovery import LogIdentity, RecoveryReport
+from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.segment_set import SegmentSet
 
 
 class ReadableLog:

@@ -8,19 +8,19 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-from storage.log.data_dir import PARTITIONS_NAME, numbers_among
-from storage.log.files import Files
-from storage.log.index import BadIndex
-from storage.log.look import LogLook
-from storage.log.scan import load_checked
-from storage.log.segment import (
+from braidlog.storage.log.data_dir import PARTITIONS_NAME, numbers_among
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.index import BadIndex
+from braidlog.storage.log.look import LogLook
+from braidlog.storage.log.scan import load_checked
+from braidlog.storage.log.segment import (
     KIND_PARTITION,
     SEGMENT_HEADER_BYTES,
     Segment,
 )
-from storage.log.segment_names import SegmentName, segment_names
-from storage.log.topic_file import TOPIC_NAME, BadTopicFile, unpack_topic_file
-from storage.log.watermark import read_watermark
+from braidlog.storage.log.segment_names import SegmentName, segment_names
+from braidlog.storage.log.topic_file import TOPIC_NAME, BadTopicFile, unpack_topic_file
+from braidlog.storage.log.watermark import read_watermark
 
 # Descriptors of one reader: the segment it reads, and a few it read before.
 HANDLES_MAX = 8

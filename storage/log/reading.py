@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from storage.errors import WouldBlock
-from storage.log.batch import HEADER_BYTES, Batch
-from storage.log.scan import (
+from braidlog.storage.errors import WouldBlock
+from braidlog.storage.log.batch import HEADER_BYTES, Batch
+from braidlog.storage.log.scan import (
     Fault,
     find_good,
     header_at,
     load_checked,
     read_checked,
 )
-from storage.log.segment import Segment
+from braidlog.storage.log.segment import Segment
 
 # Read beyond what was asked for: the header of a batch that fills the request exactly, and the
 # walk from an index entry to the batch wanted.

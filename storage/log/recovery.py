@@ -8,19 +8,19 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from storage.errors import DamagedLog
-from storage.log.batch import BatchHeader
-from storage.log.end_walk import EndWalk
-from storage.log.files import Files
-from storage.log.scan import Fault, find_good, is_foreign, is_never_torn, load_checked
-from storage.log.segment import (
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.log.end_walk import EndWalk
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.scan import Fault, find_good, is_foreign, is_never_torn, load_checked
+from braidlog.storage.log.segment import (
     LOG_SUFFIX,
     SEGMENT_HEADER_BYTES,
     Segment,
 )
-from storage.log.segment_names import SegmentName, segment_names, view_names
-from storage.log.tail import UnprovenTail
-from storage.log.watermark import Watermark
+from braidlog.storage.log.segment_names import SegmentName, segment_names, view_names
+from braidlog.storage.log.tail import UnprovenTail
+from braidlog.storage.log.watermark import Watermark
 
 # A segment of another log that a crash, or a person, left at the end of this one.
 FOREIGN_SUFFIX = ".foreign"

@@ -5,9 +5,9 @@ offsets were seen. All of them are below the reservation, which is synced before
 (FORMAT.md section 6). Knows no segment.
 """
 
-from storage.log.files import File, Files, storage_error
-from storage.log.segment import KIND_PARTITION
-from storage.log.watermark import RESERVED_MAGIC, RESERVED_NAME, SlotFile
+from braidlog.storage.log.files import File, Files, storage_error
+from braidlog.storage.log.segment import KIND_PARTITION
+from braidlog.storage.log.watermark import RESERVED_MAGIC, RESERVED_NAME, SlotFile
 
 # Offsets reserved at once: at a million records a second still a second between two extensions,
 # and a gap of a million offsets after a crash is nothing out of 2^63.

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from storage.errors import StorageFull
-from storage.log.files import FileGone, Files
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.log.files import FileGone, Files
 
 RESERVE_NAME = "reserve"
 PROBE_SUFFIX = ".probe"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from storage.log.settings import LogSettings
+from braidlog.storage.log.settings import LogSettings
 
 
 @dataclass(slots=True, frozen=True)

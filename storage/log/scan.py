@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 
 from crc32c import crc32c
 
-from storage.errors import DamagedLog, WouldBlock
-from storage.log.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHeader, peek, unpack
-from storage.log.files import FileGone
-from storage.log.segment import SEGMENT_HEADER_BYTES, BadSegment, ForeignSegment, Segment
+from braidlog.storage.errors import DamagedLog, WouldBlock
+from braidlog.storage.log.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHeader, peek, unpack
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, BadSegment, ForeignSegment, Segment
 
 # What a walk reads at once while batches follow closely; bodies larger than that are jumped over.
 CHUNK_BYTES = 256 * 1024

@@ -13,14 +13,14 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from storage.log.batch import HEADER_BYTES, BadHeader, Buffer, unpack
-from storage.log.checked_places import CheckedPlaces
-from storage.log.file_part import Leases
-from storage.log.files import File, Files
-from storage.log.index import SparseIndex
-from storage.log.segment_names import BASE_DIGITS, SegmentName
-from storage.log.segment_names import LOG_SUFFIX as LOG_SUFFIX
-from storage.log.settings import LogSettings
+from braidlog.storage.log.batch import HEADER_BYTES, BadHeader, Buffer, unpack
+from braidlog.storage.log.checked_places import CheckedPlaces
+from braidlog.storage.log.file_part import Leases
+from braidlog.storage.log.files import File, Files
+from braidlog.storage.log.index import SparseIndex
+from braidlog.storage.log.segment_names import BASE_DIGITS, SegmentName
+from braidlog.storage.log.segment_names import LOG_SUFFIX as LOG_SUFFIX
+from braidlog.storage.log.settings import LogSettings
 
 MAGIC = b"BRAIDLOG"
 NAMED_MAGIC = b"BRLG"  # Of a header that names its data directory.

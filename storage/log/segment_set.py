@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from storage.log.batch import Batch
-from storage.log.in_place import IN_PLACE_BYTES_MIN, PlacedRun, PlacedWant, run_in_place
-from storage.log.index import BadIndex
-from storage.log.places import first_at_or_after, place_of_offset
-from storage.log.reading import Want, read_batches
-from storage.log.retention import SegmentFacts
-from storage.log.scan import Fault
-from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.batch import Batch
+from braidlog.storage.log.in_place import IN_PLACE_BYTES_MIN, PlacedRun, PlacedWant, run_in_place
+from braidlog.storage.log.index import BadIndex
+from braidlog.storage.log.places import first_at_or_after, place_of_offset
+from braidlog.storage.log.reading import Want, read_batches
+from braidlog.storage.log.retention import SegmentFacts
+from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 
 # Remembered places where a read or an append ended, so that the next read needs no index. A prime,
 # so that steps of equal size do not meet in the same place.

@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 from crc32c import crc32c
 
-from storage.log.files import Files
-from storage.log.gone import may_be_gone
-from storage.log.readable_log import ReadableLog
-from storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
-from storage.log.segment import Segment
-from storage.log.sequences import ProducerState, SequenceTable, StoredBatch
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.gone import may_be_gone
+from braidlog.storage.log.readable_log import ReadableLog
+from braidlog.storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.sequences import ProducerState, SequenceTable, StoredBatch
 
 SEQUENCES_NAME: Final = "sequences"
 SEQUENCES_MAGIC: Final = b"BRAIDSEQ"

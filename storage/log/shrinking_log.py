@@ -11,21 +11,21 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from storage.errors import StorageFull
-from storage.log.committer import Committer, Member
-from storage.log.compacted_view import CompactedView
-from storage.log.compaction.sources import Source
-from storage.log.compaction.writer import CompactedWriter
-from storage.log.dating import newest_append_us
-from storage.log.files import Files
-from storage.log.readable_log import ReadableLog
-from storage.log.recovery import Recovered
-from storage.log.retention import is_too_old, new_log_start
-from storage.log.segment import Segment
-from storage.log.segment_names import VIEW_SUFFIX
-from storage.log.settings import LogSettings
-from storage.log.unsynced import Unsynced
-from storage.log.watermark import SlotFile
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.log.committer import Committer, Member
+from braidlog.storage.log.compacted_view import CompactedView
+from braidlog.storage.log.compaction.sources import Source
+from braidlog.storage.log.compaction.writer import CompactedWriter
+from braidlog.storage.log.dating import newest_append_us
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.readable_log import ReadableLog
+from braidlog.storage.log.recovery import Recovered
+from braidlog.storage.log.retention import is_too_old, new_log_start
+from braidlog.storage.log.segment import Segment
+from braidlog.storage.log.segment_names import VIEW_SUFFIX
+from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.log.unsynced import Unsynced
+from braidlog.storage.log.watermark import SlotFile
 
 PPM = 1_000_000
 

@@ -8,10 +8,10 @@ Knows what a walk found, and decides nothing about it.
 from collections import deque
 from collections.abc import Sequence
 
-from storage.errors import StorageFull
-from storage.log.batch import BatchHeader
-from storage.log.files import storage_error
-from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.log.files import storage_error
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 
 CHUNK_BYTES = 1 << 20
 

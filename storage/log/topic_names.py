@@ -7,10 +7,10 @@ catalogue has it on disk; a start completes what a crash left undone. Knows no c
 import os
 from collections.abc import Sequence
 
-from storage.errors import StorageFull
-from storage.log.files import FileGone, Files
-from storage.log.gone import may_be_gone
-from storage.log.topic_file import (
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.log.files import FileGone, Files
+from braidlog.storage.log.gone import may_be_gone
+from braidlog.storage.log.topic_file import (
     TOPIC_BYTES_MAX,
     TOPIC_NAME,
     BadTopicFile,

@@ -4,10 +4,10 @@ Files stay open from the first write until the round that syncs them is over, so
 every error (fsync(2), "Errors"). Knows no segment.
 """
 
-from storage.errors import StorageFull
-from storage.log.committer import SyncPoint
-from storage.log.files import File
-from storage.log.watermark import SlotFile
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.log.committer import SyncPoint
+from braidlog.storage.log.files import File
+from braidlog.storage.log.watermark import SlotFile
 
 
 class Unsynced:

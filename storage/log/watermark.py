@@ -10,7 +10,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from storage.log.files import FULL, File, Files, storage_error
+from braidlog.storage.log.files import FULL, File, Files, storage_error
 
 WATERMARK_NAME = "watermark"
 RESERVED_NAME = "reserved"

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from storage.errors import DamagedLog
-from storage.journal.changes import ChangeJournal, Journal
-from storage.metadata.catalogue_records import (
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.journal.changes import ChangeJournal, Journal
+from braidlog.storage.metadata.catalogue_records import (
     MADE_ID_FIRST,
     CatalogueChange,
     CountersSet,
@@ -40,11 +40,11 @@ from storage.metadata.catalogue_records import (
     TopicMeta,
     TopicRenamed,
 )
-from storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
-from storage.metadata.tenants import TENANT_CHANGES, TenantBook
-from storage.metadata.user_records import UserChange
-from storage.metadata.users import APPLY as USER_CHANGES
-from storage.metadata.users import UserBook
+from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, DEFAULT_TENANT, TopicName
+from braidlog.storage.metadata.tenants import TENANT_CHANGES, TenantBook
+from braidlog.storage.metadata.user_records import UserChange
+from braidlog.storage.metadata.users import APPLY as USER_CHANGES
+from braidlog.storage.metadata.users import UserBook
 
 NamespaceKey = tuple[str, str]
 

@@ -10,8 +10,8 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from storage.metadata.names import TopicName
-from storage.metadata.user_records import UserChange
+from braidlog.storage.metadata.names import TopicName
+from braidlog.storage.metadata.user_records import UserChange
 
 # First Iggy id of what other listeners created; Iggy's clients choose small ones.
 MADE_ID_FIRST: Final = 1 << 24

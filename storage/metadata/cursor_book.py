@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from storage.metadata.cursor_totals import CursorTotals
-from storage.metadata.cursors import Moved, StoredCursor, StoredSubscription, Subscribed
+from braidlog.storage.metadata.cursor_totals import CursorTotals
+from braidlog.storage.metadata.cursors import Moved, StoredCursor, StoredSubscription, Subscribed
 
 
 class CursorBook(Protocol):

@@ -2,7 +2,7 @@
 (storage/FORMAT.md, section 9.2).
 
 A change is written as a record and then applied to memory by the same code that a replay uses.
-What a commit or an ack means is decided in `broker/subscriptions/`: a record holds the outcome.
+What a commit or an ack means is decided in `broker/positions/`: a record holds the outcome.
 Knows no log, no protocol and no clock.
 """
 
@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
-from storage.errors import DamagedLog
-from storage.journal.changes import ChangeJournal, Journal
-from storage.metadata.cursor_totals import CursorTotals
-from storage.metadata.log_ends import EndsSet, LogEnds
-from storage.metadata.ranges import RangeSet
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.journal.changes import ChangeJournal, Journal
+from braidlog.storage.metadata.cursor_totals import CursorTotals
+from braidlog.storage.metadata.log_ends import EndsSet, LogEnds
+from braidlog.storage.metadata.ranges import RangeSet
 
 # Limits of one snapshot record: cursors of some 40 bytes each, or ranges of one cursor, 16 each.
 RECORD_CURSORS: Final = 4096

@@ -6,7 +6,7 @@ Part of the catalogue, which writes the changes. Knows no namespace.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from storage.metadata.catalogue_records import TenantChange, TenantGone, TenantSet
+from braidlog.storage.metadata.catalogue_records import TenantChange, TenantGone, TenantSet
 
 TENANT_CHANGES: Final = (TenantSet, TenantGone)
 

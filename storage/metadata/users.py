@@ -6,7 +6,7 @@ Part of the catalogue, which writes the changes. Knows no secret, no rule and no
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from storage.metadata.user_records import (
+from braidlog.storage.metadata.user_records import (
     Grant,
     Granted,
     Revoked,

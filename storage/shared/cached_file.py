@@ -9,12 +9,18 @@ import os
 import threading
 from collections import OrderedDict
 
-from storage.errors import DamagedLog, StorageFailed, StorageFull, StoreUnanswered, WouldBlock
-from storage.log.file_part import Leases
-from storage.log.files import File, FileGone, Files
-from storage.shared.layout import BadObject
-from storage.shared.object_store import ObjectMissing, ObjectStore
-from storage.shared.pieces import Piece, SegmentPieces
+from braidlog.storage.errors import (
+    DamagedLog,
+    StorageFailed,
+    StorageFull,
+    StoreUnanswered,
+    WouldBlock,
+)
+from braidlog.storage.log.file_part import Leases
+from braidlog.storage.log.files import File, FileGone, Files
+from braidlog.storage.shared.layout import BadObject
+from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
+from braidlog.storage.shared.pieces import Piece, SegmentPieces
 
 # What is fetched at once: a twentieth of a second at the speed of one connection.
 BLOCK_BYTES = 4 << 20

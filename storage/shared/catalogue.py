@@ -10,10 +10,10 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 
-from storage.errors import DamagedLog, NotOwned
-from storage.journal.changes import ChangeJournal
-from storage.metadata.catalogue import FIRST_NUMBER, SCOPE_BITS, Catalogue
-from storage.metadata.catalogue_records import (
+from braidlog.storage.errors import DamagedLog, NotOwned
+from braidlog.storage.journal.changes import ChangeJournal
+from braidlog.storage.metadata.catalogue import FIRST_NUMBER, SCOPE_BITS, Catalogue
+from braidlog.storage.metadata.catalogue_records import (
     MADE_ID_FIRST,
     CatalogueChange,
     CountersSet,
@@ -35,10 +35,10 @@ from storage.metadata.catalogue_records import (
     TopicMade,
     TopicMeta,
 )
-from storage.metadata.names import TopicName
-from storage.shared.journal import LedgerJournal
-from storage.shared.layout import shard_of
-from storage.shared.ledger import SNAPSHOT, JournalRow
+from braidlog.storage.metadata.names import TopicName
+from braidlog.storage.shared.journal import LedgerJournal
+from braidlog.storage.shared.layout import shard_of
+from braidlog.storage.shared.ledger import SNAPSHOT, JournalRow
 
 # Changes in the journal of a topic's own shard.
 KEPT_BY_TOPICS = (SchemaAdded, EpochSet, GroupMade, GroupGone)

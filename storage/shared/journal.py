@@ -7,12 +7,12 @@ in memory until a round takes them. Belongs to the owner's thread.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
-from storage.errors import DamagedLog, LogClosed
-from storage.journal.changes import PREFIX
-from storage.log.committer import Committer, SyncPoint
-from storage.log.recovery import RecoveryReport
-from storage.shared.ledger import SNAPSHOT, JournalRow
-from storage.shared.points import SharedPoint
+from braidlog.storage.errors import DamagedLog, LogClosed
+from braidlog.storage.journal.changes import PREFIX
+from braidlog.storage.log.committer import Committer, SyncPoint
+from braidlog.storage.log.recovery import RecoveryReport
+from braidlog.storage.shared.ledger import SNAPSHOT, JournalRow
+from braidlog.storage.shared.points import SharedPoint
 
 FIRST_PLACE = 1
 

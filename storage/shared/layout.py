@@ -10,7 +10,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from storage.errors import StorageError
+from braidlog.storage.errors import StorageError
 
 MAGIC = b"BRAIDOBJ"
 END_MAGIC = b"BRAIDEND"

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from storage.errors import StorageError, StorageFailed
-from storage.shared.layout import pack_name, round_name, segment_name
+from braidlog.storage.errors import StorageError, StorageFailed
+from braidlog.storage.shared.layout import pack_name, round_name, segment_name
 
 FORMAT = 2
 

@@ -4,10 +4,10 @@ import secrets
 import uuid
 from collections.abc import Callable
 
-from storage.shared.layout import CLUSTER_NAME
-from storage.shared.ledger import FORMAT, Cluster, Ledger
-from storage.shared.object_store import ObjectExists, ObjectStore
-from storage.shared.proofs import NoCluster, stored_cluster_id
+from braidlog.storage.shared.layout import CLUSTER_NAME
+from braidlog.storage.shared.ledger import FORMAT, Cluster, Ledger
+from braidlog.storage.shared.object_store import ObjectExists, ObjectStore
+from braidlog.storage.shared.proofs import NoCluster, stored_cluster_id
 
 # Size of the secret by which brokers know each other: too long to guess.
 SECRET_BYTES = 32

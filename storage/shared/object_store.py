@@ -6,8 +6,8 @@ Knows no S3: `obstore.py` does. Names are relative to the store's prefix.
 from collections.abc import Iterator
 from typing import Protocol
 
-from storage.errors import StorageError
-from storage.shared.layout import Buffer
+from braidlog.storage.errors import StorageError
+from braidlog.storage.shared.layout import Buffer
 
 
 class ObjectExists(StorageError):

@@ -15,9 +15,9 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, PreconditionError
 from obstore.store import LocalStore, S3Store
 
-from storage.errors import StoreUnanswered
-from storage.shared.layout import BadObject, Buffer
-from storage.shared.object_store import ObjectExists, ObjectMissing
+from braidlog.storage.errors import StoreUnanswered
+from braidlog.storage.shared.layout import BadObject, Buffer
+from braidlog.storage.shared.object_store import ObjectExists, ObjectMissing
 
 # To connect; a put or get as a whole has `timeout_ms`.
 CONNECT_S = 3

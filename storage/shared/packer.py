@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from storage.errors import DamagedLog, StorageFull, StoreUnanswered
-from storage.log.batch import ABSENT_US
-from storage.log.files import FileGone, Files
-from storage.log.places import build_index, stored_index
-from storage.log.scan import Fault, load_checked
-from storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
-from storage.shared.layout import (
+from braidlog.storage.errors import DamagedLog, StorageFull, StoreUnanswered
+from braidlog.storage.log.batch import ABSENT_US
+from braidlog.storage.log.files import FileGone, Files
+from braidlog.storage.log.places import build_index, stored_index
+from braidlog.storage.log.scan import Fault, load_checked
+from braidlog.storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, Segment
+from braidlog.storage.shared.layout import (
     KIND_PACK,
     BadObject,
     ObjectHeader,
@@ -27,7 +27,7 @@ from storage.shared.layout import (
     pack_name,
     segment_name,
 )
-from storage.shared.ledger import (
+from braidlog.storage.shared.ledger import (
     Fenced,
     Ledger,
     LedgerUnanswered,
@@ -36,13 +36,13 @@ from storage.shared.ledger import (
     SegmentRow,
     State,
 )
-from storage.shared.object_store import ObjectMissing, ObjectStore
-from storage.shared.pieces import Located, SegmentPieces, whole_segment
-from storage.shared.points import Slice, read_whole
-from storage.shared.publisher import NoWatch, Patience, Watch, gather, pauses, put_surely
-from storage.shared.shard import Key, Shard
-from storage.shared.shared_log import SharedLog
-from storage.shared.takeover import surely
+from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
+from braidlog.storage.shared.pieces import Located, SegmentPieces, whole_segment
+from braidlog.storage.shared.points import Slice, read_whole
+from braidlog.storage.shared.publisher import NoWatch, Patience, Watch, gather, pauses, put_surely
+from braidlog.storage.shared.shard import Key, Shard
+from braidlog.storage.shared.shared_log import SharedLog
+from braidlog.storage.shared.takeover import surely
 
 # Segments of earlier owners that a cycle uploads for each shard: a takeover of ten thousand
 # partitions must not put ten thousand objects at once. The rest is in packs meanwhile.

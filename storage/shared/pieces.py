@@ -9,15 +9,15 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from storage.errors import DamagedLog
-from storage.shared.layout import (
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.shared.layout import (
     BadObject,
     SliceEntry,
     pack_name,
     segment_name,
     unpack_entries,
 )
-from storage.shared.ledger import Contents, PackRow, SegmentRow
+from braidlog.storage.shared.ledger import Contents, PackRow, SegmentRow
 
 
 @dataclass(slots=True, frozen=True)

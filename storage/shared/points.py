@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from storage.log.committer import SyncPoint
-from storage.shared.layout import Buffer, SliceEntry
-from storage.shared.ledger import JournalRow
+from braidlog.storage.log.committer import SyncPoint
+from braidlog.storage.shared.layout import Buffer, SliceEntry
+from braidlog.storage.shared.ledger import JournalRow
 
 
 class Readable(Protocol):

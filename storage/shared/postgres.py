@@ -14,8 +14,8 @@ from psycopg.abc import PQGen
 from psycopg.rows import tuple_row
 from psycopg.types.json import Json
 
-from storage.shared import statements as sql
-from storage.shared.ledger import (
+from braidlog.storage.shared import statements as sql
+from braidlog.storage.shared.ledger import (
     FORMAT,
     Cluster,
     Contents,

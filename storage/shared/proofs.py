@@ -10,8 +10,8 @@ Names are read first, then the ledger: a broker may publish meanwhile.
 
 from dataclasses import dataclass
 
-from storage.errors import StorageFailed
-from storage.shared.layout import (
+from braidlog.storage.errors import StorageFailed
+from braidlog.storage.shared.layout import (
     CLUSTER_NAME,
     MARKS,
     ROUNDS,
@@ -19,8 +19,8 @@ from storage.shared.layout import (
     mark_place,
     round_place,
 )
-from storage.shared.ledger import Cluster, Ledger, LedgerWentBack, ShardRow
-from storage.shared.object_store import ObjectExists, ObjectMissing, ObjectStore
+from braidlog.storage.shared.ledger import Cluster, Ledger, LedgerWentBack, ShardRow
+from braidlog.storage.shared.object_store import ObjectExists, ObjectMissing, ObjectStore
 
 
 class NoCluster(StorageFailed):

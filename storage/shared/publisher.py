@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Protocol
 
-from storage.errors import StorageFailed, StoreUnanswered
-from storage.log.committer import Member, SyncPoint
-from storage.log.files import FileGone
-from storage.log.sync_queue import SyncQueue
-from storage.shared.layout import (
+from braidlog.storage.errors import StorageFailed, StoreUnanswered
+from braidlog.storage.log.committer import Member, SyncPoint
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.sync_queue import SyncQueue
+from braidlog.storage.shared.layout import (
     HEADER_BYTES,
     KIND_ROUND,
     TRAILER_BYTES,
@@ -29,7 +29,7 @@ from storage.shared.layout import (
     pack_header,
     round_name,
 )
-from storage.shared.ledger import (
+from braidlog.storage.shared.ledger import (
     Fenced,
     Ledger,
     LedgerUnanswered,
@@ -37,8 +37,8 @@ from storage.shared.ledger import (
     Publication,
     State,
 )
-from storage.shared.object_store import ObjectExists, ObjectMissing, ObjectStore
-from storage.shared.points import SharedPoint, Slice, read_whole
+from braidlog.storage.shared.object_store import ObjectExists, ObjectMissing, ObjectStore
+from braidlog.storage.shared.points import SharedPoint, Slice, read_whole
 
 # Parts of a large round uploaded at once: four of 4 MiB fill what one connection leaves idle.
 PUTS_AT_ONCE = 4

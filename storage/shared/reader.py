@@ -11,20 +11,32 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cached_property, partial
 
-from storage.errors import DamagedLog
-from storage.log.files import File, Files
-from storage.log.look import LOOKS_MAX, READ_BYTES, LogLook
-from storage.log.places import place_of_offset
-from storage.log.segment import KIND_CATALOGUE, KIND_PARTITION, Segment, segment_path
-from storage.log.segment_names import SegmentName
-from storage.shared.catalogue import SharedCatalogue
-from storage.shared.layout import BadObject, shard_of
-from storage.shared.ledger import Cluster, Contents, JournalRow, Ledger, Tenure
-from storage.shared.object_store import ObjectMissing, ObjectStore
-from storage.shared.pieces import Located, PartitionPieces, Piece, SegmentPieces, partitions_of
-from storage.shared.proofs import open_cluster
-from storage.shared.publisher import Patience
-from storage.shared.takeover import READS_AT_ONCE, for_a_while, is_unpacked, read_rounds, surely
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.log.files import File, Files
+from braidlog.storage.log.look import LOOKS_MAX, READ_BYTES, LogLook
+from braidlog.storage.log.places import place_of_offset
+from braidlog.storage.log.segment import KIND_CATALOGUE, KIND_PARTITION, Segment, segment_path
+from braidlog.storage.log.segment_names import SegmentName
+from braidlog.storage.shared.catalogue import SharedCatalogue
+from braidlog.storage.shared.layout import BadObject, shard_of
+from braidlog.storage.shared.ledger import Cluster, Contents, JournalRow, Ledger, Tenure
+from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
+from braidlog.storage.shared.pieces import (
+    Located,
+    PartitionPieces,
+    Piece,
+    SegmentPieces,
+    partitions_of,
+)
+from braidlog.storage.shared.proofs import open_cluster
+from braidlog.storage.shared.publisher import Patience
+from braidlog.storage.shared.takeover import (
+    READS_AT_ONCE,
+    for_a_while,
+    is_unpacked,
+    read_rounds,
+    surely,
+)
 
 # Read at once if less is asked for: a search for a place makes many small reads close together.
 AHEAD_BYTES = 1 << 20

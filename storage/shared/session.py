@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
-from storage.errors import StorageFailed, StoreUnanswered
-from storage.shared.layout import (
+from braidlog.storage.errors import StorageFailed, StoreUnanswered
+from braidlog.storage.shared.layout import (
     CLUSTER_NAME,
     KIND_ROUND,
     ObjectHeader,
@@ -21,7 +21,7 @@ from storage.shared.layout import (
     pack_header,
     round_name,
 )
-from storage.shared.ledger import (
+from braidlog.storage.shared.ledger import (
     Cluster,
     Fenced,
     Ledger,
@@ -33,10 +33,10 @@ from storage.shared.ledger import (
     ShardRow,
     State,
 )
-from storage.shared.object_store import ObjectMissing, ObjectStore
-from storage.shared.proofs import Mark, Marker, check_not_older, marks_of, takes_of
-from storage.shared.publisher import Patience, SessionIdentity, put_surely
-from storage.shared.takeover import surely
+from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
+from braidlog.storage.shared.proofs import Mark, Marker, check_not_older, marks_of, takes_of
+from braidlog.storage.shared.publisher import Patience, SessionIdentity, put_surely
+from braidlog.storage.shared.takeover import surely
 
 # Between two checks that the object store answers.
 STORE_LOOK_S = 10.0

@@ -6,10 +6,10 @@ one at a time.
 
 from collections.abc import Collection, Iterable, Sequence
 
-from storage.shared.layout import SliceEntry, unpack_entries
-from storage.shared.ledger import Owned, PackMove, PackRow, Tenure
-from storage.shared.pieces import Located, SegmentPieces, joined_segment, pack_slices
-from storage.shared.takeover import FoundShard
+from braidlog.storage.shared.layout import SliceEntry, unpack_entries
+from braidlog.storage.shared.ledger import Owned, PackMove, PackRow, Tenure
+from braidlog.storage.shared.pieces import Located, SegmentPieces, joined_segment, pack_slices
+from braidlog.storage.shared.takeover import FoundShard
 
 Key = tuple[int, int]  # Partition and segment base.
 

@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from storage.errors import DamagedLog, StorageFailed
-from storage.log.committer import Committer, Keeper
-from storage.log.data_dir import (
+from braidlog.storage.errors import DamagedLog, StorageFailed
+from braidlog.storage.log.committer import Committer, Keeper
+from braidlog.storage.log.data_dir import (
     DELETED_SUFFIX,
     JOURNAL_KINDS,
     PARTITIONS_NAME,
@@ -19,26 +19,26 @@ from storage.log.data_dir import (
     NewPartition,
     take_lock,
 )
-from storage.log.directory_id import id_of_cluster
-from storage.log.partition_log import LogPlace, PartitionLog
-from storage.log.recovery import LogIdentity
-from storage.log.segment import KIND_PARTITION
-from storage.log.sequence_store import SEQUENCES_NAME, pack_table
-from storage.log.sequences import SequenceTable
-from storage.log.settings import LogSettings
-from storage.shared.cached_file import Cache, CachedFiles
-from storage.shared.journal import LedgerJournal
-from storage.shared.layout import BadObject, shard_of
-from storage.shared.ledger import Fenced, JournalRow, Owned, State
-from storage.shared.packer import Packer, PackerSettings, Plan, apply, plan
-from storage.shared.pieces import PartitionPieces
-from storage.shared.points import Backlog
-from storage.shared.publisher import Publisher, RoundSettings, Watch
-from storage.shared.session import Session
-from storage.shared.shard import Shard
-from storage.shared.shared_log import ShardLink, SharedLog, check_settings, open_shared_log
-from storage.shared.sweeper import Sweeper
-from storage.shared.takeover import Found, read_shards, surely
+from braidlog.storage.log.directory_id import id_of_cluster
+from braidlog.storage.log.partition_log import LogPlace, PartitionLog
+from braidlog.storage.log.recovery import LogIdentity
+from braidlog.storage.log.segment import KIND_PARTITION
+from braidlog.storage.log.sequence_store import SEQUENCES_NAME, pack_table
+from braidlog.storage.log.sequences import SequenceTable
+from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.shared.cached_file import Cache, CachedFiles
+from braidlog.storage.shared.journal import LedgerJournal
+from braidlog.storage.shared.layout import BadObject, shard_of
+from braidlog.storage.shared.ledger import Fenced, JournalRow, Owned, State
+from braidlog.storage.shared.packer import Packer, PackerSettings, Plan, apply, plan
+from braidlog.storage.shared.pieces import PartitionPieces
+from braidlog.storage.shared.points import Backlog
+from braidlog.storage.shared.publisher import Publisher, RoundSettings, Watch
+from braidlog.storage.shared.session import Session
+from braidlog.storage.shared.shard import Shard
+from braidlog.storage.shared.shared_log import ShardLink, SharedLog, check_settings, open_shared_log
+from braidlog.storage.shared.sweeper import Sweeper
+from braidlog.storage.shared.takeover import Found, read_shards, surely
 
 # File in a cache folder: which cluster the cache is of. A folder without it is never emptied.
 MARK_NAME = "cluster-cache"

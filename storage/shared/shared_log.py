@@ -10,20 +10,20 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from storage.codecs.api import BodyInfo
-from storage.errors import StorageFull, UnwritableChange
-from storage.log.batch import Buffer
-from storage.log.committer import SyncPoint
-from storage.log.partition_log import LogPlace, PartitionLog
-from storage.log.recovery import Recovered, RecoveryReport
-from storage.log.reservation import Reservation
-from storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
-from storage.log.settings import Durability, LogSettings
-from storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
-from storage.shared.cached_file import CachedFile, CachedFiles
-from storage.shared.layout import SliceEntry
-from storage.shared.pieces import PartitionPieces, SegmentPieces
-from storage.shared.points import Backlog, SharedPoint, Slice
+from braidlog.storage.errors import StorageFull, UnwritableChange
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.batch import Buffer
+from braidlog.storage.log.committer import SyncPoint
+from braidlog.storage.log.partition_log import LogPlace, PartitionLog
+from braidlog.storage.log.recovery import Recovered, RecoveryReport
+from braidlog.storage.log.reservation import Reservation
+from braidlog.storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.settings import Durability, LogSettings
+from braidlog.storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
+from braidlog.storage.shared.cached_file import CachedFile, CachedFiles
+from braidlog.storage.shared.layout import SliceEntry
+from braidlog.storage.shared.pieces import PartitionPieces, SegmentPieces
+from braidlog.storage.shared.points import Backlog, SharedPoint, Slice
 
 
 @dataclass(slots=True)

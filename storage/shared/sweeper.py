@@ -8,10 +8,10 @@ count.
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from storage.shared.layout import PACKS, ROUNDS, SEGMENTS, round_place
-from storage.shared.ledger import Ledger, LedgerWentBack, State, object_names
-from storage.shared.object_store import ObjectMissing, ObjectStore
-from storage.shared.proofs import open_cluster, prove
+from braidlog.storage.shared.layout import PACKS, ROUNDS, SEGMENTS, round_place
+from braidlog.storage.shared.ledger import Ledger, LedgerWentBack, State, object_names
+from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
+from braidlog.storage.shared.proofs import open_cluster, prove
 
 # Objects deleted between two statements.
 BATCH = 500

@@ -11,8 +11,8 @@ from time import monotonic
 from time import sleep as sleep_for
 from typing import TypeVar
 
-from storage.errors import StoreUnanswered
-from storage.shared.layout import (
+from braidlog.storage.errors import StoreUnanswered
+from braidlog.storage.shared.layout import (
     HEADER_BYTES,
     KIND_ROUND,
     BadObject,
@@ -21,10 +21,17 @@ from storage.shared.layout import (
     unpack_footer,
     unpack_header,
 )
-from storage.shared.ledger import Contents, Ledger, LedgerUnanswered, PackRow, RoundRow, Tenure
-from storage.shared.object_store import ObjectMissing, ObjectStore
-from storage.shared.pieces import Located, PartitionPieces, partitions_of
-from storage.shared.publisher import Patience, pauses
+from braidlog.storage.shared.ledger import (
+    Contents,
+    Ledger,
+    LedgerUnanswered,
+    PackRow,
+    RoundRow,
+    Tenure,
+)
+from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
+from braidlog.storage.shared.pieces import Located, PartitionPieces, partitions_of
+from braidlog.storage.shared.publisher import Patience, pauses
 
 # How long store and database are asked again: a failover of PostgreSQL takes seconds.
 ANSWER_S = 60.0

@@ -11,12 +11,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from storage.errors import DamagedLog
-from storage.log.scan import Fault, load_checked, walk
-from storage.log.segment import KIND_CATALOGUE, KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
-from storage.shared.cached_file import Cache, CachedFiles
-from storage.shared.catalogue import SharedCatalogue
-from storage.shared.layout import (
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.log.scan import Fault, load_checked, walk
+from braidlog.storage.log.segment import (
+    KIND_CATALOGUE,
+    KIND_PARTITION,
+    SEGMENT_HEADER_BYTES,
+    Segment,
+)
+from braidlog.storage.shared.cached_file import Cache, CachedFiles
+from braidlog.storage.shared.catalogue import SharedCatalogue
+from braidlog.storage.shared.layout import (
     HEADER_BYTES,
     KIND_PACK,
     PACKS,
@@ -31,7 +36,7 @@ from storage.shared.layout import (
     unpack_footer,
     unpack_header,
 )
-from storage.shared.ledger import (
+from braidlog.storage.shared.ledger import (
     Ledger,
     LedgerWentBack,
     PackRow,
@@ -39,10 +44,10 @@ from storage.shared.ledger import (
     State,
     object_names,
 )
-from storage.shared.object_store import ObjectMissing, ObjectStore
-from storage.shared.pieces import PartitionPieces, partitions_of
-from storage.shared.proofs import check_not_older, open_cluster
-from storage.shared.takeover import is_unpacked, round_slices
+from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
+from braidlog.storage.shared.pieces import PartitionPieces, partitions_of
+from braidlog.storage.shared.proofs import check_not_older, open_cluster
+from braidlog.storage.shared.takeover import is_unpacked, round_slices
 
 # What `deep` keeps in its scratch folder at a time.
 SCRATCH_BYTES = 256 << 20

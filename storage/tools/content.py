@@ -6,13 +6,13 @@ What is wrong here was written that way: no disk did it. Knows codecs, and no fi
 from struct import error as StructError
 from struct import iter_unpack
 
-from storage.codecs.api import BatchFlag, BodyFormat, Buffer
-from storage.codecs.pulsar import entries
-from storage.codecs.pulsar_rebatch import holes_of
-from storage.codecs.registry import codec_for
-from storage.errors import BodyError, UnreadableBody
-from storage.journal.log import unpack_records
-from storage.log.batch import BatchHeader
+from braidlog.storage.errors import BodyError, UnreadableBody
+from braidlog.storage.formats.api import BatchFlag, BodyFormat, Buffer
+from braidlog.storage.formats.pulsar.entry_runs import entries
+from braidlog.storage.formats.pulsar.rebatch import holes_of
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.journal.log import unpack_records
+from braidlog.storage.log.batch import BatchHeader
 
 
 class BadContent(ValueError):

@@ -10,19 +10,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from storage.codecs.api import BatchFlag, BodyFormat
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_for
-from storage.errors import StorageError, UnreadableBody
-from storage.log.batch import HEADER_BYTES, BatchHeader
-from storage.log.files import FileGone, Files, storage_error
-from storage.log.reader import HANDLES_MAX, PartitionFolder, list_partitions
-from storage.log.recovery import LogIdentity
-from storage.log.scan import Fault, read_checked
-from storage.log.segment import KIND_PARTITION
-from storage.log.watermark import read_watermark
-from storage.metadata.names import InvalidTopicName, TopicName, parse_topic, split_partition
-from storage.tools.survey import Good, SurveyWalk, segments_of
+from braidlog.storage.errors import StorageError, UnreadableBody
+from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.log.batch import HEADER_BYTES, BatchHeader
+from braidlog.storage.log.files import FileGone, Files, storage_error
+from braidlog.storage.log.reader import HANDLES_MAX, PartitionFolder, list_partitions
+from braidlog.storage.log.recovery import LogIdentity
+from braidlog.storage.log.scan import Fault, read_checked
+from braidlog.storage.log.segment import KIND_PARTITION
+from braidlog.storage.log.watermark import read_watermark
+from braidlog.storage.metadata.names import (
+    InvalidTopicName,
+    TopicName,
+    parse_topic,
+    split_partition,
+)
+from braidlog.storage.tools.survey import Good, SurveyWalk, segments_of
 
 LOOKS_MAX = 5  # At the same place, where a broker removes files meanwhile.
 

@@ -3,10 +3,10 @@
 A wrong index is no damage: it is built again when it is needed (FORMAT.md section 4).
 """
 
-from storage.log.batch import ABSENT_US, BatchHeader
-from storage.log.index import BadIndex, SparseIndex
-from storage.log.places import later
-from storage.log.segment import SEGMENT_HEADER_BYTES, Segment
+from braidlog.storage.log.batch import ABSENT_US, BatchHeader
+from braidlog.storage.log.index import BadIndex, SparseIndex
+from braidlog.storage.log.places import later
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 
 
 class IndexCheck:

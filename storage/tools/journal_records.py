@@ -5,11 +5,11 @@ The rule is FORMAT.md section 9: the newest whole snapshot, and what follows. Kn
 
 from collections.abc import Callable, Iterable, Iterator
 
-from storage.codecs.api import BatchFlag
-from storage.errors import DamagedLog
-from storage.journal.log import unpack_records
-from storage.log.segment import FLAG_SNAPSHOT, Segment
-from storage.tools.survey import Good, Survey
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.journal.log import unpack_records
+from braidlog.storage.log.segment import FLAG_SNAPSHOT, Segment
+from braidlog.storage.tools.survey import Good, Survey
 
 
 class NoSnapshotEnd(Exception):

@@ -2,9 +2,9 @@
 positions of its subscriptions. For `log verify` and `log repair`. Changes nothing.
 """
 
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.cursors import CursorStore
-from storage.metadata.names import parse_topic
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.names import parse_topic
 
 
 class KnownEnds:

@@ -7,15 +7,15 @@ check again then. Knows partitions and journals alike, and no data directory.
 import os
 from collections.abc import Callable
 
-from storage.log.batch import HEADER_BYTES
-from storage.log.compaction.sources import Source
-from storage.log.directory_id import foreign_paths
-from storage.log.files import FileGone, Files
-from storage.log.recovery import LogIdentity
-from storage.log.scan import Fault, read_checked
-from storage.log.segment import KIND_PARTITION, Segment
-from storage.log.segment_names import view_names
-from storage.log.watermark import (
+from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.log.compaction.sources import Source
+from braidlog.storage.log.directory_id import foreign_paths
+from braidlog.storage.log.files import FileGone, Files
+from braidlog.storage.log.recovery import LogIdentity
+from braidlog.storage.log.scan import Fault, read_checked
+from braidlog.storage.log.segment import KIND_PARTITION, Segment
+from braidlog.storage.log.segment_names import view_names
+from braidlog.storage.log.watermark import (
     RESERVED_MAGIC,
     RESERVED_NAME,
     SLOT_BYTES,
@@ -26,10 +26,10 @@ from storage.log.watermark import (
     read_watermark,
     unpack_slot,
 )
-from storage.tools.content import BadContent, check_content
-from storage.tools.findings import Finding, Level, LogSummary
-from storage.tools.index_check import IndexCheck
-from storage.tools.survey import Good, Hole, LogSurvey, Survey
+from braidlog.storage.tools.content import BadContent, check_content
+from braidlog.storage.tools.findings import Finding, Level, LogSummary
+from braidlog.storage.tools.index_check import IndexCheck
+from braidlog.storage.tools.survey import Good, Hole, LogSurvey, Survey
 
 # Findings of one log that are kept; any more are only counted.
 FINDINGS_MAX = 1000

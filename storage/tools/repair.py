@@ -8,40 +8,40 @@ import os
 from collections.abc import Callable, Mapping
 from time import time_ns
 
-from storage.errors import DirectoryLocked
-from storage.journal.changes import UnknownRecord
-from storage.log.data_dir import (
+from braidlog.storage.errors import DirectoryLocked
+from braidlog.storage.journal.changes import UnknownRecord
+from braidlog.storage.log.data_dir import (
     JOURNAL_KINDS,
     PARTITIONS_NAME,
     SET_ASIDE_NAME,
     numbers_among,
     take_lock,
 )
-from storage.log.directory_id import foreign_paths, stored_directory_id
-from storage.log.files import Files, storage_error
-from storage.log.recovery import LogIdentity
-from storage.log.segment import KIND_PARTITION, segment_bases
-from storage.log.topic_file import (
+from braidlog.storage.log.directory_id import foreign_paths, stored_directory_id
+from braidlog.storage.log.files import Files, storage_error
+from braidlog.storage.log.recovery import LogIdentity
+from braidlog.storage.log.segment import KIND_PARTITION, segment_bases
+from braidlog.storage.log.topic_file import (
     TOPIC_NAME,
     BadTopicFile,
     TopicFile,
     pack_topic_file,
     unpack_topic_file,
 )
-from storage.log.watermark import RESERVED_NAME, Watermark
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.cursors import CursorStore
-from storage.tools.dump import find_partitions
-from storage.tools.known_ends import KnownEnds
-from storage.tools.log_check import FOREIGN, LogCheck, reservation_is_lost
-from storage.tools.repair_catalogue import CatalogueRepair
-from storage.tools.repair_folders import FolderPlacement
-from storage.tools.repair_journal import JournalRepair
-from storage.tools.repair_partition import PartitionRepair, ReservationRepair
-from storage.tools.repair_step import Plan, Step
-from storage.tools.rewriting import SetAside, write_whole
-from storage.tools.survey import Survey
-from storage.tools.verify import (
+from braidlog.storage.log.watermark import RESERVED_NAME, Watermark
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.tools.dump import find_partitions
+from braidlog.storage.tools.known_ends import KnownEnds
+from braidlog.storage.tools.log_check import FOREIGN, LogCheck, reservation_is_lost
+from braidlog.storage.tools.repair_catalogue import CatalogueRepair
+from braidlog.storage.tools.repair_folders import FolderPlacement
+from braidlog.storage.tools.repair_journal import JournalRepair
+from braidlog.storage.tools.repair_partition import PartitionRepair, ReservationRepair
+from braidlog.storage.tools.repair_step import Plan, Step
+from braidlog.storage.tools.rewriting import SetAside, write_whole
+from braidlog.storage.tools.survey import Survey
+from braidlog.storage.tools.verify import (
     CATALOGUE,
     CURSORS,
     NoDataDir,

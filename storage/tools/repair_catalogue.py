@@ -7,10 +7,10 @@ record of ours is lost. Knows the catalogue, and of folders only their topic fil
 from collections.abc import Mapping
 from itertools import takewhile
 
-from storage.log.topic_file import TopicFile
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.cursors import CursorStore
-from storage.metadata.names import InvalidTopicName, TopicName, parse_topic
+from braidlog.storage.log.topic_file import TopicFile
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.names import InvalidTopicName, TopicName, parse_topic
 
 
 class CatalogueRepair:

@@ -8,16 +8,16 @@ headers, no batch and no journal.
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from storage.log.files import Files
-from storage.log.segment import (
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.segment import (
     KIND_PARTITION,
     SEGMENT_HEADER_BYTES,
     BadSegment,
     unpack_segment_header,
 )
-from storage.log.segment_names import segment_names
-from storage.tools.repair_step import Step
-from storage.tools.rewriting import SetAside
+from braidlog.storage.log.segment_names import segment_names
+from braidlog.storage.tools.repair_step import Step
+from braidlog.storage.tools.rewriting import SetAside
 
 
 class FolderPlacement:

@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from storage.errors import DamagedLog
-from storage.log.data_dir import JOURNAL_KINDS
-from storage.log.files import Files
-from storage.log.recovery import LogIdentity
-from storage.log.segment import (
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.log.data_dir import JOURNAL_KINDS
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.recovery import LogIdentity
+from braidlog.storage.log.segment import (
     FLAG_SNAPSHOT,
     SegmentHeader,
     named_header,
@@ -20,12 +20,12 @@ from storage.log.segment import (
     segment_bases,
     segment_path,
 )
-from storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
-from storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
-from storage.tools.log_check import LogCheck
-from storage.tools.repair_step import Step, offsets_text
-from storage.tools.rewriting import SegmentWriter, SetAside
-from storage.tools.survey import Survey
+from braidlog.storage.log.watermark import WATERMARK_MAGIC, WATERMARK_NAME, SlotFile
+from braidlog.storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
+from braidlog.storage.tools.log_check import LogCheck
+from braidlog.storage.tools.repair_step import Step, offsets_text
+from braidlog.storage.tools.rewriting import SegmentWriter, SetAside
+from braidlog.storage.tools.survey import Survey
 
 # Changes left out that are reported one by one; any more are only counted.
 TOLD_MAX = 10

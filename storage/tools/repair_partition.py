@@ -6,9 +6,9 @@ that are not good; where a file is missing a new one holds the gap. Knows no top
 
 from collections.abc import Sequence
 
-from storage.log.files import Files
-from storage.log.reservation import RESERVE_OFFSETS, Reservation
-from storage.log.segment import (
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.reservation import RESERVE_OFFSETS, Reservation
+from braidlog.storage.log.segment import (
     SEGMENT_HEADER_BYTES,
     Segment,
     SegmentHeader,
@@ -16,9 +16,9 @@ from storage.log.segment import (
     named_header,
     new_salt,
 )
-from storage.tools.repair_step import Plan, Step, offsets_text
-from storage.tools.rewriting import SegmentWriter, SetAside
-from storage.tools.survey import Hole, Survey
+from braidlog.storage.tools.repair_step import Plan, Step, offsets_text
+from braidlog.storage.tools.rewriting import SegmentWriter, SetAside
+from braidlog.storage.tools.survey import Hole, Survey
 
 
 class PartitionRepair:

@@ -8,12 +8,12 @@ import os
 from collections.abc import Iterable
 from time import time_ns
 
-from storage.codecs.api import BatchFlag, BodyFormat
-from storage.journal.log import in_batches, pack_records
-from storage.log.batch import BATCH_OFFSETS_MAX, BatchHeader, Buffer, body_checksum, pack
-from storage.log.files import File, Files
-from storage.log.scan import Fault, read_checked
-from storage.log.segment import (
+from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.journal.log import in_batches, pack_records
+from braidlog.storage.log.batch import BATCH_OFFSETS_MAX, BatchHeader, Buffer, body_checksum, pack
+from braidlog.storage.log.files import File, Files
+from braidlog.storage.log.scan import Fault, read_checked
+from braidlog.storage.log.segment import (
     INDEX_SUFFIX,
     SEGMENT_HEADER_BYTES,
     Segment,

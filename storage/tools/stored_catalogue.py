@@ -5,17 +5,17 @@ It reaches as far as the journal is durable by its watermark slot. Knows no brok
 
 import os
 
-from storage.errors import DamagedLog
-from storage.log.batch import HEADER_BYTES
-from storage.log.data_dir import JOURNAL_KINDS
-from storage.log.files import FileGone, Files
-from storage.log.reader import HANDLES_MAX
-from storage.log.recovery import LogIdentity
-from storage.log.scan import read_checked
-from storage.log.watermark import read_watermark
-from storage.metadata.catalogue import Catalogue
-from storage.tools.journal_records import JournalRecords, StoredJournal
-from storage.tools.survey import LogSurvey
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.log.data_dir import JOURNAL_KINDS
+from braidlog.storage.log.files import FileGone, Files
+from braidlog.storage.log.reader import HANDLES_MAX
+from braidlog.storage.log.recovery import LogIdentity
+from braidlog.storage.log.scan import read_checked
+from braidlog.storage.log.watermark import read_watermark
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.tools.journal_records import JournalRecords, StoredJournal
+from braidlog.storage.tools.survey import LogSurvey
 
 NAME = "catalogue"
 LOOKS_MAX = 5  # At a journal that a broker shortens meanwhile.

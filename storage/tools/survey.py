@@ -10,21 +10,21 @@ from dataclasses import dataclass, field, replace
 
 from crc32c import crc32c
 
-from storage.log import batch, segment
-from storage.log.batch import HEADER_BYTES, BadHeader, BatchHeader, unpack
-from storage.log.files import FileGone, Files
-from storage.log.log_walk import LogWalk, Missing, Overlap
-from storage.log.recovery import LogIdentity
-from storage.log.scan import NO_OFFSET, Fault, find_good, is_never_torn, read_checked
-from storage.log.segment import (
+from braidlog.storage.log import batch, segment
+from braidlog.storage.log.batch import HEADER_BYTES, BadHeader, BatchHeader, unpack
+from braidlog.storage.log.files import FileGone, Files
+from braidlog.storage.log.log_walk import LogWalk, Missing, Overlap
+from braidlog.storage.log.recovery import LogIdentity
+from braidlog.storage.log.scan import NO_OFFSET, Fault, find_good, is_never_torn, read_checked
+from braidlog.storage.log.segment import (
     KIND_PARTITION,
     SEGMENT_HEADER_BYTES,
     Segment,
     SegmentHeader,
     empty_header,
 )
-from storage.log.segment_names import segment_names
-from storage.log.watermark import Watermark
+from braidlog.storage.log.segment_names import segment_names
+from braidlog.storage.log.watermark import Watermark
 
 
 @dataclass(slots=True)

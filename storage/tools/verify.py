@@ -11,24 +11,29 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from storage.errors import DamagedLog, StorageError
-from storage.journal.changes import UnknownRecord
-from storage.log.data_dir import DELETED_SUFFIX, JOURNAL_KINDS, PARTITIONS_NAME, numbers_among
-from storage.log.directory_id import stored_directory_id
-from storage.log.files import FileGone, Files, storage_error
-from storage.log.reader import HANDLES_MAX
-from storage.log.recovery import LogIdentity
-from storage.log.segment import KIND_PARTITION, LOG_SUFFIX, segment_bases
-from storage.log.topic_file import TOPIC_NAME, BadTopicFile, TopicFile, unpack_topic_file
-from storage.log.topic_names import prepared_name
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.cursors import CursorStore
-from storage.tools.findings import Finding, Level, VerifyReport
-from storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
-from storage.tools.known_ends import KnownEnds
-from storage.tools.lock_holder import lock_holder
-from storage.tools.log_check import LogCheck
-from storage.tools.survey import Survey
+from braidlog.storage.errors import DamagedLog, StorageError
+from braidlog.storage.journal.changes import UnknownRecord
+from braidlog.storage.log.data_dir import (
+    DELETED_SUFFIX,
+    JOURNAL_KINDS,
+    PARTITIONS_NAME,
+    numbers_among,
+)
+from braidlog.storage.log.directory_id import stored_directory_id
+from braidlog.storage.log.files import FileGone, Files, storage_error
+from braidlog.storage.log.reader import HANDLES_MAX
+from braidlog.storage.log.recovery import LogIdentity
+from braidlog.storage.log.segment import KIND_PARTITION, LOG_SUFFIX, segment_bases
+from braidlog.storage.log.topic_file import TOPIC_NAME, BadTopicFile, TopicFile, unpack_topic_file
+from braidlog.storage.log.topic_names import prepared_name
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.tools.findings import Finding, Level, VerifyReport
+from braidlog.storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
+from braidlog.storage.tools.known_ends import KnownEnds
+from braidlog.storage.tools.lock_holder import lock_holder
+from braidlog.storage.tools.log_check import LogCheck
+from braidlog.storage.tools.survey import Survey
 
 # How often a log is looked at if a broker shortens it meanwhile.
 LOOKS_MAX = 5

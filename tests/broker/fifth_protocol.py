@@ -9,12 +9,12 @@ The test copies this file into a folder with an entry point beside it; nothing e
 
 import msgspec
 
-from broker.errors import BrokerError
-from broker.server.endings import ProtocolError
-from storage.codecs.api import BodyInfo
-from storage.codecs.plain import PLAIN
-from storage.codecs.record import Record
-from storage.metadata.names import parse_topic
+from braidlog.broker.errors import BrokerError
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.formats.plain.codec import PLAIN
+from braidlog.storage.formats.record import Record
+from braidlog.storage.metadata.names import parse_topic
 
 LINE_BYTES_MAX = 65536
 

@@ -4,8 +4,8 @@ import threading
 
 import trio
 
-from storage.errors import StorageFailed
-from storage.log.committer import SyncPoint
+from braidlog.storage.errors import StorageFailed
+from braidlog.storage.log.committer import SyncPoint
 from tests.waiting import HANG_S
 
 

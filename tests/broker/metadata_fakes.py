@@ -2,13 +2,13 @@
 
 import trio
 
-from broker.subscriptions.subscriptions import Subscriptions
-from broker.topics.catalogue import LocalCatalogue
-from broker.topics.namespaces import Namespaces
-from broker.topics.topics import TopicDefaults, Topics
-from storage.errors import StorageFull
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.cursors import CursorStore
+from braidlog.broker.positions.subscriptions import Subscriptions
+from braidlog.broker.topics.catalogue import LocalCatalogue
+from braidlog.broker.topics.namespaces import Namespaces
+from braidlog.broker.topics.topics import TopicDefaults, Topics
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.cursors import CursorStore
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 NOW_US = 1_700_000_000_000_000

@@ -2,13 +2,13 @@
 as records.
 """
 
-from broker.reading.transcode import read_as
-from storage.codecs.api import BodyInfo
-from storage.codecs.iggy import pack_key
-from storage.codecs.kafka_layout import ENTRY
-from storage.codecs.record import Chunk, Record
-from storage.codecs.registry import codec_named
-from storage.metadata.names import parse_topic
+from braidlog.broker.reading.transcode import read_as
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.formats.iggy.classic import pack_key
+from braidlog.storage.formats.kafka.set_layout import ENTRY
+from braidlog.storage.formats.record import Chunk, Record
+from braidlog.storage.formats.registry import codec_named
+from braidlog.storage.metadata.names import parse_topic
 
 APPEND_US = 1_700_000_000_000_000
 # What a stored body has before the part that readers are given.

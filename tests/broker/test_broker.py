@@ -7,15 +7,15 @@ import errno
 import pytest
 import trio
 
-from broker.broker import Broker
-from broker.config.settings import load
-from broker.server.listener import Listener
-from broker.server.process import serve_listeners
-from storage.codecs.api import BodyInfo
-from storage.errors import DamagedLog, DirectoryLocked, StorageFailed
-from storage.log.data_dir import DataDir
-from storage.log.files import Files
-from storage.metadata.names import parse_topic
+from braidlog.broker.broker import Broker
+from braidlog.broker.config.settings import load
+from braidlog.broker.server.listener import Listener
+from braidlog.broker.server.process import serve_listeners
+from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFailed
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.data_dir import DataDir
+from braidlog.storage.log.files import Files
+from braidlog.storage.metadata.names import parse_topic
 from tests.broker.records import append, make_partition, read_values
 from tests.broker.server.echo import EchoAdapter, EchoSession, framed, receive_all, receive_frame
 from tests.storage.files_twins import FailingDisk

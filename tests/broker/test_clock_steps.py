@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.subscriptions.backlog import limits_of
-from storage.codecs.api import BodyFormat, BodyInfo
-from storage.codecs.plain import PLAIN
-from storage.codecs.record import Record
-from storage.log.settings import LogSettings
-from storage.metadata.names import parse_topic
+from braidlog.broker.positions.backlog import limits_of
+from braidlog.storage.formats.api import BodyFormat, BodyInfo
+from braidlog.storage.formats.plain.codec import PLAIN
+from braidlog.storage.formats.record import Record
+from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.metadata.names import parse_topic
 
 MINUTE_US = 60_000_000
 YEAR_US = 365 * 24 * 60 * MINUTE_US

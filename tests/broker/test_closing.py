@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 from trio.testing import wait_all_tasks_blocked
 
-from broker.closing import STEPS_TOGETHER, Closing
+from braidlog.broker.closing import STEPS_TOGETHER, Closing
 from tests.broker.pieces import counting
 
 

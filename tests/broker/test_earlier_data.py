@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.broker import Broker
-from storage.metadata.names import parse_topic
-from storage.tools.verify import Verifier
+from braidlog.broker.broker import Broker
+from braidlog.storage.metadata.names import parse_topic
+from braidlog.storage.tools.verify import Verifier
 from tests.broker.records import append, read_values
 from tests.broker.test_broker import config_for
 

@@ -8,14 +8,14 @@ import os
 import pytest
 import trio
 
-from broker import errors
-from broker.broker import Broker
-from broker.topics.partition_factory import LOOK_S, TIDY_S
-from storage.codecs.api import BodyInfo
-from storage.log.data_dir import DataDir
-from storage.log.files import Files
-from storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, RESERVE_NAME
-from storage.metadata.names import parse_topic
+from braidlog.broker import errors
+from braidlog.broker.broker import Broker
+from braidlog.broker.topics.partition_factory import LOOK_S, TIDY_S
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.data_dir import DataDir
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, RESERVE_NAME
+from braidlog.storage.metadata.names import parse_topic
 from tests.broker.test_broker import config_for
 from tests.storage.files_twins import SmallDisk
 from tests.waiting import until

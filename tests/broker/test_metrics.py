@@ -6,7 +6,7 @@ import sys
 import pytest
 from prometheus_client import generate_latest
 
-from broker.metrics import OTHER_USERS, SECONDS_BUCKETS, USER_FIGURES_MAX, Metrics
+from braidlog.broker.metrics import OTHER_USERS, SECONDS_BUCKETS, USER_FIGURES_MAX, Metrics
 
 
 def rendered(metrics):
@@ -96,7 +96,7 @@ def test_unknown_families_and_wrong_labels_are_bugs():
 
 def test_the_prometheus_client_is_not_imported_to_count():
     program = (
-        "import sys; from broker.metrics import Metrics\n"
+        "import sys; from braidlog.broker.metrics import Metrics\n"
         "Metrics().number('braidlog_connections', 'kafka').inc()\n"
         "assert 'prometheus_client' not in sys.modules\n"
     )

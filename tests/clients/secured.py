@@ -36,7 +36,7 @@ class Secured:
 
     def braidlog(self, *arguments, code=0, **environment):
         done = subprocess.run(
-            [sys.executable, "-m", "broker.cli.main", *arguments],
+            [sys.executable, "-m", "braidlog.broker.cli.main", *arguments],
             env=self.environment | environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
 from conformance.server import RunningBroker
-from storage.codecs.api import BatchFlag
-from storage.codecs.registry import codec_for
-from storage.log.reader import ReadOnlyLog, list_partitions
 from tests.waiting import HANG_S
 
 pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")

@@ -88,7 +88,7 @@ class Tools:
         return {self._shown()["backlog"], self._stats()["msgBacklog"], cursor["backlog"], lag}
 
     def _shown(self) -> Any:
-        command = [sys.executable, "-m", "broker.cli.main", "groups", "show", GROUP]
+        command = [sys.executable, "-m", "braidlog.broker.cli.main", "groups", "show", GROUP]
         command += ["--topic", TOPIC, "--url", self._broker.url, "--output", "json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
         (shown,) = json.loads(done.stdout)

@@ -1,7 +1,7 @@
 """Every example of PIP-64's endpoints over a socket, against one broker in a process of its own.
 
 Ids are made by the stock Pulsar client and read by it. What each field and error means is tested in
-`tests/protocols/rest`.
+`tests/protocols/http`.
 """
 
 import base64
@@ -18,7 +18,7 @@ from urllib.parse import quote
 import pytest
 
 from conformance.server import RunningBroker
-from tests.protocols.rest.pip64.example_bodies import AVRO_ORDER, FIRST_TWO
+from tests.protocols.http.pip64.example_bodies import AVRO_ORDER, FIRST_TWO
 
 pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
 

@@ -7,19 +7,19 @@ import pytest
 import trio
 from starlette.routing import Match
 
+from braidlog.protocols.http.app import make_routes
+from braidlog.protocols.http.options import RestOptions
+from braidlog.protocols.iggy.all_dialects import BY_NAME
+from braidlog.protocols.iggy.layouts_v import V
+from braidlog.protocols.iggy.machine import LOGINS, IggyMachine, Refused
+from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.options import WithoutLogin
+from braidlog.protocols.kafka.tables import APIS
+from braidlog.protocols.pulsar.session import COMMANDS as PULSAR_COMMANDS
 from conformance.hostile.attack import Sent, speeches
 from conformance.hostile.commands import protocols
 from conformance.hostile.rows import Command, Protocol, Talk
 from conformance.raw import pulsar
-from protocols.iggy.all_dialects import BY_NAME
-from protocols.iggy.layouts_v import V
-from protocols.iggy.machine import LOGINS, IggyMachine, Refused
-from protocols.iggy.messages import Code
-from protocols.iggy.options import WithoutLogin
-from protocols.kafka.tables import APIS
-from protocols.pulsar.session import COMMANDS as PULSAR_COMMANDS
-from protocols.rest.app import make_routes
-from protocols.rest.options import RestOptions
 
 
 def frames(protocol: Protocol) -> list[bytes]:

@@ -8,8 +8,8 @@ import contextlib
 import os
 import subprocess
 
+from braidlog.storage.tools.verify import Verifier
 from conformance.server import RunningBroker
-from storage.tools.verify import Verifier
 
 
 def can_mount():

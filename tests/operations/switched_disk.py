@@ -14,7 +14,7 @@ import errno
 import os
 import sys
 
-from storage.log import files
+from braidlog.storage.log import files
 from tests.storage.files_twins import InlineQueue
 
 FAULTS = ("full", "read-only", "no-sync", "no-write")
@@ -102,6 +102,6 @@ class SwitchedDisk(files.Disk):
 if __name__ == "__main__":
     SwitchedDisk.control = sys.argv[1]
     files.Disk = SwitchedDisk
-    from broker.cli.main import run
+    from braidlog.broker.cli.main import run
 
     sys.exit(run(sys.argv[2:]))

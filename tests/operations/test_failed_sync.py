@@ -8,10 +8,9 @@ import threading
 import pytest
 
 from conformance.raw.kafka import message
+from tests.operations.clients import OK, Listeners
+from tests.operations.kit import SwitchedBroker, kafka
 from tests.waiting import HANG_S
-
-from .clients import OK, Listeners
-from .kit import SwitchedBroker, kafka
 
 TOPIC = "t"
 ALL_OK = {"kafka": OK, "pulsar": OK, "iggy": OK}

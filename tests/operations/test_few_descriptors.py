@@ -7,8 +7,7 @@ import pytest
 
 from conformance.raw.kafka import PRODUCE, message, string
 from conformance.server import RunningBroker
-
-from .kit import api, kafka, topic_path
+from tests.operations.kit import api, kafka, topic_path
 
 PARTITIONS = 300
 CLIENTS = 8

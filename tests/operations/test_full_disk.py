@@ -7,15 +7,14 @@ import contextlib
 import pytest
 
 from conformance.raw.pulsar import ACK, encode
-
-from .clients import (
+from tests.operations.clients import (
     IGGY_CANNOT_APPEND,
     KAFKA_STORAGE_ERROR,
     OK,
     PULSAR_PERSISTENCE_ERROR,
     Listeners,
 )
-from .kit import SwitchedBroker, api, pulsar, topic_path
+from tests.operations.kit import SwitchedBroker, api, pulsar, topic_path
 
 TOPIC = "t"
 REFUSED = {

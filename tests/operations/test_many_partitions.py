@@ -13,9 +13,8 @@ import pytest
 from conformance.raw.iggy import PING
 from conformance.raw.kafka import FETCH, PRODUCE, message, string
 from conformance.server import RunningBroker
+from tests.operations.kit import api, iggy, kafka, topic_path
 from tests.waiting import until_seen
-
-from .kit import api, iggy, kafka, topic_path
 
 
 def hard_limit():

@@ -8,13 +8,12 @@ import sys
 
 import pytest
 
-from broker.cli.main import run
+from braidlog.broker.cli.main import run
+from tests.operations.clients import OK, Listeners
+from tests.operations.kit import api, topic_path
+from tests.operations.small_disk import InsideBroker, SmallDisk, can_mount
+from tests.operations.test_full_disk import ALL_OK, COMMITS_REFUSED, REFUSED, TOPIC, open_listeners
 from tests.waiting import until_seen
-
-from .clients import OK, Listeners
-from .kit import api, topic_path
-from .small_disk import InsideBroker, SmallDisk, can_mount
-from .test_full_disk import ALL_OK, COMMITS_REFUSED, REFUSED, TOPIC, open_listeners
 
 DISK_BYTES = 20 << 20
 RESERVE_BYTES = 1 << 20

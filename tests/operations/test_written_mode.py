@@ -10,13 +10,12 @@ import os
 import pyarrow.parquet as parquet
 import pytest
 
-from broker.cli.main import run
+from braidlog.broker.cli.main import run
+from braidlog.storage.log.segment import segment_path
 from conformance.raw.iggy import BY_OFFSET
 from conformance.server import RunningBroker
-from storage.log.segment import segment_path
-
-from .clients import OK, Listeners
-from .kit import api, partition_of, pulsar, topic_path
+from tests.operations.clients import OK, Listeners
+from tests.operations.kit import api, partition_of, pulsar, topic_path
 
 TOPIC = "t"
 NEVER = "log.flush_interval_ms=3600s"  # Nothing is synced unless something has to be.

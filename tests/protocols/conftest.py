@@ -4,7 +4,7 @@ test files do.
 
 import pytest
 
-from broker.access.acting import asks
+from braidlog.broker.access.acting import asks
 
 pytest.register_assert_rewrite("tests.protocols.contract")
 

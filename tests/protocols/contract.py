@@ -24,9 +24,9 @@ import pytest
 import trio
 import trio.testing
 
-from broker import errors
-from broker.limits import OUTBOX_BYTES_MAX
-from broker.server.endings import ProtocolError
+from braidlog.broker import errors
+from braidlog.broker.limits import OUTBOX_BYTES_MAX
+from braidlog.broker.server.endings import ProtocolError
 from tests.waiting import HANG_S
 
 OpenClient = Callable[[str], Awaitable[trio.SocketStream]]

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.framing import LengthPrefix
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.framing import LengthPrefix
 
 PREFIX = LengthPrefix(struct.Struct(">i"), bytes_min=1, bytes_max=100)
 

@@ -6,25 +6,25 @@ import json
 
 import pytest
 
-from broker.access.access import Access
-from broker.access.rights import Principal
-from protocols.iggy.errors import ErrorCode
-from protocols.kafka import group_messages as g
-from protocols.kafka import messages as m
-from protocols.kafka.consumer_protocol import subscription_of
-from protocols.kafka.errors import Code
-from protocols.pulsar.machine import Type
-from protocols.pulsar.topic_lists import topics_hash
-from protocols.rest.app import make_app
-from protocols.rest.options import RestOptions
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
-from storage.metadata.names import TopicName
-from storage.metadata.user_records import Grant
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import Principal
+from braidlog.protocols.http.app import make_app
+from braidlog.protocols.http.options import RestOptions
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.kafka import group_messages as g
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.consumer_protocol import subscription_of
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.protocols.pulsar.topic_lists import topics_hash
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
+from braidlog.storage.metadata.names import TopicName
+from braidlog.storage.metadata.user_records import Grant
+from tests.protocols.http.asgi import call
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import Talk
 from tests.protocols.kafka.talk import another
 from tests.protocols.pulsar.talk import Client
-from tests.protocols.rest.asgi import call
 
 ANNA = Principal("anna")
 ALL = "persistent://public/default/.*"

@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.reader import BigEndianReader, LittleEndianReader, Reader
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.reader import BigEndianReader, LittleEndianReader, Reader
 
 FIELDS = [
     ("u8", "B", 0xFE),

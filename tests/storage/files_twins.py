@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from storage.log.disk import Disk
+from braidlog.storage.log.disk import Disk
 from tests.waiting import HANG_S
 
 BLOCK_BYTES = 4096

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from storage.errors import DamagedLog, LogClosed, StorageError, StorageFailed, StorageFull
-from storage.log.files import storage_error
+from braidlog.storage.errors import DamagedLog, LogClosed, StorageError, StorageFailed, StorageFull
+from braidlog.storage.log.files import storage_error
 
 PATH = "/srv/braidlog/partitions/1/00000000000000000000.log"
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, Protocol
 
-from storage.codecs.api import BatchFlag
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_for
-from storage.errors import UnreadableBody
-from storage.log.batch import Batch
-from storage.log.compaction.offset_set import OffsetSet
-from storage.log.compaction.sources import Source
+from braidlog.storage.errors import UnreadableBody
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.log.batch import Batch
+from braidlog.storage.log.compaction.offset_set import OffsetSet
+from braidlog.storage.log.compaction.sources import Source
 
 # Keys of a walk: some 150 bytes each, 75 MB while the table grows. Kafka's cleaner has 128 MiB.
 KEYS_MAX: Final = 500_000

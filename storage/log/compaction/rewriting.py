@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from storage.codecs.api import BatchFlag
-from storage.codecs.registry import codec_for
-from storage.errors import BodyError
-from storage.log.batch import Batch
-from storage.log.compaction.offset_set import OffsetSet
-from storage.log.compaction.sources import Source
-from storage.log.compaction.writer import CompactedWriter
+from braidlog.storage.errors import BodyError
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.log.batch import Batch
+from braidlog.storage.log.compaction.offset_set import OffsetSet
+from braidlog.storage.log.compaction.sources import Source
+from braidlog.storage.log.compaction.writer import CompactedWriter
 
 
 def rewrite(

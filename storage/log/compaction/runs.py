@@ -10,21 +10,21 @@ from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
-from storage.codecs.record import Record
-from storage.log.compaction.key_scan import KEYS_MAX, Found, KeyScan
-from storage.log.compaction.rewriting import rewrite
-from storage.log.compaction.sources import Source
-from storage.log.compaction.writer import CompactedWriter
-from storage.log.files import Files
-from storage.log.partition_log import PartitionLog
-from storage.log.segment import (
+from braidlog.storage.formats.record import Record
+from braidlog.storage.log.compaction.key_scan import KEYS_MAX, Found, KeyScan
+from braidlog.storage.log.compaction.rewriting import rewrite
+from braidlog.storage.log.compaction.sources import Source
+from braidlog.storage.log.compaction.writer import CompactedWriter
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.segment import (
     FLAG_COMPACTED,
     KIND_PARTITION,
     Segment,
     SegmentHeader,
     new_salt,
 )
-from storage.log.segment_names import VIEW_SUFFIX, SegmentName
+from braidlog.storage.log.segment_names import VIEW_SUFFIX, SegmentName
 
 US_PER_MS = 1000
 

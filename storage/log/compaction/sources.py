@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from storage.log.batch import Batch
-from storage.log.places import place_of_offset
-from storage.log.reading import Want, read_batches
-from storage.log.scan import Fault
-from storage.log.segment import Segment
+from braidlog.storage.log.batch import Batch
+from braidlog.storage.log.places import place_of_offset
+from braidlog.storage.log.reading import Want, read_batches
+from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.segment import Segment
 
 # Read and processed between two points at which a compaction may be paused or ended.
 PIECE_BYTES: Final = 256 * 1024

@@ -2,9 +2,9 @@
 over everything else. Nobody sees the file before it gets its name.
 """
 
-from storage.codecs.api import BatchFlag, BodyFormat, Buffer, Kept
-from storage.errors import StorageFull
-from storage.log.batch import (
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.formats.api import BatchFlag, BodyFormat, Buffer, Kept
+from braidlog.storage.log.batch import (
     BATCH_OFFSETS_MAX,
     HEADER_BYTES,
     Batch,
@@ -12,17 +12,17 @@ from storage.log.batch import (
     body_checksum,
     pack,
 )
-from storage.log.files import Files
-from storage.log.gone import may_be_gone
-from storage.log.places import later
-from storage.log.segment import (
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.gone import may_be_gone
+from braidlog.storage.log.places import later
+from braidlog.storage.log.segment import (
     SEGMENT_HEADER_BYTES,
     Segment,
     SegmentHeader,
     named_header,
     pack_segment_header,
 )
-from storage.log.segment_names import SegmentName
+from braidlog.storage.log.segment_names import SegmentName
 
 NEW_SUFFIX = ".new"
 WRITE_BYTES = 1 << 20  # Gathered before one write.

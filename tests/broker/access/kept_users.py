@@ -1,8 +1,8 @@
 """Users, permissions and the catalogue below them, in memory, for tests of access control."""
 
-from broker.access.rules import GrantedRules
-from broker.access.users import Users
-from storage.metadata.catalogue import Catalogue
+from braidlog.broker.access.rules import GrantedRules
+from braidlog.broker.access.users import Users
+from braidlog.storage.metadata.catalogue import Catalogue
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 

@@ -1,6 +1,6 @@
 """Rules for tests of access control, here and in the protocols' tests."""
 
-from broker.access.rights import Action, Principal, Resource
+from braidlog.broker.access.rights import Action, Principal, Resource
 
 
 class Nothing:

@@ -1,9 +1,9 @@
 import pytest
 
-from broker.access.access import Access
-from broker.access.rights import ANONYMOUS, CLUSTER, Action, Principal, Resource
-from broker.errors import NotAuthorized
-from storage.metadata.names import TopicName
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import ANONYMOUS, CLUSTER, Action, Principal, Resource
+from braidlog.broker.errors import NotAuthorized
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.access.rules import Nothing
 
 ORDERS = TopicName("public", "default", "orders")

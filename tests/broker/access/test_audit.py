@@ -7,11 +7,11 @@ import pytest
 import trio
 import trio.testing
 
-from broker.access import audit
-from broker.access.audit import AuditLog
-from broker.access.rights import CLUSTER, Action, Principal, Resource
-from broker.config.logging import ThrottledLog
-from storage.metadata.names import TopicName
+from braidlog.broker.access import audit
+from braidlog.broker.access.audit import AuditLog
+from braidlog.broker.access.rights import CLUSTER, Action, Principal, Resource
+from braidlog.broker.config.logging import ThrottledLog
+from braidlog.storage.metadata.names import TopicName
 from tests.waiting import until
 
 ANNA = Principal("anna")

@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from broker.access.bearer import TOKEN_BYTES_MAX, TokenVerifier
-from broker.config.settings import AccessConfig
-from broker.errors import NotAuthenticated
+from braidlog.broker.access.bearer import TOKEN_BYTES_MAX, TokenVerifier
+from braidlog.broker.config.settings import AccessConfig
+from braidlog.broker.errors import NotAuthenticated
 
 SECRET = bytes(range(32))
 RSA = rsa.generate_private_key(65537, 2048)

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import hmac
 
-from broker.access import passwords
+from braidlog.broker.access import passwords
 
 
 def test_scram_keys_prove_the_clients_of_rfc_7677(monkeypatch):

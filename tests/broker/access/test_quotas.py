@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.access.access import Access
-from broker.access.quotas import PAUSE_S_MAX, PRINCIPALS_MAX, Quotas
-from broker.access.rights import ANONYMOUS, Action, Principal, Resource
-from broker.config.settings import AccessConfig, PrincipalLimits
-from broker.errors import LimitExceeded
-from storage.metadata.names import TopicName
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.quotas import PAUSE_S_MAX, PRINCIPALS_MAX, Quotas
+from braidlog.broker.access.rights import ANONYMOUS, Action, Principal, Resource
+from braidlog.broker.config.settings import AccessConfig, PrincipalLimits
+from braidlog.broker.errors import LimitExceeded
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.access.rules import Nothing
 
 ANNA, BERT = Principal("anna"), Principal("bert")

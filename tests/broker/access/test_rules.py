@@ -1,11 +1,11 @@
 import pytest
 
-from broker import errors
-from broker.access import rules as module
-from broker.access.patterns import parse_pattern
-from broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action, Principal, Resource
-from storage.metadata.names import TopicName
-from storage.metadata.user_records import Grant
+from braidlog.broker import errors
+from braidlog.broker.access import rules as module
+from braidlog.broker.access.patterns import parse_pattern
+from braidlog.broker.access.rights import ANONYMOUS, CLUSTER, USERS, Action, Principal, Resource
+from braidlog.storage.metadata.names import TopicName
+from braidlog.storage.metadata.user_records import Grant
 from tests.broker.access.kept_users import KeptUsers
 
 ORDERS = TopicName("public", "default", "orders")

@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.access.authentication import Authentication
-from broker.access.bearer import TokenVerifier
-from broker.access.brake import FREE_FAILURES
-from broker.access.scram import MESSAGE_BYTES_MAX
-from broker.config.settings import AccessConfig
-from broker.errors import NotAuthenticated
+from braidlog.broker.access.authentication import Authentication
+from braidlog.broker.access.bearer import TokenVerifier
+from braidlog.broker.access.brake import FREE_FAILURES
+from braidlog.broker.access.scram import MESSAGE_BYTES_MAX
+from braidlog.broker.config.settings import AccessConfig
+from braidlog.broker.errors import NotAuthenticated
 from tests.broker.access.kept_users import KeptUsers
 from tests.broker.access.scram_client import ScramClient
 

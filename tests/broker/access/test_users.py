@@ -1,11 +1,11 @@
 import pytest
 import trio
 
-from broker import errors
-from broker.access.brake import FREE_FAILURES
-from broker.access.passwords import HASHES_WAITING_MAX
-from broker.access.rules import Grant
-from broker.access.users import TOKENS_MAX, principal_of
+from braidlog.broker import errors
+from braidlog.broker.access.brake import FREE_FAILURES
+from braidlog.broker.access.passwords import HASHES_WAITING_MAX
+from braidlog.broker.access.rules import Grant
+from braidlog.broker.access.users import TOKENS_MAX, principal_of
 from tests.broker.access.kept_users import KeptUsers
 
 HERE = "127.0.0.1"

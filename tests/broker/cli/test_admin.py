@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from broker.cli.main import run
+from braidlog.broker.cli.main import run
 from conformance.server import RunningBroker
 
 ORDERS = {

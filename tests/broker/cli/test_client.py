@@ -7,7 +7,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import trustme
 
-from broker.cli.client import EXIT_FAILED, EXIT_UNREACHABLE, EXIT_USAGE, AdminClient, AdminError
+from braidlog.broker.cli.client import (
+    EXIT_FAILED,
+    EXIT_UNREACHABLE,
+    EXIT_USAGE,
+    AdminClient,
+    AdminError,
+)
 
 
 class Refusing(BaseHTTPRequestHandler):

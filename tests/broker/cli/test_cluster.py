@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from broker.cli.main import run
+from braidlog.broker.cli.main import run
 from tests.waiting import HANG_S
 
 pytest.importorskip("psycopg", reason="the extra `shared` is not installed")
@@ -56,7 +56,14 @@ def test_without_a_store_nothing_is_tried(capsys):
 
 def test_a_broker_without_its_database_does_not_start(tmp_path):
     """In a process of its own: it sets up logging and the search for garbage for all of it."""
-    command = [sys.executable, "-m", "broker.cli.main", "serve", "--data-dir", str(tmp_path / "d")]
+    command = [
+        sys.executable,
+        "-m",
+        "braidlog.broker.cli.main",
+        "serve",
+        "--data-dir",
+        str(tmp_path / "d"),
+    ]
     command += ["--set", "storage.mode=shared", *settings(tmp_path, **{"cluster.join_ms": 100})]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 1

@@ -8,9 +8,9 @@ import urllib.request
 import pytest
 import trio
 
-from broker.cli import cluster as commands
-from broker.cli.main import run
-from broker.config.settings import load
+from braidlog.broker.cli import cluster as commands
+from braidlog.broker.cli.main import run
+from braidlog.broker.config.settings import load
 from conformance.server import RunningBroker
 from tests.storage.shared.conftest import postgres  # noqa: F401 - a fixture
 from tests.waiting import until_seen
@@ -157,7 +157,7 @@ async def test_a_signal_to_stop_while_a_broker_opens_its_cache_is_not_lost(
     braidlog, settings, tmp_path, monkeypatch
 ):
     """Its folder is opened in a thread, which is not cut short."""
-    from broker.cluster import joining
+    from braidlog.broker.cluster import joining
 
     assert braidlog("init", "--shards", "4")[0] == 0
     flags = [(*one.split("=", 1), "test") for one in settings]

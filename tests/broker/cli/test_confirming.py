@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from broker.cli.main import run
+from braidlog.broker.cli.main import run
 from tests.broker.cli.test_admin import fake
 from tests.broker.cli.test_log import Terminal
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.cli.dump import CELL_MAX, cell, offsets_text, time_text
+from braidlog.broker.cli.dump import CELL_MAX, cell, offsets_text, time_text
 
 
 @pytest.mark.parametrize(

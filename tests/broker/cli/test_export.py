@@ -11,11 +11,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.cli import export as module
-from broker.cli.main import run
-from storage.codecs.api import BodyFormat, BodyInfo
-from storage.log.data_dir import DataDir
-from tests.storage.spark.test_worker import Data, record
+from braidlog.broker.cli import export as module
+from braidlog.broker.cli.main import run
+from braidlog.storage.formats.api import BodyFormat, BodyInfo
+from braidlog.storage.log.data_dir import DataDir
+from tests.storage.export.test_worker import Data, record
 
 pytest.importorskip("pyspark")
 
@@ -81,7 +81,15 @@ def test_a_spark_that_does_not_start_is_one_line_after_its_own(tmp_path):
     """In a process of its own: one that has a Spark would use that."""
     data = Data(tmp_path)
     data.append(BodyFormat.KAFKA, [record(value=b"a")])
-    command = [sys.executable, "-m", "broker.cli.main", "export", "orders", "--master", "nowhere"]
+    command = [
+        sys.executable,
+        "-m",
+        "braidlog.broker.cli.main",
+        "export",
+        "orders",
+        "--master",
+        "nowhere",
+    ]
     command += ["--to", str(tmp_path / "to"), "--data-dir", str(data.directory.path)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1
@@ -97,8 +105,8 @@ def data(tmp_path):
 @pytest.fixture
 def export(data, tmp_path, capsys, monkeypatch):
     """`export(...)`: the exit code, and what was said on standard output and error."""
-    from storage.spark import session
-    from tests.storage.spark.test_job import InThisProcess
+    from braidlog.storage.export import session
+    from tests.storage.export.test_job import InThisProcess
 
     class Here(InThisProcess):
         def __init__(self, java, master):
@@ -139,8 +147,8 @@ def test_a_summary_says_what_was_exported(data, export, tmp_path):
 
 
 def test_of_several_topics_each_is_told(data, export):
-    from storage.log.data_dir import NewPartition
-    from storage.log.settings import LogSettings
+    from braidlog.storage.log.data_dir import NewPartition
+    from braidlog.storage.log.settings import LogSettings
 
     fill(data, b"a", b"b")
     made = [NewPartition(2, "public/default/bills", 0)]

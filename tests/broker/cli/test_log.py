@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from broker.cli.main import run
+from braidlog.broker.cli.main import run
+from braidlog.storage.formats.record import Header, HeaderKind, Record
+from braidlog.storage.formats.registry import codec_named
+from braidlog.storage.log.batch import HEADER_BYTES
 from conformance.raw.kafka import KafkaWire, message, parse_set
 from conformance.server import RunningBroker
-from storage.codecs.record import Header, HeaderKind, Record
-from storage.codecs.registry import codec_named
-from storage.log.batch import HEADER_BYTES
 from tests.storage.log.directories import Directory
 from tests.storage.log.logs import flip
 from tests.storage.tools.test_verify import places

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from broker.cli.main import run
+from braidlog.broker.cli.main import run
 
 
 def test_help_names_every_command(capsys):
@@ -72,7 +72,7 @@ def test_usage_errors_are_one_line_and_exit_with_2(capsys, arguments, said):
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["log", "verify"], 1, "broker.cli.log"),
+        (["log", "verify"], 1, "braidlog.broker.cli.log"),
         (["nothing"], 2, "unknown command 'nothing'"),
         (["topic", "list"], 2, "unknown command 'topic', did you mean 'topics', there are: "),
         (["topics", "nothing"], 2, "unknown command 'nothing'"),
@@ -80,8 +80,8 @@ def test_usage_errors_are_one_line_and_exit_with_2(capsys, arguments, said):
 )
 def test_command_that_cannot_be_imported_spoils_no_other(arguments, code, said):
     program = (
-        "import sys; sys.modules['broker.cli.log'] = None\n"  # An import of it fails from now on.
-        f"from broker.cli.main import run; sys.exit(run({arguments!r}))"
+        "import sys; sys.modules['braidlog.broker.cli.log'] = None\n"  # An import of it fails from now on.
+        f"from braidlog.broker.cli.main import run; sys.exit(run({arguments!r}))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert ended.returncode == code

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from broker.cli.commands import app
-from broker.cli.serving import ServeFlags, plain_flags
+from braidlog.broker.cli.commands import app
+from braidlog.broker.cli.serving import ServeFlags, plain_flags
 
 # What a broker on its own disk, without logins of others' making, must do without.
 UNUSED = {
@@ -24,8 +24,8 @@ UNUSED = {
     "psycopg",
     "construct",
     "storage.shared",
-    "storage.spark",
-    "broker.cluster.broker",
+    "braidlog.storage.export",
+    "braidlog.broker.cluster.broker",
 }
 
 PLAIN = [
@@ -84,7 +84,7 @@ def test_other_commands_are_left_to_cyclopts():
 # Runs a broker with every listener until it is ready, and prints what it has imported then.
 PROGRAM = """
 import os, signal, sys, threading, time
-from broker.cli.main import run
+from braidlog.broker.cli.main import run
 
 def stop(folder):
     while not os.path.exists(folder + "/ready"):
@@ -106,5 +106,5 @@ def test_a_plain_broker_imports_nothing_that_it_does_not_use(tmp_path):
     )
     assert ended.returncode == 0, ended.stderr
     loaded = next(line for line in ended.stdout.splitlines() if line.startswith("loaded")).split()
-    assert "protocols.rest.server" in loaded
+    assert "braidlog.protocols.http.server" in loaded
     assert UNUSED.isdisjoint(loaded), UNUSED.intersection(loaded)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from broker.cli.main import run
+from braidlog.broker.cli.main import run
 from tests.broker.cli.test_admin import fake
 
 __all__ = ["fake"]  # A fixture.

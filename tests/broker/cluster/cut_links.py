@@ -11,11 +11,11 @@ from pathlib import Path
 
 import trio
 
-from broker.broker import Broker
-from broker.cluster.calls import INTERNAL
-from broker.cluster.links import MAC_BYTES, MAGIC, NONCE_BYTES
-from broker.topics.topic import Topic
-from storage.metadata.names import TopicName
+from braidlog.broker.broker import Broker
+from braidlog.broker.cluster.calls import INTERNAL
+from braidlog.broker.cluster.links import MAC_BYTES, MAGIC, NONCE_BYTES
+from braidlog.broker.topics.topic import Topic
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import Node, two_brokers
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until

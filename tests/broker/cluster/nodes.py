@@ -4,12 +4,12 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from broker.cluster.broker import ClusterBroker
-from broker.cluster.internal_listener import InternalListener
-from broker.cluster.membership import Membership
-from broker.cluster.upkeep import Upkeep
-from broker.config.settings import load
-from storage.metadata.names import TopicName
+from braidlog.broker.cluster.broker import ClusterBroker
+from braidlog.broker.cluster.internal_listener import InternalListener
+from braidlog.broker.cluster.membership import Membership
+from braidlog.broker.cluster.upkeep import Upkeep
+from braidlog.broker.config.settings import load
+from braidlog.storage.metadata.names import TopicName
 from tests.storage.shared.shared_dirs import SHARDS
 from tests.waiting import until
 
@@ -19,7 +19,7 @@ STEPS_MAX = 200
 
 def topic_of(shards, prefix="t", namespace="default"):
     """A topic of one of these shards."""
-    from storage.shared.layout import shard_of
+    from braidlog.storage.shared.layout import shard_of
 
     for number in range(1000):
         name = TopicName("public", namespace, f"{prefix}{number}")

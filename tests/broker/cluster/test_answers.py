@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import trio
 
-from broker.cluster.answers import TURN_PARTITIONS, Answers
-from broker.cluster.calls import Call
-from storage.metadata.names import TopicName
+from braidlog.broker.cluster.answers import TURN_PARTITIONS, Answers
+from braidlog.broker.cluster.calls import Call
+from braidlog.storage.metadata.names import TopicName
 
 
 def topic(number, *, deleted=False):

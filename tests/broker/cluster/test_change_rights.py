@@ -3,16 +3,16 @@
 import pytest
 import trio
 
-from broker import errors
-from broker.access.access import Access
-from broker.access.acting import asks, work_for
-from broker.access.rights import ANONYMOUS, Principal
-from broker.cluster.calls import Call
-from broker.cluster.change_rights import ON_NAMESPACE, ON_TOPIC
-from broker.cluster.siblings import Asker
-from broker.cluster.topics import OF_NAMESPACES, OF_TOPICS
-from broker.live.topics import PARTITIONS_OF
-from storage.metadata.names import TopicName
+from braidlog.broker import errors
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.acting import asks, work_for
+from braidlog.broker.access.rights import ANONYMOUS, Principal
+from braidlog.broker.cluster.calls import Call
+from braidlog.broker.cluster.change_rights import ON_NAMESPACE, ON_TOPIC
+from braidlog.broker.cluster.siblings import Asker
+from braidlog.broker.cluster.topics import OF_NAMESPACES, OF_TOPICS
+from braidlog.broker.delivery.non_persistent.topics import PARTITIONS_OF
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import Node, balanced
 from tests.broker.cluster.test_membership import ONE, OTHER, stepping_on
 from tests.storage.shared.shared_dirs import SharedStore

@@ -4,7 +4,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.cluster.gathered import Gathered
+from braidlog.broker.cluster.gathered import Gathered
 
 
 class Asked:

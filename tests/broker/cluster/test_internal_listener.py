@@ -7,9 +7,9 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from broker.cluster.links import Hello, connect
-from broker.server.listener import Listener
-from protocols.iggy.adapter import ADAPTER as IGGY
+from braidlog.broker.cluster.links import Hello, connect
+from braidlog.broker.server.listener import Listener
+from braidlog.protocols.iggy.adapter import ADAPTER as IGGY
 from tests.broker.cluster.nodes import Node
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until

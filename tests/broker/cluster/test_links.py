@@ -7,8 +7,8 @@ import pytest
 import trio
 import trio.testing
 
-from broker.cluster import broker as cluster_broker
-from broker.cluster.links import (
+from braidlog.broker.cluster import broker as cluster_broker
+from braidlog.broker.cluster.links import (
     HELLO_BYTES_MAX,
     HELLO_S,
     LENGTH,
@@ -25,7 +25,7 @@ from broker.cluster.links import (
     send_message,
     welcome,
 )
-from broker.config.settings import ConfigError
+from braidlog.broker.config.settings import ConfigError
 from tests.waiting import until
 
 SECRET = b"the secret of the cluster"

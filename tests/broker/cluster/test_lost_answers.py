@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker import errors
-from broker.access.rights import ANONYMOUS
-from broker.cluster import calls
-from broker.cluster.siblings import Asker
-from storage.metadata.names import TopicName
+from braidlog.broker import errors
+from braidlog.broker.access.rights import ANONYMOUS
+from braidlog.broker.cluster import calls
+from braidlog.broker.cluster.siblings import Asker
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.cut_links import lossy
 
 

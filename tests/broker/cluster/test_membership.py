@@ -5,12 +5,12 @@ import threading
 import pytest
 import trio
 
-from broker import errors
-from broker.access.rights import ANONYMOUS
-from broker.cluster.membership import HAND_OVER_S
-from broker.cluster.siblings import Asker
-from broker.subscriptions.members import Member
-from storage.metadata.names import TopicName
+from braidlog.broker import errors
+from braidlog.broker.access.rights import ANONYMOUS
+from braidlog.broker.cluster.membership import HAND_OVER_S
+from braidlog.broker.cluster.siblings import Asker
+from braidlog.broker.positions.members import Member
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import LEASE_MS, Node, balanced, settle, topic_of
 from tests.broker.records import append, read_values
 from tests.storage.shared.shared_dirs import SHARDS, SharedStore

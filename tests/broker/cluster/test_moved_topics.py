@@ -5,7 +5,7 @@ left behind.
 import pytest
 import trio
 
-from broker import errors
+from braidlog.broker import errors
 from tests.broker.cluster.nodes import (
     LEASE_MS,
     Node,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.cluster.placement import ClusterPlacement, Owner, Placement
-from broker.errors import NotOwner
-from broker.topics.topic import PlacedTopic
-from storage.metadata.names import TopicName
+from braidlog.broker.cluster.placement import ClusterPlacement, Owner, Placement
+from braidlog.broker.errors import NotOwner
+from braidlog.broker.topics.topic import PlacedTopic
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import House
 
 ORDERS = TopicName("public", "default", "orders")

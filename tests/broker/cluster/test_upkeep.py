@@ -4,10 +4,10 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker import errors
-from broker.cluster.upkeep import LOOK_S
-from storage.metadata.names import parse_topic
-from storage.shared.ledger import Fenced, LedgerWentBack
+from braidlog.broker import errors
+from braidlog.broker.cluster.upkeep import LOOK_S
+from braidlog.storage.metadata.names import parse_topic
+from braidlog.storage.shared.ledger import Fenced, LedgerWentBack
 from tests.broker.cluster.nodes import Node, settle
 from tests.broker.records import append, make_partition, read_values
 from tests.storage.shared.shared_dirs import SharedStore

@@ -8,13 +8,13 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.commit.durability import Durability
-from broker.commit.waiters import Waiters
-from broker.server.outbox import Outbox
-from broker.server.output_budget import OutputBudget
-from broker.server.poller import Poller
-from storage.errors import StorageFailed
-from storage.log.committer import Committer
+from braidlog.broker.commit.durability import Durability
+from braidlog.broker.commit.waiters import Waiters
+from braidlog.broker.runtime.outbox import Outbox
+from braidlog.broker.runtime.output_budget import OutputBudget
+from braidlog.broker.runtime.poller import Poller
+from braidlog.storage.errors import StorageFailed
+from braidlog.storage.log.committer import Committer
 from tests.broker.held_disk import HeldDisk
 from tests.broker.server.echo import receive_exactly, tcp_pair
 from tests.waiting import until

@@ -5,15 +5,15 @@ and not for each of thousands.
 import pytest
 import structlog
 
-import storage.errors
-from broker import errors
-from broker.commit.storage_errors import (
+from braidlog.broker import errors
+from braidlog.broker.commit.storage_errors import (
     StorageErrorLog,
     as_broker_errors,
     to_broker_error,
 )
-from broker.config.logging import PAUSE_S
-from storage.errors import CorruptBody, DamagedLog, LogClosed, StorageFull
+from braidlog.broker.config.logging import PAUSE_S
+from braidlog.storage import errors as storage_errors
+from braidlog.storage.errors import CorruptBody, DamagedLog, LogClosed, StorageFull
 
 
 class Clock:
@@ -65,13 +65,13 @@ def all_subclasses(kind):
 
 def test_every_error_of_storage_has_a_broker_error():
     examples = {
-        storage.errors.OffsetOutOfRange: (7, 1, 5),
-        storage.errors.DamagedLog: ("p", 0, 0, "bad"),
-        storage.errors.RecordTooLarge: (10, 5),
-        storage.errors.TooManyRecords: ("parts", 5),
+        storage_errors.OffsetOutOfRange: (7, 1, 5),
+        storage_errors.DamagedLog: ("p", 0, 0, "bad"),
+        storage_errors.RecordTooLarge: (10, 5),
+        storage_errors.TooManyRecords: ("parts", 5),
     }
-    for kind in all_subclasses(storage.errors.StorageError):
-        if kind.__module__ != "storage.errors":
+    for kind in all_subclasses(storage_errors.StorageError):
+        if kind.__module__ != "braidlog.storage.errors":
             continue
         error = kind(*examples.get(kind, ("text",)))
         assert isinstance(to_broker_error(error), errors.BrokerError), kind

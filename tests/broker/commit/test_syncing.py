@@ -9,10 +9,10 @@ import threading
 
 import pytest
 
-from broker.commit.syncing import RoundSyncer
-from storage.errors import StorageFailed
-from storage.log.committer import Committer, Round, SyncPoint
-from storage.log.sync_queue import SYNCS_MAX
+from braidlog.broker.commit.syncing import RoundSyncer
+from braidlog.storage.errors import StorageFailed
+from braidlog.storage.log.committer import Committer, Round, SyncPoint
+from braidlog.storage.log.sync_queue import SYNCS_MAX
 from tests.waiting import HANG_S
 
 

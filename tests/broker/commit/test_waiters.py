@@ -7,8 +7,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.commit import waiters as waiters_module
-from broker.commit.waiters import Waiters
+from braidlog.broker.commit import waiters as waiters_module
+from braidlog.broker.commit.waiters import Waiters
 
 
 class Target:

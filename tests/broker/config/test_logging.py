@@ -7,12 +7,12 @@ import sys
 import pytest
 import structlog
 
-from broker.config.logging import CAUSES_MAX, PAUSE_S, ThrottledLog
-from broker.config.tracebacks import INNER_FRAMES_MAX, OUTER_FRAMES_MAX
+from braidlog.broker.config.logging import CAUSES_MAX, PAUSE_S, ThrottledLog
+from braidlog.broker.config.tracebacks import INNER_FRAMES_MAX, OUTER_FRAMES_MAX
 
 PROGRAM = """
 import structlog
-from broker.config import logging as logs
+from braidlog.broker.config import logging as logs
 logs.configure(level="{level}", log_format="{log_format}")
 log = structlog.get_logger().bind(protocol="kafka", connection=7)
 log.debug("seen")
@@ -26,7 +26,7 @@ logging.getLogger("library").warning("of a library")
 """
 DEEP = """
 import logging, structlog
-from broker.config import logging as logs
+from braidlog.broker.config import logging as logs
 logs.configure(level="info", log_format="{log_format}")
 def deep(frames, secret="of-" + "a-client"):
     if frames:

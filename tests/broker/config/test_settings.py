@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 import pytest
 
-from broker.config.settings import (
+from braidlog.broker.config.settings import (
     ConfigError,
     decode,
     is_loopback,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.config.tracebacks import (
+from braidlog.broker.config.tracebacks import (
     CHAIN_MAX,
     ERRORS_MAX,
     GROUP_MAX,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.config.units import parse_bytes, parse_seconds
+from braidlog.broker.config.units import parse_bytes, parse_seconds
 
 
 @pytest.mark.parametrize(

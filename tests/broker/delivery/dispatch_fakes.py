@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.delivery.consumer import Consumer
-from broker.delivery.cursor import MemoryCursor
-from broker.delivery.entries import EntryId
-from broker.delivery.read_ahead import ReadAhead
-from broker.delivery.surroundings import Surroundings
+from braidlog.broker.delivery.consumer import Consumer
+from braidlog.broker.delivery.cursor import MemoryCursor
+from braidlog.broker.delivery.entries import EntryId
+from braidlog.broker.delivery.read_ahead import ReadAhead
+from braidlog.broker.delivery.surroundings import Surroundings
 from tests.broker.delivery.entry_fakes import FakePartition
 
 

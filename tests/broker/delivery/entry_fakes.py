@@ -1,5 +1,5 @@
 """A partition in memory whose batches tests lay out by hand: stored Pulsar entries, records of
-another format, gaps, markers, chunks. Reads as `broker.topics.partition.Partition` does.
+another format, gaps, markers, chunks. Reads as `braidlog.broker.topics.partition.Partition` does.
 """
 
 from dataclasses import dataclass, field
@@ -8,16 +8,16 @@ from typing import ClassVar
 
 import trio
 
-from broker.errors import DamagedLog, OffsetOutOfRange, TopicNotFound
-from broker.reading.unreadable import UnreadablePlaces
-from broker.topics.partition import Partition
-from storage.codecs.api import BatchFlag, BodyFormat
-from storage.codecs.pb.PulsarEntry_pb2 import EntryMetadata
-from storage.codecs.plain import PLAIN
-from storage.codecs.pulsar import ENTRY_PREFIX, PULSAR
-from storage.codecs.record import Record
-from storage.log.batch import Batch, BatchHeader
-from storage.log.settings import LogSettings
+from braidlog.broker.errors import DamagedLog, OffsetOutOfRange, TopicNotFound
+from braidlog.broker.reading.unreadable import UnreadablePlaces
+from braidlog.broker.topics.partition import Partition
+from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.plain.codec import PLAIN
+from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, PULSAR
+from braidlog.storage.formats.pulsar.pb.PulsarEntry_pb2 import EntryMetadata
+from braidlog.storage.formats.record import Record
+from braidlog.storage.log.batch import Batch, BatchHeader
+from braidlog.storage.log.settings import LogSettings
 
 MS = 1000  # Microseconds.
 

@@ -4,11 +4,11 @@ import random
 
 from trio.testing import wait_all_tasks_blocked
 
-from broker.delivery.again import ANYBODY, Again
-from broker.delivery.delays import Delays
-from broker.delivery.read_ahead import BUSY_S, IDLE_S, READ_AHEAD_BYTES_MIN, ReadAhead
-from broker.limits import MIB
-from broker.server.output_budget import OutputBudget
+from braidlog.broker.delivery.again import ANYBODY, Again
+from braidlog.broker.delivery.delays import Delays
+from braidlog.broker.delivery.read_ahead import BUSY_S, IDLE_S, READ_AHEAD_BYTES_MIN, ReadAhead
+from braidlog.broker.limits import MIB
+from braidlog.broker.runtime.output_budget import OutputBudget
 
 
 def test_against_a_plain_dict():

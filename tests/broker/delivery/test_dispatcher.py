@@ -6,12 +6,12 @@ import pytest
 import structlog.testing
 import trio
 
-from broker.delivery import dispatcher as dispatch
-from broker.delivery import entry_reads, pump
-from broker.delivery.cursor import MemoryCursor
-from broker.delivery.exclusive import ExclusiveDispatcher
-from broker.delivery.shared import SharedDispatcher
-from broker.errors import StorageFull, SubscriptionBusy
+from braidlog.broker.delivery import dispatcher as dispatch
+from braidlog.broker.delivery import entry_reads, pump
+from braidlog.broker.delivery.cursor import MemoryCursor
+from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.broker.errors import StorageFull, SubscriptionBusy
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
 

@@ -10,16 +10,16 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.broker import Broker
-from broker.config.settings import load
-from broker.delivery import entries, entry_reads
-from broker.delivery.ack_sets import ack_set_of, acked_ranges
-from broker.delivery.entries import EARLIEST, LATEST, CumulativeAck, EntryId, Span
-from broker.errors import OffsetOutOfRange, UnreadableRecord
-from storage.codecs.api import BatchFlag, BodyFormat
-from storage.codecs.kafka_prepare import prepare
-from storage.codecs.pulsar_entry import read_metadata
-from storage.metadata.names import TopicName
+from braidlog.broker.broker import Broker
+from braidlog.broker.config.settings import load
+from braidlog.broker.delivery import entries, entry_reads
+from braidlog.broker.delivery.ack_sets import ack_set_of, acked_ranges
+from braidlog.broker.delivery.entries import EARLIEST, LATEST, CumulativeAck, EntryId, Span
+from braidlog.broker.errors import OffsetOutOfRange, UnreadableRecord
+from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.kafka.set_prepare import prepare
+from braidlog.storage.formats.pulsar.entry import read_metadata
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.entry_fakes import FakePartition
 
 pytestmark = pytest.mark.usefixtures("is_warm")

@@ -5,11 +5,11 @@ import random
 import pytest
 import trio
 
-from broker.delivery import exclusive as dispatch_exclusive
-from broker.delivery.exclusive import ExclusiveDispatcher
-from broker.delivery.pump import READ_AHEAD_BYTES
-from broker.errors import SubscriptionBusy
-from broker.limits import OUTPUT_BYTES_ALL_MAX
+from braidlog.broker.delivery import exclusive as dispatch_exclusive
+from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.pump import READ_AHEAD_BYTES
+from braidlog.broker.errors import SubscriptionBusy
+from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX
 from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
 
 pytestmark = pytest.mark.usefixtures("is_warm")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.delivery.failover import DELAY_S, FailoverDispatcher
+from braidlog.broker.delivery.failover import DELAY_S, FailoverDispatcher
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
 

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from broker.delivery.entries import EntryId
-from broker.delivery.exclusive import ExclusiveDispatcher
-from broker.delivery.shared import SharedDispatcher
-from storage.metadata.ranges import RangeSet
+from braidlog.broker.delivery.entries import EntryId
+from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.storage.metadata.ranges import RangeSet
 from tests.broker.delivery.dispatch_fakes import stage
 
 ROUNDS = 12

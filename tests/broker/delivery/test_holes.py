@@ -2,16 +2,16 @@
 
 import pytest
 
-from broker.delivery.entries import Entry
-from broker.delivery.entry_reads import read_entries
-from broker.delivery.exclusive import ExclusiveDispatcher
-from broker.delivery.holes import holes_of, holes_within, last_batch_index
-from broker.delivery.shared import SharedDispatcher
-from storage.codecs.api import BatchFlag
-from storage.codecs.pulsar_rebatch import without_messages
+from braidlog.broker.delivery.entries import Entry
+from braidlog.broker.delivery.entry_reads import read_entries
+from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.holes import holes_of, holes_within, last_batch_index
+from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.formats.pulsar.rebatch import without_messages
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
-from tests.storage.codecs.entries_of import entry, metadata, single
+from tests.storage.formats.entries_of import entry, metadata, single
 
 
 @pytest.mark.parametrize("kind", [ExclusiveDispatcher, SharedDispatcher])

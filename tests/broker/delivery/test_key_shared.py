@@ -5,9 +5,9 @@ import random
 import pytest
 import trio
 
-from broker.delivery import key_shared, returning
-from broker.delivery.key_shared import KeySharedDispatcher
-from broker.delivery.key_slots import KeyRanges, KeyRing
+from braidlog.broker.delivery import key_shared, returning
+from braidlog.broker.delivery.key_shared import KeySharedDispatcher
+from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
 from tests.broker.delivery.dispatch_fakes import stage
 
 pytestmark = pytest.mark.usefixtures("is_warm")

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from broker.delivery.key_slots import RANGES_MAX, SLOTS, KeyRanges, KeyRing, key_hash
-from broker.errors import InvalidRequest
+from braidlog.broker.delivery.key_slots import RANGES_MAX, SLOTS, KeyRanges, KeyRing, key_hash
+from braidlog.broker.errors import InvalidRequest
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
 
 # Key, hash, sticky slot, slot on the ring: as Apache's own code has them.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.metadata.names import TopicName
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import House
 
 HOLES = 200_000

@@ -10,12 +10,12 @@ import random
 
 import pytest
 
-from broker.delivery import returning
-from broker.delivery.exclusive import ExclusiveDispatcher
-from broker.delivery.failover import DELAY_S, FailoverDispatcher
-from broker.delivery.key_shared import KeySharedDispatcher
-from broker.delivery.key_slots import KeyRing
-from broker.delivery.shared import SharedDispatcher
+from braidlog.broker.delivery import returning
+from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.failover import DELAY_S, FailoverDispatcher
+from braidlog.broker.delivery.key_shared import KeySharedDispatcher
+from braidlog.broker.delivery.key_slots import KeyRing
+from braidlog.broker.delivery.shared import SharedDispatcher
 from tests.broker.delivery.dispatch_fakes import stage
 
 pytestmark = pytest.mark.usefixtures("is_warm")

@@ -3,10 +3,10 @@
 import pytest
 import trio
 
-from broker.delivery.cursor import SubscriptionCursor
-from broker.delivery.exclusive import ExclusiveDispatcher
-from broker.delivery.shared import SharedDispatcher
-from storage.metadata.names import TopicName
+from braidlog.broker.delivery.cursor import SubscriptionCursor
+from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
 from tests.broker.delivery.test_chunks import chunk

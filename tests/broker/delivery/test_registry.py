@@ -6,14 +6,14 @@ import pytest
 import trio
 from structlog.testing import capture_logs
 
-from broker.closing import STEPS_TOGETHER
-from broker.delivery.consumer import SubscriptionKind
-from broker.delivery.cursor import MemoryCursor, SubscriptionCursor
-from broker.delivery.entries import EntryId
-from broker.delivery.registry import KEPT_S, Dispatchers
-from broker.errors import NotOwner, TopicNotFound
-from broker.topics.topic import TopicEvent
-from storage.metadata.names import TopicName
+from braidlog.broker.closing import STEPS_TOGETHER
+from braidlog.broker.delivery.consumer import SubscriptionKind
+from braidlog.broker.delivery.cursor import MemoryCursor, SubscriptionCursor
+from braidlog.broker.delivery.entries import EntryId
+from braidlog.broker.delivery.registry import KEPT_S, Dispatchers
+from braidlog.broker.errors import NotOwner, TopicNotFound
+from braidlog.broker.topics.topic import TopicEvent
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
 from tests.broker.delivery.entry_fakes import FakePartition
 from tests.broker.metadata_fakes import House

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import pytest
 import trio
 
-from broker.commit import waiters
-from broker.delivery import dispatcher, key_shared, pump, returning, shared
-from broker.delivery.exclusive import ExclusiveDispatcher
-from broker.delivery.failover import FailoverDispatcher
-from broker.delivery.key_shared import KeySharedDispatcher
-from broker.delivery.key_slots import KeyRanges, KeyRing
-from broker.delivery.shared import SharedDispatcher
+from braidlog.broker.commit import waiters
+from braidlog.broker.delivery import dispatcher, key_shared, pump, returning, shared
+from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.failover import FailoverDispatcher
+from braidlog.broker.delivery.key_shared import KeySharedDispatcher
+from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
+from braidlog.broker.delivery.shared import SharedDispatcher
 from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
 from tests.broker.delivery.entry_fakes import FakePartition
 

@@ -5,12 +5,12 @@ import math
 import pytest
 import structlog
 
-from broker.delivery.exclusive import ExclusiveDispatcher
-from broker.delivery.failover import FailoverDispatcher
-from broker.delivery.key_shared import KeySharedDispatcher
-from broker.delivery.key_slots import KeyRing
-from broker.delivery.retries import READ_AGAIN_S, READ_AGAIN_S_MAX, Retries
-from broker.delivery.shared import SharedDispatcher
+from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
+from braidlog.broker.delivery.failover import FailoverDispatcher
+from braidlog.broker.delivery.key_shared import KeySharedDispatcher
+from braidlog.broker.delivery.key_slots import KeyRing
+from braidlog.broker.delivery.retries import READ_AGAIN_S, READ_AGAIN_S_MAX, Retries
+from braidlog.broker.delivery.shared import SharedDispatcher
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FailingPartition
 

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from broker.delivery import delays, pump
-from broker.delivery import shared as dispatch_shared
-from broker.delivery.shared import SharedDispatcher
+from braidlog.broker.delivery import delays, pump
+from braidlog.broker.delivery import shared as dispatch_shared
+from braidlog.broker.delivery.shared import SharedDispatcher
 from tests.broker.delivery.dispatch_fakes import stage
 
 pytestmark = pytest.mark.usefixtures("is_warm")

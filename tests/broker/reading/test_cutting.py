@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.errors import TopicNotFound
-from broker.limits import CUT_BATCHES_MAX, CUT_READ_BYTES_MAX
-from broker.reading.cutting import CutBatches, Rest
-from broker.reading.transcode import read_steps
-from broker.steps import run
-from storage.codecs.kafka import KAFKA
+from braidlog.broker.errors import TopicNotFound
+from braidlog.broker.limits import CUT_BATCHES_MAX, CUT_READ_BYTES_MAX
+from braidlog.broker.reading.cutting import CutBatches, Rest
+from braidlog.broker.reading.transcode import read_steps
+from braidlog.broker.runtime.steps import run
+from braidlog.storage.formats.kafka.message_sets import KAFKA
 from tests.broker.reading.test_transcode import CountingPartition
 from tests.broker.records import append, make_partition
 

@@ -3,14 +3,14 @@
 import cramjam
 import pytest
 
-from broker.limits import DECODE_BYTES_MAX
-from broker.reading.transcode import read_steps
-from broker.server.output_budget import OutputBudget
-from broker.steps import run
-from storage.codecs.api import BatchFlag, BodyInfo
-from storage.codecs.registry import codec_named
+from braidlog.broker.limits import DECODE_BYTES_MAX
+from braidlog.broker.reading.transcode import read_steps
+from braidlog.broker.runtime.output_budget import OutputBudget
+from braidlog.broker.runtime.steps import run
+from braidlog.storage.formats.api import BatchFlag, BodyInfo
+from braidlog.storage.formats.registry import codec_named
 from tests.broker.records import make_partition, store
-from tests.storage.codecs.entries_of import body, entry, metadata
+from tests.storage.formats.entries_of import body, entry, metadata
 from tests.waiting import until
 
 KAFKA, PULSAR = codec_named("kafka"), codec_named("pulsar")

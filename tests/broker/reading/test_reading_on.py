@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from broker.reading.times import first_not_before
-from broker.reading.transcode import read_as, read_steps
-from broker.reading.turn import Turn
-from broker.steps import run_now
-from storage.codecs.api import BodyInfo
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_named
+from braidlog.broker.reading.times import first_not_before
+from braidlog.broker.reading.transcode import read_as, read_steps
+from braidlog.broker.reading.turn import Turn
+from braidlog.broker.runtime.steps import run_now
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_named
 from tests.broker.records import APPEND_US, append, make_partition, read_values
 
 STORED = ("plain", "kafka", "kafka_batches", "pulsar", "iggy", "iggy_typed")

@@ -6,18 +6,18 @@ import zlib
 import cramjam
 import pytest
 
-from broker.errors import DamagedLog, OffsetOutOfRange, UnreadableRecord
-from broker.limits import DECODE_BYTES_MAX, DECODE_RECORDS_MIN, READ_PIECE_BYTES
-from broker.reading.transcode import read_as
-from storage.codecs import compression
-from storage.codecs.api import BatchFlag, BodyInfo
-from storage.codecs.kafka import KafkaCodec
-from storage.codecs.kafka_layout import ENTRY
-from storage.codecs.kafka_prepare import Messages, pack
-from storage.codecs.pb.PulsarApi_pb2 import EncryptionKeys
-from storage.codecs.quick import SPEEDUPS
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_named
+from braidlog.broker.errors import DamagedLog, OffsetOutOfRange, UnreadableRecord
+from braidlog.broker.limits import DECODE_BYTES_MAX, DECODE_RECORDS_MIN, READ_PIECE_BYTES
+from braidlog.broker.reading.transcode import read_as
+from braidlog.storage.formats import compression
+from braidlog.storage.formats.api import BatchFlag, BodyInfo
+from braidlog.storage.formats.kafka.message_sets import KafkaCodec
+from braidlog.storage.formats.kafka.set_layout import ENTRY
+from braidlog.storage.formats.kafka.set_prepare import Messages, pack
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import EncryptionKeys
+from braidlog.storage.formats.quick import SPEEDUPS
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_named
 from tests.broker.records import (
     append,
     append_unreadable,
@@ -26,7 +26,7 @@ from tests.broker.records import (
     read_values,
     store,
 )
-from tests.storage.codecs.entries_of import body, entry, metadata, single
+from tests.storage.formats.entries_of import body, entry, metadata, single
 
 KAFKA, PULSAR, IGGY = codec_named("kafka"), codec_named("pulsar"), codec_named("iggy")
 ALL = 1 << 20
@@ -63,8 +63,8 @@ async def test_the_same_format_is_handed_over_as_it_is_stored(broker, partition)
 
 
 async def test_a_read_gives_no_more_parts_than_one_answer_may_have(broker, partition, monkeypatch):
-    monkeypatch.setattr("broker.reading.reader.READ_PARTS_MAX", 3)
-    monkeypatch.setattr("broker.reading.transcode.READ_PARTS_MAX", 3)
+    monkeypatch.setattr("braidlog.broker.reading.reader.READ_PARTS_MAX", 3)
+    monkeypatch.setattr("braidlog.broker.reading.transcode.READ_PARTS_MAX", 3)
     for _ in range(5):
         await append(broker, partition, "kafka", [b"a", b"b"])
     first = await read_as(partition, KAFKA, 0, bytes_max=ALL)

@@ -1,6 +1,6 @@
 """When a read lets others have their turn."""
 
-from broker.reading.turn import TURN_US_MAX, Turn
+from braidlog.broker.reading.turn import TURN_US_MAX, Turn
 
 
 def turns(turn, *work_us):

@@ -6,8 +6,8 @@ from functools import cache
 import trio
 import trustme
 
-from broker.config.settings import TlsConfig
-from broker.server.tls import TlsSettings
+from braidlog.broker.config.settings import TlsConfig
+from braidlog.broker.server.tls import TlsSettings
 
 
 @cache

@@ -19,16 +19,16 @@ from types import SimpleNamespace
 
 import trio
 
-from broker.config.logging import ThrottledLog
-from broker.limits import RECEIVE_BYTES_ALL_MAX
-from broker.metrics import Metrics
-from broker.server.connection import Connection
-from broker.server.endings import EndConnection, ProtocolError
-from broker.server.listener import Listener
-from broker.server.output_budget import OutputBudget
-from broker.server.poller import Poller
-from broker.server.receive_buffer import BufferPool
-from broker.server.watching import watch_connections
+from braidlog.broker.config.logging import ThrottledLog
+from braidlog.broker.limits import RECEIVE_BYTES_ALL_MAX
+from braidlog.broker.metrics import Metrics
+from braidlog.broker.runtime.output_budget import OutputBudget
+from braidlog.broker.runtime.poller import Poller
+from braidlog.broker.runtime.receive_buffer import BufferPool
+from braidlog.broker.server.connection import Connection
+from braidlog.broker.server.endings import EndConnection, ProtocolError
+from braidlog.broker.server.listener import Listener
+from braidlog.broker.server.watching import watch_connections
 
 FRAME_BYTES_MAX = 8 << 20
 

@@ -10,10 +10,10 @@ import pytest
 import trio
 import trio.testing
 
-from broker.broker import Broker
-from broker.limits import ACCEPTED_PER_TURN
-from broker.server.accepting import accept_all
-from storage.log.files import Files
+from braidlog.broker.broker import Broker
+from braidlog.broker.limits import ACCEPTED_PER_TURN
+from braidlog.broker.server.accepting import accept_all
+from braidlog.storage.log.files import Files
 
 
 async def test_connections_that_come_together_are_accepted_some_in_each_turn(

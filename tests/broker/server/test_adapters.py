@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from broker.server.adapters import AdapterError, discover, is_framed, is_serving, load
-from broker.server.endings import ProtocolError
+from braidlog.broker.server.adapters import AdapterError, discover, is_framed, is_serving, load
+from braidlog.broker.server.endings import ProtocolError
 
 
 def test_the_four_protocols_are_found_by_name():
@@ -22,7 +22,7 @@ def test_an_unknown_name_is_told_with_those_there_are():
 
 def test_discovery_imports_no_adapter():
     program = (
-        "import sys; from broker.server.adapters import discover; discover()\n"
+        "import sys; from braidlog.broker.server.adapters import discover; discover()\n"
         "assert not [name for name in sys.modules if name.startswith('protocols')]\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -4,11 +4,11 @@ import resource
 
 import structlog
 
-from broker.config.logging import ThrottledLog
-from broker.limits import CONNECTIONS_MAX
-from broker.metrics import Metrics
-from broker.server.admission import Admission, connections_max
-from storage.log.descriptors import idle_handles_max
+from braidlog.broker.config.logging import ThrottledLog
+from braidlog.broker.limits import CONNECTIONS_MAX
+from braidlog.broker.metrics import Metrics
+from braidlog.broker.server.admission import Admission, connections_max
+from braidlog.storage.log.descriptors import idle_handles_max
 
 
 def test_so_many_are_admitted_and_a_place_is_free_again_when_one_leaves():

@@ -11,18 +11,18 @@ import structlog
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.access.quotas import Quotas
-from broker.access.rights import Principal
-from broker.config.settings import AccessConfig, PrincipalLimits
-from broker.errors import LimitExceeded
-from broker.limits import (
+from braidlog.broker.access.quotas import Quotas
+from braidlog.broker.access.rights import Principal
+from braidlog.broker.config.settings import AccessConfig, PrincipalLimits
+from braidlog.broker.errors import LimitExceeded
+from braidlog.broker.limits import (
     ANSWERS_MAX,
     FRAME_STALL_S,
     OUTBOX_BYTES_MAX,
     RECEIVE_BYTES,
     TURN_FRAMES_MAX,
 )
-from broker.server.connection import Connection
+from braidlog.broker.server.connection import Connection
 from tests.broker.server.echo import (
     Bench,
     framed,
@@ -306,7 +306,7 @@ async def test_session_is_told_the_time_when_it_asked_for_it(autojump_clock, ben
 
 
 async def test_a_deadline_may_end_the_connection(autojump_clock, nursery):
-    from broker.server.endings import EndConnection
+    from braidlog.broker.server.endings import EndConnection
 
     bench = Bench(nursery)
     open_session = bench.adapter.open_session

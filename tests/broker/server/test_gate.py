@@ -3,7 +3,7 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.server.gate import Gate
+from braidlog.broker.server.gate import Gate
 
 
 async def test_nobody_goes_before_one_who_waits():

@@ -7,10 +7,10 @@ import socket
 import pytest
 import trio
 
-from broker.config.settings import ConfigError, load
-from broker.limits import KEEPALIVE_IDLE_S, KEEPALIVE_PROBE_S, KEEPALIVE_PROBES
-from broker.server.adapters import discover
-from broker.server.listener import Listener, accept, make_listeners
+from braidlog.broker.config.settings import ConfigError, load
+from braidlog.broker.limits import KEEPALIVE_IDLE_S, KEEPALIVE_PROBE_S, KEEPALIVE_PROBES
+from braidlog.broker.server.adapters import discover
+from braidlog.broker.server.listener import Listener, accept, make_listeners
 from tests.broker.server.echo import EchoAdapter, framed, receive_all, receive_frame
 from tests.waiting import until
 

@@ -130,7 +130,7 @@ def test_bad_setting_is_one_line_and_a_usage_error(tmp_path, settings, listen, s
 def test_help_imports_neither_trio_nor_a_server():
     program = (
         "import sys\n"
-        "from broker.cli.main import run\n"
+        "from braidlog.broker.cli.main import run\n"
         "assert run(['--help']) == 0 and run(['serve', '--help']) == 0\n"
         "loaded = {'trio', 'hypercorn', 'starlette', 'structlog'} & set(sys.modules)\n"
         "assert not loaded, loaded\n"

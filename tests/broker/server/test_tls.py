@@ -7,11 +7,11 @@ import pytest
 import structlog
 import trio
 
-from broker.config.settings import TlsConfig
-from broker.server.connection import address_text
-from broker.server.listener import Listener, accept
-from broker.server.receiver import HTTP_HINT, TLS_HINT
-from broker.server.tls import HANDSHAKE_S, PLAIN_HELLO, TlsSettings
+from braidlog.broker.config.settings import TlsConfig
+from braidlog.broker.runtime.receiver import HTTP_HINT, TLS_HINT
+from braidlog.broker.server.connection import address_text
+from braidlog.broker.server.listener import Listener, accept
+from braidlog.broker.server.tls import HANDSHAKE_S, PLAIN_HELLO, TlsSettings
 from tests.broker.server.certificates import (
     client_context,
     open_tls,

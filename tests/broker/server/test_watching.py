@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.limits import (
+from braidlog.broker.limits import (
     ACCESS_SWEEP_S,
     FRAME_STALL_S,
     MIB,
@@ -20,8 +20,8 @@ from broker.limits import (
     TURN_S_MAX,
     WRITE_STALL_S,
 )
-from broker.server.output_budget import OutputBudget
-from broker.server.watching import free_output, watch_access
+from braidlog.broker.runtime.output_budget import OutputBudget
+from braidlog.broker.server.watching import free_output, watch_access
 from tests.broker.server.echo import Bench, framed, receive_all, receive_frame
 from tests.waiting import until
 

@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from broker.errors import Conflict, NotSupported
-from broker.topics.compaction import Compactor, State
-from storage.codecs.api import BodyFormat, BodyInfo
-from storage.codecs.plain import PLAIN
-from storage.codecs.record import Record
-from storage.errors import StorageFull
-from storage.log.compaction.runs import ViewCompaction
-from storage.log.files import FileGone
-from storage.log.scan import Fault
-from storage.metadata.names import TopicName
+from braidlog.broker.errors import Conflict, NotSupported
+from braidlog.broker.topics.compaction import Compactor, State
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.formats.api import BodyFormat, BodyInfo
+from braidlog.storage.formats.plain.codec import PLAIN
+from braidlog.storage.formats.record import Record
+from braidlog.storage.log.compaction.runs import ViewCompaction
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.log.scan import Fault
+from braidlog.storage.metadata.names import TopicName
 from tests.storage.files_twins import StoppingDisk
 from tests.waiting import until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.metadata.names import TopicName
+from braidlog.storage.metadata.names import TopicName
 
 NAME = TopicName("public", "default", "t")
 COUNTED = "braidlog_records_out"

@@ -5,8 +5,8 @@ import shutil
 import structlog
 import trio
 
-from broker.broker import Broker
-from storage.metadata.names import parse_topic
+from braidlog.broker.broker import Broker
+from braidlog.storage.metadata.names import parse_topic
 from tests.broker.records import append
 from tests.broker.test_broker import config_for
 

@@ -8,17 +8,17 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-import storage.errors
-from broker import errors
-from broker.commit.durability import Durability
-from broker.commit.waiters import Waiters
-from broker.server.poller import Poller
-from broker.topics.partition import Callbacks, Partition
-from storage.codecs.api import BodyInfo
-from storage.codecs.registry import codec_named
-from storage.log.committer import Committer
-from storage.log.files import FileGone
-from storage.metadata.names import parse_topic
+from braidlog.broker import errors
+from braidlog.broker.commit.durability import Durability
+from braidlog.broker.commit.waiters import Waiters
+from braidlog.broker.runtime.poller import Poller
+from braidlog.broker.topics.partition import Callbacks, Partition
+from braidlog.storage import errors as storage_errors
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.formats.registry import codec_named
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.metadata.names import parse_topic
 from tests.broker.records import APPEND_US, append, make_partition
 
 KAFKA = codec_named("kafka").format
@@ -131,10 +131,10 @@ class ColdLog:
 
     def read(self, offset, bytes_max, beyond_bytes=None, *, wait=True, trusted=None):
         if not wait:
-            raise storage.errors.WouldBlock
+            raise storage_errors.WouldBlock
         self.threads = (threading.current_thread(),)
         if offset > 5:
-            raise storage.errors.OffsetOutOfRange(offset, 0, 5)
+            raise storage_errors.OffsetOutOfRange(offset, 0, 5)
         return ["batch"]
 
 
@@ -167,9 +167,9 @@ async def test_a_topic_that_moves_during_a_request_was_not_deleted(broker, monke
 
         def read(self, *_, wait=True, **__):
             if not wait:
-                raise storage.errors.WouldBlock("cold")
+                raise storage_errors.WouldBlock("cold")
             partition.move_away()
-            raise storage.errors.LogClosed("p")
+            raise storage_errors.LogClosed("p")
 
     async def loaded():
         raise FileGone("segment")
@@ -199,10 +199,10 @@ class RefusingLog:
 @pytest.mark.parametrize(
     ("raised", "told", "is_final"),
     [
-        (storage.errors.StorageFull("no space"), errors.StorageFull, False),
-        (storage.errors.DamagedLog("p", 0, 0, "bad"), errors.DamagedLog, False),
-        (storage.errors.LogClosed("p"), errors.TopicNotFound, False),
-        (storage.errors.StorageFailed("pwritev: EIO"), errors.StorageFailed, True),
+        (storage_errors.StorageFull("no space"), errors.StorageFull, False),
+        (storage_errors.DamagedLog("p", 0, 0, "bad"), errors.DamagedLog, False),
+        (storage_errors.LogClosed("p"), errors.TopicNotFound, False),
+        (storage_errors.StorageFailed("pwritev: EIO"), errors.StorageFailed, True),
     ],
 )
 async def test_a_refused_append_is_told_and_a_final_one_stops_the_broker(raised, told, is_final):
@@ -210,13 +210,13 @@ async def test_a_refused_append_is_told_and_a_final_one_stops_the_broker(raised,
     partition = partition_over(RefusingLog(raised), durability, has_room)
     with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.client_text)}$"):
         partition.append([b"a"], BodyInfo(1), body_format=KAFKA, append_us=APPEND_US)
-    with trio.move_on_after(0) as scope, pytest.raises(storage.errors.StorageFailed):
+    with trio.move_on_after(0) as scope, pytest.raises(storage_errors.StorageFailed):
         await durability.run()
     assert scope.cancelled_caught != is_final
 
 
 async def test_nobody_begins_anew_until_there_is_room_for_what_was_refused(broker):
-    log = RefusingLog(storage.errors.StorageFull("no space"))
+    log = RefusingLog(storage_errors.StorageFull("no space"))
     asked = []
 
     async def has_room(size):
@@ -250,7 +250,7 @@ class BrokenLog(RefusingLog):
 
     def read_compacted(self, offset, bytes_max, *, wait=True):
         if not wait:
-            raise storage.errors.WouldBlock
+            raise storage_errors.WouldBlock
         raise self.error
 
 
@@ -266,7 +266,7 @@ class BrokenLog(RefusingLog):
     ids=["bytes_between", "append_all", "read_compacted"],
 )
 async def test_whatever_is_asked_of_a_damaged_log_is_told_in_the_brokers_words(broker, ask):
-    damaged = storage.errors.DamagedLog("p", 0, 3, "bad")
+    damaged = storage_errors.DamagedLog("p", 0, 3, "bad")
     partition = partition_over(BrokenLog(damaged), broker.durability, has_room)
     with pytest.raises(errors.DamagedLog, match=f"^{NAME}/0: "):
         answer = ask(partition)
@@ -285,7 +285,7 @@ async def test_a_partition_that_is_gone_gives_no_compacted_records(broker):
 async def test_sequences_of_a_log_that_cannot_be_read_are_an_error(broker, monkeypatch):
     partition = await make_partition(broker)
     for raised, told in (
-        (storage.errors.StorageFull("no space"), errors.StorageFull),
+        (storage_errors.StorageFull("no space"), errors.StorageFull),
         (FileGone("segment"), errors.TopicNotFound),
     ):
 

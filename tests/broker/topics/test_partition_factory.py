@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from broker.broker import Broker
-from broker.config.settings import LogConfig
-from broker.errors import Conflict, InvalidRequest, TopicNotFound
-from broker.topics.partition_factory import LOOK_S, ROOM_BESIDE_BYTES, Partitions
-from storage.errors import StorageFailed
-from storage.metadata.names import parse_topic
+from braidlog.broker.broker import Broker
+from braidlog.broker.config.settings import LogConfig
+from braidlog.broker.errors import Conflict, InvalidRequest, TopicNotFound
+from braidlog.broker.topics.partition_factory import LOOK_S, ROOM_BESIDE_BYTES, Partitions
+from braidlog.storage.errors import StorageFailed
+from braidlog.storage.metadata.names import parse_topic
 from tests.broker.test_broker import config_for
 from tests.storage.files_twins import StoppingDisk
 from tests.waiting import HANG_S, until

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker.errors import TopicNotFound
-from broker.topics import producer_memory
-from broker.topics.producer_memory import ProducerMemories, ProducerMemory
-from storage.codecs.api import BodyInfo
-from storage.log.sequence_store import SEQUENCES_NAME, unpack_table
-from storage.metadata.names import TopicName
+from braidlog.broker.errors import TopicNotFound
+from braidlog.broker.topics import producer_memory
+from braidlog.broker.topics.producer_memory import ProducerMemories, ProducerMemory
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.sequence_store import SEQUENCES_NAME, unpack_table
+from braidlog.storage.metadata.names import TopicName
 from tests.storage.files_twins import StoppingDisk
 from tests.storage.log.logs import OneLog
 from tests.waiting import until

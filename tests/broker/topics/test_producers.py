@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.errors import LimitExceeded
-from broker.topics import producers
-from broker.topics.catalogue import LocalCatalogue
-from broker.topics.producers import FORGOTTEN_AFTER_S, ProducerNumbers
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.names import TopicName
+from braidlog.broker.errors import LimitExceeded
+from braidlog.broker.topics import producers
+from braidlog.broker.topics.catalogue import LocalCatalogue
+from braidlog.broker.topics.producers import FORGOTTEN_AFTER_S, ProducerNumbers
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import MemoryJournal
 
 

@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 import trio
 
-from broker import errors
-from broker.broker import Broker
-from broker.delivery.consumer import SubscriptionKind
-from broker.delivery.cursor import SubscriptionCursor
-from broker.topics import renaming
-from broker.topics.topic import TopicEvent
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_named
-from storage.log.reader import list_partitions
-from storage.metadata.names import TopicName
-from storage.tools.findings import Level
+from braidlog.broker import errors
+from braidlog.broker.broker import Broker
+from braidlog.broker.delivery.consumer import SubscriptionKind
+from braidlog.broker.delivery.cursor import SubscriptionCursor
+from braidlog.broker.topics import renaming
+from braidlog.broker.topics.topic import TopicEvent
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_named
+from braidlog.storage.log.reader import list_partitions
+from braidlog.storage.metadata.names import TopicName
+from braidlog.storage.tools.findings import Level
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
 from tests.broker.metadata_fakes import Heard
 from tests.broker.records import append, read_values

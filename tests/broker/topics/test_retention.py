@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from broker.topics.retention import PASSED_OVER, Retention
-from storage.errors import StorageFailed, StorageFull
-from storage.log.age_clock import AgeClock
-from storage.log.settings import LogSettings
-from storage.metadata.names import parse_topic
+from braidlog.broker.topics.retention import PASSED_OVER, Retention
+from braidlog.storage.errors import StorageFailed, StorageFull
+from braidlog.storage.log.age_clock import AgeClock
+from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.metadata.names import parse_topic
 
 NOW_US = 17
 LIMITED = LogSettings(retention_bytes=1)

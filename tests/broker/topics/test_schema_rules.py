@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from broker.topics.schema_rules import (
+from braidlog.broker.topics.schema_rules import (
     AVRO,
     DEFINITION_BYTES_MAX,
     JSON,
@@ -13,7 +13,7 @@ from broker.topics.schema_rules import (
     check_definition,
     difference,
 )
-from storage.metadata.catalogue_records import SchemaMeta
+from braidlog.storage.metadata.catalogue_records import SchemaMeta
 
 STRING = 1
 

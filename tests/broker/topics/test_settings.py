@@ -2,9 +2,15 @@
 
 import pytest
 
-from broker.config.settings import LogConfig
-from broker.errors import InvalidRequest
-from broker.topics.settings import NO_LIMIT, TOPIC_SETTINGS, in_force, log_settings, read_settings
+from braidlog.broker.config.settings import LogConfig
+from braidlog.broker.errors import InvalidRequest
+from braidlog.broker.topics.settings import (
+    NO_LIMIT,
+    TOPIC_SETTINGS,
+    in_force,
+    log_settings,
+    read_settings,
+)
 
 
 def test_settings_of_the_topic_win_over_those_of_the_broker():

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker import errors
-from broker.topics import namespaces
-from broker.topics.namespaces import ADMIN_ROLES_BYTES_MAX
+from braidlog.broker import errors
+from braidlog.broker.topics import namespaces
+from braidlog.broker.topics.namespaces import ADMIN_ROLES_BYTES_MAX
 from tests.broker.metadata_fakes import House
 
 

@@ -6,9 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from broker import errors
-from broker.topics.topic import TopicEvent
-from storage.metadata.names import TopicName
+from braidlog.broker import errors
+from braidlog.broker.topics.topic import TopicEvent
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import FakeFactory, Heard, House
 from tests.waiting import until
 

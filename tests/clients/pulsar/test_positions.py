@@ -190,7 +190,7 @@ def test_queue_size_0_gets_one_by_one(client: Any, topic: str, kind: str) -> Non
 def partitioned(broker: RunningBroker, topic: str) -> str:
     """A topic with three partitions, made by another listener."""
     name = topic.replace("_", "-")
-    command = [sys.executable, "-m", "broker.cli.main", "topics", "create", name]
+    command = [sys.executable, "-m", "braidlog.broker.cli.main", "topics", "create", name]
     command += ["--partitions", "3", "--url", broker.url]
     assert subprocess.run(command, check=False, timeout=HANG_S).returncode == 0
     return name

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
+from braidlog.storage.formats.record import Header, HeaderKind, Record
 from conformance.mapping.views import IGGY_TEXT_MAX, KEY_HEADER
-from storage.codecs.record import Header, HeaderKind, Record
 
 NOW_US = 1_700_000_000_123_456
 LATEST_US = (2**63 - 1) // 1000 * 1000

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 
 import msgspec
 
-from broker.delivery.entry_reads import read_entries
-from broker.reading.records import read_records
-from broker.reading.transcode import read_as
+from braidlog.broker.delivery.entry_reads import read_entries
+from braidlog.broker.reading.records import read_records
+from braidlog.broker.reading.transcode import read_as
+from braidlog.protocols.http.pip64.messages import ProduceRequest, ShownMessage
+from braidlog.protocols.http.pip64.produce import Producing
+from braidlog.protocols.http.pip64.showing import Shower, ShowOptions
+from braidlog.protocols.http.values.resolving import SchemaRegistry
+from braidlog.storage.formats.iggy.classic import IGGY
+from braidlog.storage.formats.iggy.typed import IGGY_TYPED
+from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms
 from conformance.mapping.views import US_PER_MS
 from conformance.mapping.writers import WRITERS
-from protocols.rest.pip64.messages import ProduceRequest, ShownMessage
-from protocols.rest.pip64.produce import Producing
-from protocols.rest.pip64.showing import Shower, ShowOptions
-from protocols.rest.schemas.resolving import SchemaRegistry
-from storage.codecs.iggy import IGGY
-from storage.codecs.iggy_typed import IGGY_TYPED
-from storage.codecs.kafka import KAFKA
-from storage.codecs.kafka_batches import KAFKA_BATCHES
 from tests.conformance.mapping import awkward
 
 READ_BYTES = 1 << 20

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
+from braidlog.storage.formats.record import Record
+from braidlog.storage.metadata.names import parse_topic
 from conformance.mapping.views import SEES, seen_by
 from conformance.mapping.writers import pulsar_entries
-from storage.codecs.record import Record
-from storage.metadata.names import parse_topic
 from tests.conformance.mapping.awkward import NOW_US
 from tests.conformance.mapping.formats import FORMS, Formats, Limits, sendable
 

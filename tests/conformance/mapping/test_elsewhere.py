@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.errors import DamagedLog, UnreadableRecord
-from broker.reading.chunks import piece_offsets
+from braidlog.broker.errors import DamagedLog, UnreadableRecord
+from braidlog.broker.reading.chunks import piece_offsets
+from braidlog.storage.formats.api import BatchFlag, BodyFormat, BodyInfo
+from braidlog.storage.formats.pulsar import entry_runs as pulsar
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.metadata.names import parse_topic
 from conformance.mapping import pulsar_forms
 from conformance.mapping.views import SEES
 from conformance.mapping.writers import WRITERS
 from conformance.raw.pulsar import encode
-from storage.codecs import pulsar
-from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_for
-from storage.metadata.names import parse_topic
 from tests.broker.records import append_unreadable
 from tests.conformance.mapping.formats import Formats, sendable
 

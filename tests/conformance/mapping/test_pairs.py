@@ -7,11 +7,11 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from braidlog.storage.formats.record import Header, Record
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.metadata.names import parse_topic
 from conformance.mapping.views import SEES, WRITES, seen_by
 from conformance.mapping.writers import pulsar_entries
-from storage.codecs.record import Header, Record
-from storage.codecs.registry import codec_for
-from storage.metadata.names import parse_topic
 from tests.conformance.mapping import awkward
 from tests.conformance.mapping.awkward import NOW_US
 from tests.conformance.mapping.formats import FORMS, Formats, sendable

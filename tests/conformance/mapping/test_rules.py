@@ -5,13 +5,13 @@ import random
 import pytest
 from msgspec.structs import replace
 
+from braidlog.storage.formats.record import Header, HeaderKind, Record
 from conformance.mapping import rules
 from conformance.mapping.__main__ import PAGE
 from conformance.mapping.page import renewed
 from conformance.mapping.rules import FIELDS, READS, WRITES
 from conformance.mapping.views import SEES
 from conformance.mapping.views import WRITES as SAY
-from storage.codecs.record import Header, HeaderKind, Record
 from tests.conformance.mapping import awkward
 
 NUMBER = Header(b"n", bytes(4), HeaderKind.INT32)
@@ -46,7 +46,7 @@ OTHER = {
     rules.SCHEMA: {"schema_version": b"S"},
 }
 PLACES = {"offset", "entryId"}
-# Told beside another field, and what needs a topic with schemas (tests/protocols/rest/schemas).
+# Told beside another field, and what needs a topic with schemas (tests/protocols/http/values).
 BESIDES = {"null_value", ("rest", "headers")}
 ELSEWHERE = {"rest": {"schema_version"}}
 

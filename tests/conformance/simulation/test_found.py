@@ -5,13 +5,13 @@ import random
 import pytest
 from structlog.testing import capture_logs
 
+from braidlog.storage.errors import DamagedLog
 from conformance.simulation.calls import SYNC_FILE, TracedDisk
 from conformance.simulation.facts import Facts
 from conformance.simulation.house import House, Shape, done
 from conformance.simulation.medium import Medium
 from conformance.simulation.steps import Workload
 from conformance.simulation.verify import verify, verify_outside
-from storage.errors import DamagedLog
 
 CATALOGUE = "catalogue/00000000000000000000.log"
 

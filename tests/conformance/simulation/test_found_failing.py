@@ -6,7 +6,9 @@ from itertools import count
 
 import pytest
 
-from broker import errors
+from braidlog.broker import errors
+from braidlog.storage.errors import StorageFailed
+from braidlog.storage.formats.api import BodyInfo
 from conformance.simulation.calls import (
     CREATE,
     READ,
@@ -19,8 +21,6 @@ from conformance.simulation.calls import (
 from conformance.simulation.house import House, done
 from conformance.simulation.steps import Workload
 from conformance.simulation.verify import verify
-from storage.codecs.api import BodyInfo
-from storage.errors import StorageFailed
 from tests.conformance.simulation.test_found import ALWAYS_SNAPSHOT, Story, none
 
 

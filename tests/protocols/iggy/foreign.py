@@ -1,9 +1,9 @@
 """Records that came in by another listener, for tests of what Iggy's readers make of them."""
 
-from storage.codecs.api import BodyFormat
-from storage.codecs.plain import PLAIN
-from storage.codecs.record import Record
-from storage.metadata.names import TopicName
+from braidlog.storage.formats.api import BodyFormat
+from braidlog.storage.formats.plain.codec import PLAIN
+from braidlog.storage.formats.record import Record
+from braidlog.storage.metadata.names import TopicName
 
 
 def topic_of(broker, topic="tp", stream="st"):

@@ -4,15 +4,15 @@ import struct
 
 import pytest
 
-from broker.access.access import Access
-from broker.access.rights import ANONYMOUS, Action, Principal
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import ANONYMOUS, Action, Principal
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy.all_dialects import D2
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.session import COMMANDS
+from braidlog.storage.metadata.names import TopicName
 from conformance.raw import iggy as raw
-from protocols.iggy import messages as m
-from protocols.iggy import user_messages as u
-from protocols.iggy.all_dialects import D2
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.session import COMMANDS
-from storage.metadata.names import TopicName
 from tests.broker.access.rules import Nothing
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import NEVER, to_partition

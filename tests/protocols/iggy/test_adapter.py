@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.config.settings import ConfigError, load
-from broker.server import adapters
-from broker.server.listener import make_listeners
-from protocols.iggy.adapter import ADAPTER
-from protocols.iggy.options import IggyOptions
+from braidlog.broker.config.settings import ConfigError, load
+from braidlog.broker.server import adapters
+from braidlog.broker.server.listener import make_listeners
+from braidlog.protocols.iggy.adapter import ADAPTER
+from braidlog.protocols.iggy.options import IggyOptions
 
 
 def listeners(*settings: tuple[str, str]) -> list:

@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.iggy.all_dialects import (
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy.all_dialects import (
     D0,
     D0_EXACT,
     D1A,
@@ -18,11 +18,11 @@ from protocols.iggy.all_dialects import (
     WITH_LOGIN,
     candidates_of_login,
 )
-from protocols.iggy.dialects import Manners
-from protocols.iggy.layouts_v import V
-from protocols.iggy.machine import Command, IggyMachine, Refused
-from protocols.iggy.messages import Code
-from protocols.iggy.options import WithoutLogin
+from braidlog.protocols.iggy.dialects import Manners
+from braidlog.protocols.iggy.layouts_v import V
+from braidlog.protocols.iggy.machine import Command, IggyMachine, Refused
+from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.options import WithoutLogin
 from tests.protocols.iggy import description
 from tests.protocols.iggy.recorded import first_frames
 

@@ -7,9 +7,9 @@ import struct
 
 import pytest
 
-from protocols.iggy.all_dialects import D0, D0_WITH_LOGIN, D1A, D1B, D2, D3, D4, D5
-from protocols.iggy.machine import Command, IggyMachine
-from protocols.iggy.options import WithoutLogin
+from braidlog.protocols.iggy.all_dialects import D0, D0_WITH_LOGIN, D1A, D1B, D2, D3, D4, D5
+from braidlog.protocols.iggy.machine import Command, IggyMachine
+from braidlog.protocols.iggy.options import WithoutLogin
 from tests.protocols.iggy import description
 from tests.protocols.iggy.described_frames import (
     CHANGE_TOPIC,

@@ -2,9 +2,9 @@
 
 import struct
 
-from protocols.iggy.errors import WIRE_CODES
-from protocols.iggy.machine import SEND_BYTES_MAX, IggyMachine
-from protocols.iggy.messages import Code
+from braidlog.protocols.iggy.errors import WIRE_CODES
+from braidlog.protocols.iggy.machine import SEND_BYTES_MAX, IggyMachine
+from braidlog.protocols.iggy.messages import Code
 from tests.protocols.contract import AdapterContract, Exchange
 from tests.protocols.iggy.recorded import recorded
 

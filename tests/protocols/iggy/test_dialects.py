@@ -5,13 +5,13 @@ import struct
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.iggy import messages as m
-from protocols.iggy import replies as r
-from protocols.iggy import user_messages as u
-from protocols.iggy.all_dialects import D2, D4, D5
-from protocols.iggy.layouts import UNREAD_AFTER
-from protocols.iggy.messages import Code
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy.all_dialects import D2, D4, D5
+from braidlog.protocols.iggy.layouts import UNREAD_AFTER
+from braidlog.protocols.iggy.messages import Code
 from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.description_permissions import block

@@ -1,7 +1,7 @@
 """Error numbers."""
 
-from broker import errors
-from protocols.iggy.errors import WIRE_CODES, Absent, ErrorCode, Refusal, wire_code
+from braidlog.broker import errors
+from braidlog.protocols.iggy.errors import WIRE_CODES, Absent, ErrorCode, Refusal, wire_code
 
 
 def test_every_broker_error_has_a_number():

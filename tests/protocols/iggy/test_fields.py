@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.iggy import fields as f
-from protocols.iggy.messages import (
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy import fields as f
+from braidlog.protocols.iggy.messages import (
     Consumer,
     ConsumerKind,
     Partitioning,
@@ -12,7 +12,7 @@ from protocols.iggy.messages import (
     PollingKind,
     Strategy,
 )
-from protocols.reader import LittleEndianReader
+from braidlog.protocols.reader import LittleEndianReader
 
 
 def read(piece: f.Readable, data: str) -> object:

@@ -5,8 +5,8 @@ import struct
 import pytest
 import trio
 
-from broker.limits import FRAME_STALL_S, SWEEP_S
-from protocols.iggy.session import LOGIN_S
+from braidlog.broker.limits import FRAME_STALL_S, SWEEP_S
+from braidlog.protocols.iggy.session import LOGIN_S
 from tests.protocols.iggy import description
 from tests.protocols.iggy.recorded import conversation
 

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from protocols.iggy import messages as m
-from protocols.iggy import user_messages as u
-from protocols.iggy.commands import COMMANDS
-from protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy.commands import COMMANDS
+from braidlog.protocols.iggy.errors import ErrorCode
 from tests.broker.cluster.cut_links import States, Told, check_told, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners

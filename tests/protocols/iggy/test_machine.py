@@ -5,14 +5,14 @@ import struct
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.iggy import messages as m
-from protocols.iggy import replies as r
-from protocols.iggy import user_messages as u
-from protocols.iggy.all_dialects import D0, WITH_LOGIN
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.layouts_v import V
-from protocols.iggy.machine import (
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy.all_dialects import D0, WITH_LOGIN
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.layouts_v import V
+from braidlog.protocols.iggy.machine import (
     BEFORE_LOGIN_BYTES_MAX,
     COMMAND_BYTES_MAX,
     LOGINS,
@@ -21,8 +21,8 @@ from protocols.iggy.machine import (
     IggyMachine,
     Refused,
 )
-from protocols.iggy.messages import Code
-from protocols.iggy.options import WithoutLogin
+from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.options import WithoutLogin
 from tests.protocols.iggy import description
 from tests.protocols.iggy.recorded import conversation, recorded
 

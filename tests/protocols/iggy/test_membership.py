@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from protocols.iggy.membership import REVOKE_S, Groups
+from braidlog.protocols.iggy.membership import REVOKE_S, Groups
 
 TOPIC, NAME = 7, "grp"
 

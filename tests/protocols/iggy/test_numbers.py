@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.iggy import messages as m
-from protocols.iggy import replies as r
-from protocols.iggy import user_messages as u
-from protocols.iggy.all_dialects import D0, D0_WITH_LOGIN, D1A, D1B, D2, D3, D4, D5
-from protocols.iggy.dialects import Dialect, RequestLayout
-from protocols.iggy.layouts_v import V
-from protocols.reader import LittleEndianReader
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy import messages as m
+from braidlog.protocols.iggy import replies as r
+from braidlog.protocols.iggy import user_messages as u
+from braidlog.protocols.iggy.all_dialects import D0, D0_WITH_LOGIN, D1A, D1B, D2, D3, D4, D5
+from braidlog.protocols.iggy.dialects import Dialect, RequestLayout
+from braidlog.protocols.iggy.layouts_v import V
+from braidlog.protocols.reader import LittleEndianReader
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.description_permissions import block
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.iggy.errors import ErrorCode, Refusal
-from protocols.iggy.fields import OPTIONS_BYTES_MAX, FieldRefused, Options
-from protocols.iggy.topic_options import (
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy.errors import ErrorCode, Refusal
+from braidlog.protocols.iggy.fields import OPTIONS_BYTES_MAX, FieldRefused, Options
+from braidlog.protocols.iggy.topic_options import (
     COMPRESSION,
     DURABILITY,
     SEGMENT,
@@ -15,8 +15,8 @@ from protocols.iggy.topic_options import (
     packed,
     topic_options,
 )
-from protocols.reader import LittleEndianReader
-from storage.codecs.record import HeaderKind
+from braidlog.protocols.reader import LittleEndianReader
+from braidlog.storage.formats.record import HeaderKind
 
 U8, U64, STRING = int(HeaderKind.UINT8), int(HeaderKind.UINT64), int(HeaderKind.STRING)
 

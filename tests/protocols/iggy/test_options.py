@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocols.iggy.options import IggyOptions
+from braidlog.protocols.iggy.options import IggyOptions
 
 
 def test_without_a_file_root_is_that_of_a_fresh_iggy_server():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocols.iggy.partitioning import take_turn, xxhash32_from_one
+from braidlog.protocols.iggy.partitioning import take_turn, xxhash32_from_one
 
 # Key, xxHash32 with seed 0, and the partition counted from 1 of topics with 3, 4 and 10 of them.
 KEYS = [

@@ -5,23 +5,23 @@ import struct
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.fields import FieldRefused
-from protocols.iggy.permission_field import (
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.fields import FieldRefused
+from braidlog.protocols.iggy.permission_field import (
     PERMISSIONS_FROM_0,
     PERMISSIONS_FROM_1,
     PERMITTED_MAX,
     Permitted,
 )
-from protocols.iggy.user_messages import (
+from braidlog.protocols.iggy.user_messages import (
     GLOBAL_PERMISSIONS,
     STREAM_PERMISSIONS,
     TOPIC_PERMISSIONS,
     Permissions,
     StreamPermissions,
 )
-from protocols.reader import LittleEndianReader
+from braidlog.protocols.reader import LittleEndianReader
 from tests.protocols.iggy.description_permissions import block
 
 

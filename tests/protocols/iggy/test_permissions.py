@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from broker.access.rules import Grant
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.permissions import GLOBAL, of_stream, of_topic
-from protocols.iggy.user_messages import (
+from braidlog.broker.access.rules import Grant
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.permissions import GLOBAL, of_stream, of_topic
+from braidlog.protocols.iggy.user_messages import (
     GLOBAL_PERMISSIONS,
     STREAM_PERMISSIONS,
     TOPIC_PERMISSIONS,

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from protocols.iggy.forms import BATCH_FORM, CRC_FORM, XXH_FORM
-from protocols.iggy.reading import _pieces
-from storage.codecs.iggy import read_key
-from storage.codecs.iggy_typed import IGGY_TYPED
-from storage.codecs.record import Record
+from braidlog.protocols.iggy.forms import BATCH_FORM, CRC_FORM, XXH_FORM
+from braidlog.protocols.iggy.reading import _pieces
+from braidlog.storage.formats.iggy.classic import read_key
+from braidlog.storage.formats.iggy.typed import IGGY_TYPED
+from braidlog.storage.formats.record import Record
 
 RECORDS = [Record(n, 1, value=bytes(100 * (n % 7) + 1), message_id=n + 1) for n in range(200)]
 RECORDS[50].value = bytes(5000)

@@ -6,9 +6,9 @@ import pytest
 import trio
 import trio.testing
 
-from broker.limits import OUTPUT_BYTES_ALL_MAX
-from storage.metadata.names import TopicName
-from tests.broker.subscriptions.replaced import replace_meanwhile
+from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX
+from braidlog.storage.metadata.names import TopicName
+from tests.broker.positions.replaced import replace_meanwhile
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.foreign import append, partition_of, topic_of
 from tests.protocols.iggy.talk import FIRST, LAST, NEXT, OFFSET, TIMESTAMP, to_partition

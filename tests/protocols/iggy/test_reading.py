@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.limits import MIB
-from broker.server.output_budget import OutputBudget
-from broker.steps import run
-from protocols.iggy.all_dialects import D2
-from protocols.iggy.layouts_v import V
-from protocols.iggy.reading import first_not_older, messages, read, reserved
+from braidlog.broker.limits import MIB
+from braidlog.broker.runtime.output_budget import OutputBudget
+from braidlog.broker.runtime.steps import run
+from braidlog.protocols.iggy.all_dialects import D2
+from braidlog.protocols.iggy.layouts_v import V
+from braidlog.protocols.iggy.reading import first_not_older, messages, read, reserved
 from tests.protocols.iggy.foreign import partition_of
 
 KEPT = 4

@@ -8,12 +8,12 @@ import pytest
 import trio
 import trio.testing
 
-from broker.cluster.calls import INTERNAL
-from broker.cluster.links import Hello, connect
-from broker.errors import NotOwner
-from broker.server.endings import ProtocolError
-from protocols.iggy import relaying
-from protocols.iggy.relaying import ANSWER, DONE, HEAD, MOVED, About, RelayedSession
+from braidlog.broker.cluster.calls import INTERNAL
+from braidlog.broker.cluster.links import Hello, connect
+from braidlog.broker.errors import NotOwner
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy import relaying
+from braidlog.protocols.iggy.relaying import ANSWER, DONE, HEAD, MOVED, About, RelayedSession
 from tests.broker.cluster.nodes import Node, balanced, topic_of
 from tests.listeners import open_listeners
 from tests.protocols.iggy import description

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.access.users import ROOT_USER_ID
-from protocols.iggy.adapter import ADAPTER
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.options import IggyOptions
-from protocols.iggy.root import PASSWORD_FILE
+from braidlog.broker.access.users import ROOT_USER_ID
+from braidlog.protocols.iggy.adapter import ADAPTER
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.options import IggyOptions
+from braidlog.protocols.iggy.root import PASSWORD_FILE
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import zlib
 import pytest
 import trio
 
-from protocols.iggy.sending import _is_cut
+from braidlog.protocols.iggy.sending import _is_cut
 from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.foreign import partition_of

@@ -2,7 +2,7 @@
 
 import trio
 
-from protocols.iggy import sending
+from braidlog.protocols.iggy import sending
 from tests.protocols.iggy.talk import FIRST, OK
 from tests.protocols.iggy.test_sending import tiny
 from tests.waiting import until

@@ -2,8 +2,8 @@
 
 import pytest
 
-from storage.metadata.catalogue_records import MADE_ID_FIRST
-from storage.metadata.names import TopicName
+from braidlog.storage.metadata.catalogue_records import MADE_ID_FIRST
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.iggy.description import named
 
 GET, LIST, CREATE, DELETE, UPDATE = range(200, 205)

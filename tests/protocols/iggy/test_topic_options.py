@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from storage.metadata.names import TopicName
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.iggy import description_v
 from tests.protocols.iggy.vtalk import CREATE_TOPIC, STREAM, TOPIC, UPDATE_TOPIC
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 import trio
 
+from braidlog.protocols.iggy.topics import PIECE_PARTITIONS, in_pieces
+from braidlog.storage.metadata.catalogue_records import MADE_ID_FIRST
+from braidlog.storage.metadata.names import TopicName
 from conformance.raw.iggy import frame, identifier, text8
-from protocols.iggy.topics import PIECE_PARTITIONS, in_pieces
-from storage.metadata.catalogue_records import MADE_ID_FIRST
-from storage.metadata.names import TopicName
 from tests.broker.pieces import counting
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import FIRST, NEVER, NEXT, OK, to_partition

@@ -5,13 +5,13 @@ import struct
 import pytest
 import trio
 
-from broker.access import users
-from broker.access.brake import FREE_FAILURES
-from broker.access.rights import Principal
-from broker.access.rules import Grant
-from broker.server.adapters import EndConnection
-from protocols.iggy.errors import ErrorCode
-from protocols.iggy.session import LOGIN_S, LOOK_S
+from braidlog.broker.access import users
+from braidlog.broker.access.brake import FREE_FAILURES
+from braidlog.broker.access.rights import Principal
+from braidlog.broker.access.rules import Grant
+from braidlog.broker.server.adapters import EndConnection
+from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.session import LOGIN_S, LOOK_S
 from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import NEVER

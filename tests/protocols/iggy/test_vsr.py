@@ -4,9 +4,9 @@ import struct
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.iggy import vsr
-from protocols.iggy.messages import Code
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy import vsr
+from braidlog.protocols.iggy.messages import Code
 
 CLIENT = bytes(range(1, 17))
 

@@ -5,10 +5,10 @@ import struct
 import pytest
 from structlog.testing import capture_logs
 
-from broker.server.endings import ProtocolError
-from protocols.iggy.all_dialects import D0
-from protocols.iggy.machine import Command, IggyMachine, Refused
-from protocols.iggy.options import IggyOptions, WithoutLogin
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.iggy.all_dialects import D0
+from braidlog.protocols.iggy.machine import Command, IggyMachine, Refused
+from braidlog.protocols.iggy.options import IggyOptions, WithoutLogin
 
 UNAUTHENTICATED = struct.pack("<II", 40, 0)
 STREAM = bytes.fromhex("010401000000")

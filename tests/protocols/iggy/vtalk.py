@@ -2,7 +2,7 @@
 
 import struct
 
-from protocols.iggy.topic_options import Options, packed
+from braidlog.protocols.iggy.topic_options import Options, packed
 from tests.protocols.frame_stream import FrameStream
 from tests.protocols.iggy.test_vsr import LOGIN, frame
 

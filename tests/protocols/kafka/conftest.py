@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.broker import Broker
-from protocols.kafka import messages as m
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka import messages as m
 from tests.protocols.kafka.frames import Client
 from tests.protocols.kafka.talk import FOO, OpenClient, another
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import trio
 
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.fields import FieldReader, Writer
+from braidlog.protocols.kafka.tables import APIS
 from conformance.raw import kafka as raw
-from protocols.kafka import messages as m
-from protocols.kafka.fields import FieldReader, Writer
-from protocols.kafka.tables import APIS
 from tests.protocols.frame_stream import FrameStream
 from tests.protocols.kafka.layouts import build_request, parse_reply
 

@@ -23,7 +23,7 @@ from construct import (
     this,
 )
 
-from protocols.kafka import messages as m
+from braidlog.protocols.kafka import messages as m
 
 
 class _String(Adapter):

@@ -4,12 +4,12 @@ from typing import Protocol
 
 import trio
 
-from broker.broker import Broker
-from protocols.kafka import messages as m
-from storage.codecs.api import BodyFormat
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_for
-from storage.metadata.names import TopicName
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka import messages as m
+from braidlog.storage.formats.api import BodyFormat
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka.frames import Client, fetch, produce
 from tests.protocols.kafka.layouts import parse_set
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from broker.access.access import Access
-from broker.access.rights import Action
-from broker.broker import Broker
-from protocols.kafka import admin_messages as a
-from protocols.kafka import group_messages as g
-from protocols.kafka import messages as m
-from protocols.kafka import sasl_messages
-from protocols.kafka.errors import Code
-from protocols.kafka.session import COMMANDS
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import Action
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka import admin_messages as a
+from braidlog.protocols.kafka import group_messages as g
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka import sasl_messages
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.session import COMMANDS
 from tests.broker.access.rules import Nothing
 from tests.protocols.kafka.frames import Client, fetch, message_set, produce
 from tests.protocols.kafka.talk import FOO, FOO_NAME, OpenClient

@@ -6,13 +6,13 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from broker.server.adapters import is_framed, load
-from protocols.kafka import messages as m
-from protocols.kafka.adapter import ADAPTER
-from protocols.kafka.encoding import encode
-from protocols.kafka.errors import WIRE_CODES
-from protocols.kafka.machine import KafkaMachine
-from protocols.kafka.options import KafkaOptions
+from braidlog.broker.server.adapters import is_framed, load
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.adapter import ADAPTER
+from braidlog.protocols.kafka.encoding import encode
+from braidlog.protocols.kafka.errors import WIRE_CODES
+from braidlog.protocols.kafka.machine import KafkaMachine
+from braidlog.protocols.kafka.options import KafkaOptions
 from tests.protocols.contract import AdapterContract, Exchange
 from tests.protocols.kafka.frames import API_KEYS, fetch, message, message_set, produce, request
 from tests.protocols.kafka.layouts import parse_reply

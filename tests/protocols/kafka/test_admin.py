@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.broker import Broker
-from protocols.kafka import admin_messages as a
-from protocols.kafka import messages as m
-from protocols.kafka.errors import Code
-from protocols.kafka.metadata import TOPICS_MADE_MAX
-from storage.metadata.names import TopicName
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka import admin_messages as a
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka.frames import Client, message_set
 from tests.protocols.kafka.talk import FOO, FOO_NAME, fetch_one, produce_one, values
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocols.kafka.consumer_protocol import (
+from braidlog.protocols.kafka.consumer_protocol import (
     TOPICS_WALKED_MAX,
     assignment_of,
     given_partitions,

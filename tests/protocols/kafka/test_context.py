@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from protocols.kafka import context as contexts
-from protocols.kafka.context import Context
-from protocols.kafka.names import name_space
+from braidlog.protocols.kafka import context as contexts
+from braidlog.protocols.kafka.context import Context
+from braidlog.protocols.kafka.names import name_space
 from tests.protocols.kafka.frames import Client, fetch
 from tests.protocols.kafka.talk import OpenClient
 

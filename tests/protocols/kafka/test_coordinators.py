@@ -4,13 +4,13 @@ import pytest
 import trio
 import trio.testing
 
-from broker.broker import Broker
-from broker.cluster.placement import NOBODY, Owner, Placement
-from protocols.kafka import group_messages as g
-from protocols.kafka import messages as m
-from protocols.kafka.errors import Code
-from protocols.kafka.group_table import GroupTable, groups_of
-from protocols.kafka.groups import MOVED_LOOK_S
+from braidlog.broker.broker import Broker
+from braidlog.broker.cluster.placement import NOBODY, Owner, Placement
+from braidlog.protocols.kafka import group_messages as g
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.group_table import GroupTable, groups_of
+from braidlog.protocols.kafka.groups import MOVED_LOOK_S
 from tests.protocols.kafka.frames import Client
 from tests.protocols.kafka.talk import FOO, OpenClient, another
 from tests.protocols.kafka.test_groups import GROUP, beat, join, joined, synced

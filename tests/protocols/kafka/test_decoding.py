@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.kafka import messages as m
-from protocols.kafka.decoding import DECODERS, RequestReader
-from protocols.kafka.fields import ENTRIES_MAX
-from protocols.kafka.machine import KafkaMachine
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.decoding import DECODERS, RequestReader
+from braidlog.protocols.kafka.fields import ENTRIES_MAX
+from braidlog.protocols.kafka.machine import KafkaMachine
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
 from tests.protocols.kafka.layouts import REQUESTS, build_request
 

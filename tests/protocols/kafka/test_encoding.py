@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocols.kafka import messages as m
-from protocols.kafka.encoding import PIECE_BYTES_MIN, encode, string
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.encoding import PIECE_BYTES_MIN, encode, string
 from tests.protocols.kafka.golden import golden_answers, golden_frames
 from tests.protocols.kafka.layouts import REQUESTS, parse_reply
 

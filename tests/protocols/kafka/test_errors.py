@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker import errors
-from protocols.kafka.errors import WIRE_CODES, Code, wire_code
+from braidlog.broker import errors
+from braidlog.protocols.kafka.errors import WIRE_CODES, Code, wire_code
 
 # Kafka 0.8.2 protocol guide, "Error codes".
 SPOKEN_BY_0_8 = range(-1, 21)

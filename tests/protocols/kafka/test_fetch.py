@@ -6,13 +6,13 @@ import pytest
 import trio
 import trio.testing
 
-from broker.broker import Broker
-from broker.reading.result import ReadResult
-from protocols.kafka import messages as m
-from protocols.kafka.fetch import _joined
-from storage.codecs.kafka import KAFKA
-from storage.codecs.kafka_prepare import prepare
-from storage.metadata.names import TopicName
+from braidlog.broker.broker import Broker
+from braidlog.broker.reading.result import ReadResult
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.fetch import _joined
+from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.formats.kafka.set_prepare import prepare
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka.frames import Client, fetch, message, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,
@@ -67,7 +67,7 @@ async def test_partitions_that_are_not_there_share_one_answer(
         made.append(m.Fetched(error, high_watermark))
         return made[-1]
 
-    monkeypatch.setattr("protocols.kafka.fetch.Fetched", fetched)
+    monkeypatch.setattr("braidlog.protocols.kafka.fetch.Fetched", fetched)
     reply = await client.call(fetch(FOO, dict.fromkeys(range(10, 90), (0, 100))))
     assert reply == m.FetchReply({FOO: {index: m.Fetched(3, -1, []) for index in range(10, 90)}})
     assert len(made) == 1

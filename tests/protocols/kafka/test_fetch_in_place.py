@@ -10,10 +10,10 @@ import pytest
 import trio
 import trio.testing
 
-from broker.broker import Broker
-from broker.limits import OUTPUT_BYTES_ALL_MAX
-from protocols.kafka import messages as m
-from storage.log.file_part import LEASES_MAX, Leases
+from braidlog.broker.broker import Broker
+from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX
+from braidlog.protocols.kafka import messages as m
+from braidlog.storage.log.file_part import LEASES_MAX, Leases
 from tests.protocols.kafka.frames import Client, fetch, message_set, produce
 from tests.protocols.kafka.layouts import parse_set
 from tests.protocols.kafka.talk import (
@@ -65,7 +65,7 @@ def random_values(random_: random.Random, number: int) -> list[bytes]:
 @pytest.fixture(autouse=True)
 def in_place_from_256k(monkeypatch: pytest.MonkeyPatch) -> None:
     """From a size on with which the tests need little data; what pays is a matter of measuring."""
-    monkeypatch.setattr("protocols.kafka.fetch.FETCH_IN_PLACE_BYTES_MIN", 1 << 18)
+    monkeypatch.setattr("braidlog.protocols.kafka.fetch.FETCH_IN_PLACE_BYTES_MIN", 1 << 18)
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import pytest
 import trio
 import trio.testing
 
-from broker.broker import Broker
-from protocols.kafka import messages as m
-from storage.metadata.names import TopicName
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka import messages as m
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka.frames import Client, fetch, message, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,

@@ -6,9 +6,9 @@ messages. In rows marked quirk a new broker may do better; what ours does instea
 
 import zlib
 
-from broker.broker import Broker
-from broker.topics.topics import TopicDefaults
-from protocols.kafka import messages as m
+from braidlog.broker.broker import Broker
+from braidlog.broker.topics.topics import TopicDefaults
+from braidlog.protocols.kafka import messages as m
 from tests.protocols.kafka.frames import Client, message_set, produce
 from tests.protocols.kafka.golden import VECTORS, GoldenAnswer, golden_answers
 from tests.protocols.kafka.layouts import parse_reply, parse_set

@@ -2,15 +2,15 @@
 
 import pytest
 
-from broker.access.access import Access
-from broker.access.rights import Action, Principal, Resource
-from broker.broker import Broker
-from broker.subscriptions.members import Member
-from protocols.kafka import group_messages as g
-from protocols.kafka import messages as m
-from protocols.kafka.errors import Code
-from protocols.kafka.groups import REBALANCE_MS_MAX
-from protocols.kafka.membership import MEMBER_BYTES_MAX
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import Action, Principal, Resource
+from braidlog.broker.broker import Broker
+from braidlog.broker.positions.members import Member
+from braidlog.protocols.kafka import group_messages as g
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.groups import REBALANCE_MS_MAX
+from braidlog.protocols.kafka.membership import MEMBER_BYTES_MAX
 from tests.protocols.kafka.frames import Client
 from tests.protocols.kafka.talk import FOO, FOO_NAME
 from tests.protocols.kafka.test_groups import GROUP, joined, synced

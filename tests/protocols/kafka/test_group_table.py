@@ -4,11 +4,11 @@ import pytest
 import trio
 import trio.testing
 
-from broker.broker import Broker
-from protocols.kafka import group_messages as g
-from protocols.kafka.errors import Code
-from protocols.kafka.group_table import KEPT_BYTES_MAX, GroupTable, groups_of
-from protocols.kafka.membership import GROUP_MEMBERS_MAX, MEMBER_BYTES_MAX, Refused
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka import group_messages as g
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.group_table import KEPT_BYTES_MAX, GroupTable, groups_of
+from braidlog.protocols.kafka.membership import GROUP_MEMBERS_MAX, MEMBER_BYTES_MAX, Refused
 from tests.protocols.kafka.frames import Client
 
 SAID = bytes(MEMBER_BYTES_MAX)

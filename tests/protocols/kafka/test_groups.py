@@ -8,13 +8,13 @@ from functools import partial
 import pytest
 import trio
 
-from broker.broker import Broker
-from broker.subscriptions.members import Member
-from protocols.kafka import group_messages as g
-from protocols.kafka import messages as m
-from protocols.kafka.errors import Code
-from protocols.kafka.group_table import GroupTable, groups_of
-from protocols.kafka.membership import State
+from braidlog.broker.broker import Broker
+from braidlog.broker.positions.members import Member
+from braidlog.protocols.kafka import group_messages as g
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.group_table import GroupTable, groups_of
+from braidlog.protocols.kafka.membership import State
 from tests.protocols.kafka.frames import Client
 from tests.protocols.kafka.talk import FOO, OpenClient, another
 from tests.waiting import until

@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.steps import run
-from protocols.kafka.keys import INLINE_BYTES, NO_KEY, has_keyless, refuse_keyless
-from storage.codecs.kafka import KAFKA
-from storage.codecs.kafka_batches import KAFKA_BATCHES
-from storage.codecs.kafka_prepare import packed
-from storage.codecs.record import Record
-from tests.storage.codecs.test_kafka_batches import PACK, batch, timed
+from braidlog.broker.runtime.steps import run
+from braidlog.protocols.kafka.keys import INLINE_BYTES, NO_KEY, has_keyless, refuse_keyless
+from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
+from braidlog.storage.formats.kafka.set_prepare import packed
+from braidlog.storage.formats.record import Record
+from tests.storage.formats.kafka.test_record_batches import PACK, batch, timed
 
 KEYED = [Record(n, 1, key=b"" if n else b"k", value=None) for n in range(3)]
 KEYLESS = [*KEYED, Record(3, 1, key=None, value=b"v")]

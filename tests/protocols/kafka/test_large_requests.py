@@ -3,10 +3,10 @@
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.broker import Broker
-from protocols.kafka import messages as m
-from protocols.kafka.fields import ENTRIES_FEW_MAX
-from protocols.kafka.large_requests import (
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.fields import ENTRIES_FEW_MAX
+from braidlog.protocols.kafka.large_requests import (
     ENTRY_BYTES_MIN,
     LARGE_ENTRIES_MAX,
     LargeRequests,

@@ -5,14 +5,14 @@ import struct
 
 import pytest
 
-from broker.broker import Broker
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka import messages as m
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
+from braidlog.storage.formats.record import Record
 from conformance.raw.kafka import message as message_in_set
-from protocols.kafka import messages as m
-from storage.codecs.kafka_batches import KAFKA_BATCHES
-from storage.codecs.record import Record
 from tests.protocols.kafka.frames import Client, message_set
 from tests.protocols.kafka.talk import FOO, fetch_one, foreign_append, produce_one, values
-from tests.storage.codecs.test_kafka_batches import timed
+from tests.storage.formats.kafka.test_record_batches import timed
 
 
 def batch_of(*values: bytes, time_ms: int = 5) -> bytes:

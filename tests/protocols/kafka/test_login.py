@@ -6,12 +6,12 @@ from pathlib import Path
 import jwt
 import pytest
 
-from broker.access.rights import Principal
-from protocols.kafka import messages as m
-from protocols.kafka import sasl_messages as s
-from protocols.kafka.errors import Code
-from protocols.kafka.machine import LOGIN_FRAME_BYTES_MAX
-from storage.metadata.user_records import Grant
+from braidlog.broker.access.rights import Principal
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka import sasl_messages as s
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.machine import LOGIN_FRAME_BYTES_MAX
+from braidlog.storage.metadata.user_records import Grant
 from tests.broker.access.scram_client import ScramClient
 from tests.protocols.kafka.frames import Client, table_request
 from tests.protocols.kafka.talk import FOO, another

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker import Broker
-from protocols.kafka import admin_messages as a
-from protocols.kafka import group_messages as g
-from protocols.kafka import messages as m
-from protocols.kafka import sasl_messages
-from protocols.kafka.errors import Code
-from protocols.kafka.session import COMMANDS
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka import admin_messages as a
+from braidlog.protocols.kafka import group_messages as g
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka import sasl_messages
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.session import COMMANDS
 from tests.broker.cluster.cut_links import Cutter, States, Told, check_told, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners

@@ -5,11 +5,11 @@ import struct
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.kafka.decoding import DECODERS
-from protocols.kafka.machine import KafkaMachine
-from protocols.kafka.messages import BrokerAddress, ConsumerMetadataReply
-from protocols.kafka.tables import is_served
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.kafka.decoding import DECODERS
+from braidlog.protocols.kafka.machine import KafkaMachine
+from braidlog.protocols.kafka.messages import BrokerAddress, ConsumerMetadataReply
+from braidlog.protocols.kafka.tables import is_served
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
 
 FRAME_BYTES_MAX = 104857600

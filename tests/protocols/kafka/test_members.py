@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.subscriptions.members import Member
-from protocols.kafka.consumer_protocol import PROTOCOL_TYPE, assignment_of, subscription_of
-from protocols.kafka.encoding import string
-from protocols.kafka.group_messages import DescribedMember
-from protocols.kafka.members import KafkaMembers, described_others
-from storage.metadata.names import TopicName
+from braidlog.broker.positions.members import Member
+from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE, assignment_of, subscription_of
+from braidlog.protocols.kafka.encoding import string
+from braidlog.protocols.kafka.group_messages import DescribedMember
+from braidlog.protocols.kafka.members import KafkaMembers, described_others
+from braidlog.storage.metadata.names import TopicName
 
 PARTITIONS = 3
 TOPIC = SimpleNamespace(name=TopicName("public", "default", "t"), partitions=[None] * PARTITIONS)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocols.kafka.errors import Code
-from protocols.kafka.group_messages import GroupProtocol, JoinGroupRequest
-from protocols.kafka.membership import (
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.group_messages import GroupProtocol, JoinGroupRequest
+from braidlog.protocols.kafka.membership import (
     GROUP_MEMBERS_MAX,
     MEMBER_BYTES_MAX,
     Group,

@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocols.kafka import names
-from protocols.kafka.names import IllegalName, NameSpace, name_space, visible
-from storage.metadata.names import TopicName
+from braidlog.protocols.kafka import names
+from braidlog.protocols.kafka.names import IllegalName, NameSpace, name_space, visible
+from braidlog.storage.metadata.names import TopicName
 
 NAMES = NameSpace("acme/sales")
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.broker import Broker
-from protocols.kafka import messages as m
-from protocols.kafka.offsets import known_offsets, offsets_before
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.offsets import known_offsets, offsets_before
 from tests.protocols.kafka.frames import Client, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 import trio
 
-from broker.broker import Broker
-from protocols.kafka.errors import Code
-from protocols.kafka.group_messages import GroupProtocol, JoinGroupRequest
-from protocols.kafka.group_table import GroupTable, groups_of
-from protocols.kafka.long_polls import (
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.group_messages import GroupProtocol, JoinGroupRequest
+from braidlog.protocols.kafka.group_table import GroupTable, groups_of
+from braidlog.protocols.kafka.long_polls import (
     CALLED_S,
     CLIENT_POLLS_MAX,
     CLIENTS_CALLED_MAX,
     REJOIN_POLL_S,
 )
-from protocols.kafka.membership import HEARD_SHARE, RECONNECT_S, Group, Member
-from protocols.kafka.presence import MEMBERSHIPS_MAX, Presence
+from braidlog.protocols.kafka.membership import HEARD_SHARE, RECONNECT_S, Group, Member
+from braidlog.protocols.kafka.presence import MEMBERSHIPS_MAX, Presence
 from tests.protocols.kafka.frames import Client, fetch
 from tests.protocols.kafka.talk import FOO, OpenClient
 from tests.protocols.kafka.test_groups import (

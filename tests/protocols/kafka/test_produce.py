@@ -12,30 +12,31 @@ from typing import Any
 import pytest
 import trio.testing
 
-from broker.broker import Broker
-from broker.reading.unpacking import unpacking_limiter
-from broker.steps import run
-from protocols.kafka import messages as m
-from protocols.kafka.context import Context
-from protocols.kafka.group_table import GroupTable
-from protocols.kafka.login import Login
-from protocols.kafka.names import NameSpace
-from protocols.kafka.options import KafkaOptions
-from protocols.kafka.presence import Presence
-from protocols.kafka.produce import (
+from braidlog.broker.broker import Broker
+from braidlog.broker.reading.unpacking import unpacking_limiter
+from braidlog.broker.runtime.steps import run
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.context import Context
+from braidlog.protocols.kafka.group_table import GroupTable
+from braidlog.protocols.kafka.login import Login
+from braidlog.protocols.kafka.names import NameSpace
+from braidlog.protocols.kafka.options import KafkaOptions
+from braidlog.protocols.kafka.presence import Presence
+from braidlog.protocols.kafka.produce import (
     APPEND_BYTES_MAX,
     INLINE_INFLATED_MAX,
     PACK_TRIES_MAX,
     _Producing,
     pieces,
 )
-from storage.codecs import kafka_batches, kafka_prepare
-from storage.codecs.api import BodyInfo, Prepared
-from storage.codecs.kafka import KAFKA
-from storage.codecs.kafka_batches import KAFKA_BATCHES
-from storage.codecs.kafka_layout import SET_MESSAGES_MAX
-from storage.codecs.kafka_prepare import Messages, prepare
-from storage.codecs.record import Record
+from braidlog.storage.formats.api import BodyInfo, Prepared
+from braidlog.storage.formats.kafka import record_batches as kafka_batches
+from braidlog.storage.formats.kafka import set_prepare as kafka_prepare
+from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
+from braidlog.storage.formats.kafka.set_layout import SET_MESSAGES_MAX
+from braidlog.storage.formats.kafka.set_prepare import Messages, prepare
+from braidlog.storage.formats.record import Record
 from tests.protocols.kafka.frames import Client, message, message_set, produce
 from tests.protocols.kafka.layouts import parse_set
 from tests.protocols.kafka.talk import (
@@ -48,7 +49,7 @@ from tests.protocols.kafka.talk import (
     produce_one,
     values,
 )
-from tests.storage.codecs.test_kafka_batches import timed
+from tests.storage.formats.kafka.test_record_batches import timed
 
 BASE = 1000
 

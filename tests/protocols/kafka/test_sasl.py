@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from broker.access.authentication import Identity
-from broker.access.rights import ANONYMOUS, Principal
-from broker.server.endings import EndConnection
-from protocols.kafka import sasl_messages as s
-from protocols.kafka.errors import Code
-from protocols.kafka.login import LOOK_S, Login
+from braidlog.broker.access.authentication import Identity
+from braidlog.broker.access.rights import ANONYMOUS, Principal
+from braidlog.broker.server.endings import EndConnection
+from braidlog.protocols.kafka import sasl_messages as s
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.login import LOOK_S, Login
 
 
 @pytest.mark.parametrize(

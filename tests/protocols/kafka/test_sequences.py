@@ -7,18 +7,18 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.broker import Broker
+from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.sequences import NEXT, judge
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.formats.kafka.record_batches import PRODUCER_BIT, SEQUENCE_MAX
+from braidlog.storage.log.sequences import ProducerState, StoredBatch
 from conformance.server import RunningBroker
-from protocols.kafka import messages as m
-from protocols.kafka.errors import Code
-from protocols.kafka.sequences import NEXT, judge
-from storage.codecs.api import BodyInfo
-from storage.codecs.kafka_batches import PRODUCER_BIT, SEQUENCE_MAX
-from storage.log.sequences import ProducerState, StoredBatch
 from tests.broker.held_disk import HeldDisk
 from tests.protocols.kafka.frames import Client, message_set, table_request
 from tests.protocols.kafka.talk import FOO, FOO_NAME, another, fetch_one, produce_one, values
-from tests.storage.codecs.test_kafka_batches import batch
+from tests.storage.formats.kafka.test_record_batches import batch
 from tests.waiting import HANG_S, until
 
 PID = 12

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from broker.broker import Broker
-from broker.server.endings import EndConnection
-from protocols.kafka import messages as m
-from protocols.kafka.adapter import ADAPTER
-from protocols.kafka.options import KafkaOptions
-from storage.metadata.names import TopicName
+from braidlog.broker.broker import Broker
+from braidlog.broker.server.endings import EndConnection
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.adapter import ADAPTER
+from braidlog.protocols.kafka.options import KafkaOptions
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka.frames import Client, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,

@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.kafka import messages as m
-from protocols.kafka.decoding import DECODERS
-from protocols.kafka.encoding import encode_with
-from protocols.kafka.fields import ENTRIES_MAX, INT16, INT32, FieldReader, Writer
-from protocols.kafka.machine import HEADER, KafkaMachine
-from protocols.kafka.tables import APIS, PRODUCE, is_served, ranges
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.decoding import DECODERS
+from braidlog.protocols.kafka.encoding import encode_with
+from braidlog.protocols.kafka.fields import ENTRIES_MAX, INT16, INT32, FieldReader, Writer
+from braidlog.protocols.kafka.machine import HEADER, KafkaMachine
+from braidlog.protocols.kafka.tables import APIS, PRODUCE, is_served, ranges
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
 
 MACHINE = KafkaMachine(frame_bytes_max=104857600)

@@ -7,15 +7,15 @@ from typing import NoReturn
 import pytest
 import trio
 
-from broker.access.rights import Action, Resource
-from broker.cluster.siblings import Asker, Committed, Place, Siblings
-from broker.errors import BrokerError, NotOwner
-from broker.subscriptions.members import Member
-from protocols.kafka import commits
-from protocols.kafka import group_messages as g
-from protocols.kafka import messages as m
-from protocols.kafka.errors import Code
-from storage.metadata.names import TopicName
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.cluster.siblings import Asker, Committed, Place, Siblings
+from braidlog.broker.errors import BrokerError, NotOwner
+from braidlog.broker.positions.members import Member
+from braidlog.protocols.kafka import commits
+from braidlog.protocols.kafka import group_messages as g
+from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.errors import Code
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import Node, topic_of, two_brokers
 from tests.listeners import open_listeners
 from tests.protocols.kafka.frames import Client

@@ -4,7 +4,7 @@ import csv
 from functools import cache
 from pathlib import Path
 
-from storage.codecs.pb.PulsarApi_pb2 import BaseCommand
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import BaseCommand
 
 VECTORS = Path(__file__).parents[3] / "conformance" / "vectors" / "pulsar"
 

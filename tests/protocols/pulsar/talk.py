@@ -6,9 +6,13 @@ from contextlib import asynccontextmanager
 
 from crc32c import crc32c
 
-from protocols.pulsar.machine import FIELDS, Type
-from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, MessageMetadata, SingleMessageMetadata
-from storage.metadata.names import TopicName
+from braidlog.protocols.pulsar.machine import FIELDS, Type
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
+    BaseCommand,
+    MessageMetadata,
+    SingleMessageMetadata,
+)
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.frame_stream import FrameStream
 from tests.protocols.pulsar.golden import taken_apart
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.access.access import Access
-from broker.access.rights import Action
-from protocols.pulsar import refusals
-from protocols.pulsar.machine import FIELDS, Type
-from protocols.pulsar.session import COMMANDS
-from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, Schema, ServerError
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import Action
+from braidlog.protocols.pulsar import refusals
+from braidlog.protocols.pulsar.machine import FIELDS, Type
+from braidlog.protocols.pulsar.session import COMMANDS
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import BaseCommand, Schema, ServerError
 from tests.broker.access.rules import Nothing
 from tests.protocols.pulsar.talk import ID_EARLIEST, NAME, TOPIC, Client, entry
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.subscriptions.backlog import limits_of
-from protocols.pulsar.machine import Type
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.broker.positions.backlog import limits_of
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.talk import EARLIEST, NAME, TOPIC, entry
 
 NOW_MS = 1_700_000_000_000

@@ -2,12 +2,12 @@
 
 import pytest
 
-from protocols.pulsar.machine import Type
-from storage.codecs.api import BodyFormat
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
-from storage.codecs.plain import PLAIN
-from storage.codecs.pulsar_entry import read_metadata
-from storage.codecs.record import Record
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.storage.formats.api import BodyFormat
+from braidlog.storage.formats.plain.codec import PLAIN
+from braidlog.storage.formats.pulsar.entry import read_metadata
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
+from braidlog.storage.formats.record import Record
 from tests.protocols.pulsar.talk import (
     EARLIEST,
     ID_EARLIEST,

@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from protocols.pulsar.errors import WIRE_CODES
-from protocols.pulsar.machine import FIRST_FRAME_BYTES_MAX, PulsarMachine, Type
-from protocols.pulsar.messages import NO_SEQUENCE, PING, PONG, ReceiptWriter, success
-from storage.metadata.names import parse_topic
+from braidlog.protocols.pulsar.errors import WIRE_CODES
+from braidlog.protocols.pulsar.machine import FIRST_FRAME_BYTES_MAX, PulsarMachine, Type
+from braidlog.protocols.pulsar.messages import NO_SEQUENCE, PING, PONG, ReceiptWriter, success
+from braidlog.storage.metadata.names import parse_topic
 from tests.protocols.contract import AdapterContract, Exchange
 from tests.protocols.pulsar.golden import sent, taken_apart
 

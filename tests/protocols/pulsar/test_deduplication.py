@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocols.pulsar.machine import Type
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
-from storage.errors import StorageFull
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.talk import (
     NAME,
     TOPIC,

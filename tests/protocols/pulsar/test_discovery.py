@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from broker.topics.topics import TopicDefaults
-from protocols.pulsar.discovery import service_url
-from protocols.pulsar.machine import Type
-from protocols.pulsar.topic_lists import topics_hash
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
-from storage.metadata.names import TopicName
+from braidlog.broker.topics.topics import TopicDefaults
+from braidlog.protocols.pulsar.discovery import service_url
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.protocols.pulsar.topic_lists import topics_hash
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.pulsar.talk import NAME, TOPIC
 from tests.waiting import HANG_S
 

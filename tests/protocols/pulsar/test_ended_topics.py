@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.closing import STEPS_TOGETHER
-from broker.errors import TopicNotFound, TopicTerminated
-from protocols.pulsar.machine import Type
-from storage.codecs.api import BodyFormat, BodyInfo
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.broker.closing import STEPS_TOGETHER
+from braidlog.broker.errors import TopicNotFound, TopicTerminated
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.storage.formats.api import BodyFormat, BodyInfo
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.talk import (
     EARLIEST,
     NAME,

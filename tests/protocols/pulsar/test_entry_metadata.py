@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
-from protocols.pulsar.machine import Type
-from storage.codecs.pb.PulsarApi_pb2 import BrokerEntryMetadata
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import BrokerEntryMetadata
 from tests.protocols.pulsar.talk import EARLIEST, Client, entry
 
 FLAG = {"supports_broker_entry_metadata": True}

@@ -4,9 +4,9 @@ clients that watch topic lists come at once.
 
 import trio
 
-from protocols.pulsar.machine import Type
-from storage.codecs.pb.PulsarApi_pb2 import Schema, ServerError
-from storage.metadata.catalogue_records import SchemaMeta
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import Schema, ServerError
+from braidlog.storage.metadata.catalogue_records import SchemaMeta
 from tests.broker.cluster.nodes import Node, balanced, topic_of
 from tests.broker.cluster.test_membership import stepping_on
 from tests.listeners import open_listeners

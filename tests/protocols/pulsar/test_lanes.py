@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from broker.server.endings import ProtocolError
-from protocols.pulsar.lanes import Lanes
-from protocols.pulsar.limits import LANE_MAX, LANES_MAX
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.pulsar.lanes import Lanes
+from braidlog.protocols.pulsar.limits import LANE_MAX, LANES_MAX
 
 
 class Connection:

@@ -6,10 +6,10 @@ import pytest
 import trio
 import trio.testing
 
-from broker.access.access import Access
-from broker.closing import STEPS_TOGETHER
-from protocols.pulsar.client import LEAVING_TOGETHER, WOKEN_TOGETHER
-from protocols.pulsar.machine import Type
+from braidlog.broker.access.access import Access
+from braidlog.broker.closing import STEPS_TOGETHER
+from braidlog.protocols.pulsar.client import LEAVING_TOGETHER, WOKEN_TOGETHER
+from braidlog.protocols.pulsar.machine import Type
 from tests.broker.access.rules import Nothing
 from tests.protocols.pulsar.talk import EARLIEST, NAME, TOPIC, entry, talking
 from tests.waiting import until

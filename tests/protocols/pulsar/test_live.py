@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.live.topics import LIVE_PARTITIONS_MAX
-from protocols.pulsar.machine import Type
-from protocols.pulsar.topic_lists import topics_hash
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
-from storage.metadata.names import TopicName
+from braidlog.broker.delivery.non_persistent.topics import LIVE_PARTITIONS_MAX
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.protocols.pulsar.topic_lists import topics_hash
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.pulsar.talk import EARLIEST, TOPIC, entry, message_id, talking
 from tests.waiting import until
 

@@ -6,12 +6,12 @@ import jwt
 import pytest
 import trio
 
-from broker.access.rights import Principal
-from protocols.pulsar.login import NO_REQUEST, REFRESH
-from protocols.pulsar.machine import Type
-from protocols.pulsar.session import KEEPALIVE_S
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
-from storage.metadata.user_records import Grant
+from braidlog.broker.access.rights import Principal
+from braidlog.protocols.pulsar.login import NO_REQUEST, REFRESH
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.protocols.pulsar.session import KEEPALIVE_S
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
+from braidlog.storage.metadata.user_records import Grant
 from tests.protocols.pulsar.talk import NAME, TOPIC, Client, entry
 from tests.waiting import until
 

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from protocols.pulsar.machine import Type
-from protocols.pulsar.refusals import HANDLERS
-from protocols.pulsar.session import COMMANDS
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.protocols.pulsar.refusals import HANDLERS
+from braidlog.protocols.pulsar.session import COMMANDS
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.broker.cluster.cut_links import States, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners

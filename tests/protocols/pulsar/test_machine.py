@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from broker.server.endings import ProtocolError
-from protocols.pulsar.machine import (
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.protocols.pulsar.machine import (
     ALLOWED,
     FIELDS,
     FIRST_FRAME_BYTES_MAX,
@@ -15,7 +15,7 @@ from protocols.pulsar.machine import (
     State,
     Type,
 )
-from storage.codecs.pb.PulsarApi_pb2 import BaseCommand
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import BaseCommand
 from tests.protocols.pulsar import golden
 
 

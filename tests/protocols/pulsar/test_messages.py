@@ -5,8 +5,8 @@ import struct
 
 import pytest
 
-from protocols.pulsar import messages
-from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, Schema, ServerError
+from braidlog.protocols.pulsar import messages
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import BaseCommand, Schema, ServerError
 from tests.protocols.pulsar.golden import answered, by_stub, sent, taken_apart
 
 ALL_ONES = 2**64 - 1

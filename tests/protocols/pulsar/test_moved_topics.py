@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.cluster.placement import NOBODY, Owner, Placement, elsewhere
-from broker.cluster.siblings import Siblings
-from broker.topics.topic import PlacedTopic
-from protocols.pulsar import resolving
-from protocols.pulsar.machine import Type
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.broker.cluster.placement import NOBODY, Owner, Placement, elsewhere
+from braidlog.broker.cluster.siblings import Siblings
+from braidlog.broker.topics.topic import PlacedTopic
+from braidlog.protocols.pulsar import resolving
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.talk import NAME, TOPIC, talking
 
 FIELDS = {"topic": TOPIC, "subscription": "s", "subType": 0, "consumer_id": 7}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocols.pulsar.machine import Type
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.golden import taken_apart
 from tests.protocols.pulsar.talk import (
     EARLIEST,

@@ -6,11 +6,11 @@ import pytest
 import trio
 import trio.testing
 
-from protocols.pulsar.machine import Type
-from storage.codecs.api import BatchFlag, BodyFormat
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
-from storage.codecs.pulsar import entries
-from storage.errors import StorageFull
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.pulsar.entry_runs import entries
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.talk import NAME, TOPIC, Client, command_bytes, entry, talking
 
 NO_NUMBER = 2**64 - 1

@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocols.pulsar import messages
-from protocols.pulsar.errors import Refused
-from protocols.pulsar.machine import Type
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.errors import Refused
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.golden import answered, taken_apart
 from tests.protocols.pulsar.talk import NAME, TOPIC
 

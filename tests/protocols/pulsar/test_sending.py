@@ -8,13 +8,18 @@ from types import SimpleNamespace
 import pytest
 from crc32c import crc32c
 
-from broker.server.endings import ProtocolError
-from broker.topics.partition import Appended
-from protocols.pulsar import messages
-from protocols.pulsar.machine import PulsarMachine
-from protocols.pulsar.sending import Sending
-from storage.codecs import quick
-from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, CommandSend, KeyValue, MessageMetadata
+from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.topics.partition import Appended
+from braidlog.protocols.pulsar import messages
+from braidlog.protocols.pulsar.machine import PulsarMachine
+from braidlog.protocols.pulsar.sending import Sending
+from braidlog.storage.formats import quick
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandSend,
+    KeyValue,
+    MessageMetadata,
+)
 
 FRAMES_MAX = 1024
 TIME_MS = 1_700_000_000_000

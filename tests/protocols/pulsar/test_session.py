@@ -4,15 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.metrics import Metrics
-from broker.server.endings import EndConnection
-from protocols.pulsar import client as served
-from protocols.pulsar import connecting, patterns
-from protocols.pulsar.machine import State, Type
-from protocols.pulsar.messages import PING
-from protocols.pulsar.options import PulsarOptions
-from protocols.pulsar.session import KEEPALIVE_S, PulsarSession
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.broker.metrics import Metrics
+from braidlog.broker.server.endings import EndConnection
+from braidlog.protocols.pulsar import client as served
+from braidlog.protocols.pulsar import connecting, patterns
+from braidlog.protocols.pulsar.machine import State, Type
+from braidlog.protocols.pulsar.messages import PING
+from braidlog.protocols.pulsar.options import PulsarOptions
+from braidlog.protocols.pulsar.session import KEEPALIVE_S, PulsarSession
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.protocols.pulsar.golden import answered, sent
 from tests.protocols.pulsar.talk import NAME, TOPIC, Client, command_bytes, entry, talking
 from tests.waiting import until

@@ -1,9 +1,9 @@
 """SUBSCRIBE while it waits for the disk, and another client changes what it waits for."""
 
-from protocols.pulsar.machine import Type
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.broker.held_disk import HeldDisk
-from tests.broker.subscriptions.replaced import GROUP, replace_meanwhile, two_partitions
+from tests.broker.positions.replaced import GROUP, replace_meanwhile, two_partitions
 from tests.protocols.pulsar.talk import EARLIEST, NAME, TOPIC, entry
 from tests.waiting import until
 

@@ -2,10 +2,14 @@
 
 import pytest
 
-from protocols.pulsar import limits, producers, subscribing
-from protocols.pulsar.machine import FIELDS, Type
-from protocols.pulsar.text import not_text, text_fields
-from storage.codecs.pb.PulsarApi_pb2 import BaseCommand, CommandSubscribe, ServerError
+from braidlog.protocols.pulsar import limits, producers, subscribing
+from braidlog.protocols.pulsar.machine import FIELDS, Type
+from braidlog.protocols.pulsar.text import not_text, text_fields
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
+    BaseCommand,
+    CommandSubscribe,
+    ServerError,
+)
 from tests.protocols.pulsar.talk import NAME, TOPIC, command_bytes
 
 BAD = "ÿþ".encode()  # Replaced by bytes of the same length that are no UTF-8.

@@ -3,14 +3,14 @@
 import pytest
 import trio
 
-from broker.access.access import Access
-from broker.access.rights import Action
-from protocols.pulsar import topic_lists, watchers, watching
-from protocols.pulsar.machine import Type
-from protocols.pulsar.shared import SharedState
-from protocols.pulsar.topic_lists import TopicList, topics_hash
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
-from storage.metadata.names import TopicName
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import Action
+from braidlog.protocols.pulsar import topic_lists, watchers, watching
+from braidlog.protocols.pulsar.machine import Type
+from braidlog.protocols.pulsar.shared import SharedState
+from braidlog.protocols.pulsar.topic_lists import TopicList, topics_hash
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
+from braidlog.storage.metadata.names import TopicName
 from tests.broker.access.rules import Nothing
 from tests.broker.cluster.nodes import Node, balanced, topic_of
 from tests.broker.cluster.test_membership import stepping_on

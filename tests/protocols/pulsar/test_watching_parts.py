@@ -2,11 +2,11 @@
 
 import pytest
 
-from broker.access.access import Access
-from broker.access.rights import Action
-from protocols.pulsar import watchers
-from protocols.pulsar.topic_lists import topics_hash
-from storage.codecs.pb.PulsarApi_pb2 import ServerError
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import Action
+from braidlog.protocols.pulsar import watchers
+from braidlog.protocols.pulsar.topic_lists import topics_hash
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 from tests.broker.access.rules import Nothing
 from tests.protocols.pulsar.test_watching import ALL, full, named, refused, update, watch
 

@@ -1,14 +1,14 @@
 import msgspec
 import pytest
 
-from storage.errors import DamagedLog, StorageFull, UnwritableChange
-from storage.journal.changes import (
+from braidlog.storage.errors import DamagedLog, StorageFull, UnwritableChange
+from braidlog.storage.journal.changes import (
     SNAPSHOT_GROWTH_DIVISOR,
     SNAPSHOT_GROWTH_MIN_BYTES,
     ChangeJournal,
 )
-from storage.journal.changes import UnknownRecord as Unknown
-from storage.metadata.ranges import RangeSet
+from braidlog.storage.journal.changes import UnknownRecord as Unknown
+from braidlog.storage.metadata.ranges import RangeSet
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 

@@ -5,15 +5,15 @@ import shutil
 
 import pytest
 
-from storage.errors import DamagedLog, LogClosed, StorageFull
-from storage.journal.log import LAZY_BYTES_MAX, SNAPSHOT_BATCH_BYTES, JournalLog
-from storage.log.batch import HEADER_BYTES
-from storage.log.committer import Committer
-from storage.log.disk import Disk
-from storage.log.files import Files
-from storage.log.scan import PIECE_BYTES
-from storage.log.segment import KIND_CURSORS, SEGMENT_HEADER_BYTES
-from storage.log.watermark import read_watermark
+from braidlog.storage.errors import DamagedLog, LogClosed, StorageFull
+from braidlog.storage.journal.log import LAZY_BYTES_MAX, SNAPSHOT_BATCH_BYTES, JournalLog
+from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.disk import Disk
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.scan import PIECE_BYTES
+from braidlog.storage.log.segment import KIND_CURSORS, SEGMENT_HEADER_BYTES
+from braidlog.storage.log.watermark import read_watermark
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import flip, segment_names
 

@@ -3,20 +3,20 @@
 import os
 from pathlib import Path
 
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_for, codec_named
-from storage.log.committer import Committer
-from storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
-from storage.log.files import Files
-from storage.log.recovery import LogIdentity
-from storage.log.settings import LogSettings
-from storage.log.watermark import read_watermark
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.cursors import CursorStore, Moved
-from storage.metadata.names import parse_topic
-from storage.tools.repair import Repair
-from storage.tools.survey import LogSurvey
-from storage.tools.verify import Verifier
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_for, codec_named
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.recovery import LogIdentity
+from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.log.watermark import read_watermark
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.cursors import CursorStore, Moved
+from braidlog.storage.metadata.names import parse_topic
+from braidlog.storage.tools.repair import Repair
+from braidlog.storage.tools.survey import LogSurvey
+from braidlog.storage.tools.verify import Verifier
 
 FORMATS = ("plain", "kafka", "pulsar", "iggy")
 GROUP = b"billing"

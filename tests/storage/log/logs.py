@@ -2,11 +2,11 @@
 
 import os
 
-from storage.codecs.api import BodyInfo
-from storage.log.committer import Committer
-from storage.log.data_dir import DataDir, NewPartition
-from storage.log.files import Files
-from storage.log.settings import LogSettings
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.data_dir import DataDir, NewPartition
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.settings import LogSettings
 
 FORMAT = 1
 

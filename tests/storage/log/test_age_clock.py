@@ -2,7 +2,7 @@
 
 import random
 
-from storage.log.age_clock import JUMP_US_MIN, JUMPS_MAX, AgeClock, steady_us
+from braidlog.storage.log.age_clock import JUMP_US_MIN, JUMPS_MAX, AgeClock, steady_us
 
 MINUTE_US = 60_000_000
 HOUR_US = 60 * MINUTE_US

@@ -3,8 +3,8 @@ import random
 import pytest
 from crc32c import crc32c
 
-from storage.codecs.api import BatchFlag
-from storage.log.batch import (
+from braidlog.storage.formats.api import BatchFlag
+from braidlog.storage.log.batch import (
     ABSENT_US,
     HEADER_BYTES,
     BadHeader,

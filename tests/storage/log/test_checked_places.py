@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from storage.log.checked_places import PLACES_MAX, CheckedPlaces
+from braidlog.storage.log.checked_places import PLACES_MAX, CheckedPlaces
 
 
 def test_nothing_is_known_at_first():

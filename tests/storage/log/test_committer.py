@@ -2,9 +2,9 @@ import errno
 
 import pytest
 
-from storage.errors import StorageFailed
-from storage.log.committer import Committer, SyncPoint, sync_points
-from storage.log.files import Files
+from braidlog.storage.errors import StorageFailed
+from braidlog.storage.log.committer import Committer, SyncPoint, sync_points
+from braidlog.storage.log.files import Files
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 
 

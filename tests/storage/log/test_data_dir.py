@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from storage.errors import DamagedLog, DirectoryLocked, StorageFull
-from storage.log.committer import Committer
-from storage.log.data_dir import DataDir, NewPartition
-from storage.log.disk import Disk
-from storage.log.files import Files
-from storage.log.settings import Durability, LogSettings
-from storage.log.topic_file import TopicFile
+from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFull
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.data_dir import DataDir, NewPartition
+from braidlog.storage.log.disk import Disk
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.settings import Durability, LogSettings
+from braidlog.storage.log.topic_file import TopicFile
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import OneLog, flip
 
@@ -42,7 +42,9 @@ def test_a_directory_belongs_to_one_broker(tmp_path):
 
 @pytest.mark.slow
 def test_the_lock_goes_with_its_process(tmp_path):
-    code = "import sys\nfrom storage.log.data_dir import DataDir\nDataDir.open(sys.argv[1])"
+    code = (
+        "import sys\nfrom braidlog.storage.log.data_dir import DataDir\nDataDir.open(sys.argv[1])"
+    )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
     DataDir.open(tmp_path).abandon()
 

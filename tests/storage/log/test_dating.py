@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from storage.log.dating import append_times, newest_append_us
-from storage.log.scan import CHUNK_BYTES, Fault
+from braidlog.storage.log.dating import append_times, newest_append_us
+from braidlog.storage.log.scan import CHUNK_BYTES, Fault
 from tests.storage.log.logs import OneLog, flip
 
 NOW_US = 1_700_000_000_000_000

@@ -1,6 +1,6 @@
 import resource
 
-from storage.log.descriptors import idle_handles_max
+from braidlog.storage.log.descriptors import idle_handles_max
 
 
 def test_idle_files_take_a_share_of_the_descriptors_of_the_process():

@@ -4,14 +4,14 @@ import shutil
 
 import pytest
 
-from storage.log.committer import Committer
-from storage.log.data_dir import DataDir
-from storage.log.directory_id import id_of_cluster, named_elsewhere, stored_directory_id
-from storage.log.files import Files
-from storage.log.segment import unpack_segment_header
-from storage.metadata.catalogue import Catalogue
-from storage.tools.findings import Level
-from storage.tools.repair import Repair
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.data_dir import DataDir
+from braidlog.storage.log.directory_id import id_of_cluster, named_elsewhere, stored_directory_id
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.segment import unpack_segment_header
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.tools.findings import Level
+from braidlog.storage.tools.repair import Repair
 from tests.storage.files_twins import FailingDisk
 from tests.storage.log.directories import Directory, verified
 

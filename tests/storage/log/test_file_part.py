@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from storage.log.disk import Disk
-from storage.log.file_part import LEASES_MAX, FilePart, LostBytes, all_in_memory
-from storage.log.files import FileGone, Files
+from braidlog.storage.log.disk import Disk
+from braidlog.storage.log.file_part import LEASES_MAX, FilePart, LostBytes, all_in_memory
+from braidlog.storage.log.files import FileGone, Files
 
 DATA = bytes(range(256)) * 64
 

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from storage.log.file_system import FileSystem, linux_version
+from braidlog.storage.log.file_system import FileSystem, linux_version
 
 
 class Uname:

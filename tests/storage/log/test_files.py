@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from storage.errors import StorageFailed, StorageFull, WouldBlock
-from storage.log.files import PARTS_MAX, FileGone, Files
+from braidlog.storage.errors import StorageFailed, StorageFull, WouldBlock
+from braidlog.storage.log.files import PARTS_MAX, FileGone, Files
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 
 

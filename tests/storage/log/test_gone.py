@@ -4,9 +4,9 @@ import errno
 
 import pytest
 
-from storage.errors import StorageFailed, StorageFull
-from storage.log.files import FileGone, Files
-from storage.log.gone import may_be_gone
+from braidlog.storage.errors import StorageFailed, StorageFull
+from braidlog.storage.log.files import FileGone, Files
+from braidlog.storage.log.gone import may_be_gone
 from tests.storage.files_twins import FailingDisk
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from storage.log.in_place import IN_PLACE_BYTES_MIN, IN_PLACE_RUN_BYTES_MIN
+from braidlog.storage.log.in_place import IN_PLACE_BYTES_MIN, IN_PLACE_RUN_BYTES_MIN
 from tests.storage.log.logs import FORMAT, OneLog
 from tests.storage.log.test_file_part import WarmDisk
 

@@ -3,9 +3,15 @@ import random
 import pytest
 from crc32c import crc32c
 
-from storage.log.batch import ABSENT_US
-from storage.log.files import Files
-from storage.log.index import ENTRY_BYTES, HEADER_BYTES, PENDING_ENTRIES_MAX, BadIndex, SparseIndex
+from braidlog.storage.log.batch import ABSENT_US
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.index import (
+    ENTRY_BYTES,
+    HEADER_BYTES,
+    PENDING_ENTRIES_MAX,
+    BadIndex,
+    SparseIndex,
+)
 from tests.storage.log.layouts import INDEX_ENTRY, INDEX_HEADER
 from tests.storage.log.logs import flip
 

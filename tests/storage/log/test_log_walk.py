@@ -2,9 +2,9 @@ import os
 
 import pytest
 
-from storage.log.log_walk import LogWalk, Missing, Overlap
-from storage.log.scan import Fault
-from storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.log_walk import LogWalk, Missing, Overlap
+from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
 from tests.storage.log.logs import OneLog, flip
 
 

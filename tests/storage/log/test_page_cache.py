@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from storage.log.page_cache import PageCache
+from braidlog.storage.log.page_cache import PageCache
 
 
 @pytest.fixture

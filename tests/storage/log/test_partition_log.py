@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from storage.codecs.api import BatchFlag, BodyInfo
-from storage.errors import (
+from braidlog.storage.errors import (
     DamagedLog,
     LogClosed,
     OffsetOutOfRange,
@@ -14,8 +13,9 @@ from storage.errors import (
     StorageFull,
     WouldBlock,
 )
-from storage.log.batch import HEADER_BYTES
-from storage.log.settings import Durability
+from braidlog.storage.formats.api import BatchFlag, BodyInfo
+from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.log.settings import Durability
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import FORMAT, OneLog, before_and_after_restart, flip, segment_names
 

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from storage.errors import OffsetOutOfRange, StorageFailed
-from storage.log.segment_set import SegmentSet
-from storage.log.settings import LogSettings
+from braidlog.storage.errors import OffsetOutOfRange, StorageFailed
+from braidlog.storage.log.segment_set import SegmentSet
+from braidlog.storage.log.settings import LogSettings
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import OneLog, before_and_after_restart, segment_names
 

@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from storage.errors import WouldBlock
-from storage.log.batch import HEADER_BYTES
-from storage.log.places import build_index, place_of_offset, searched_place
-from storage.log.reading import Want, read_batches
-from storage.log.scan import Fault
-from storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.errors import WouldBlock
+from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.log.places import build_index, place_of_offset, searched_place
+from braidlog.storage.log.reading import Want, read_batches
+from braidlog.storage.log.scan import Fault
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
 from tests.storage.log.logs import OneLog, flip
 
 INTERVAL = 300

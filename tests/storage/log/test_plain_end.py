@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from storage.log.data_dir import NewPartition
-from storage.log.disk import Disk
-from storage.log.files import Files
-from storage.log.plain_end import BEHIND_BYTES_MAX, plain_end
-from storage.log.recovery import LogIdentity, recover
-from storage.log.segment import KIND_PARTITION
-from storage.log.watermark import read_watermark
+from braidlog.storage.log.data_dir import NewPartition
+from braidlog.storage.log.disk import Disk
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.plain_end import BEHIND_BYTES_MAX, plain_end
+from braidlog.storage.log.recovery import LogIdentity, recover
+from braidlog.storage.log.segment import KIND_PARTITION
+from braidlog.storage.log.watermark import read_watermark
 from tests.storage.files_twins import RecordingDisk
 from tests.storage.log.logs import OneLog, flip
 

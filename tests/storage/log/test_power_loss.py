@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from storage.codecs.api import BodyInfo
-from storage.log.committer import Committer
-from storage.log.data_dir import DataDir, NewPartition
-from storage.log.files import Files
-from storage.log.settings import LogSettings
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.data_dir import DataDir, NewPartition
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.settings import LogSettings
 from tests.storage.files_twins import RecordingDisk
 from tests.storage.log.power import Power
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from storage.log.read_ahead import (
+from braidlog.storage.log.read_ahead import (
     AHEAD_FOLDERS,
     COLD_BLOCKS,
     LOOK_FOLDERS,

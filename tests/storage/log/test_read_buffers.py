@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from storage.log.read_buffers import (
+from braidlog.storage.log.read_buffers import (
     BUFFER_BYTES,
     BUFFERS_MAX,
     POOLED_BYTES_MIN,

@@ -2,10 +2,10 @@ import os
 
 import pytest
 
-from storage.errors import DamagedLog, OffsetOutOfRange
-from storage.log.batch import HEADER_BYTES
-from storage.log.data_dir import NewPartition
-from storage.log.reader import ReadOnlyLog, list_partitions
+from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
+from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.log.data_dir import NewPartition
+from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
 from tests.storage.log.logs import OneLog, flip
 
 

@@ -1,5 +1,5 @@
-from storage.log.reading import Want, read_batches
-from storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.reading import Want, read_batches
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
 from tests.storage.log.logs import OneLog
 
 PLACE = (0, SEGMENT_HEADER_BYTES)

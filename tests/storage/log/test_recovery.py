@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from storage.codecs.api import BodyInfo
-from storage.errors import DamagedLog
-from storage.log.batch import HEADER_BYTES
-from storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
 from tests.storage.files_twins import RecordingDisk
 from tests.storage.log.logs import FORMAT, OneLog, flip, segment_names
 

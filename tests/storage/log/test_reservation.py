@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
-from storage.codecs.api import BatchFlag, BodyFormat, BodyInfo
-from storage.errors import StorageFull
-from storage.log.reservation import RESERVE_OFFSETS
-from storage.log.settings import Durability, LogSettings
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.formats.api import BatchFlag, BodyFormat, BodyInfo
+from braidlog.storage.log.reservation import RESERVE_OFFSETS
+from braidlog.storage.log.settings import Durability, LogSettings
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import OneLog
 

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from storage.errors import StorageFailed, StorageFull
-from storage.log.files import Files
-from storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, Reserve
+from braidlog.storage.errors import StorageFailed, StorageFull
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.reserve import BLOCK_BYTES, PIECE_BYTES, Reserve
 from tests.storage.files_twins import FailingDisk, SmallDisk
 
 SIZE = 2 * PIECE_BYTES

@@ -1,12 +1,12 @@
 import pytest
 
-from storage.log.retention import (
+from braidlog.storage.log.retention import (
     SegmentFacts,
     asks_for_positions,
     drops_anything,
     new_log_start,
 )
-from storage.log.settings import LogSettings
+from braidlog.storage.log.settings import LogSettings
 
 SECOND_US = 1_000_000
 NOW_US = 1000 * SECOND_US

@@ -1,6 +1,6 @@
 import pytest
 
-from storage.log.scan import (
+from braidlog.storage.log.scan import (
     NO_OFFSET,
     Fault,
     bodies,
@@ -9,7 +9,7 @@ from storage.log.scan import (
     pass_over,
     walk,
 )
-from storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
 from tests.storage.log.logs import OneLog, flip
 
 START = SEGMENT_HEADER_BYTES

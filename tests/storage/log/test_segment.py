@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from storage.log.segment import (
+from braidlog.storage.log.segment import (
     FLAG_COMPACTED,
     FLAG_SNAPSHOT,
     KIND_CURSORS,

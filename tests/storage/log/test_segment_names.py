@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.log.segment_names import SegmentName, parse_name, segment_names, view_names
+from braidlog.storage.log.segment_names import SegmentName, parse_name, segment_names, view_names
 
 
 def plain(base):

@@ -1,4 +1,4 @@
-from storage.log.segment_set import LOADED_INDEXES_MAX, PLACES
+from braidlog.storage.log.segment_set import LOADED_INDEXES_MAX, PLACES
 from tests.storage.log.logs import OneLog
 
 

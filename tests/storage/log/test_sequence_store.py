@@ -3,7 +3,7 @@
 import pytest
 from crc32c import crc32c
 
-from storage.log.sequence_store import (
+from braidlog.storage.log.sequence_store import (
     CRC,
     HEAD,
     SEQUENCES_NAME,
@@ -14,7 +14,7 @@ from storage.log.sequence_store import (
     save,
     unpack_table,
 )
-from storage.log.sequences import ProducerState, SequenceTable, StoredBatch
+from braidlog.storage.log.sequences import ProducerState, SequenceTable, StoredBatch
 from tests.storage.log.logs import OneLog
 
 

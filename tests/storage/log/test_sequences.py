@@ -1,6 +1,6 @@
 """The memory of a partition's producers: what it keeps, and what it gives up."""
 
-from storage.log.sequences import BATCHES_MAX, PRODUCERS_MAX, SequenceTable, StoredBatch
+from braidlog.storage.log.sequences import BATCHES_MAX, PRODUCERS_MAX, SequenceTable, StoredBatch
 
 
 def test_the_last_batches_of_a_producer_are_remembered():

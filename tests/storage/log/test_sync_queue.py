@@ -6,7 +6,7 @@ import select
 
 import pytest
 
-from storage.log.sync_queue import SYNCS_MAX, AioQueue
+from braidlog.storage.log.sync_queue import SYNCS_MAX, AioQueue
 from tests.waiting import HANG_S
 
 

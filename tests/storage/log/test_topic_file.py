@@ -1,7 +1,12 @@
 import pytest
 from crc32c import crc32c
 
-from storage.log.topic_file import BadTopicFile, TopicFile, pack_topic_file, unpack_topic_file
+from braidlog.storage.log.topic_file import (
+    BadTopicFile,
+    TopicFile,
+    pack_topic_file,
+    unpack_topic_file,
+)
 from tests.storage.log.layouts import TOPIC_FILE
 
 CONTENT = TopicFile(17, "public/default/bestellungen-äöü", 3)

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from storage.errors import DamagedLog, WouldBlock
-from storage.log.in_place import IN_PLACE_BYTES_MIN
-from storage.log.reading import Trusted
+from braidlog.storage.errors import DamagedLog, WouldBlock
+from braidlog.storage.log.in_place import IN_PLACE_BYTES_MIN
+from braidlog.storage.log.reading import Trusted
 from tests.storage.files_twins import FailingDisk
 from tests.storage.log.logs import FORMAT, OneLog
 

@@ -3,10 +3,10 @@ import os
 
 import pytest
 
-from storage.errors import StorageFailed
-from storage.log.files import Files
-from storage.log.unsynced import Unsynced
-from storage.log.watermark import WATERMARK_MAGIC, SlotFile, read_watermark
+from braidlog.storage.errors import StorageFailed
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.unsynced import Unsynced
+from braidlog.storage.log.watermark import WATERMARK_MAGIC, SlotFile, read_watermark
 from tests.storage.files_twins import FailingDisk
 
 

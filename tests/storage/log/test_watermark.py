@@ -1,7 +1,7 @@
 from crc32c import crc32c
 
-from storage.log.files import Files
-from storage.log.watermark import (
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.watermark import (
     SLOT_BYTES,
     SLOT_DISTANCE,
     WATERMARK_MAGIC,

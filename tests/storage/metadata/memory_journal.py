@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from storage.errors import DamagedLog, StorageFull
+from braidlog.storage.errors import DamagedLog, StorageFull
 
 
 class MemoryJournal:

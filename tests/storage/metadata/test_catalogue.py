@@ -3,10 +3,10 @@ import random
 import msgspec
 import pytest
 
-from storage.errors import DamagedLog, StorageFull, UnwritableChange
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.catalogue_records import MADE_ID_FIRST, GroupMeta, SchemaMeta
-from storage.metadata.names import TopicName
+from braidlog.storage.errors import DamagedLog, StorageFull, UnwritableChange
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.catalogue_records import MADE_ID_FIRST, GroupMeta, SchemaMeta
+from braidlog.storage.metadata.names import TopicName
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 ORDERS = TopicName("public", "default", "orders")

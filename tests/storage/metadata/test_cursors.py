@@ -2,11 +2,11 @@ import random
 
 import pytest
 
-from storage.errors import DamagedLog, StorageFull, UnwritableChange
-from storage.metadata import cursors as module
-from storage.metadata.cursor_totals import CursorTotals
-from storage.metadata.cursors import CursorStore, KafkaCommit, Moved, StoredCursor, made
-from storage.metadata.ranges import RangeSet
+from braidlog.storage.errors import DamagedLog, StorageFull, UnwritableChange
+from braidlog.storage.metadata import cursors as module
+from braidlog.storage.metadata.cursor_totals import CursorTotals
+from braidlog.storage.metadata.cursors import CursorStore, KafkaCommit, Moved, StoredCursor, made
+from braidlog.storage.metadata.ranges import RangeSet
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 TOPIC = 7

@@ -1,7 +1,7 @@
 """Durable ends of logs in the cursors' journal."""
 
-from storage.metadata.cursors import CursorStore
-from storage.metadata.log_ends import EndsSet, LogEnds
+from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.log_ends import EndsSet, LogEnds
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 GROUP = b"group"

@@ -1,6 +1,6 @@
 import pytest
 
-from storage.metadata.names import (
+from braidlog.storage.metadata.names import (
     InvalidTopicName,
     TopicName,
     check_topic_name,

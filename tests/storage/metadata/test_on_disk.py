@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.log.committer import Committer
-from storage.log.data_dir import DataDir
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.cursors import CursorStore, KafkaCommit, Moved
-from storage.metadata.names import TopicName
-from storage.metadata.ranges import RangeSet
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.data_dir import DataDir
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.cursors import CursorStore, KafkaCommit, Moved
+from braidlog.storage.metadata.names import TopicName
+from braidlog.storage.metadata.ranges import RangeSet
 
 NAMES = [b"billing", b"audit", b"\xff"]
 

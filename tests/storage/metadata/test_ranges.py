@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from storage.metadata.ranges import RANGES_MAX, STALE_MAX, RangeSet
+from braidlog.storage.metadata.ranges import RANGES_MAX, STALE_MAX, RangeSet
 
 
 def ranges_of(*ranges, ranges_max=RANGES_MAX):

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from storage.errors import DamagedLog, StorageFull, UnwritableChange
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.catalogue_records import TenantGone, TenantSet
+from braidlog.storage.errors import DamagedLog, StorageFull, UnwritableChange
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.catalogue_records import TenantGone, TenantSet
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 # What a program of before wrote: a new catalogue, then a namespace of a tenant of its own.

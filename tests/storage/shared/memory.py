@@ -7,8 +7,8 @@
 import time
 from dataclasses import replace
 
-from storage.shared.layout import BadObject, pack_name, round_name, segment_name
-from storage.shared.ledger import (
+from braidlog.storage.shared.layout import BadObject, pack_name, round_name, segment_name
+from braidlog.storage.shared.ledger import (
     SNAPSHOT,
     Contents,
     JournalRow,
@@ -18,7 +18,7 @@ from storage.shared.ledger import (
     State,
     Tenure,
 )
-from storage.shared.object_store import ObjectExists, ObjectMissing
+from braidlog.storage.shared.object_store import ObjectExists, ObjectMissing
 
 # How long waiting for news takes at most: nobody tells.
 NEWS_S = 0.005

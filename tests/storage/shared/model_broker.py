@@ -5,14 +5,14 @@ packer and sweeper, over logs and a catalogue that are models.
 import struct
 from contextlib import suppress
 
-from storage.errors import StoreUnanswered
-from storage.shared.layout import BadObject
-from storage.shared.ledger import Fenced, JournalRow, LedgerUnanswered, Owned, State
-from storage.shared.packer import PackerSettings, apply, plan
-from storage.shared.points import SharedPoint
-from storage.shared.proofs import Mark, Marker
-from storage.shared.publisher import Patience, Publisher, RoundSettings, SessionIdentity
-from storage.shared.shard import Shard
+from braidlog.storage.errors import StoreUnanswered
+from braidlog.storage.shared.layout import BadObject
+from braidlog.storage.shared.ledger import Fenced, JournalRow, LedgerUnanswered, Owned, State
+from braidlog.storage.shared.packer import PackerSettings, apply, plan
+from braidlog.storage.shared.points import SharedPoint
+from braidlog.storage.shared.proofs import Mark, Marker
+from braidlog.storage.shared.publisher import Patience, Publisher, RoundSettings, SessionIdentity
+from braidlog.storage.shared.shard import Shard
 from tests.storage.shared.model_catalogue import (
     CATALOGUE,
     CATALOGUE_SHARD,

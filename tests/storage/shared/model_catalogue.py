@@ -6,8 +6,8 @@ that is made again has a number of its own.
 
 import struct
 
-from storage.shared.layout import shard_of
-from storage.shared.ledger import JournalRow
+from braidlog.storage.shared.layout import shard_of
+from braidlog.storage.shared.ledger import JournalRow
 
 SHARDS = 3
 CATALOGUE_SHARD = 0

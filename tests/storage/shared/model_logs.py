@@ -6,9 +6,9 @@ A segment file is a head and records of sixteen bytes, an offset and a value.
 import struct
 from dataclasses import dataclass
 
-from storage.shared.layout import SliceEntry
-from storage.shared.packer import Packer
-from storage.shared.points import SharedPoint, Slice
+from braidlog.storage.shared.layout import SliceEntry
+from braidlog.storage.shared.packer import Packer
+from braidlog.storage.shared.points import SharedPoint, Slice
 
 RECORD = struct.Struct("<QQ")
 HEAD_BYTES = 64

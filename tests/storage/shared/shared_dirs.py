@@ -1,17 +1,17 @@
 """A shared store in memory with brokers' folders over it, one session after the other."""
 
-from storage.codecs.api import BodyInfo
-from storage.errors import DamagedLog
-from storage.log.committer import Committer
-from storage.log.data_dir import NewPartition
-from storage.log.settings import LogSettings
-from storage.shared.making import make_cluster
-from storage.shared.packer import PackerSettings
-from storage.shared.proofs import open_cluster
-from storage.shared.publisher import RoundSettings
-from storage.shared.session import Session, SessionSettings
-from storage.shared.shared_dir import SharedDir, SharedSettings
-from storage.shared.takeover import for_a_while
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.data_dir import NewPartition
+from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.shared.making import make_cluster
+from braidlog.storage.shared.packer import PackerSettings
+from braidlog.storage.shared.proofs import open_cluster
+from braidlog.storage.shared.publisher import RoundSettings
+from braidlog.storage.shared.session import Session, SessionSettings
+from braidlog.storage.shared.shared_dir import SharedDir, SharedSettings
+from braidlog.storage.shared.takeover import for_a_while
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
 
 SHARDS = 4

@@ -10,12 +10,12 @@ models. Whoever has the turn is decided by the seed, so that each run can be had
 import random
 import threading
 
-from storage.errors import StorageError
-from storage.shared.layout import CLUSTER_NAME, BadObject
-from storage.shared.ledger import FORMAT, Cluster, RoundRow
-from storage.shared.pieces import partitions_of
-from storage.shared.sweeper import Sweeper
-from storage.shared.takeover import is_unpacked, read_shards, round_slices
+from braidlog.storage.errors import StorageError
+from braidlog.storage.shared.layout import CLUSTER_NAME, BadObject
+from braidlog.storage.shared.ledger import FORMAT, Cluster, RoundRow
+from braidlog.storage.shared.pieces import partitions_of
+from braidlog.storage.shared.sweeper import Sweeper
+from braidlog.storage.shared.takeover import is_unpacked, read_shards, round_slices
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
 from tests.storage.shared.model_broker import POSITION, POSITIONS, USUAL, Broker
 from tests.storage.shared.model_catalogue import SHARDS, published_catalogue

@@ -5,11 +5,11 @@ import os
 
 import pytest
 
-from storage.errors import StoreUnanswered, WouldBlock
-from storage.log.disk import Disk
-from storage.log.files import FileGone
-from storage.shared.cached_file import BLOCK_BYTES, Cache, CachedFiles
-from storage.shared.pieces import Piece, SegmentPieces
+from braidlog.storage.errors import StoreUnanswered, WouldBlock
+from braidlog.storage.log.disk import Disk
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.shared.cached_file import BLOCK_BYTES, Cache, CachedFiles
+from braidlog.storage.shared.pieces import Piece, SegmentPieces
 from tests.storage.shared.memory import MemoryStore
 
 DATA = b"0123456789" * 10

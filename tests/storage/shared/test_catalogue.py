@@ -2,14 +2,14 @@
 
 import pytest
 
-from storage.errors import NotOwned
-from storage.log.committer import Committer
-from storage.metadata.catalogue import SCOPE_BITS
-from storage.metadata.catalogue_records import TenantGone, TenantSet
-from storage.metadata.user_records import Grant, Granted, UserMeta, UserSet
-from storage.shared.catalogue import SharedCatalogue
-from storage.shared.journal import LedgerJournal
-from storage.shared.ledger import SNAPSHOT
+from braidlog.storage.errors import NotOwned
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.metadata.catalogue import SCOPE_BITS
+from braidlog.storage.metadata.catalogue_records import TenantGone, TenantSet
+from braidlog.storage.metadata.user_records import Grant, Granted, UserMeta, UserSet
+from braidlog.storage.shared.catalogue import SharedCatalogue
+from braidlog.storage.shared.journal import LedgerJournal
+from braidlog.storage.shared.ledger import SNAPSHOT
 
 SHARDS, SHARD, OTHER = 4, 3, 2
 

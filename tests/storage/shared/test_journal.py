@@ -2,10 +2,10 @@
 
 import pytest
 
-from storage.errors import DamagedLog, LogClosed
-from storage.log.committer import Committer
-from storage.shared.journal import NOTHING, LedgerJournal
-from storage.shared.ledger import SNAPSHOT, JournalRow
+from braidlog.storage.errors import DamagedLog, LogClosed
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.shared.journal import NOTHING, LedgerJournal
+from braidlog.storage.shared.ledger import SNAPSHOT, JournalRow
 
 
 class Keeper:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.shared.layout import (
+from braidlog.storage.shared.layout import (
     KIND_PACK,
     KIND_ROUND,
     BadObject,

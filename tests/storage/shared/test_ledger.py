@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from storage.errors import StorageError
-from storage.shared.ledger import (
+from braidlog.storage.errors import StorageError
+from braidlog.storage.shared.ledger import (
     FORMAT,
     SNAPSHOT,
     Cluster,
@@ -39,7 +39,7 @@ def ledger(request):
 def fresh_postgres(database):
     import psycopg
 
-    from storage.shared.postgres import PostgresLedger
+    from braidlog.storage.shared.postgres import PostgresLedger
 
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
@@ -92,7 +92,7 @@ def test_a_journal_is_read_on_behind_a_place(ledger):
 
 @pytest.mark.slow
 def test_a_follower_hears_of_news_at_once_and_of_another_format_in_one_line(postgres):
-    from storage.shared.postgres import PostgresLedger
+    from braidlog.storage.shared.postgres import PostgresLedger
 
     ledger, waiting = fresh_postgres(postgres.database), PostgresLedger(postgres.database)
     assert ledger.init(Cluster("c1", FORMAT, 1))
@@ -260,7 +260,7 @@ def test_segments_starts_and_packs_change_in_one_statement(ledger):
 @pytest.mark.slow
 def test_a_publication_and_a_fence_never_both_come_first(postgres):
     """Races of the two over many sessions: what was published is in the tenure, nothing after."""
-    from storage.shared.postgres import PostgresLedger
+    from braidlog.storage.shared.postgres import PostgresLedger
 
     ledger = fresh_postgres(postgres.database)
     ledger.init(Cluster("c1", FORMAT, 1))
@@ -293,7 +293,7 @@ def test_a_publication_and_a_fence_never_both_come_first(postgres):
 def test_a_killed_connection_is_no_answer_and_the_next_call_connects_again(postgres):
     import psycopg
 
-    from storage.shared.ledger import LedgerUnanswered
+    from braidlog.storage.shared.ledger import LedgerUnanswered
 
     ledger = fresh_postgres(postgres.database)
     ledger.init(Cluster("c1", FORMAT, 1))
@@ -310,7 +310,7 @@ def test_a_killed_connection_is_no_answer_and_the_next_call_connects_again(postg
 
 @pytest.mark.slow
 def test_a_server_that_hangs_is_no_answer_and_goes_on_later(postgres):
-    from storage.shared.ledger import LedgerUnanswered
+    from braidlog.storage.shared.ledger import LedgerUnanswered
 
     ledger = fresh_postgres(postgres.database)
     ledger.init(Cluster("c1", FORMAT, 1))
@@ -343,7 +343,7 @@ def test_a_beat_that_is_yet_to_come_is_no_sign_of_life(postgres):
 
 @pytest.mark.slow
 def test_who_only_reads_changes_nothing_and_sees_no_secret(postgres):
-    from storage.shared.postgres import PostgresLedger
+    from braidlog.storage.shared.postgres import PostgresLedger
 
     owner = fresh_postgres(postgres.database)
     owner.init(Cluster("c1", FORMAT, 4, "hidden"))

@@ -2,10 +2,10 @@
 
 import pytest
 
+from braidlog.storage.errors import StoreUnanswered
+from braidlog.storage.shared.layout import BadObject
+from braidlog.storage.shared.object_store import ObjectExists, ObjectMissing
 from conformance.cluster.servers import BUCKET
-from storage.errors import StoreUnanswered
-from storage.shared.layout import BadObject
-from storage.shared.object_store import ObjectExists, ObjectMissing
 from tests.storage.shared.memory import MemoryStore
 
 
@@ -13,7 +13,9 @@ from tests.storage.shared.memory import MemoryStore
 def objects(request, tmp_path):
     if request.param == "memory":
         return MemoryStore()
-    obstore = pytest.importorskip("storage.shared.obstore", reason="the extra is not installed")
+    obstore = pytest.importorskip(
+        "braidlog.storage.shared.obstore", reason="the extra is not installed"
+    )
     if request.param == "folder":
         return obstore.ObstoreObjects(f"file://{tmp_path}/objects", timeout_ms=10_000)
     seaweed = request.getfixturevalue("seaweed")
@@ -57,7 +59,9 @@ def test_names_of_a_prefix_and_removal(objects):
 
 
 def test_a_store_that_is_not_there_gives_no_answer(tmp_path):
-    obstore = pytest.importorskip("storage.shared.obstore", reason="the extra is not installed")
+    obstore = pytest.importorskip(
+        "braidlog.storage.shared.obstore", reason="the extra is not installed"
+    )
     objects = obstore.ObstoreObjects("s3://none/here", "http://127.0.0.1:1", timeout_ms=2_000)
     for call in (
         lambda: objects.put("a", b"x"),
@@ -71,7 +75,9 @@ def test_a_store_that_is_not_there_gives_no_answer(tmp_path):
 
 
 def test_an_address_that_makes_no_sense_is_refused():
-    obstore = pytest.importorskip("storage.shared.obstore", reason="the extra is not installed")
+    obstore = pytest.importorskip(
+        "braidlog.storage.shared.obstore", reason="the extra is not installed"
+    )
     for address in ("", "s3://", "ftp://x/y", "bucket"):
         with pytest.raises(obstore.StoreSetting):
             obstore.ObstoreObjects(address, timeout_ms=1000)

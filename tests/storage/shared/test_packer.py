@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import DamagedLog
-from storage.log.files import FileGone
-from storage.shared.layout import SliceEntry
-from storage.shared.ledger import Fenced
-from storage.shared.object_store import ObjectMissing
-from storage.shared.packer import PackerSettings, in_packs
-from storage.shared.points import Slice
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.log.files import FileGone
+from braidlog.storage.shared.layout import SliceEntry
+from braidlog.storage.shared.ledger import Fenced
+from braidlog.storage.shared.object_store import ObjectMissing
+from braidlog.storage.shared.packer import PackerSettings, in_packs
+from braidlog.storage.shared.points import Slice
 from tests.storage.shared.shared_dirs import Life, SharedStore
 
 BODIES = [b"%04d" % number * 50 for number in range(6)]

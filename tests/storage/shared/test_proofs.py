@@ -5,11 +5,11 @@ from contextlib import suppress
 
 import pytest
 
-from storage.shared.layout import round_name
-from storage.shared.ledger import Cluster, LedgerWentBack
-from storage.shared.making import make_cluster
-from storage.shared.proofs import NoCluster, check_not_older, open_cluster
-from storage.shared.sweeper import Sweeper
+from braidlog.storage.shared.layout import round_name
+from braidlog.storage.shared.ledger import Cluster, LedgerWentBack
+from braidlog.storage.shared.making import make_cluster
+from braidlog.storage.shared.proofs import NoCluster, check_not_older, open_cluster
+from braidlog.storage.shared.sweeper import Sweeper
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
 from tests.storage.shared.shared_dirs import Life, SharedStore
 

@@ -5,9 +5,9 @@ from time import monotonic
 
 import pytest
 
-from storage.errors import StoreUnanswered
-from storage.shared.layout import SliceEntry
-from storage.shared.ledger import (
+from braidlog.storage.errors import StoreUnanswered
+from braidlog.storage.shared.layout import SliceEntry
+from braidlog.storage.shared.ledger import (
     FORMAT,
     Cluster,
     Fenced,
@@ -15,15 +15,15 @@ from storage.shared.ledger import (
     LedgerUnanswered,
     LedgerWentBack,
 )
-from storage.shared.points import Backlog, SharedPoint, Slice
-from storage.shared.publisher import (
+from braidlog.storage.shared.points import Backlog, SharedPoint, Slice
+from braidlog.storage.shared.publisher import (
     ObjectForged,
     Publisher,
     RoundSettings,
     SessionIdentity,
     cut,
 )
-from storage.shared.takeover import round_slices
+from braidlog.storage.shared.takeover import round_slices
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
 
 

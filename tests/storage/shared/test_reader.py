@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from storage.errors import DamagedLog, OffsetOutOfRange, StoreUnanswered
-from storage.log.settings import LogSettings
-from storage.shared.ledger import LedgerUnanswered
-from storage.shared.proofs import NoCluster
-from storage.shared.publisher import Patience
-from storage.shared.reader import AHEAD_BYTES, StoreLook, for_a_while
+from braidlog.storage.errors import DamagedLog, OffsetOutOfRange, StoreUnanswered
+from braidlog.storage.log.settings import LogSettings
+from braidlog.storage.shared.ledger import LedgerUnanswered
+from braidlog.storage.shared.proofs import NoCluster
+from braidlog.storage.shared.publisher import Patience
+from braidlog.storage.shared.reader import AHEAD_BYTES, StoreLook, for_a_while
 from tests.storage.shared.memory import MemoryLedger, MemoryStore
 from tests.storage.shared.shared_dirs import APPEND_US, Life, SharedStore
 

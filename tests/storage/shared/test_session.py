@@ -5,12 +5,12 @@ import threading
 
 import pytest
 
-from storage.errors import StoreUnanswered
-from storage.shared.ledger import FORMAT, Cluster, LedgerUnanswered, LedgerWentBack, State
-from storage.shared.proofs import open_cluster
-from storage.shared.publisher import ObjectForged
-from storage.shared.session import Session, SessionSettings
-from storage.shared.takeover import for_a_while, surely
+from braidlog.storage.errors import StoreUnanswered
+from braidlog.storage.shared.ledger import FORMAT, Cluster, LedgerUnanswered, LedgerWentBack, State
+from braidlog.storage.shared.proofs import open_cluster
+from braidlog.storage.shared.publisher import ObjectForged
+from braidlog.storage.shared.session import Session, SessionSettings
+from braidlog.storage.shared.takeover import for_a_while, surely
 from tests.storage.shared.memory import MemoryLedger
 from tests.storage.shared.shared_dirs import Life, SharedStore
 

@@ -6,8 +6,7 @@ import shutil
 
 import pytest
 
-from storage.codecs.api import BodyInfo
-from storage.errors import (
+from braidlog.storage.errors import (
     DamagedLog,
     OffsetOutOfRange,
     StorageError,
@@ -16,17 +15,18 @@ from storage.errors import (
     UnwritableChange,
     WouldBlock,
 )
-from storage.log.committer import Committer
-from storage.log.data_dir import NewPartition
-from storage.log.disk import Disk
-from storage.log.segment import KIND_CATALOGUE
-from storage.log.settings import Durability, LogSettings
-from storage.metadata.names import parse_topic
-from storage.shared.catalogue import SharedCatalogue
-from storage.shared.journal import LedgerJournal
-from storage.shared.ledger import Fenced
-from storage.shared.shared_dir import MARK_NAME, NotACache
-from storage.shared.verifying import verify_store
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.data_dir import NewPartition
+from braidlog.storage.log.disk import Disk
+from braidlog.storage.log.segment import KIND_CATALOGUE
+from braidlog.storage.log.settings import Durability, LogSettings
+from braidlog.storage.metadata.names import parse_topic
+from braidlog.storage.shared.catalogue import SharedCatalogue
+from braidlog.storage.shared.journal import LedgerJournal
+from braidlog.storage.shared.ledger import Fenced
+from braidlog.storage.shared.shared_dir import MARK_NAME, NotACache
+from braidlog.storage.shared.verifying import verify_store
 from tests.storage.shared.shared_dirs import SHARDS, Life, SharedStore, hold_all
 
 SMALL = LogSettings(segment_bytes=1000, index_interval_bytes=200)
@@ -422,7 +422,7 @@ def test_unreadable_local_bytes_end_the_session_and_are_not_acknowledged(store):
 
 
 def test_sequences_of_producers_are_read_from_the_newest_batches(store):
-    from storage.log.sequence_store import catch_up, load
+    from braidlog.storage.log.sequence_store import catch_up, load
 
     first = Life(store)
     first.append(b"a", b"b")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from storage.shared.ledger import State
-from storage.shared.pieces import partitions_of
-from storage.shared.sweeper import Sweeper
-from storage.shared.takeover import read_shards
+from braidlog.storage.shared.ledger import State
+from braidlog.storage.shared.pieces import partitions_of
+from braidlog.storage.shared.sweeper import Sweeper
+from braidlog.storage.shared.takeover import read_shards
 from tests.storage.shared.memory import MemoryLedger
 from tests.storage.shared.simulation import Violation, run_seed
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from storage.shared.layout import pack_name, round_name, segment_name
-from storage.shared.sweeper import Sweeper
-from storage.shared.verifying import verify_store
+from braidlog.storage.shared.layout import pack_name, round_name, segment_name
+from braidlog.storage.shared.sweeper import Sweeper
+from braidlog.storage.shared.verifying import verify_store
 from tests.storage.shared.shared_dirs import Life, SharedStore
 
 

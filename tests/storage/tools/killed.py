@@ -2,7 +2,7 @@
 
 import shutil
 
-from storage.tools.repair import Repair
+from braidlog.storage.tools.repair import Repair
 
 
 class Killed(BaseException):

@@ -2,8 +2,8 @@
 
 import os
 
-from storage.log.segment import SEGMENT_HEADER_BYTES
-from storage.tools.findings import Level
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.tools.findings import Level
 from tests.storage.log.compaction.compacting import compact_log, compact_view, read_all
 from tests.storage.log.compaction.test_runs import append
 from tests.storage.log.directories import repaired, verified

@@ -2,15 +2,15 @@ import struct
 
 import pytest
 
-from storage.codecs.api import BatchFlag, BodyFormat
-from storage.codecs.pulsar import PULSAR
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_named
-from storage.journal.log import pack_records
-from storage.log.batch import BatchHeader
-from storage.tools.content import BadContent, check_content
-from tests.storage.codecs.test_pulsar import batch
-from tests.storage.codecs.test_pulsar import body as run_of
+from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.pulsar.entry_runs import PULSAR
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_named
+from braidlog.storage.journal.log import pack_records
+from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.tools.content import BadContent, check_content
+from tests.storage.formats.pulsar.test_entry_runs import batch
+from tests.storage.formats.pulsar.test_entry_runs import body as run_of
 
 
 def header(body_format, count, **changes):

@@ -1,9 +1,9 @@
 import pytest
 
-from storage.log.batch import BatchHeader
-from storage.log.files import Files
-from storage.log.segment import Segment, SegmentHeader
-from storage.tools.index_check import IndexCheck
+from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.segment import Segment, SegmentHeader
+from braidlog.storage.tools.index_check import IndexCheck
 
 # Three batches of one offset each: (file_pos, offset, time).
 BATCHES = [(64, 0, 50), (264, 1, 90), (464, 2, 70)]

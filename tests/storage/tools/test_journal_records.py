@@ -2,12 +2,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from storage.codecs.api import BatchFlag, BodyFormat
-from storage.journal.log import pack_records
-from storage.log.batch import BatchHeader
-from storage.log.segment import FLAG_SNAPSHOT
-from storage.tools.journal_records import JournalRecords, NoSnapshotEnd
-from storage.tools.survey import Good
+from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.journal.log import pack_records
+from braidlog.storage.log.batch import BatchHeader
+from braidlog.storage.log.segment import FLAG_SNAPSHOT
+from braidlog.storage.tools.journal_records import JournalRecords, NoSnapshotEnd
+from braidlog.storage.tools.survey import Good
 
 END = BatchFlag.MARKER
 

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from storage.tools.findings import Level
-from storage.tools.repair import Repair
+from braidlog.storage.tools.findings import Level
+from braidlog.storage.tools.repair import Repair
 from tests.storage.log.directories import Directory, repaired, verified
 from tests.storage.tools.conftest import SMALL
 

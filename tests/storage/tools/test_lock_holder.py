@@ -2,8 +2,8 @@ import os
 
 import pytest
 
-from storage.log.data_dir import DataDir
-from storage.tools.lock_holder import is_held, lock_holder
+from braidlog.storage.log.data_dir import DataDir
+from braidlog.storage.tools.lock_holder import is_held, lock_holder
 
 
 def test_the_holder_of_a_lock_is_known_without_taking_it(tmp_path):

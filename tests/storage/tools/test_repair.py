@@ -4,12 +4,12 @@ import shutil
 
 import pytest
 
-from storage.errors import DamagedLog, DirectoryLocked
-from storage.log.batch import HEADER_BYTES
-from storage.log.segment import SEGMENT_HEADER_BYTES
-from storage.log.topic_file import TopicFile, pack_topic_file
-from storage.tools.repair import Repair
-from storage.tools.verify import NoDataDir
+from braidlog.storage.errors import DamagedLog, DirectoryLocked
+from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.topic_file import TopicFile, pack_topic_file
+from braidlog.storage.tools.repair import Repair
+from braidlog.storage.tools.verify import NoDataDir
 from tests.storage.log.directories import (
     FORMATS,
     Directory,
@@ -251,8 +251,8 @@ def test_a_lost_reservation_is_replaced_by_one_that_is_high_enough(tmp_path):
 def test_what_a_later_version_wrote_is_not_touched(crashed):
     from crc32c import crc32c
 
-    from storage.log import segment as layout
-    from storage.log.segment import SegmentHeader, pack_segment_header
+    from braidlog.storage.log import segment as layout
+    from braidlog.storage.log.segment import SegmentHeader, pack_segment_header
 
     path = crashed.segments()[1]
     base = int(path.stem)

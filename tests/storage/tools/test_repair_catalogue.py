@@ -1,13 +1,13 @@
 import pytest
 
-from storage.errors import DamagedLog
-from storage.journal.changes import ChangeJournal
-from storage.log.topic_file import TopicFile
-from storage.metadata.catalogue import Catalogue
-from storage.metadata.catalogue_records import TopicMade, TopicMeta
-from storage.metadata.names import parse_topic
-from storage.tools.journal_records import StoredJournal
-from storage.tools.repair_catalogue import CatalogueRepair
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.journal.changes import ChangeJournal
+from braidlog.storage.log.topic_file import TopicFile
+from braidlog.storage.metadata.catalogue import Catalogue
+from braidlog.storage.metadata.catalogue_records import TopicMade, TopicMeta
+from braidlog.storage.metadata.names import parse_topic
+from braidlog.storage.tools.journal_records import StoredJournal
+from braidlog.storage.tools.repair_catalogue import CatalogueRepair
 
 ORDERS, CLICKS = parse_topic("orders"), parse_topic("elsewhere/here/clicks")
 

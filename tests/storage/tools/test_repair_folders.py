@@ -4,10 +4,10 @@ import shutil
 
 import pytest
 
-from storage.errors import DamagedLog
-from storage.log.segment import SEGMENT_HEADER_BYTES
-from storage.log.topic_file import TopicFile, pack_topic_file
-from storage.tools.repair import Repair
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.topic_file import TopicFile, pack_topic_file
+from braidlog.storage.tools.repair import Repair
 from tests.storage.log.directories import Directory, repaired, snapshot_of, value_of, verified
 from tests.storage.log.logs import flip
 from tests.storage.tools.conftest import SMALL

@@ -2,13 +2,13 @@ import shutil
 
 import pytest
 
-from storage.errors import DamagedLog
-from storage.log.batch import HEADER_BYTES
-from storage.log.segment import KIND_CURSORS
-from storage.log.watermark import read_watermark
-from storage.metadata.catalogue_records import EpochSet, SchemaAdded, SchemaMeta
-from storage.metadata.cursors import Unsubscribed, made
-from storage.tools.findings import Level
+from braidlog.storage.errors import DamagedLog
+from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.log.segment import KIND_CURSORS
+from braidlog.storage.log.watermark import read_watermark
+from braidlog.storage.metadata.catalogue_records import EpochSet, SchemaAdded, SchemaMeta
+from braidlog.storage.metadata.cursors import Unsubscribed, made
+from braidlog.storage.tools.findings import Level
 from tests.storage.log.directories import (
     GROUP,
     Directory,

@@ -2,11 +2,11 @@ import errno
 
 import pytest
 
-from storage.errors import StorageFull
-from storage.log.disk import Disk
-from storage.log.files import Files
-from storage.log.segment import SegmentHeader
-from storage.tools.rewriting import SECTOR_BYTES, SegmentWriter, SetAside, write_whole
+from braidlog.storage.errors import StorageFull
+from braidlog.storage.log.disk import Disk
+from braidlog.storage.log.files import Files
+from braidlog.storage.log.segment import SegmentHeader
+from braidlog.storage.tools.rewriting import SECTOR_BYTES, SegmentWriter, SetAside, write_whole
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from storage.metadata.catalogue_records import SchemaMeta
-from storage.tools.stored_catalogue import read_catalogue
+from braidlog.storage.metadata.catalogue_records import SchemaMeta
+from braidlog.storage.tools.stored_catalogue import read_catalogue
 from tests.storage.log.directories import Directory, snapshot_of
 
 

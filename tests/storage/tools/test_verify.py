@@ -3,16 +3,16 @@ import shutil
 
 import pytest
 
-from storage.codecs.api import BodyInfo
-from storage.log.batch import HEADER_BYTES
-from storage.log.reader import list_partitions
-from storage.log.segment import SEGMENT_HEADER_BYTES
-from storage.log.topic_file import TopicFile, pack_topic_file
-from storage.metadata.names import parse_topic
-from storage.tools.dump import PartitionDump, Unreadable, find_partitions
-from storage.tools.findings import Level
-from storage.tools.log_check import FINDINGS_MAX
-from storage.tools.verify import NoDataDir, Verifier
+from braidlog.storage.formats.api import BodyInfo
+from braidlog.storage.log.batch import HEADER_BYTES
+from braidlog.storage.log.reader import list_partitions
+from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.topic_file import TopicFile, pack_topic_file
+from braidlog.storage.metadata.names import parse_topic
+from braidlog.storage.tools.dump import PartitionDump, Unreadable, find_partitions
+from braidlog.storage.tools.findings import Level
+from braidlog.storage.tools.log_check import FINDINGS_MAX
+from braidlog.storage.tools.verify import NoDataDir, Verifier
 from tests.storage.log.directories import (
     FORMATS,
     Directory,

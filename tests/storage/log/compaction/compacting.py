@@ -1,7 +1,7 @@
 """Compactions for tests: run to their end beside a log, and what a log should hold after them."""
 
-from storage.codecs.registry import codec_for
-from storage.log.compaction.runs import LogCompaction, ViewCompaction
+from braidlog.storage.formats.registry import codec_for
+from braidlog.storage.log.compaction.runs import LogCompaction, ViewCompaction
 
 HOUR_US = 3_600_000_000
 

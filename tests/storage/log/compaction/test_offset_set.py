@@ -2,7 +2,7 @@
 
 import random
 
-from storage.log.compaction.offset_set import PAGE_OFFSETS, OffsetSet
+from braidlog.storage.log.compaction.offset_set import PAGE_OFFSETS, OffsetSet
 
 
 def test_it_answers_as_a_set_of_numbers_does():

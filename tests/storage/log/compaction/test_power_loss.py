@@ -9,11 +9,11 @@ from contextlib import suppress
 
 import pytest
 
+from braidlog.storage.log.compaction.runs import LogCompaction, ViewCompaction
+from braidlog.storage.log.files import FileGone
 from conformance.simulation.calls import RENAME, UNLINK, TracedDisk
 from conformance.simulation.medium import PLAIN, Medium, choose_loss
 from conformance.simulation.scratch import empty
-from storage.log.compaction.runs import LogCompaction, ViewCompaction
-from storage.log.files import FileGone
 from tests.storage.log.compaction.compacting import HOUR_US, read_all, read_view
 from tests.storage.log.compaction.test_runs import append, fill
 from tests.storage.log.logs import OneLog

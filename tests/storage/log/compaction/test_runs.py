@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from storage.codecs.record import Record
-from storage.codecs.registry import codec_named
-from storage.log.compaction.runs import LogCompaction, ViewCompaction
-from storage.log.reader import ReadOnlyLog
+from braidlog.storage.formats.record import Record
+from braidlog.storage.formats.registry import codec_named
+from braidlog.storage.log.compaction.runs import LogCompaction, ViewCompaction
+from braidlog.storage.log.reader import ReadOnlyLog
 from tests.storage.files_twins import RecordingDisk
 from tests.storage.log.compaction.compacting import (
     HOUR_US,

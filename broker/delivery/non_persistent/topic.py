@@ -1,0 +1,285 @@
+"""A live topic keeps nothing: a message goes to consumers that are connected and have permits, or
+is lost. Pulsar's non-persistent topics; each partition of a partitioned one is a live topic.
+
+Knows no protocol and no connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from braidlog.broker.delivery import entries as ids
+from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
+from braidlog.broker.delivery.failover import choose_active
+from braidlog.broker.delivery.key_slots import KeyPolicy
+from braidlog.broker.errors import LimitExceeded, SubscriptionBusy, TopicNotFound
+from braidlog.broker.topics.topic import PlacedTopic
+from braidlog.storage.metadata.catalogue_records import TopicMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from braidlog.broker.cluster.placement import Placement
+    from braidlog.broker.delivery.entries import Entry
+    from braidlog.storage.metadata.catalogue_records import SchemaMeta
+    from braidlog.storage.metadata.names import TopicName
+
+LIVE_ID: Final = 0  # Ledger and entry id of every message, as in Apache Pulsar.
+# Each is looked at for every message that is published.
+LIVE_SUBSCRIPTIONS_MAX: Final = 1000
+
+
+class LiveTopic(PlacedTopic):
+    """A topic without partitions, or one partition of a live topic that has some.
+
+    It has no log and no `partitions`; producers and subscriptions are on the topic itself.
+    """
+
+    def __init__(
+        self,
+        name: TopicName,
+        index: int | None,
+        placement: Placement,
+        *,
+        number: int,
+        created_us: int,
+        schemas: list[SchemaMeta],
+        idle: Callable[[LiveTopic], None],
+    ) -> None:
+        """`index` is the partition's, None without partitions; `number` tells it apart from every
+        partition and live topic; `schemas` are shared by all partitions; `idle` is called when the
+        last producer or consumer has left.
+        """
+        meta = TopicMeta(0, name, [], index is not None, created_us, {}, None, 0, schemas=schemas)
+        super().__init__(meta, placement)
+        self.index = index or 0
+        self.partition_id = number
+        self.full = f"non-persistent://{name.full}"
+        if index is not None:
+            self.full += f"-partition-{index}"
+        self.subscriptions: dict[bytes, LiveSubscription] = {}
+        self.producers = 0  # Counted by the caller that admits them.
+        self.messages_in = 0
+        self.bytes_in = 0
+        self.messages_dropped = 0
+        self._idle = idle
+
+    @property
+    def figures_name(self) -> str:
+        """What it is called in figures: each partition is one of its own."""
+        return self.full
+
+    @property
+    def topic(self) -> LiveTopic:
+        """Itself, for code that asks a partition for its topic."""
+        return self
+
+    @property
+    def appended_ticket(self) -> int:
+        """0: nothing is stored, so no answer waits."""
+        return 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody produces or consumes."""
+        return not self.producers and not any(s.consumers for s in self.subscriptions.values())
+
+    def check_open(self) -> None:
+        """Raises TopicNotFound once it was deleted."""
+        if self.deleted:
+            raise TopicNotFound(f"{self.full} was deleted")
+
+    def subscribe(
+        self,
+        name: bytes,
+        kind: SubscriptionKind,
+        policy: KeyPolicy | None = None,
+        *,
+        is_kept: bool = True,
+    ) -> LiveSubscription:
+        """The subscription of that name; one without consumers is made anew, of that kind.
+
+        Raises LimitExceeded.
+        """
+        there = self.subscriptions.get(name)
+        if there is not None and there.consumers:
+            return there
+        if there is None and len(self.subscriptions) >= LIVE_SUBSCRIPTIONS_MAX:
+            raise LimitExceeded(f"a topic has at most {LIVE_SUBSCRIPTIONS_MAX} subscriptions")
+        made = self.subscriptions[name] = LiveSubscription(
+            self, name, kind, policy, is_kept=is_kept
+        )
+        return made
+
+    def unsubscribe(self, subscription: LiveSubscription) -> None:
+        """End a subscription that has no consumers."""
+        if self.subscriptions.get(subscription.name) is subscription:
+            del self.subscriptions[subscription.name]
+
+    def publish(self, entries: Sequence[Entry], records: int, size: int) -> None:
+        """Hand entries to every subscription; `records` messages, `size` bytes together. To keep
+        a body is to keep the memory that it is a view of.
+        """
+        self.messages_in += records
+        self.bytes_in += size
+        for subscription in list(self.subscriptions.values()):
+            self.messages_dropped += subscription.publish(entries)
+
+    def consumer_left(self, subscription: LiveSubscription) -> None:
+        """A consumer has left."""
+        if not subscription.consumers and not subscription.is_kept:
+            self.unsubscribe(subscription)
+        self._look_if_idle()
+
+    def producer_left(self) -> None:
+        """A producer has left."""
+        self.producers -= 1
+        self._look_if_idle()
+
+    def _look_if_idle(self) -> None:
+        if self.is_idle:
+            self._idle(self)
+
+
+class LiveSubscription:
+    """The consumers of one name on a live topic, and which of them is given a message.
+
+    As Apache Pulsar's dispatchers of non-persistent topics: without permits, or with a connection
+    that takes no more, a consumer misses the message, and that is counted.
+    """
+
+    def __init__(
+        self,
+        topic: LiveTopic,
+        name: bytes,
+        kind: SubscriptionKind,
+        policy: KeyPolicy | None = None,
+        *,
+        is_kept: bool = True,
+    ) -> None:
+        """`policy` says which consumer gets a key, for Key_Shared alone; if not `is_kept`, as with
+        readers, the subscription ends when its consumer leaves.
+        """
+        self.partition = topic  # As a dispatcher names it.
+        self.name = name
+        self.kind = kind
+        self.policy = policy
+        self.is_kept = is_kept
+        self.consumers: list[Consumer] = []  # The next in turn comes first (Shared).
+        self.active: Consumer | None = None  # Of Exclusive and Failover.
+        self.messages_out = 0
+        self.bytes_out = 0
+        self.messages_dropped = 0
+
+    def check_room(self, consumer: Consumer) -> None:
+        """Check that it takes this consumer besides those that it has.
+
+        Raises SubscriptionBusy; InvalidRequest for ranges of keys that are not valid.
+        """
+        if self.kind is SubscriptionKind.EXCLUSIVE and self.consumers:
+            raise SubscriptionBusy("Exclusive consumer is already connected")
+        if len(self.consumers) >= CONSUMERS_MAX:
+            raise SubscriptionBusy("Subscription reached max consumers limit")
+        if self.policy is not None:
+            self.policy.check(consumer.key_ranges)
+
+    def attach(self, consumer: Consumer) -> None:
+        """Add a consumer. Raises as `check_room`."""
+        self.check_room(consumer)
+        self.consumers.append(consumer)
+        consumer.is_attached = True
+        if self.policy is not None:
+            self.policy.add(consumer)
+        self._choose(consumer)
+
+    def detach(self, consumer: Consumer) -> None:
+        """Take a consumer off; nothing happens to one that is off already."""
+        if not consumer.is_attached:
+            return
+        self.consumers.remove(consumer)
+        consumer.is_attached = False
+        if self.policy is not None:
+            self.policy.remove(consumer)
+        self._choose(None)
+        self.partition.consumer_left(self)
+
+    def close_consumers(self) -> Iterator[None]:
+        """End it: detach every consumer at once; each step tells one connection."""
+        consumers, self.consumers = self.consumers, []
+        self.active = self.policy = None
+        for consumer in consumers:
+            consumer.is_attached = False
+        if consumers:
+            self.partition.consumer_left(self)
+        return _told(consumers)
+
+    def _choose(self, newcomer: Consumer | None) -> None:
+        """Choose the active consumer; on Failover all hear of a change, else only the newcomer."""
+        if self.kind is SubscriptionKind.EXCLUSIVE:
+            self.active = next(iter(self.consumers), None)
+        elif self.kind is SubscriptionKind.FAILOVER:
+            before = self.active
+            topic = self.partition
+            index = topic.index if topic.partitioned else None
+            self.active = choose_active(self.consumers, topic.full, index)
+            told = self.consumers if self.active is not before else [newcomer]
+            for consumer in told:
+                if consumer is not None:
+                    consumer.active_changed(is_active=consumer is self.active)
+
+    def flow(self, consumer: Consumer, permits: int) -> None:
+        """Let a consumer take `permits` more messages of those that come."""
+        consumer.permits += permits
+
+    def wake(self) -> None:
+        """A connection has room again: nothing waits for it here."""
+
+    def publish(self, entries: Sequence[Entry]) -> int:
+        """Hand entries to consumers that can take them; returns how many messages none could."""
+        takes = {consumer: consumer.takes_more() for consumer in self.consumers}
+        shares: dict[Consumer, list[Entry]] = {}
+        dropped = 0
+        for entry in entries:
+            consumer = self._taker(entry, takes)
+            if consumer is None:
+                dropped += entry.record_count
+            else:
+                consumer.permits -= entry.record_count
+                consumer.messages_out += entry.record_count
+                self.messages_out += entry.record_count
+                shares.setdefault(consumer, []).append(entry)
+        for consumer, share in shares.items():
+            size = sum(len(entry.body) for entry in share)
+            consumer.bytes_out += size
+            self.bytes_out += size
+            consumer.send(share, size)
+        self.messages_dropped += dropped
+        return dropped
+
+    def _taker(self, entry: Entry, takes: dict[Consumer, bool]) -> Consumer | None:
+        if self.kind is SubscriptionKind.SHARED:
+            return self._next(takes)
+        consumer = self.active
+        if self.policy is not None:
+            key = ids.sticky_key(ids.entry_metadata(entry.body))
+            consumer = self.policy.owner(self.policy.slot(key))
+        return consumer if consumer is not None and consumer.can_take and takes[consumer] else None
+
+    def _next(self, takes: dict[Consumer, bool]) -> Consumer | None:
+        """The consumer that waited longest, of those with the best priority that can take."""
+        best: Consumer | None = None
+        for consumer in self.consumers:
+            is_better = best is None or consumer.priority < best.priority
+            if is_better and consumer.can_take and takes[consumer]:
+                best = consumer
+        if best is not None:
+            self.consumers.remove(best)
+            self.consumers.append(best)
+        return best
+
+
+def _told(consumers: Sequence[Consumer]) -> Iterator[None]:
+    for consumer in consumers:
+        consumer.disconnect()
+        yield

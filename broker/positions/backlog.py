@@ -1,0 +1,243 @@
+"""Bounds backlogs: a message TTL acknowledges what is too old for every subscription, a backlog
+quota keeps producers out or moves the slowest subscriptions forward. As Apache Pulsar's
+PersistentMessageExpiryMonitor and BacklogQuotaManager; both are settings of topics and namespaces.
+
+Looks at every topic from time to time. Knows no protocol: listeners close the producers.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+import trio
+
+from braidlog.broker.delivery import entries
+from braidlog.broker.errors import BrokerError
+
+if TYPE_CHECKING:
+    from braidlog.broker.positions.subscriptions import Subscription, Subscriptions
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.broker.topics.topics import Topics
+    from braidlog.storage.log.age_clock import AgeClock
+
+log = structlog.get_logger()
+
+SECOND_US: Final = 1_000_000
+# An eviction leaves this part of the quota, so that the next message is not already too much.
+LEFT_OVER: Final = 0.9
+# Topics without limits, passed over between two checkpoints: some 0.3 ms.
+PASSED_OVER: Final = 200
+
+
+class QuotaPolicy(enum.Enum):
+    """What happens when a backlog is full; the value is Pulsar's word."""
+
+    HOLD = "producer_request_hold"  # Producers are closed, and wait until there is room.
+    REFUSE = "producer_exception"  # Producers are closed, and fail.
+    EVICT = "consumer_backlog_eviction"  # The slowest subscriptions lose what is oldest.
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits that a topic's settings put on its backlog; None: no limit."""
+
+    ttl_s: int | None
+    bytes_max: int | None
+    bytes_policy: QuotaPolicy
+    age_s_max: int | None
+    age_policy: QuotaPolicy
+
+    @property
+    def is_quota(self) -> bool:
+        """Whether there is a quota of bytes or age."""
+        return self.bytes_max is not None or self.age_s_max is not None
+
+
+def limits_of(topic: Topic) -> Limits:
+    """The limits in force for a topic."""
+    settings = topic.settings
+
+    def number(name: str) -> int | None:
+        value = settings.get(name)
+        return value if isinstance(value, int) and value > 0 else None
+
+    def policy(name: str) -> QuotaPolicy:
+        return QuotaPolicy(settings.get(name, QuotaPolicy.HOLD.value))
+
+    return Limits(
+        number("message_ttl_s"),
+        number("backlog_bytes"),
+        policy("backlog_bytes_policy"),
+        number("backlog_age_s"),
+        policy("backlog_age_policy"),
+    )
+
+
+class Backlogs:
+    """The backlogs of one broker's topics."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        subscriptions: Subscriptions,
+        *,
+        interval_ms: int,
+        ages: AgeClock,
+        expired: Callable[[str, str, int], None] = lambda *_: None,
+    ) -> None:
+        """`expired` is called with topic, subscription and the number of offsets acknowledged."""
+        self.full: set[Callable[[Partition], None]] = set()
+        """Called with each partition whose producers are to be closed."""
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._interval_ms = interval_ms
+        self._ages = ages
+        self._expired = expired
+        self._too_old: set[int] = set()  # Partitions whose oldest message is above its age.
+
+    async def run(self) -> None:
+        """Look at all topics every `interval_ms` until cancelled."""
+        while True:
+            await trio.sleep(self._interval_ms / 1000)
+            for number, topic in enumerate(self._topics.all()):
+                limits = limits_of(topic)
+                if limits.ttl_s is not None or limits.is_quota:
+                    await self.apply(topic, limits)
+                elif number % PASSED_OVER == 0:
+                    await trio.lowlevel.checkpoint()
+
+    async def apply(self, topic: Topic, limits: Limits) -> None:
+        """Look at one topic now. What cannot be read is reported, and tried again next time."""
+        for partition in tuple(topic.partitions):
+            await trio.lowlevel.checkpoint()
+            if partition.removed:
+                continue
+            try:
+                if limits.ttl_s is not None:
+                    await self._expire_all(topic, partition, limits.ttl_s)
+                if limits.is_quota:
+                    await self._hold_to_quota(topic, partition, limits)
+            except BrokerError as error:
+                log.warning(
+                    "backlog_not_looked_at",
+                    topic=topic.name.full,
+                    partition=partition.index,
+                    reason=str(error),
+                )
+
+    # Message TTL.
+
+    async def _expire_all(self, topic: Topic, partition: Partition, age_s: int) -> None:
+        """Acknowledge entries older than that for every subscription, up to the first newer one.
+
+        Raises BrokerError.
+        """
+        lowest = min((p for _, p in self._positions(topic, partition)), default=None)
+        if lowest is None or lowest >= partition.high_watermark:
+            return
+        position = await self._older_than(partition, age_s)
+        for subscription, _ in self._positions(topic, partition):
+            self._move(subscription, partition, position)
+
+    async def expire(self, subscription: Subscription, partition: Partition, age_s: int) -> int:
+        """Acknowledge entries older than that for one subscription, by the wall clock, since a
+        person asked for it; returns how many offsets.
+
+        Raises BrokerError.
+        """
+        time_us = self._ages.wall_us() - age_s * SECOND_US
+        position = await entries.resolve_time(partition, time_us)
+        return self._move(subscription, partition, position)
+
+    def _move(self, subscription: Subscription, partition: Partition, position: int) -> int:
+        if partition.removed:
+            return 0  # Another one may have its number by now, whose records are others.
+        before = subscription.position(partition.index)
+        if before is None or before >= position:
+            return 0
+        count = position - max(before, partition.log_start_offset)
+        subscription.ack_to(partition.index, position, lazy=True)
+        name = subscription.name.decode(errors="backslashreplace")
+        self._expired(partition.topic.name.full, name, count)
+        return count
+
+    def _positions(self, topic: Topic, partition: Partition) -> Iterator[tuple[Subscription, int]]:
+        """The subscriptions of a partition and where they stand."""
+        for name in self._subscriptions.names(topic):
+            subscription = self._subscriptions.find(topic, name)
+            if subscription is not None:
+                position = subscription.position(partition.index)
+                if position is not None:
+                    yield subscription, position
+
+    # Backlog quota.
+
+    def size(self, topic: Topic, partition: Partition) -> int:
+        """About how many stored bytes the slowest subscription has not acknowledged; 0 without any.
+
+        Raises DamagedLog, StorageFailed.
+        """
+        end = partition.next_offset
+        slowest = min((p for _, p in self._positions(topic, partition)), default=end)
+        start = max(slowest, partition.log_start_offset)
+        return partition.bytes_between(start, end) if start < end else 0
+
+    def keeps_out(self, topic: Topic, partition: Partition) -> QuotaPolicy | None:
+        """Why a producer may not be opened now, HOLD or REFUSE; None if it may.
+
+        Counts the bytes now; the age is that of the last regular look. Raises DamagedLog,
+        StorageFailed.
+        """
+        limits, evict = limits_of(topic), QuotaPolicy.EVICT
+        if limits.bytes_policy is not evict and self._is_too_large(topic, partition, limits):
+            return limits.bytes_policy
+        is_too_old = limits.age_s_max is not None and partition.partition_id in self._too_old
+        return limits.age_policy if is_too_old and limits.age_policy is not evict else None
+
+    def _is_too_large(self, topic: Topic, partition: Partition, limits: Limits) -> bool:
+        return limits.bytes_max is not None and self.size(topic, partition) >= limits.bytes_max
+
+    async def _hold_to_quota(self, topic: Topic, partition: Partition, limits: Limits) -> None:
+        """Evict, or close the producers. Raises BrokerError."""
+        self._too_old.discard(partition.partition_id)
+        if limits.age_s_max is not None:
+            if limits.age_policy is QuotaPolicy.EVICT:
+                await self._expire_all(topic, partition, limits.age_s_max)
+            elif await self._is_too_old(topic, partition, limits.age_s_max):
+                self._too_old.add(partition.partition_id)
+        evicts = limits.bytes_max is not None and limits.bytes_policy is QuotaPolicy.EVICT
+        if evicts and self._is_too_large(topic, partition, limits):
+            self._evict(topic, partition, int((limits.bytes_max or 0) * LEFT_OVER))
+        if self.keeps_out(topic, partition) is not None:
+            for close_producers in tuple(self.full):
+                close_producers(partition)
+
+    async def _is_too_old(self, topic: Topic, partition: Partition, age_s: int) -> bool:
+        """Whether a subscription has not acknowledged something older than that."""
+        slowest = min((p for _, p in self._positions(topic, partition)), default=None)
+        if slowest is None or slowest >= partition.high_watermark:
+            return False
+        return slowest < await self._older_than(partition, age_s)
+
+    async def _older_than(self, partition: Partition, age_s: int) -> int:
+        """The offset below which all messages are older. Raises BrokerError."""
+        age_us = age_s * SECOND_US
+        return await entries.resolve_time(partition, self._ages.now_us(age_us) - age_us)
+
+    def _evict(self, topic: Topic, partition: Partition, bytes_left: int) -> None:
+        """Move subscriptions forward to where at most `bytes_left` are left, found by halving."""
+        low, high = partition.log_start_offset, partition.next_offset
+        while low < high:
+            middle = (low + high) // 2
+            if partition.bytes_between(middle, partition.next_offset) > bytes_left:
+                low = middle + 1
+            else:
+                high = middle
+        position = min(low, partition.high_watermark)
+        for subscription, _ in self._positions(topic, partition):
+            self._move(subscription, partition, position)

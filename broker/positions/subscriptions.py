@@ -1,0 +1,493 @@
+"""What a commit, an ack and a seek mean (docs/positions.md): one cursor for a Kafka group, a Pulsar
+subscription and an Iggy consumer of one name.
+
+Nothing here waits: a change is in memory and in the journal at once, and its ticket tells when it
+is on disk. Dispatchers are listeners, called within the change. Knows no connection, no entry of
+Pulsar's and no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+import trio
+
+from braidlog.broker import errors
+from braidlog.broker.commit.storage_errors import Report, as_broker_errors
+from braidlog.broker.limits import ALL_RANGES_MAX, CURSORS_MAX, SUBSCRIPTIONS_MAX
+from braidlog.broker.positions import cursor_moves
+from braidlog.broker.positions.cursor_moves import CursorEvent, CursorKey
+from braidlog.broker.topics.topic import Topic, TopicEvent
+from braidlog.broker.topics.topics import Topics
+from braidlog.storage.metadata.cursor_book import CursorBook
+from braidlog.storage.metadata.cursors import (
+    KafkaCommit,
+    Moved,
+    StoredCursor,
+    StoredSubscription,
+    Subscribed,
+    made,
+)
+from braidlog.storage.metadata.ranges import RangeSet
+
+__all__ = [
+    "Commits",
+    "CursorEvent",
+    "KafkaCommit",
+    "Subscription",
+    "SubscriptionListener",
+    "Subscriptions",
+]
+
+NAME_BYTES_MAX: Final = 32_767  # Kafka's longest string; names are kept in memory.
+LOOK_SUBSCRIPTIONS: Final = 1000  # Looked at between two checkpoints: some 0.2 ms.
+LOOKS_MAX: Final = 3  # At all of them; another one follows if some were moved back meanwhile.
+TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; bounds random names.
+
+
+class SubscriptionListener(Protocol):
+    """Delivers from a cursor. It may attach or detach listeners, but not move the cursor."""
+
+    def moved(self, index: int, event: CursorEvent) -> None:
+        """The cursor of one partition was changed, by whomever; it reads as changed already."""
+
+
+class Subscription:
+    """One subscription of one topic; while anybody holds it there is one object of it.
+
+    Once the topic has moved to another broker, every use of the object raises NotOwner, even if the
+    topic comes back: there is a new object then.
+    """
+
+    def __init__(self, topic: Topic, name: bytes, cursors: CursorBook, report: Report) -> None:
+        self.topic = topic
+        self.name = name
+        self.has_moved = False
+        self.listeners: set[SubscriptionListener] = set()
+        self._cursors = cursors
+        self._report = report
+
+    # Reading.
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties that a Pulsar client gave when it was made."""
+        stored = self._stored()
+        return stored.properties if stored else {}
+
+    def position(self, index: int) -> int | None:
+        """The first offset not acknowledged; None: never set."""
+        cursor = self._cursor(index)
+        return cursor.position if cursor else None
+
+    def acked(self, index: int) -> RangeSet:
+        """What is acknowledged above the position. Read it at once, and do not change it."""
+        cursor = self._cursor(index)
+        return RangeSet() if cursor is None or cursor.acked is None else cursor.acked
+
+    def standing(self, index: int) -> tuple[int, int, RangeSet]:
+        """`position` (0: never set), the floor (as last set by a commit or seek, before acks moved
+        it), and `acked`: in one call, since delivery needs them again and again.
+        """
+        cursor = self._cursor(index)
+        if cursor is None:
+            return 0, 0, RangeSet()
+        acked = cursor.acked
+        return cursor.position, cursor.floor, RangeSet() if acked is None else acked
+
+    def committed(self, index: int) -> KafkaCommit | None:
+        """What Kafka's OffsetFetch reads: its own commit as given, or the position to which another
+        protocol moved the cursor, with empty metadata and without a time. None: never set.
+        """
+        cursor = self._cursor(index)
+        if cursor is None:
+            return None
+        return cursor.kafka or KafkaCommit(cursor.position, b"", 0)
+
+    def backlog(self, index: int) -> int:
+        """Records of the log that are not acknowledged. Raises PartitionNotFound."""
+        partition = self.topic.partition(index)
+        end = partition.next_offset
+        cursor = self._cursor(index)
+        if cursor is None:
+            return end - partition.log_start_offset
+        start = max(cursor.position, partition.log_start_offset)
+        if start >= end:
+            return 0
+        return end - start - (cursor.acked.count_within(start, end) if cursor.acked else 0)
+
+    # Changing.
+
+    def open(self, properties: dict[str, str] | None = None) -> int:
+        """Make the subscription, with no cursor set, unless it is there; return the ticket.
+
+        Raises InvalidName, TopicNotFound, LimitExceeded, StorageFull, StorageFailed.
+        """
+        topic = self.topic
+        if self._stored() is None:
+            _check_new(topic, self.name, self._cursors)
+        partitions = len(topic.partitions)
+        with as_broker_errors(self._report):
+            return self._cursors.open(
+                topic.meta.topic_id, self.name, partitions=partitions, properties=properties
+            )
+
+    def commit(
+        self, index: int, position: int, *, kafka: KafkaCommit | None = None, lazy: bool = False
+    ) -> int:
+        """Set the position as Kafka's and Iggy's clients do; return the ticket, 0 for a lazy one.
+
+        Forward it acknowledges everything below; backward it forgets every acknowledgement, unless
+        it is not below Kafka's last commit; to where the cursor stands it changes nothing. Kept as
+        given, even beyond the log's end; below 0 counts as 0. `kafka` is read back as given until
+        another protocol moves the cursor. Raises PartitionNotFound and what `open` raises.
+        """
+        moved, event = cursor_moves.committed(
+            self._key(index), self._cursor(index), position, kafka
+        )
+        return self._move(moved, event, lazy=lazy)
+
+    def start(self, index: int, position: int) -> int:
+        """Set a cursor that was never set; leave one that was. Return the ticket.
+
+        Raises what `commit` raises.
+        """
+        if self._cursor(index) is not None:
+            return self._settled()
+        return self.seek(index, position)
+
+    def seek(self, index: int, position: int) -> int:
+        """Go on at `position` and forget every acknowledgement (Pulsar's seek); return the ticket.
+
+        Raises what `commit` raises.
+        """
+        return self._move(cursor_moves.sought(self._key(index), position), CursorEvent.SOUGHT)
+
+    def ack(self, index: int, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
+        """Acknowledge half-open ranges of offsets one by one; return the ticket, 0 for a lazy ack.
+
+        The position moves over ranges that join it. A cursor that is not set takes no acks. Raises
+        LimitExceeded for ranges beyond `RANGES_MAX`, which then count as not acknowledged (the
+        others are taken), TopicNotFound, StorageFull, StorageFailed.
+        """
+        self._check_there()
+        cursor = self._cursor(index)
+        if cursor is None:
+            return 0 if lazy else self._settled()
+        room_in_all = ALL_RANGES_MAX - self._cursors.totals.ranges
+        fresh, refused = cursor_moves.taken(cursor, ranges, room_in_all)
+        if fresh:
+            position = cursor_moves.closed(cursor, fresh)
+            moved = cursor_moves.acknowledged(self._key(index), cursor, position, fresh)
+            ticket = self._move(moved, CursorEvent.ACKED, lazy=lazy)
+        else:
+            ticket = 0 if lazy else self._settled()
+        if refused:
+            raise errors.LimitExceeded(f"{refused} ranges too many are acknowledged one by one")
+        return ticket
+
+    def ack_to(self, index: int, position: int, *, lazy: bool) -> int:
+        """Acknowledge everything below `position`; return the ticket, 0 for a lazy ack.
+
+        Never moves back. A cursor that is not set takes no acks. Raises TopicNotFound, StorageFull,
+        StorageFailed.
+        """
+        self._check_there()
+        cursor = self._cursor(index)
+        position = cursor_moves.bounded(position)
+        if cursor is None or position <= cursor.position:
+            return 0 if lazy else self._settled()
+        position = cursor_moves.past(cursor, position)
+        moved = cursor_moves.acknowledged(self._key(index), cursor, position)
+        return self._move(moved, CursorEvent.ACKED, lazy=lazy)
+
+    def delete_cursor(self, index: int) -> int:
+        """End the cursor of one partition (Pulsar's UNSUBSCRIBE, Iggy's delete), and with the last
+        one the subscription; return the ticket. Raises TopicNotFound, StorageFull, StorageFailed.
+        """
+        self._check_there()
+        was_set = self._cursor(index) is not None
+        with as_broker_errors(self._report):
+            ticket = self._cursors.delete(self.topic.meta.topic_id, index, self.name)
+        if was_set:
+            self.tell(index, CursorEvent.DELETED)
+        return ticket
+
+    def delete(self) -> int:
+        """End the subscription with all its cursors; return the ticket.
+
+        Raises SubscriptionNotFound, StorageFull, StorageFailed.
+        """
+        stored = self._stored()
+        if stored is None:
+            raise _not_found(self.topic, self.name)
+        with as_broker_errors(self._report):
+            ticket = self._cursors.drop(self.topic.meta.topic_id, self.name)
+        for index in sorted(stored.cursors):
+            self.tell(index, CursorEvent.DELETED)
+        return ticket
+
+    def tell(self, index: int, event: CursorEvent) -> None:
+        """Tell every listener."""
+        for listener in tuple(self.listeners):
+            listener.moved(index, event)
+
+    def _key(self, index: int) -> CursorKey:
+        return self.topic.meta.topic_id, self.name, index
+
+    def _stored(self) -> StoredSubscription | None:
+        if self.has_moved:
+            raise self._moved()
+        if self.topic.deleted:
+            return None  # The store has it until the deletion is on disk.
+        return self._cursors.find(self.topic.meta.topic_id, self.name)
+
+    def _cursor(self, index: int) -> StoredCursor | None:
+        stored = self._stored()
+        return stored.cursors.get(index) if stored else None
+
+    def _check_there(self) -> None:
+        """Raises TopicNotFound: a change to a topic that is gone must not seem to succeed, nor
+        reach the topic that has its cursors under another name. Raises NotOwner.
+        """
+        if self.has_moved:
+            raise self._moved()
+        if self.topic.deleted:
+            raise errors.TopicNotFound(f"{self.topic.name} was deleted")
+
+    def _moved(self) -> errors.NotOwner:
+        return errors.NotOwner(f"{self.topic.name} has moved to another broker")
+
+    def _settled(self) -> int:
+        with as_broker_errors(self._report):
+            return self._cursors.settle()
+
+    def _move(self, moved: Moved, event: CursorEvent | None, *, lazy: bool = False) -> int:
+        self.topic.partition(moved.index)
+        if self._cursor(moved.index) is None:
+            _check_cursors(self._cursors, 1)
+        if self.topic.deleted or self._stored() is None:
+            self.open()
+        with as_broker_errors(self._report):
+            ticket = self._cursors.move(moved, lazy=lazy)
+        if event is not None:
+            self.tell(moved.index, event)
+        return ticket
+
+
+class Commits:
+    """Commits under one name, on any topics, that share one record of the journal: each is as
+    `Subscription.commit`. All of them happen, or none if the record cannot be written.
+    """
+
+    def __init__(self, subscriptions: Subscriptions, name: bytes) -> None:
+        self._subscriptions = subscriptions
+        self.name = name
+        self._making: dict[int, Subscribed] = {}
+        self._moves: list[tuple[Moved, CursorEvent | None]] = []
+        self._new_cursors = 0
+
+    def add(
+        self, topic: Topic, index: int, position: int, *, kafka: KafkaCommit | None = None
+    ) -> None:
+        """Add a commit for a partition that has none here yet.
+
+        Raises InvalidName, TopicNotFound, PartitionNotFound, NotOwner, LimitExceeded: then
+        it is left out.
+        """
+        topic.partition(index)
+        cursors, name = self._subscriptions.cursors, self.name
+        topic_id = topic.meta.topic_id
+        stored = None if topic.deleted else cursors.find(topic_id, name)
+        cursor = stored.cursors.get(index) if stored else None
+        is_new = stored is None and topic_id not in self._making
+        if is_new:
+            _check_new(topic, name, cursors)
+        if cursor is None:
+            _check_cursors(cursors, self._new_cursors + 1)
+            self._new_cursors += 1
+        if is_new:
+            self._making[topic_id] = made(topic_id, name, len(topic.partitions))
+        key = (topic_id, name, index)
+        self._moves.append(cursor_moves.committed(key, cursor, position, kafka))
+
+    def write(self) -> int:
+        """Make all of them; return the ticket, 0 for none. Raises StorageFull, StorageFailed."""
+        if not self._moves:
+            return 0
+        subscriptions = self._subscriptions
+        with as_broker_errors(subscriptions.report):
+            ticket = subscriptions.cursors.move_all(
+                (moved for moved, _ in self._moves), making=self._making.values()
+            )
+        if subscriptions.are_held:
+            for moved, event in self._moves:
+                if event is not None:
+                    subscriptions.tell(moved, event)
+        return ticket
+
+
+class Subscriptions:
+    """The subscriptions of all topics.
+
+    Guarantees: a position never skips a record that was not acknowledged, and every holder of a
+    subscription sees each change at once. Nothing waits: changes return tickets.
+    """
+
+    def __init__(
+        self,
+        topics: Topics,
+        cursors: CursorBook,
+        *,
+        report: Report,
+    ) -> None:
+        """`report` is called with each error of storage before the broker error is raised."""
+        self.cursors = cursors
+        self.report = report
+        # All who hold a subscription must see the same object; it is dropped when nobody does.
+        self._held: WeakValueDictionary[tuple[int, bytes], Subscription] = WeakValueDictionary()
+        topics.listeners.add(self)
+
+    def find(self, topic: Topic, name: bytes) -> Subscription | None:
+        """The subscription of that name, if there is one."""
+        if topic.deleted or self.cursors.find(topic.meta.topic_id, name) is None:
+            return None
+        return self._object(topic, name)
+
+    def get(self, topic: Topic, name: bytes) -> Subscription:
+        """The subscription of that name. Raises SubscriptionNotFound."""
+        subscription = self.find(topic, name)
+        if subscription is None:
+            raise _not_found(topic, name)
+        return subscription
+
+    def open(
+        self, topic: Topic, name: bytes, properties: dict[str, str] | None = None
+    ) -> Subscription:
+        """The subscription of that name, made now, with no cursor set, if there is none.
+
+        Raises InvalidName, TopicNotFound, LimitExceeded, StorageFull, StorageFailed.
+        """
+        subscription = self._object(topic, name)
+        if topic.deleted or self.cursors.find(topic.meta.topic_id, name) is None:
+            subscription.open(properties)
+        return subscription
+
+    def commits(self, name: bytes) -> Commits:
+        """Commits under that name, to be made together."""
+        return Commits(self, name)
+
+    def names(self, topic: Topic) -> list[bytes]:
+        """The subscriptions of a topic, by name."""
+        return [] if topic.deleted else self.cursors.names(topic.meta.topic_id)
+
+    async def lowest_position(self, topic: Topic, index: int) -> int | None:
+        """The lowest position of all cursors of a partition, None if none is set. Other tasks get
+        turns in between.
+
+        The result holds until the next wait. It is 0, so that nothing counts as acknowledged, if
+        cursors are made or moved back all the time.
+        """
+        for _ in range(LOOKS_MAX):
+            set_back = self.cursors.set_back
+            lowest: int | None = None
+            found = [] if topic.deleted else self.cursors.subscriptions(topic.meta.topic_id)
+            for number, stored in enumerate(found, 1):
+                cursor = stored.cursors.get(index)
+                if cursor is not None and (lowest is None or cursor.position < lowest):
+                    lowest = cursor.position
+                if number % LOOK_SUBSCRIPTIONS == 0:
+                    await trio.lowlevel.checkpoint()
+            if set_back == self.cursors.set_back:
+                return lowest
+        return 0
+
+    def delete(self, topic: Topic, name: bytes) -> int:
+        """End a subscription with all its cursors; return the ticket.
+
+        Raises SubscriptionNotFound, StorageFull, StorageFailed.
+        """
+        return self._object(topic, name).delete()
+
+    def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
+        """A deleted topic's subscriptions are gone already: their listeners hear of it. Those of a
+        topic that has moved are another broker's.
+        """
+        if event is TopicEvent.SHRUNK:
+            self._forget_partitions(topic)
+        if event is TopicEvent.MOVED:
+            for key, subscription in list(self._held.items()):
+                if subscription.topic is topic:
+                    subscription.has_moved = True
+                    del self._held[key]
+        if event is not TopicEvent.DELETED or not topic.partitions:
+            return
+        for subscription in list(self._held.values()):
+            if subscription.topic is topic:
+                for index in range(len(topic.partitions)):
+                    subscription.tell(index, CursorEvent.DELETED)
+
+    def _forget_partitions(self, topic: Topic) -> None:
+        """Delete the cursors of partitions that are gone, all by one record of the journal, and
+        tell the listeners.
+        """
+        left, gone = len(topic.partitions), list[tuple[Subscription, int]]()
+        for subscription in list(self._held.values()):
+            if subscription.topic is topic:
+                stored = self.cursors.find(topic.meta.topic_id, subscription.name)
+                indexes = () if stored is None else stored.cursors
+                gone += [(subscription, index) for index in indexes if index >= left]
+        try:
+            with as_broker_errors(self.report):
+                self.cursors.resize(topic.meta.topic_id, left)
+        except errors.StorageFull:
+            pass  # The next start does it.
+        for subscription, index in gone:
+            subscription.tell(index, CursorEvent.DELETED)
+
+    @property
+    def are_held(self) -> bool:
+        """Whether any subscription is in use."""
+        return bool(self._held)
+
+    def tell(self, moved: Moved, event: CursorEvent) -> None:
+        """Tell the listeners of a subscription, if it is in use."""
+        subscription = self._held.get((moved.topic_id, moved.name))
+        if subscription is not None:
+            subscription.tell(moved.index, event)
+
+    def _object(self, topic: Topic, name: bytes) -> Subscription:
+        key = (topic.meta.topic_id, name)
+        subscription = self._held.get(key)
+        if subscription is None or subscription.topic is not topic:  # The topic was renamed.
+            subscription = Subscription(topic, name, self.cursors, self.report)
+            self._held[key] = subscription
+        return subscription
+
+
+def _check_new(topic: Topic, name: bytes, cursors: CursorBook) -> None:
+    """Check that a topic can have one more subscription, of that name.
+
+    Raises InvalidName, TopicNotFound, LimitExceeded.
+    """
+    if topic.deleted:
+        raise errors.TopicNotFound(f"{topic.name} was deleted")
+    if len(name) > NAME_BYTES_MAX:
+        raise errors.InvalidName(f"a name has at most {NAME_BYTES_MAX} bytes")
+    if cursors.count(topic.meta.topic_id) >= TOPIC_SUBSCRIPTIONS_MAX:
+        raise errors.LimitExceeded(f"{topic.name} has {TOPIC_SUBSCRIPTIONS_MAX} subscriptions")
+    if cursors.totals.subscriptions >= SUBSCRIPTIONS_MAX:
+        raise errors.LimitExceeded(f"there are {SUBSCRIPTIONS_MAX} subscriptions")
+
+
+def _check_cursors(cursors: CursorBook, more: int) -> None:
+    """Check that there can be so many more cursors. Raises LimitExceeded."""
+    if cursors.totals.cursors + more > CURSORS_MAX:
+        raise errors.LimitExceeded(f"all subscriptions together have at most {CURSORS_MAX} cursors")
+
+
+def _not_found(topic: Topic, name: bytes) -> errors.SubscriptionNotFound:
+    shown = name.decode(errors="backslashreplace")
+    return errors.SubscriptionNotFound(f"{topic.name} has no subscription {shown!r}")

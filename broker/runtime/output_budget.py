@@ -1,0 +1,193 @@
+"""Memory for what waits to be sent, shared by all connections. Knows no socket and no protocol.
+
+The rule for every protocol: memory for an answer, or for a read ahead, is reserved before its read
+begins. While there is plenty, one connection may hold much; when half is used, each new answer gets
+a small share, and connections whose peers take nothing are ended, the largest first.
+
+The last quarter is kept for peers that read: a connection with unsent bytes waits before that
+quarter, one without takes small answers out of it. So peers that do not read cost the others
+neither memory nor time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self
+
+import trio
+
+from braidlog.broker.limits import (
+    OUTBOX_BYTES_MAX,
+    OUTPUT_BYTES_ALL_MAX,
+    OUTPUT_LAST_BYTES,
+    OUTPUT_SHARE_BYTES_MIN,
+)
+
+# A single answer may take one such part of what is free, so that some others find room too.
+PART_OF_FREE = 16
+
+
+class ReadAhead(Protocol):
+    """What was read for a client that has not asked for it yet."""
+
+    def drop(self) -> None:
+        """Forget it; it is read again when it is wanted."""
+
+
+class OutputBudget:
+    """Counts bytes in outboxes, in answers under way and in what was read ahead. One per broker.
+
+    Guarantees: `reserve` begins no answer for which less than OUTPUT_LAST_BYTES is free. Only
+    `reserve`, `some_free` and `Reservation.grow` wait.
+    """
+
+    def __init__(self, bytes_max: int = OUTPUT_BYTES_ALL_MAX) -> None:
+        self.used = 0
+        self.read_ahead: set[ReadAhead] = set()
+        self._bytes_max = bytes_max
+        self._before_last = bytes_max - bytes_max // 4
+        self._slow = trio.lowlevel.ParkingLot()  # For connections with unsent bytes.
+        self._ready = trio.lowlevel.ParkingLot()  # For all others.
+        self._large_turn = trio.StrictFIFOLock()
+        self._large = trio.lowlevel.ParkingLot()  # For the record whose turn it is.
+        self._large_bytes = 0  # Bytes that this record needs.
+
+    @property
+    def is_short(self) -> bool:
+        """Whether more than half is used, or a large record waits: time to be strict."""
+        return self.used + self._large_bytes > self._bytes_max // 2
+
+    def is_spent(self, unsent_bytes: int = 0) -> bool:
+        """Whether a connection with so many unsent bytes has to wait for more."""
+        if unsent_bytes:
+            return self.used + OUTPUT_SHARE_BYTES_MIN > self._before_last
+        return self.used + OUTPUT_LAST_BYTES > self._bytes_max
+
+    @property
+    def share(self) -> int:
+        """Unsent bytes at which a connection takes no more work."""
+        return OUTPUT_SHARE_BYTES_MIN if self.is_short else OUTBOX_BYTES_MAX
+
+    def charge(self, size: int) -> None:
+        """Count this many more bytes as held; fewer if negative."""
+        self.used += size
+        if size < 0 and (self._ready or self._slow or self._large):
+            self._wake()
+
+    def sent(self) -> None:
+        """Note that a connection has no unsent bytes any more: it may be among those that wait."""
+        if self._slow and not self.is_spent():
+            self._slow.unpark_all()
+
+    def _wake(self) -> None:
+        if not self.is_spent():
+            self._ready.unpark_all()
+        if self._large_bytes:
+            self._large.unpark_all()
+        elif self._slow and not self.is_spent(1):
+            # As many as there is room for: the others would only wait again, behind later ones.
+            free = self._before_last - self.used
+            self._slow.unpark(count=free // OUTPUT_SHARE_BYTES_MIN)
+
+    def drop_read_ahead(self) -> None:
+        """Give up what can be read again."""
+        for ahead in tuple(self.read_ahead):
+            ahead.drop()
+
+    async def reserve(self, wanted: int, copies: int = 1) -> Reservation:
+        """Room for an answer of up to `wanted` bytes: `Reservation.size` says how much of it.
+
+        At least OUTPUT_LAST_BYTES or all that is wanted; waits until there is that much.
+        """
+        if wanted > 0:
+            await self.some_free()
+        return self.reserve_now(wanted, copies)
+
+    def reserve_now(self, wanted: int, copies: int = 1) -> Reservation:
+        """The same for an answer that has waited already, or wants nothing."""
+        return Reservation(self, self.allowance(wanted) if wanted > 0 else 0, copies)
+
+    async def some_free(self, unsent_bytes: Callable[[], int] = lambda: 0) -> None:
+        """Wait while a connection with so many unsent bytes has to."""
+        while self.is_spent(unsent := unsent_bytes()):
+            await (self._slow if unsent else self._ready).park()
+
+    def allowance(self, wanted: int) -> int:
+        """How large an answer that is made now may be."""
+        if self.used + OUTPUT_SHARE_BYTES_MIN > self._before_last:
+            return min(wanted, OUTPUT_LAST_BYTES)
+        free = self._bytes_max - self.used
+        part = OUTPUT_SHARE_BYTES_MIN if self.is_short else free // PART_OF_FREE
+        return min(wanted, max(part, OUTPUT_SHARE_BYTES_MIN))
+
+    def fits(self, size: int) -> bool:
+        """Whether so many more bytes are free; any number, if nothing is used."""
+        return self.used + size <= self._bytes_max or not self.used
+
+    def large_size(self, size: int) -> int:
+        """What a record of so many bytes has to reserve: never more than can become free."""
+        return min(size, self._before_last)
+
+    async def large(self, size: int) -> None:
+        """Wait until `size` bytes are free for one record, and count them: first come, first
+        served. While a record waits, all other answers are small, so that memory becomes free.
+        """
+        async with self._large_turn:
+            self._large_bytes = size
+            try:
+                while not self.fits(size):
+                    await self._large.park()
+                self.used += size
+            finally:
+                self._large_bytes = 0
+        self._wake()
+
+
+class Reservation:
+    """Bytes of the budget that an answer under way holds; a context manager that gives them
+    back.
+    """
+
+    __slots__ = ("_budget", "copies", "size")
+
+    def __init__(self, budget: OutputBudget, size: int, copies: int = 1) -> None:
+        """`copies` says how often the bytes of a record are in memory while its answer is made."""
+        self._budget = budget
+        self.copies = copies
+        self.size = size
+        budget.used += size
+
+    def keep(self, size: int) -> None:
+        """Hold this many bytes from now on."""
+        if size != self.size:
+            self._budget.charge(size - self.size)
+            self.size = size
+
+    def grow_now(self, record_bytes: int) -> bool:
+        """Hold memory for a large record, too, if that needs no wait."""
+        size = self._budget.large_size(record_bytes * self.copies)
+        if not self._budget.fits(size):
+            return False
+        self.keep(self.size + size)
+        return True
+
+    async def grow(self, record_bytes: int) -> None:
+        """Hold memory for a large record, once there is enough. What is held is given back before
+        the wait: answers that hold memory while they wait could wait for each other for ever.
+        """
+        self.keep(0)
+        size = self._budget.large_size(record_bytes * self.copies)
+        await self._budget.large(size)
+        self.size = size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.keep(0)

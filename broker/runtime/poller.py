@@ -1,0 +1,246 @@
+"""Serves all sockets that are ready, one after another, in plain calls. Knows no connection.
+
+Waking a task for each socket costs as much as a small request, and so does a turn of trio's loop.
+So sockets are watched by an epoll of their own. While no task has anything to do the poller waits
+in it, in trio's stead (`LoopClock`): it holds trio's own epoll too. While tasks have work there is
+a pass before each turn of theirs. In a trio run with another clock trio waits for the epoll, and a
+task makes the passes.
+"""
+
+from __future__ import annotations
+
+import math
+import select
+import time
+from collections.abc import Callable
+
+import trio
+
+from braidlog.broker.limits import (
+    GIVEN_WAY_FOR_S,
+    GIVEN_WAY_S,
+    HELD_BACK_S,
+    PASS_S_MAX,
+    PASS_SOCKETS_MAX,
+)
+from braidlog.broker.runtime.loop_clock import LoopClock
+
+Serve = Callable[[], bool]
+
+SLEEP_S_MAX = 3600.0  # epoll_wait(2) takes no more than 24 days.
+# What a pass serves may move the deadline of a task that waits, of which trio knows and we do not:
+# so soon after the first pass trio is asked again.
+PASSES_S_MAX = 0.01
+
+
+class Poller:
+    """Whom to call for which descriptor. One per broker.
+
+    Guarantees that every ready socket is served once in each pass. Only `run` and `give_way` wait.
+    """
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._watched: dict[int, Serve] = {}
+        self.in_pass = False
+        self.pass_listeners: list[Callable[[], None]] = []
+        """Called at the end of each pass; as `serve`, they neither wait nor raise."""
+        self._soon: list[Callable[[], None]] = []
+        self._due: dict[int, None] = {}  # descriptors to serve in the next pass, in order
+        self._giving_way = trio.lowlevel.ParkingLot()
+        self._going = 0  # of those who gave way, who have not had their turn yet
+        self._runs = False
+        self._rests = False  # until a socket is ready
+        self._own: set[int] = set()  # descriptors that are no client's
+        self._trio_fd: int | None = None  # the epoll in which trio waits, while we hold it
+        self._clients_at = -math.inf  # when a client was served last
+
+    def watch(self, fd: int, serve: Serve, *, is_client: bool = True) -> None:
+        """Call `serve` whenever the descriptor can be read.
+
+        It returns True to be called again in the next pass, readable or not. It must neither wait
+        nor raise: an error of its own ends the broker.
+        """
+        assert fd not in self._watched
+        self._epoll.register(fd, select.EPOLLIN)
+        self._watched[fd] = serve
+        if not is_client:
+            self._own.add(fd)
+
+    def unwatch(self, fd: int) -> None:
+        """Call for that descriptor no more. It must still be open."""
+        del self._watched[fd]
+        self._own.discard(fd)
+        self._epoll.unregister(fd)
+        if self._rests:  # It may have been the one that was ready: then no pass comes.
+            self._unpark(len(self._giving_way))
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Call this once, behind those who are served in this pass, or after HELD_BACK_S: for what
+        would hold them up. Within a pass alone; as `serve`, it neither waits nor raises.
+        """
+        assert self.in_pass
+        self._soon.append(call)
+
+    async def give_way(self) -> None:
+        """Wait for a pass if a client is ready, and for those who wait already.
+
+        For tasks whose turns are longer than those of the sockets. trio has no order among tasks:
+        a socket that becomes ready would wait for all of theirs that are due. So it waits for one,
+        as long as clients come at short intervals.
+        """
+        if self._runs and (self._giving_way or self._due or self._is_awaited()):
+            await self._giving_way.park()
+            self._going -= 1
+
+    def _is_awaited(self) -> bool:
+        """Whether a client is ready, or what one may wait for. Where there are none, passes in
+        between would cost the others a tenth of their time.
+        """
+        found = self._epoll.poll(0, 1 + len(self._own))
+        ready = [fd for fd, _ in found if fd != self._trio_fd]
+        if not ready:
+            return False
+        is_quiet = time.perf_counter() - self._clients_at > GIVEN_WAY_FOR_S
+        return not is_quiet or any(fd not in self._own for fd in ready)
+
+    async def run(self) -> None:
+        """Serve until cancelled. Other tasks have their turn after each pass."""
+        clock = trio.lowlevel.current_clock()
+        self._runs = True
+        try:
+            if isinstance(clock, LoopClock) and clock.epoll_fd is not None:
+                await self._run_in_the_loop(clock, clock.epoll_fd)
+            while True:
+                if self._due or self._giving_way:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    self._rests = True
+                    await trio.lowlevel.wait_readable(self._epoll.fileno())
+                    self._rests = False
+                self.make_pass(0)
+        finally:
+            self._runs = False
+            self._unpark(len(self._giving_way))
+
+    async def _run_in_the_loop(self, clock: LoopClock, trio_fd: int) -> None:
+        in_the_loop = _InTheLoop(self, clock)
+        self._trio_fd = trio_fd
+        self.watch(trio_fd, in_the_loop.trio_is_ready, is_client=False)
+        try:
+            await in_the_loop.run()
+        finally:
+            self.unwatch(trio_fd)
+            self._trio_fd = None
+
+    def make_pass(self, seconds: float) -> None:
+        """Wait for so long until a socket is ready, and serve all that are."""
+        is_due = bool(self._due or self._giving_way)
+        ready = self._epoll.poll(0 if is_due else seconds, PASS_SOCKETS_MAX)
+        if not ready and not is_due:
+            return
+        began = time.perf_counter()
+        self.in_pass = True
+        self._serve_ready(ready, began)
+        for listener in self.pass_listeners:
+            listener()
+        self.in_pass = False
+        if self._giving_way and not self._going:
+            now = time.perf_counter()
+            is_quiet = now - self._clients_at > GIVEN_WAY_FOR_S
+            count = len(self._giving_way) if is_quiet else 1 + int((now - began) / GIVEN_WAY_S)
+            self._unpark(count)
+
+    def _unpark(self, count: int) -> None:
+        self._going += len(self._giving_way.unpark(count=count))
+
+    def _serve_ready(self, ready: list[tuple[int, int]], begun: float) -> None:
+        """One pass: each that is ready once, as many as PASS_S_MAX allows."""
+        # hot: see make bench
+        due, self._due = self._due, {}
+        for fd, _ in ready:
+            due[fd] = None
+        watched, now = self._watched, time.perf_counter
+        if len(due) > len(self._own) or not self._own.issuperset(due):
+            self._clients_at = begun
+        end, soon = begun + PASS_S_MAX, begun + HELD_BACK_S
+        waiting = iter(due)
+        for fd in waiting:
+            serve = watched.get(fd)  # None: somebody ended it since it was found ready.
+            if serve is not None and serve():
+                self._due[fd] = None
+            at = now()
+            if at >= soon:
+                self._call_soon()
+                soon = now() + HELD_BACK_S
+            if at >= end:
+                # The rest comes first in the next pass.
+                self._due = {**dict.fromkeys(waiting), **self._due}
+                break
+        self._call_soon()
+
+    def _call_soon(self) -> None:
+        calls, self._soon = self._soon, []
+        for call in calls:
+            call()
+
+
+class _InTheLoop(trio.abc.Instrument):
+    """Passes made by trio's loop itself: before each turn of its tasks, and for as long as none of
+    them has anything to do.
+    """
+
+    def __init__(self, poller: Poller, clock: LoopClock) -> None:
+        self._poller = poller
+        self._clock = clock
+        self._trio_has_work = True
+        self._has_slept = False
+        self._failure: Exception | None = None
+        self._failed = trio.Event()
+
+    async def run(self) -> None:
+        """Make passes until cancelled. Raises what a pass raised."""
+        self._clock.sleep = self._sleep
+        trio.lowlevel.add_instrument(self)
+        try:
+            await self._failed.wait()
+        finally:
+            trio.lowlevel.remove_instrument(self)
+            self._clock.sleep = None
+        assert self._failure is not None
+        raise self._failure
+
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:  # hot: see make bench
+        """See trio.abc.Instrument."""
+        self._trio_has_work = True
+
+    def before_io_wait(self, timeout: float) -> None:
+        """See trio.abc.Instrument. Tasks are scheduled, unless all of them slept till now."""
+        if self._has_slept:
+            self._has_slept = False
+        else:
+            self._pass(0)
+
+    def _sleep(self, seconds: float) -> None:
+        """Wait and make passes until trio has work, at most so long."""
+        self._has_slept = True
+        self._trio_has_work = False
+        now = time.perf_counter
+        end = now() + seconds
+        while not self._trio_has_work and seconds > 0:
+            self._pass(seconds)
+            after = now()
+            end = min(end, after + PASSES_S_MAX)
+            seconds = end - after
+
+    def trio_is_ready(self) -> bool:
+        """The epoll in which trio waits can be read."""
+        self._trio_has_work = True
+        return False
+
+    def _pass(self, seconds: float) -> None:
+        try:
+            self._poller.make_pass(min(seconds, SLEEP_S_MAX))
+        except Exception as error:  # A bug: `run` raises it, which ends the broker.
+            self._failure = self._failure or error
+            self._failed.set()

@@ -1,0 +1,375 @@
+"""Receives for one connection and hands whole frames to its session, turn by turn, in plain calls.
+
+A turn is one receive with everything that follows from it: frames handled in order, answers sent
+once at the end. It runs in plain calls until something has to be awaited, so that its driver needs
+a task only for those turns in which something really waits. Knows no task and no protocol.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import time
+import types
+from collections.abc import Coroutine, Generator
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from braidlog.broker.limits import RECEIVE_MEMORY_S, STALL_BYTES, TURN_FRAMES_MAX, TURN_S_MAX
+from braidlog.broker.runtime.outbox import Outbox
+from braidlog.broker.runtime.receive_buffer import BufferPool, OutOfBuffers, ReceiveBuffer
+from braidlog.broker.server.endings import EndConnection, ProtocolError
+from braidlog.broker.server.sessions import Session, takes_runs
+from braidlog.broker.server.tls import Stream
+
+if TYPE_CHECKING:
+    from braidlog.broker.access.quotas import Allowance
+    from braidlog.broker.runtime.poller import Poller
+    from braidlog.storage.formats.api import Buffer
+
+Waiting = Coroutine[Any, Any, None]
+# What begins a TLS record with a handshake of any version, and the message in it (RFC 8446, 5.1).
+TLS_HANDSHAKE = b"\x16\x03"
+TLS_CLIENT_HELLO = 1
+HTTP_REQUEST = re.compile(rb"(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) [/*h]|CONNECT |PRI \* ")
+HTTP_HINT = "the client speaks HTTP: that is served by another listener (listeners.http)"
+TLS_HINT = "the client speaks TLS: this listener does not (listeners.NAME.tls)"
+
+
+class _Stage(enum.Enum):
+    """Where a turn goes on after a wait."""
+
+    RECEIVING = "receiving"
+    SERVING = "serving"
+    SETTLING = "settling"  # It is over.
+    ENDING = "ending"  # With an error.
+
+
+# Looking at a member of an enum costs as much as a call.
+_RECEIVING, _SERVING, _SETTLING, _ENDING = _Stage
+
+
+class Receiver:
+    """The receiving half of one connection.
+
+    Guarantees: the next frame is handed over only when the one before is handled, and nothing is
+    received before there is room for its answers. `begin_turn` never waits, `finish_turn` does.
+    """
+
+    def __init__(
+        self, sock: Stream, pool: BufferPool, outbox: Outbox, session: Session, poller: Poller
+    ) -> None:
+        self._now = trio.lowlevel.current_clock().current_time
+        self.heard_at = self._now()  # time of the last bytes received, in trio's seconds
+        self.at_end = False  # the peer has closed its side
+        self.allowance: Allowance | None = None  # what limits the client's principal
+        self.stopped = False  # receive nothing more, and handle nothing more of what is there
+        self.begun = 0  # frames given to the session
+        self.done = 0  # frames that it has handled
+        self._sock = sock
+        self._pool = pool
+        self._inlet = ReceiveBuffer(pool)
+        self._outbox = outbox
+        self._session = session
+        self._poller = poller
+        self._handle_run = session.handle_run if takes_runs(session) else None
+        self._frames_left = False  # the last turn left whole frames
+        self._emptied = True  # the last receive took all that the socket had
+        self._received = 0  # bytes
+        self._stage = _SETTLING
+        self._left = 0  # frames that this turn may still hand over
+        self._clock: _TurnClock | None = None  # of this turn, once a frame was handed over
+        self._error: EndConnection | None = None  # what ends the connection
+        self._spent = (0, 0)  # frames, and bytes either way, counted in the allowance so far
+        # What was received and begun when something last moved, and when that was seen.
+        self._progress = (0, 0)
+        self._progress_at = self.heard_at
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory for what was received and is not handled."""
+        return self._inlet.held_bytes
+
+    @property
+    def has_more(self) -> bool:
+        """Whether another turn has something to do though the socket may have nothing."""
+        return self._frames_left or not (self._emptied or self.at_end)
+
+    def stalled_s(self, now: float, *, receiving: bool) -> float:
+        """For how long next to nothing has come in of a frame that has begun; progress is only
+        seen when somebody asks. `receiving` tells whether anything would be received.
+        """
+        received, begun = self._progress
+        moves = self._received - received >= STALL_BYTES or self.begun != begun
+        if moves or not (receiving and len(self._inlet)):
+            self._progress = (self._received, self.begun)
+            self._progress_at = now
+        return now - self._progress_at
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._inlet.close()
+
+    def begin_turn(self) -> Waiting | None:
+        """The next turn, up to what must be awaited first (`finish_turn`); None: it is over.
+
+        Raises what handlers raise.
+        """
+        self._stage = _RECEIVING
+        return self._go_on()
+
+    async def finish_turn(self, waiting: Waiting | None) -> None:
+        """Await what the turn waits for, up to its end. Raises what handlers raise."""
+        while waiting is not None:
+            try:
+                await _sending_before_waits(waiting, self._outbox)
+            except EndConnection as error:
+                self._error = error
+            except BaseException:  # Cancelled too: answers given before are sent first.
+                self._outbox.flush()
+                raise
+            if self._stage is _RECEIVING and self.stopped:
+                return
+            waiting = self._go_on()
+
+    def _go_on(self) -> Waiting | None:  # hot: see make bench
+        """Run up to the next wait or the end of the turn, and send all output together there. At an
+        end within a pass it is sent soon after: sending wakes the client, which would take the
+        processor, or at least its caches, from connections that are still to be served.
+        """
+        outbox = self._outbox
+        outbox.gathering = True
+        try:
+            if self._error is not None:
+                return self._end(self._error)
+            if self._stage is _RECEIVING:
+                return self._receive_and_serve()
+            return self._serve() if self._stage is _SERVING else None
+        finally:
+            outbox.gathering = False
+            if self._poller.in_pass and self._stage is _SETTLING:
+                self._poller.call_soon(outbox.flush)
+            else:
+                outbox.flush()
+
+    def _receive_and_serve(self) -> Waiting | None:
+        if not self._frames_left:
+            try:
+                received = self._receive()
+            except OutOfBuffers as error:
+                return self._memory(error)
+            if not received:
+                return None
+            if not self.begun:
+                self._refuse_foreign()
+        self._stage = _SERVING
+        self._left, self._clock = TURN_FRAMES_MAX, None
+        return self._serve()
+
+    def _serve(self) -> Waiting | None:
+        """Have the frames handled, up to one that waits, and end the turn."""
+        try:
+            waiting = self._hand_over()
+        except EndConnection as error:
+            return self._end(error)
+        if waiting is not None:
+            return waiting
+        self._stage = _SETTLING
+        waiting, outbox = self._session.turn_ended(), self._outbox
+        if waiting is not None or not outbox.has_room:
+            return self._settle(waiting)
+        if not self._frames_left:
+            self._inlet.rest()
+        if self.allowance is not None:
+            pause_s = self._spend(self.allowance)
+            if pause_s > 0:
+                return trio.sleep(pause_s)
+        return None
+
+    async def _settle(self, ending: Waiting | None) -> None:
+        """Wait at the end of a turn, for what the session held back and for room."""
+        outbox = self._outbox
+        if ending is not None:
+            await ending
+        if not self._frames_left:
+            self._inlet.rest()
+        if outbox.over_limit:
+            outbox.flush()
+            if outbox.over_limit:
+                await outbox.drained()
+        if not outbox.has_answers_room:
+            await outbox.answers_room()
+        if self.allowance is not None:
+            pause_s = self._spend(self.allowance)
+            if pause_s > 0:
+                await trio.sleep(pause_s)
+
+    def _end(self, error: EndConnection) -> Waiting | None:
+        """End the connection, as a frame or its wait demands, after what the session held back.
+
+        Raises the error.
+        """
+        is_serving, self._stage = self._stage is _SERVING, _ENDING
+        self._error = None
+        waiting = self._session.turn_ended() if is_serving else None
+        if waiting is None:
+            raise error
+        self._error = error
+        return waiting
+
+    def _refuse_foreign(self) -> None:
+        """Refuse TLS and HTTP. Raises ProtocolError, with the protocol's own farewell."""
+        received = self._inlet.filled()
+        if _greets_with_tls(received):
+            reason, hint = "a TLS handshake", TLS_HINT
+        elif HTTP_REQUEST.match(received):
+            reason, hint = "an HTTP request", HTTP_HINT
+        else:
+            return
+        farewell = b""
+        try:
+            self._session.frame_size(received)
+        except ProtocolError as error:
+            farewell = error.reply
+        raise ProtocolError(reason, farewell, hint=hint)
+
+    def _spend(self, allowance: Allowance) -> float:
+        """Count what the turn has cost; returns for how many seconds to receive nothing."""
+        frames, size = self._spent
+        self._spent = self.begun, self._received + self._outbox.sent_bytes
+        return allowance.spend(self.begun - frames, self._spent[1] - size)
+
+    def _receive(self) -> bool:
+        """Take what the socket has; False for nothing. Raises OutOfBuffers, OSError."""
+        room = self._inlet.room()
+        try:
+            size = self._sock.recv_into(room)
+        except BlockingIOError:
+            self._emptied = True
+            self._inlet.rest()
+            return False
+        self._emptied = size < len(room)
+        if not size:
+            self.at_end = True
+            return False
+        self.heard_at = self._now()
+        self._inlet.received(size)
+        self._received += size
+        return True
+
+    async def _memory(self, error: OutOfBuffers) -> None:
+        """Receive nothing until others have given memory back. Raises EndConnection if they do
+        not.
+        """
+        with trio.move_on_after(RECEIVE_MEMORY_S):
+            await self._pool.freed()
+            return
+        raise EndConnection(f"no memory to receive into: {error}")
+
+    def _hand_over(self) -> Waiting | None:  # hot: see make bench
+        """Hand over the whole frames received, as many as one turn may take, up to one that has to
+        be awaited before the next.
+        """
+        inlet, outbox = self._inlet, self._outbox
+        frame_size, handle = self._session.frame_size, self._session.handle
+        handle_run = self._handle_run
+        self._frames_left = False
+        while True:
+            is_first = self._left == TURN_FRAMES_MAX
+            if not is_first:
+                self.done = self.begun
+            filled = inlet.filled()
+            if not filled:
+                return None
+            if not is_first:
+                if outbox.over_limit:
+                    outbox.flush()
+                    if outbox.over_limit:
+                        return outbox.drained()
+                if self.stopped:  # Nobody will read the answers.
+                    return None
+                if self._is_turn_over():
+                    self._frames_left = True
+                    return None
+            size = frames = 0
+            if handle_run is not None:
+                size, frames = handle_run(filled, self._left)
+            if frames:
+                inlet.consume(size)
+                self._left -= frames
+                self.begun += frames
+                continue
+            needed = frame_size(filled)
+            if needed is None or needed > len(filled):
+                inlet.expect(needed or 0)
+                return None
+            inlet.consume(needed)
+            self.begun += 1
+            self._left -= 1
+            waiting = handle(filled[:needed])
+            if waiting is not None:
+                return waiting
+
+    def _is_turn_over(self) -> bool:
+        if self._left <= 0:
+            return True
+        if self._clock is None:
+            self._clock = _TurnClock()
+        return self._clock.is_over()
+
+
+def _greets_with_tls(received: Buffer) -> bool:
+    """Whether a connection begins with a TLS hello. No protocol's first frame looks like it: read
+    as a length, these bytes are far above any limit.
+    """
+    return received[:2] == TLS_HANDSHAKE and len(received) > 5 and received[5] == TLS_CLIENT_HELLO
+
+
+class _TurnClock:
+    """Tells when a turn has taken about one to two times TURN_S_MAX of processor time.
+
+    Wall time is quick to read, and says when to read processor time, which is not.
+    """
+
+    __slots__ = ("_ask_at", "_begun")
+
+    def __init__(self) -> None:
+        self._ask_at = time.perf_counter() + TURN_S_MAX
+        self._begun: float | None = None
+
+    def is_over(self) -> bool:
+        """Whether others are to have their turn."""
+        now = time.perf_counter()
+        if now < self._ask_at:
+            return False
+        self._ask_at = now + TURN_S_MAX
+        used = time.thread_time()
+        if self._begun is None:
+            self._begun = used
+        return used - self._begun >= TURN_S_MAX / 2
+
+
+@types.coroutine
+def _sending_before_waits(waiting: Waiting, outbox: Outbox) -> Generator[Any, Any, None]:
+    """Await something that puts answers into the outbox. They are sent as soon as it really waits;
+    those after its last wait are sent with those of the rest of the turn.
+    """
+    resume: Any = waiting.send
+    argument: Any = None
+    while True:
+        outbox.gathering = True
+        try:
+            awaited = resume(argument)
+        except StopIteration:
+            return
+        finally:
+            argument = None  # An error's traceback holds this frame: no cycle.
+            outbox.gathering = False
+        outbox.flush()
+        try:
+            argument = yield awaited
+            resume = waiting.send
+        except BaseException as error:  # The coroutine gets it, as if it had awaited itself.
+            argument = error
+            resume = waiting.throw

@@ -1,0 +1,68 @@
+"""The HTTP listener as a plug-in. Imports neither Starlette nor Hypercorn: `server.py` does, once
+it serves.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from braidlog.broker.server.connection import address_text
+from braidlog.protocols.http.options import RestOptions
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.server.tls import TlsSettings
+
+Serve = Callable[
+    ["Broker", Sequence[socket.socket], "RestOptions", trio.Event, "TlsSettings | None"],
+    Awaitable[None],
+]
+
+
+class RestAdapter:
+    """Brings its own server: Starlette's routes on Hypercorn's trio worker."""
+
+    name = "http"
+    default_address = ("127.0.0.1", 8080)
+    options_type = RestOptions
+    alpn_protocols = ("h2", "http/1.1")
+
+    async def serve(
+        self,
+        broker: Broker,
+        sockets: Sequence[socket.socket],
+        options: RestOptions,
+        stopping: trio.Event,
+        *,
+        tls: TlsSettings | None = None,
+    ) -> None:
+        """Serve the sockets until `stopping`; running requests are still answered (`server.py`)."""
+        serve = _import_server()
+        await serve(broker, sockets, options, stopping, tls)
+
+    async def serve_relayed(self, broker: Broker, stream: trio.SocketStream) -> None:
+        """Serve a connection that another broker has made for its clients."""
+        from braidlog.protocols.http.server import serve_relayed
+
+        await serve_relayed(broker, stream)
+
+    def prepare(self) -> None:
+        """Import the server, before anything is opened: see `Preparing`."""
+        _import_server()
+
+    def describe(self, host: str, port: int, options: RestOptions) -> str:
+        """A command to copy and paste."""
+        return f"curl http://{address_text((host, port))}/api/v1/topics"
+
+
+def _import_server() -> Serve:
+    from braidlog.protocols.http.server import serve
+
+    return serve
+
+
+ADAPTER = RestAdapter()

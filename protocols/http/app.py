@@ -1,0 +1,174 @@
+"""The routes of the HTTP listener. `docs/api.md` describes each, `/openapi.json` lists them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+from starlette.routing import Route
+
+from braidlog.broker.access.rights import Action
+from braidlog.protocols.http.bodies import Bodies, BodyReader
+from braidlog.protocols.http.documentation import Documentation
+from braidlog.protocols.http.management import messages
+from braidlog.protocols.http.management.groups import GroupsApi
+from braidlog.protocols.http.management.health import HealthApi
+from braidlog.protocols.http.management.raw_log import RawLogApi
+from braidlog.protocols.http.management.topics import TopicsApi
+from braidlog.protocols.http.management.users_table import user_routes
+from braidlog.protocols.http.pip64.consumers import Consumers
+from braidlog.protocols.http.pip64.table import pip64_routes
+from braidlog.protocols.http.pulsar_admin.table import admin_routes
+from braidlog.protocols.http.requests import ERROR_HANDLERS, Requests
+from braidlog.protocols.http.routes import Query, Routes, Served
+from braidlog.protocols.http.routing import Answering
+from braidlog.protocols.http.values.resolving import SchemaRegistry
+from braidlog.protocols.http.waiting import Waiting
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.protocols.http.options import RestOptions
+
+API = "/api/v1"
+TOPIC = "{tenant}/{namespace}/{topic}"
+TEXT = {"type": "string"}
+PAGE = (
+    Query("limit", "Lines at most.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+    Query("after", "The `next` of the page before.", TEXT),
+)
+ENCODING = Query("encoding", "How a group's name is written.", {"enum": ["utf8", "base64"]})
+
+
+class Application(Requests):
+    """The ASGI application of one broker's HTTP listener, and its consumers."""
+
+    def __init__(self, broker: Broker, options: RestOptions, stopping: trio.Event) -> None:
+        self.consumers = Consumers(broker, options)
+        routes = make_routes(broker, options, stopping, self.consumers)
+        super().__init__(Answering(routes, ERROR_HANDLERS), broker)
+
+
+def make_app(broker: Broker, options: RestOptions, stopping: trio.Event) -> Application:
+    """The ASGI application of one broker's HTTP listener."""
+    return Application(broker, options, stopping)
+
+
+def make_routes(
+    broker: Broker,
+    options: RestOptions,
+    stopping: trio.Event,
+    consumers: Consumers | None = None,
+) -> list[Route]:
+    """Every path that is served."""
+    routes = Routes(broker)
+    registry = SchemaRegistry(broker)
+    if consumers is None:
+        consumers = Consumers(broker, options)
+    bodies = Bodies.of(options, stopping)
+    waiting = Waiting(stopping)
+    made = [
+        *pip64_routes(broker, options, bodies, waiting, consumers, registry, routes),
+        *_watching(broker, options, routes),
+        *admin_routes(broker, options, bodies.of_others, routes),
+        *_managing(broker, bodies.of_others, routes),
+        *_raw_log(broker, bodies.of_others, routes),
+    ]
+    documentation = Documentation(routes.described, broker.version)
+    return [
+        *made,
+        routes.route("/openapi.json", GET=Served(documentation.openapi, None)),
+        routes.route("/docs", GET=Served(documentation.docs, None)),
+    ]
+
+
+def _watching(broker: Broker, options: RestOptions, routes: Routes) -> list[Route]:
+    route = routes.route
+    health = HealthApi(broker, options)
+    plain = ("text/plain",)
+    readiness = Served(health.readyz, None, answer=messages.Readiness, statuses=(200, 503))
+    return [
+        route("/healthz", GET=Served(health.healthz, None, other_formats=plain)),
+        route("/readyz", GET=readiness),
+        route("/metrics", GET=Served(health.metrics, Action.DESCRIBE, other_formats=plain)),
+    ]
+
+
+def _managing(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]:
+    route = routes.route
+    topics = TopicsApi(broker, bodies)
+    groups = GroupsApi(broker)
+    detail = messages.TopicDetail
+    return [
+        *user_routes(broker, bodies, routes, API),
+        route(
+            f"{API}/topics",
+            GET=Served(
+                topics.list_topics,
+                Action.DESCRIBE,
+                lists=True,
+                answer=messages.TopicPage,
+                query=(*PAGE, Query("namespace", "tenant/namespace: its topics alone.", TEXT)),
+            ),
+        ),
+        route(
+            f"{API}/topics/{TOPIC}",
+            GET=Served(topics.show, Action.DESCRIBE, answer=detail),
+            PUT=Served(
+                topics.create,
+                Action.CREATE,
+                body=messages.CreateTopic,
+                answer=detail,
+                statuses=(201,),
+                needs_body=False,
+            ),
+            PATCH=Served(
+                topics.alter,
+                Action.ALTER,
+                body=messages.AlterTopic,
+                answer=detail,
+                needs_body=False,
+            ),
+            DELETE=Served(topics.delete, Action.DELETE, statuses=(204,)),
+        ),
+        route(
+            f"{API}/groups",
+            GET=Served(
+                groups.list_groups,
+                Action.DESCRIBE,
+                lists=True,
+                answer=messages.GroupPage,
+                query=(
+                    *PAGE,
+                    Query("topic", "Groups of that topic alone.", TEXT),
+                    Query("group", "Groups of that name alone.", TEXT),
+                    ENCODING,
+                ),
+            ),
+        ),
+        route(
+            f"{API}/groups/{TOPIC}/{{group}}",
+            GET=Served(
+                groups.show, Action.DESCRIBE, answer=messages.GroupDetail, query=(ENCODING,)
+            ),
+        ),
+    ]
+
+
+def _raw_log(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]:
+    """The log as it is stored, for Spark's readers, and the positions that they keep."""
+    route = routes.route
+    raw_log = RawLogApi(broker, bodies)
+    partition = f"{API}/log/{TOPIC}/{{partition}}"
+    stored = ("application/octet-stream",)
+    return [
+        route(f"{API}/log", GET=Served(raw_log.list_partitions, Action.DESCRIBE, lists=True)),
+        route(partition, GET=Served(raw_log.state, Action.CONSUME)),
+        route(
+            f"{partition}/batches",
+            GET=Served(raw_log.batches, Action.CONSUME, other_formats=stored),
+        ),
+        route(
+            f"{API}/groups/{TOPIC}/{{group}}/positions",
+            PUT=Served(raw_log.set_positions, Action.CONSUME),
+        ),
+    ]

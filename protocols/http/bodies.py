@@ -1,0 +1,300 @@
+"""Reads the parts of a request under limits: its body, its query, the names in its path.
+
+Knows no route and no topic.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote_to_bytes
+
+import trio
+from starlette.requests import Request
+
+from braidlog.broker.server.gate import Gate
+from braidlog.protocols.http.errors import (
+    BAD_BODY,
+    BAD_QUERY,
+    BODY_TIMEOUT,
+    BODY_TOO_LARGE,
+    INVALID_NAME,
+    NOT_JSON,
+    SHUTTING_DOWN,
+    TOO_BUSY,
+    Refused,
+)
+from braidlog.protocols.http.limits import (
+    BODIES_BYTES_ALL_MAX,
+    BODY_BYTES_SMALL,
+    SERVED_BYTES_MAX,
+    SERVED_BYTES_SMALL,
+    SERVED_WAIT_S,
+    UPLOADS_MAX,
+)
+from braidlog.protocols.http.management.messages import BadBody, Encoding, decode
+from braidlog.protocols.http.ordinary import WHOLE_BODY
+from braidlog.protocols.http.query import DIGITS_MAX
+from braidlog.storage.metadata.names import (
+    InvalidTopicName,
+    TopicName,
+    check_topic_name,
+    parse_topic,
+    split_partition,
+)
+
+if TYPE_CHECKING:
+    from braidlog.protocols.http.options import RestOptions
+    from braidlog.protocols.http.requests import Exchange
+
+PAGE_DEFAULT = 1000
+PAGE_MAX = 10_000  # Entries in one answer: a few ms of the loop, 2 MB of JSON.
+# Most bodies are complete within this time. Until then no task watches for a stop, which allows for
+# that (STOP_S): such a task costs as much as a small body.
+PROMPT_S = 0.5
+NAMES_MAX = 1000  # Topic names of paths that are kept parsed; a path has up to some KB.
+T = TypeVar("T")
+
+
+class BodyBudget:
+    """The memory for the bodies of all running requests, except small ones."""
+
+    def __init__(self) -> None:
+        self._left = BODIES_BYTES_ALL_MAX
+        self._served = Gate(SERVED_BYTES_MAX)
+        self._uploads = 0
+
+    def take(self, request: Request, have: int, more: int) -> bool:
+        """Count a piece of a body until its request has ended; returns whether there is room."""
+        if have + more <= BODY_BYTES_SMALL:
+            return True
+        if more > self._left:
+            return False
+        self._left -= more
+        request.scope["exchange"].at_end.append(partial(self._give_back, more))
+        return True
+
+    def _give_back(self, size: int) -> None:
+        self._left += size
+
+    @contextmanager
+    def upload(self, request: Request) -> Iterator[None]:
+        """Wrap the wait for the rest of a body that does not come at once. Raises Refused."""
+        if self._uploads >= UPLOADS_MAX:
+            raise Refused(TOO_BUSY, f"{UPLOADS_MAX} requests wait for their bodies already")
+        exchange: Exchange = request.scope["exchange"]
+        self._uploads += 1
+        try:
+            with exchange.uncounted():
+                yield
+        finally:
+            self._uploads -= 1
+
+    async def turn_of(self, request: Request, size: int) -> bool:
+        """Wait until a whole body may be served; it is counted until its request has ended. Returns
+        False if that takes too long.
+        """
+        if size <= SERVED_BYTES_SMALL:
+            return True
+        counted = min(size, SERVED_BYTES_MAX)
+        if not self._served.enter_now(counted):
+            with trio.move_on_after(SERVED_WAIT_S) as waiting:
+                await self._served.enter(counted)
+            if waiting.cancelled_caught:
+                return False
+        request.scope["exchange"].at_end.append(partial(self._served.leave, counted))
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class BodyReader:
+    """Reads bodies: of at most `bytes_max`, within `timeout_s`, and not once the broker stops.
+
+    Neither Starlette nor Hypercorn bounds a body, and a slow or silent client would delay a stop.
+    """
+
+    bytes_max: int
+    timeout_s: float
+    stopping: trio.Event
+    budget: BodyBudget = field(default_factory=BodyBudget)
+
+    async def read(self, request: Request, into: type[T]) -> T:
+        """The request's JSON body as an `into`; no body is the empty object. Raises Refused."""
+        body = await self._read(request)
+        try:
+            return decode(body, into)
+        except BadBody as error:
+            raise Refused(BAD_BODY, str(error)) from None
+
+    async def read_json(self, request: Request) -> bytes:
+        """The request's body, which is UTF-8 and still to be parsed. Raises Refused."""
+        body = await self._read(request)
+        if not body.isascii():
+            try:
+                body.decode()
+            except UnicodeDecodeError as error:
+                raise Refused(BAD_BODY, f"the body is not UTF-8: {error.reason}") from None
+        return body
+
+    async def _read(self, request: Request) -> bytes:
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type not in ("", "application/json") and not media_type.endswith("+json"):
+            raise Refused(NOT_JSON, f"the body has to be application/json, not {media_type}")
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Refused(NOT_JSON, "the body has to come uncompressed")
+        declared = request.headers.get("content-length", "0")
+        if int(declared) > self.bytes_max:  # Digits only: h11 or `ordinary.py` has checked.
+            raise self._too_large()
+        body = await self._take(request)
+        if not await self.budget.turn_of(request, len(body)):
+            raise Refused(TOO_BUSY, "too many large requests at the same time")
+        return body
+
+    async def _take(self, request: Request) -> bytes:
+        if self.stopping.is_set():
+            raise Refused(SHUTTING_DOWN, "the broker is stopping")
+        whole: bytes | None = request.scope.get(WHOLE_BODY)
+        if whole is not None:  # In memory already, and no larger than one receive.
+            return whole
+        body = bytearray()
+        prompt_s = min(PROMPT_S, self.timeout_s)
+        with trio.move_on_after(prompt_s):
+            has_room = await self._collect(request, body)
+            return self._checked(body, has_room=has_room)
+        has_ended = has_room = False
+        with self.budget.upload(request), trio.move_on_after(self.timeout_s - prompt_s):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
+                has_room = await self._collect(request, body)
+                has_ended = True
+                nursery.cancel_scope.cancel()
+        if has_ended:
+            return self._checked(body, has_room=has_room)
+        if self.stopping.is_set():
+            raise Refused(SHUTTING_DOWN, "the broker is stopping")
+        raise Refused(BODY_TIMEOUT, f"no whole body within {self.timeout_s:g} s")
+
+    def _checked(self, body: bytearray, *, has_room: bool) -> bytes:
+        if not has_room:
+            raise Refused(TOO_BUSY, "too many large requests at the same time")
+        if len(body) > self.bytes_max:
+            raise self._too_large()
+        return bytes(body)
+
+    def _too_large(self) -> Refused:
+        return Refused(BODY_TOO_LARGE, f"the body is larger than {self.bytes_max} bytes")
+
+    async def _collect(self, request: Request, body: bytearray) -> bool:
+        """Add the rest of the body, or as much of it as shows that it is too large. Returns False
+        if there is no room for it. If this is cancelled, what was added stays. Raises nothing: an
+        exception out of a nursery would come in a group.
+        """
+        while len(body) <= self.bytes_max:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                body.clear()  # Nobody is left to be answered.
+                return True
+            piece = message.get("body", b"")
+            if not self.budget.take(request, len(body), len(piece)):
+                return False
+            body += piece
+            if not message.get("more_body", False):
+                return True
+        return True
+
+    async def _cancel_at_stop(self, scope: trio.CancelScope) -> None:
+        await self.stopping.wait()
+        scope.cancel()
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """The readers for bodies with messages and for all others; they share one memory budget."""
+
+    of_messages: BodyReader
+    of_others: BodyReader
+
+    @classmethod
+    def of(cls, options: RestOptions, stopping: trio.Event) -> Bodies:
+        """The readers for a listener's options."""
+        large = BodyReader(options.produce_bytes_max, options.request_timeout_s, stopping)
+        return cls(large, replace(large, bytes_max=options.request_bytes_max))
+
+
+def topic_name(request: Request) -> TopicName:
+    """The topic that the path names. Raises Refused, also for `x-partition-3`."""
+    parts = request.path_params
+    return _named_topic(parts["tenant"], parts["namespace"], parts["topic"])
+
+
+@lru_cache(NAMES_MAX)
+def _named_topic(*parts: str) -> TopicName:
+    """The topic of tenant, namespace and topic as written in a path. Raises Refused."""
+    try:
+        name = TopicName(*(unquote_to_bytes(part).decode() for part in parts))
+        check_topic_name(name)
+    except (UnicodeDecodeError, InvalidTopicName) as error:
+        raise Refused(INVALID_NAME, str(error)) from None
+    return _no_partition(name)
+
+
+def parsed_topic(text: str) -> TopicName:
+    """A topic named in a query, as `t` or `tenant/namespace/t`. Raises Refused."""
+    try:
+        return _no_partition(parse_topic(text))
+    except InvalidTopicName as error:
+        raise Refused(INVALID_NAME, str(error)) from None
+
+
+def _no_partition(name: TopicName) -> TopicName:
+    if split_partition(name.topic) is not None:
+        raise Refused(INVALID_NAME, f"{name.topic!r} names a partition, not a topic")
+    return name
+
+
+def group_name(request: Request) -> bytes:
+    """The group that the path names: any bytes, percent-encoded, or base64 with `encoding=base64`.
+
+    Raises Refused.
+    """
+    return decoded_group(request, path_bytes(request, "group"))
+
+
+def decoded_group(request: Request, name: bytes) -> bytes:
+    """Decode a group's name as the query's `encoding` says. Raises Refused."""
+    encoding = request.query_params.get("encoding", "utf8")
+    if encoding == "utf8":
+        return name
+    if encoding != "base64":
+        raise Refused(BAD_QUERY, f"encoding is utf8 or base64, not {encoding!r}")
+    try:
+        return base64.b64decode(name, validate=True)
+    except binascii.Error:
+        raise Refused(BAD_QUERY, "the group's name is not base64") from None
+
+
+def group_text(name: bytes) -> tuple[str, Encoding]:
+    """A group's name for JSON, and its encoding: base64 if it is not UTF-8."""
+    try:
+        return name.decode(), "utf8"
+    except UnicodeDecodeError:
+        return base64.b64encode(name).decode(), "base64"
+
+
+def path_bytes(request: Request, part: str) -> bytes:
+    """One part of the path, percent-decoded once."""
+    return unquote_to_bytes(request.path_params[part])
+
+
+def page_limit(request: Request) -> int:
+    """How many entries of a list are asked for at once. Raises Refused."""
+    text = request.query_params.get("limit", str(PAGE_DEFAULT))
+    is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+    if not is_number or not 1 <= int(text) <= PAGE_MAX:
+        raise Refused(BAD_QUERY, f"limit is a number from 1 to {PAGE_MAX}, not {text[:40]!r}")
+    return int(text)

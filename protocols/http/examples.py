@@ -1,0 +1,33 @@
+"""One body of each kind of request, for `/openapi.json`. Knows no broker."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from braidlog.protocols.http.management import messages, users
+from braidlog.protocols.http.pip64 import messages as pip64
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PRODUCED: Final = {
+    "messages": [
+        {"key": "k1", "value": "hello", "properties": {"source": "curl"}},
+        {"value": 7, "eventTime": 1_700_000_000_000},
+    ]
+}
+EXAMPLES: Final[Mapping[type, dict[str, Any]]] = {
+    messages.CreateTopic: {"partitions": 3, "settings": {"retention_ms": 86_400_000}},
+    messages.AlterTopic: {"partitions": 4, "settings": {"retention_ms": None}},
+    users.CreateUser: {"password": "correct horse battery staple", "roles": ["readers"]},
+    users.AlterUser: {"roles": ["readers", "writers"]},
+    users.CreateToken: {"expires_us": 4_102_444_800_000_000},
+    users.Permission: {"subject": "anna", "action": "consume", "resource": "public/default/orders"},
+    pip64.ProduceRequest: PRODUCED,
+    pip64.CreateConsumer: {
+        "name": "worker-1",
+        "subscription_type": "Shared",
+        "initial_position": "Earliest",
+    },
+    pip64.UpdateCursor: {"type": "Seek", "position": "earliest"},
+}

@@ -1,0 +1,54 @@
+"""Authenticates HTTP clients: by Basic (RFC 7617), Bearer (RFC 6750), else by their certificate.
+
+Knows no password and no key: the broker's authentication does.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Final
+
+from braidlog.broker.errors import NotAuthenticated
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from braidlog.broker.access.authentication import Authentication, Identity
+
+CERTIFICATE: Final = "braidlog.certificate"  # In a request's scope: what the TLS library checked.
+
+
+async def identity_of(authentication: Authentication, request: Request) -> Identity | None:
+    """Whom a request acts for; None if no authentication is required.
+
+    Raises NotAuthenticated, LimitExceeded.
+    """
+    if not authentication.required:
+        return None
+    header, at = request.headers.get("authorization"), origin(request)
+    if header is None:
+        if CERTIFICATE in request.scope:
+            return authentication.certificate(request.scope[CERTIFICATE], at)
+        raise NotAuthenticated("authentication is needed: Basic, Bearer or a certificate")
+    scheme, _, credentials = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return authentication.bearer(credentials.strip(), at)
+    if scheme.lower() != "basic":
+        raise NotAuthenticated(f"{scheme} is not known here: Basic and Bearer are")
+    name, password = _name_and_password(credentials)
+    return await authentication.password(name, password, at)
+
+
+def origin(request: Request) -> str:
+    """The protocol and the client's host, as the audit log shows them."""
+    return f"http {request.client.host if request.client is not None else ''}"
+
+
+def _name_and_password(credentials: str) -> tuple[str, str]:
+    try:
+        text = base64.b64decode(credentials.strip(), validate=True).decode()
+    except (binascii.Error, ValueError) as error:
+        raise NotAuthenticated("what follows Basic is not text in Base64") from error
+    name, _, password = text.partition(":")
+    return name, password

@@ -1,0 +1,57 @@
+"""How long records wait to be read: the append time of the batch at a group's position.
+
+The time of a group that has not moved since the last scrape is known already. Knows partitions, no
+group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from braidlog.broker.errors import BrokerError
+
+if TYPE_CHECKING:
+    from braidlog.broker.topics.partition import Partition
+
+# Batches looked at in one scrape; the ages of more groups come with the next scrapes. A look costs
+# a read of one batch, from the disk if the group is far behind.
+LOOKS_MAX = 500
+KNOWN_MAX = 100_000  # Positions whose time is kept, at some 100 bytes each.
+
+Place = tuple[int, int]  # Partition id and offset.
+
+
+class Ages:
+    """Times at positions, kept from one scrape to the next."""
+
+    def __init__(self) -> None:
+        self._known: dict[Place, int] = {}
+        self._before: dict[Place, int] = {}
+        self._looks_left = LOOKS_MAX
+
+    def begin(self) -> None:
+        """Begin a scrape; times that it does not ask for are forgotten after it."""
+        self._before, self._known = self._known, {}
+        self._looks_left = LOOKS_MAX
+
+    async def since_us(self, partition: Partition, position: int | None) -> int | None:
+        """When the record at that position, or the first one kept, was appended; None: not known
+        in this scrape.
+        """
+        offset = max(position or 0, partition.log_start_offset)
+        place = (partition.partition_id, offset)
+        time_us = self._before.get(place, self._known.get(place))
+        if time_us is None:
+            if not self._looks_left or offset >= partition.high_watermark:
+                return None
+            self._looks_left -= 1
+            try:
+                batches = await partition.read(offset, 1)
+            except BrokerError:  # Damaged, or gone meanwhile: its readers get the error.
+                return None
+            if not batches:
+                return None
+            time_us = batches[0].header.append_us
+        if len(self._known) < KNOWN_MAX:
+            self._known[place] = time_us
+        return time_us

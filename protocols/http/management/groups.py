@@ -1,0 +1,135 @@
+"""`/api/v1/groups`: how far the Kafka group, Pulsar subscription and Iggy consumer of a name have
+read. Knows bodies and the broker, no connection and no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.access.rights import Resource
+from braidlog.broker.errors import NotAuthorized
+from braidlog.protocols.http.bodies import (
+    decoded_group,
+    group_name,
+    group_text,
+    page_limit,
+    parsed_topic,
+    topic_name,
+)
+from braidlog.protocols.http.management import messages
+from braidlog.protocols.http.requests import json_response
+from braidlog.protocols.http.routes import seen_by
+from braidlog.protocols.http.turns import backlog_of, first_topics, in_turns
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.positions.subscriptions import Subscription
+    from braidlog.broker.topics.topic import Topic
+
+RANGES_TOLD_MAX = 100  # Of one partition; a Shared subscription can have very many.
+
+
+class GroupsApi:
+    """Handlers of one broker's groups."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def list_groups(self, request: Request) -> Response:
+        """A page of groups by topic and name: `?topic=`, `?group=`, `?after=` (a topic), `?limit=`.
+
+        A page ends with a whole topic, so it may hold more than was asked for. It shows the groups
+        that the client may see.
+        """
+        limit = page_limit(request)
+        given = request.query_params.get("group")
+        wanted = None if given is None else decoded_group(request, given.encode())
+        is_seen = seen_by(self._broker, request)
+        groups: list[messages.GroupSummary] = []
+        last: str | None = None
+        async for topic in in_turns(await self._topics(request)):
+            if len(groups) >= limit:
+                return json_response(messages.GroupPage(groups, next=last))
+            groups += await summarize_groups(self._broker, topic, wanted, is_seen)
+            last = topic.name.full
+        return json_response(messages.GroupPage(groups, next=None))
+
+    async def show(self, request: Request) -> Response:
+        """One group of one topic, partition by partition. Raises SubscriptionNotFound."""
+        topic = self._broker.topics.get(topic_name(request))
+        subscription = self._broker.subscriptions.get(topic, group_name(request))
+        numbers = range(len(topic.partitions))
+        positions = [_position(subscription, index) async for index in in_turns(numbers)]
+        group, encoding = group_text(subscription.name)
+        detail = messages.GroupDetail(
+            topic=topic.name.full,
+            group=group,
+            encoding=encoding,
+            backlog=sum(position.backlog for position in positions),
+            partitions=positions,
+            members=[
+                messages.GroupMember(one.protocol, one.name, one.address, list(one.partitions))
+                for one in self._broker.members.of(topic, subscription.name)
+            ],
+        )
+        return json_response(detail)
+
+    async def _topics(self, request: Request) -> list[Topic]:
+        topics = self._broker.topics
+        given = request.query_params.get("topic")
+        if given is not None:
+            name = parsed_topic(given)
+            if not seen_by(self._broker, request)(Resource.of_topic(name)):
+                raise NotAuthorized(f"topic {name} may not be seen")
+            return [topics.get(name)]
+        after = request.query_params.get("after", "")
+        every = tuple(topics.all())
+        return await first_topics(every, lambda topic: topic.name.full > after, len(every))
+
+
+async def summarize_groups(
+    broker: Broker,
+    topic: Topic,
+    wanted: bytes | None = None,
+    is_seen: Callable[[Resource], bool] = lambda _: True,
+) -> list[messages.GroupSummary]:
+    """Summarize each group of a topic that `is_seen` allows, or only `wanted` if it exists."""
+    names = broker.subscriptions.names(topic) if wanted is None else [wanted]
+    found: list[messages.GroupSummary] = []
+    async for name in in_turns(names):
+        subscription = broker.subscriptions.find(topic, name)
+        if not is_seen(Resource.of_group(name, topic.name)):
+            continue
+        if subscription is not None:  # Else it was deleted meanwhile.
+            found.append(await _summary(subscription))
+    return found
+
+
+async def _summary(subscription: Subscription) -> messages.GroupSummary:
+    group, encoding = group_text(subscription.name)
+    return messages.GroupSummary(
+        topic=subscription.topic.name.full,
+        group=group,
+        encoding=encoding,
+        partitions=len(subscription.topic.partitions),
+        backlog=await backlog_of(subscription),
+    )
+
+
+def _position(subscription: Subscription, index: int) -> messages.GroupPosition:
+    partition = subscription.topic.partition(index)
+    ranges = subscription.acked(index)
+    return messages.GroupPosition(
+        partition=index,
+        position=subscription.position(index),
+        acknowledged=[(start, end - 1) for start, end in islice(ranges, RANGES_TOLD_MAX)],
+        acknowledged_ranges=len(ranges),
+        backlog=subscription.backlog(index),
+        log_start_offset=partition.log_start_offset,
+        high_watermark=partition.high_watermark,
+    )

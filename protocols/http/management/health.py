@@ -1,0 +1,88 @@
+"""`/healthz`, `/readyz` and `/metrics`. Knows what to report, not how it is counted."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from braidlog.broker.runtime.threads import import_in_thread, run_in_thread
+from braidlog.protocols.http.management import messages
+from braidlog.protocols.http.management.backlog_ages import Ages
+from braidlog.protocols.http.management.rates import Rates
+from braidlog.protocols.http.requests import json_response
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+    from braidlog.broker.broker import Broker
+    from braidlog.protocols.http.options import RestOptions
+
+# Making and rendering a thousand samples takes 10 ms, and one partition or group has several. Above
+# this size it is done in a thread, so that no listener waits for it.
+INLINE_MAX = 300
+
+
+# Imported for the first scrape, with what it needs: 4 MB.
+SCRAPING = "braidlog.protocols.http.management.log_metrics"
+
+
+class HealthApi:
+    """Handlers for monitoring."""
+
+    def __init__(self, broker: Broker, options: RestOptions) -> None:
+        self._broker = broker
+        self._disk_free_bytes_min = options.disk_free_bytes_min
+        self._sets = frozenset(options.metrics_sets)
+        self._ages = Ages()
+        self._rates = Rates(trio.current_time())
+
+    async def healthz(self, _: Request) -> Response:
+        """200 for as long as the event loop answers."""
+        return PlainTextResponse("ok\n")
+
+    async def readyz(self, _: Request) -> Response:
+        """200 when new work is welcome, else 503; both with the reasons."""
+        disk = os.statvfs(self._broker.data_dir)
+        checks = {
+            "started": self._broker.ready.is_set(),
+            "not_stopping": not self._broker.is_leaving,
+            "disk_space": disk.f_bavail * disk.f_frsize >= self._disk_free_bytes_min,
+            "disk_writable": await self._broker.has_room(),
+        }
+        readiness = messages.Readiness(ready=all(checks.values()), checks=checks)
+        return json_response(readiness, 200 if readiness.ready else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        """Everything counted, in the text format that the scraper asks for."""
+        await import_in_thread(SCRAPING)
+        from prometheus_client.exposition import choose_encoder
+
+        from braidlog.protocols.http.management.log_metrics import scrape
+
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        found = await scrape(self._broker, self._ages, self._rates)
+
+        def render() -> bytes:
+            rendered: bytes = encode(Families(found.families(self._sets)))
+            return rendered
+
+        inline = found.size <= INLINE_MAX
+        text = render() if inline else await run_in_thread(render)
+        return Response(text, media_type=content_type)
+
+
+@dataclass(frozen=True, slots=True)
+class Families:
+    """Metric families already made, in the form of a Prometheus registry."""
+
+    made: Sequence[Metric]
+
+    def collect(self) -> Iterator[Metric]:
+        """The interface of a Prometheus registry."""
+        return iter(self.made)

@@ -1,0 +1,234 @@
+"""Metrics that need no counters, because the log and the cursors know them: offsets, sizes,
+backlogs, and the age of unread records.
+
+They are read at each scrape, so they cannot drift: in the event loop, in turns. The metric families
+can then be made in any thread. Knows no HTTP.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+from prometheus_client import ProcessCollector
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+
+from braidlog.broker.metrics import Snapshot
+from braidlog.protocols.http.management.backlog_ages import Ages
+from braidlog.protocols.http.management.named_metrics import (
+    ACKED,
+    BY_TOPIC,
+    SUBSCRIPTION_ACKED,
+    SUBSCRIPTION_OUT,
+    GroupFacts,
+    PartitionFacts,
+    TopicFacts,
+    Traffic,
+    kafka_metrics,
+    kafka_series,
+    pulsar_metrics,
+    pulsar_series,
+)
+from braidlog.protocols.http.management.rates import Rates
+from braidlog.protocols.http.turns import in_turns
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.positions.subscriptions import Subscription
+    from braidlog.broker.topics.topic import Topic
+
+PARTITION_LABELS = ("topic", "partition")
+GROUP_LABELS = ("topic", "subscription")
+OPEN_FILES = "/proc/self/fd"
+OWN_OF_PARTITION, OWN_OF_GROUP = 3, 3  # Series of our own names.
+# Series with a topic's name in one answer: about 10 MB of text, and ten times that in memory while
+# it is made. Prometheus' own advice is some thousands for one target.
+SERIES_MAX = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """What one scrape has found."""
+
+    own: list[Metric]
+    topics: Sequence[TopicFacts]
+    counted: Snapshot
+    rates: Rates
+    at_s: float
+
+    @property
+    def size(self) -> int:
+        """Roughly how many samples it makes."""
+        partitions = sum(len(topic.partitions) for topic in self.topics)
+        groups = sum(len(topic.groups) for topic in self.topics)
+        return len(self.counted.numbers) + len(self.topics) + partitions + groups
+
+    def families(self, sets: Collection[str], series_max: int = SERIES_MAX) -> list[Metric]:
+        """Every metric family of these sets of names. Topics beyond the limit of series have none
+        of their own, but count in sums.
+        """
+        shown, left_out = self._shown(sets, series_max)
+        hidden = {topic.name.full for topic in self.topics[len(shown) :]}
+        made = [*self.own, _left_out(left_out), *self.counted.without(hidden).collect()]
+        if "braidlog" in sets:
+            made += _of_topics(shown, len(self.topics))
+        traffic = self._traffic()
+        if "pulsar" in sets:
+            made += pulsar_metrics(self.topics, traffic, hidden)
+        if "kafka" in sets:
+            made += kafka_metrics(shown, traffic)
+        return made
+
+    def _shown(self, sets: Collection[str], series_max: int) -> tuple[Sequence[TopicFacts], int]:
+        """The first topics, as many as the limit allows; how many series the others would have."""
+        counted = self.counted.series_of_topics()
+        left = series_max - (len(self.counted.numbers) - sum(counted.values()))
+        shown = left_out = 0
+        for topic in self.topics:
+            series = counted.get(topic.name.full, 0)
+            series += len(topic.partitions) * OWN_OF_PARTITION if "braidlog" in sets else 0
+            series += len(topic.groups) * OWN_OF_GROUP if "braidlog" in sets else 0
+            series += pulsar_series(topic) if "pulsar" in sets else 0
+            series += kafka_series(topic) if "kafka" in sets else 0
+            if left_out or series > left:
+                left_out += series
+            else:
+                shown, left = shown + 1, left - series
+        return self.topics[:shown], left_out
+
+    def _traffic(self) -> Traffic:
+        totals: dict[str, Mapping[str, int]] = dict(self.counted.by_topic(BY_TOPIC))
+        totals[SUBSCRIPTION_OUT] = {
+            f"{topic.name.full}/{group.name}": group.messages_out
+            for topic in self.topics
+            for group in topic.groups
+        }
+        totals[SUBSCRIPTION_ACKED] = {
+            f"{topic.name.full}/{group.name}": group.messages_acked
+            for topic in self.topics
+            for group in topic.groups
+        }
+        totals[ACKED] = {
+            topic.name.full: sum(group.messages_acked for group in topic.groups)
+            for topic in self.topics
+        }
+        numbers = self.counted.numbers
+        connections = {name: value for name, labels, value in numbers if labels == ("pulsar",)}
+        return Traffic(totals, self.rates.rates(self.at_s, totals), connections)
+
+
+async def scrape(broker: Broker, ages: Ages, rates: Rates) -> Scrape:
+    """Gather the current figures; other tasks run meanwhile."""
+    topics: list[TopicFacts] = []
+    ages.begin()
+    for topic in broker.topics.all():
+        if not topic.deleted:
+            topics.append(await _facts(broker, topic, ages))
+        await trio.lowlevel.checkpoint()
+    own = [*ProcessCollector(registry=None).collect(), *_of_the_process(broker)]
+    return Scrape(own, topics, broker.metrics.snapshot(), rates, trio.current_time())
+
+
+def _of_the_process(broker: Broker) -> Sequence[Metric]:
+    build = GaugeMetricFamily(
+        "braidlog_build_info", "What runs here.", labels=("version", "python")
+    )
+    build.add_metric((broker.version, platform.python_version()), 1)
+    tasks = trio.lowlevel.current_statistics().tasks_living
+    files = len(os.listdir(OPEN_FILES))
+    return [
+        build,
+        GaugeMetricFamily("braidlog_trio_tasks", "Tasks of the event loop.", value=tasks),
+        GaugeMetricFamily("braidlog_open_files", "Files and sockets open.", value=files),
+    ]
+
+
+def _left_out(series: int) -> Metric:
+    text = "Series of topics that this answer leaves out, being at its limit."
+    return GaugeMetricFamily("braidlog_series_left_out", text, value=series)
+
+
+def _of_topics(topics: Sequence[TopicFacts], count_all: int) -> Sequence[Metric]:
+    count = GaugeMetricFamily("braidlog_topics", "Topics there are.", value=count_all)
+    start = GaugeMetricFamily(
+        "braidlog_log_start_offset", "First offset kept.", labels=PARTITION_LABELS
+    )
+    end = GaugeMetricFamily(
+        "braidlog_log_end_offset", "Offset the next record gets.", labels=PARTITION_LABELS
+    )
+    size = GaugeMetricFamily(
+        "braidlog_log_bytes", "Size of the log files.", labels=PARTITION_LABELS
+    )
+    backlog = GaugeMetricFamily(
+        "braidlog_subscription_backlog", "Records not acknowledged.", labels=GROUP_LABELS
+    )
+    unacked = GaugeMetricFamily(
+        "braidlog_subscription_unacked", "Records that consumers hold.", labels=GROUP_LABELS
+    )
+    age = GaugeMetricFamily(
+        "braidlog_subscription_backlog_seconds",
+        "Age of the oldest record that is not read.",
+        labels=GROUP_LABELS,
+    )
+    for topic in topics:
+        name = topic.name.full
+        for one in topic.partitions:
+            labels = (name, str(one.index))
+            start.add_metric(labels, one.start)
+            end.add_metric(labels, one.end)
+            size.add_metric(labels, one.size_bytes)
+        for group in topic.groups:
+            backlog.add_metric((name, group.name), group.backlog)
+            unacked.add_metric((name, group.name), group.unacked)
+            if group.backlog_s is not None:
+                age.add_metric((name, group.name), group.backlog_s)
+    return [count, start, end, size, backlog, unacked, age]
+
+
+async def _facts(broker: Broker, topic: Topic, ages: Ages) -> TopicFacts:
+    facts = TopicFacts(topic.name)
+    async for partition in in_turns(tuple(topic.partitions)):
+        facts.partitions.append(
+            PartitionFacts(
+                partition.index,
+                partition.log_start_offset,
+                partition.next_offset,
+                partition.size_bytes,
+            )
+        )
+    for name in broker.subscriptions.names(topic):
+        subscription = broker.subscriptions.find(topic, name)
+        if subscription is not None:  # Else it was deleted meanwhile.
+            facts.groups.append(await _group(broker, subscription, ages))
+    return facts
+
+
+async def _group(broker: Broker, subscription: Subscription, ages: Ages) -> GroupFacts:
+    name = subscription.name.decode(errors="backslashreplace")
+    facts = GroupFacts(name, 0, 0, 0, [])
+    members: set[str] = set()
+    async for partition in in_turns(tuple(subscription.topic.partitions)):
+        backlog = subscription.backlog(partition.index)
+        position = subscription.position(partition.index)
+        facts.backlog += backlog
+        since_us = await ages.since_us(partition, position) if backlog else broker.now_us()
+        if since_us is not None:
+            facts.backlog_s = max(facts.backlog_s or 0.0, (broker.now_us() - since_us) / 1e6)
+        if position is not None:
+            facts.positions.append((partition.index, position, backlog))
+        dispatcher = broker.dispatchers.find(partition, subscription.name)
+        if dispatcher is None:
+            continue
+        facts.delayed += dispatcher.delayed
+        facts.is_blocked |= dispatcher.is_blocked
+        for consumer in dispatcher.consumers:
+            members.add(consumer.name)
+            facts.unacked += consumer.unacked
+            facts.messages_out += consumer.messages_out
+            facts.messages_acked += consumer.messages_acked
+    facts.consumers = len(members)
+    return facts

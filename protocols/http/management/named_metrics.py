@@ -1,0 +1,318 @@
+"""Metrics under the names that existing dashboards look for: Apache Pulsar's and those of Kafka's
+exporter. Their values are read from the log and the cursors at each scrape.
+
+Knows the facts of a topic, not how they are gathered (`log_metrics.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from braidlog.storage.metadata.names import (
+    DEFAULT_NAMESPACE,
+    DEFAULT_TENANT,
+    TopicName,
+    kafka_legal,
+)
+
+RECORDS_IN, BYTES_IN = "braidlog_records_in", "braidlog_bytes_in"
+RECORDS_OUT, BYTES_OUT = "braidlog_records_out", "braidlog_bytes_out"
+PRODUCERS = "braidlog_producers"
+BY_TOPIC = (RECORDS_IN, BYTES_IN, RECORDS_OUT, BYTES_OUT, PRODUCERS)
+SUBSCRIPTION_OUT, ACKED = "subscription_out", "acked"
+SUBSCRIPTION_ACKED = "subscription_acked"
+CLUSTER = "standalone"  # Pulsar's own name for a cluster of one broker.
+LEADER = 1  # The broker's number among Kafka's brokers.
+
+
+@dataclass(slots=True)
+class PartitionFacts:
+    """One partition's log."""
+
+    index: int
+    start: int
+    end: int
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class GroupFacts:
+    """One group on one topic."""
+
+    name: str
+    backlog: int
+    consumers: int
+    unacked: int
+    positions: list[tuple[int, int, int]]  # (partition, position, backlog), those that are set
+    delayed: int = 0  # Records that are held until their time.
+    is_blocked: bool = False  # At a limit of unacknowledged messages.
+    messages_out: int = 0  # Of the consumers that are connected.
+    messages_acked: int = 0  # By them.
+    backlog_s: float | None = None  # Age of the oldest record not read; None: not known.
+
+
+@dataclass(slots=True)
+class TopicFacts:
+    """What one scrape finds of a topic."""
+
+    name: TopicName
+    partitions: list[PartitionFacts] = field(default_factory=list)
+    groups: list[GroupFacts] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went in and out: totals and rates by family, then by the topic's full name (followed by
+    the group's for `SUBSCRIPTION_OUT`); and the counters of Pulsar's connections.
+    """
+
+    totals: Mapping[str, Mapping[str, int]]
+    rates: Mapping[str, Mapping[str, float]]
+    connections: Mapping[str, int]
+
+    def total(self, family: str, topic: str) -> int:
+        """The total of one topic."""
+        return self.totals[family].get(topic, 0)
+
+    def rate(self, family: str, key: str) -> float:
+        """The rate per second of one topic or group."""
+        return self.rates[family].get(key, 0.0)
+
+
+def pulsar_series(topic: TopicFacts) -> int:
+    """How many series `pulsar_metrics` makes of a topic."""
+    return len(PULSAR_GAUGES) + len(PULSAR_TOTALS) + len(PULSAR_GROUPS) * len(topic.groups)
+
+
+def kafka_series(topic: TopicFacts) -> int:
+    """How many series `kafka_metrics` makes of a topic."""
+    if not _has_kafka_name(topic.name):
+        return 0
+    series = 1 + len(KAFKA_TOTALS) + len(KAFKA_PARTITIONS) * len(topic.partitions)
+    return series + sum(2 + 2 * len(group.positions) for group in topic.groups)
+
+
+def _has_kafka_name(name: TopicName) -> bool:
+    is_there = (name.tenant, name.namespace) == (DEFAULT_TENANT, DEFAULT_NAMESPACE)
+    return is_there and kafka_legal(name.topic)
+
+
+def pulsar_metrics(
+    topics: Iterable[TopicFacts], traffic: Traffic, hidden: Collection[str] = ()
+) -> list[Metric]:
+    """The metric families of Apache's broker that are known here. Topics that are `hidden` count in
+    sums alone.
+    """
+    by_topic = ("cluster", "namespace", "topic")
+    gauges = {
+        name: GaugeMetricFamily(f"pulsar_{name}", text, labels=by_topic)
+        for name, text in PULSAR_GAUGES.items()
+    }
+    totals = {
+        name: CounterMetricFamily(f"pulsar_{name}", text, labels=by_topic)
+        for name, text in PULSAR_TOTALS.items()
+    }
+    groups = {
+        name: GaugeMetricFamily(f"pulsar_{name}", text, labels=(*by_topic, "subscription"))
+        for name, text in PULSAR_GROUPS.items()
+    }
+    sums = dict.fromkeys(PULSAR_GAUGES, 0.0)
+    namespaces: dict[str, int] = {}
+    for topic in topics:
+        namespace = f"{topic.name.tenant}/{topic.name.namespace}"
+        namespaces[namespace] = namespaces.get(namespace, 0) + 1
+        labels = (CLUSTER, namespace, f"persistent://{topic.name.full}")
+        values = _pulsar_gauges(topic, traffic)
+        for name, value in values.items():
+            sums[name] += value
+        if topic.name.full in hidden:
+            continue
+        for name, value in values.items():
+            gauges[name].add_metric(labels, value)
+        for name, family in PULSAR_TOTAL_OF.items():
+            totals[name].add_metric(labels, traffic.total(family, topic.name.full))
+        for group in topic.groups:
+            _add_pulsar_group(groups, labels, topic, group, traffic)
+    counts = GaugeMetricFamily("pulsar_topics_count", "Topics.", labels=("cluster", "namespace"))
+    for namespace, count in sorted(namespaces.items()):
+        counts.add_metric((CLUSTER, namespace), count)
+    made = [counts, *gauges.values(), *totals.values(), *groups.values()]
+    return made + _pulsar_broker(sums, sum(namespaces.values()), traffic)
+
+
+def _pulsar_gauges(topic: TopicFacts, traffic: Traffic) -> dict[str, float]:
+    """One topic's values of `PULSAR_GAUGES`."""
+    full = topic.name.full
+    stored = sum(one.size_bytes for one in topic.partitions)
+    records = sum(one.end - one.start for one in topic.partitions)
+    slowest = max((group.backlog for group in topic.groups), default=0)
+    return {
+        "subscriptions_count": len(topic.groups),
+        "producers_count": traffic.total(PRODUCERS, full),
+        "consumers_count": sum(group.consumers for group in topic.groups),
+        "rate_in": traffic.rate(RECORDS_IN, full),
+        "rate_out": traffic.rate(RECORDS_OUT, full),
+        "throughput_in": traffic.rate(BYTES_IN, full),
+        "throughput_out": traffic.rate(BYTES_OUT, full),
+        ACK_RATE: traffic.rate(ACKED, full),
+        "storage_size": stored,
+        "storage_backlog_size": stored * min(slowest, records) // max(records, 1),
+        "msg_backlog": sum(group.backlog for group in topic.groups),
+    }
+
+
+def _add_pulsar_group(
+    families: Mapping[str, GaugeMetricFamily],
+    labels: tuple[str, ...],
+    topic: TopicFacts,
+    group: GroupFacts,
+    traffic: Traffic,
+) -> None:
+    of_group = (*labels, group.name)
+    key = f"{topic.name.full}/{group.name}"
+    values = {
+        "subscription_back_log": group.backlog,
+        "subscription_back_log_no_delayed": max(group.backlog - group.delayed, 0),
+        "subscription_unacked_messages": group.unacked,
+        "subscription_blocked_on_unacked_messages": group.is_blocked,
+        "subscription_consumers_count": group.consumers,
+        "subscription_msg_rate_out": traffic.rate(SUBSCRIPTION_OUT, key),
+        "subscription_msg_ack_rate": traffic.rate(SUBSCRIPTION_ACKED, key),
+    }
+    for name, value in values.items():
+        families[name].add_metric(of_group, value)
+
+
+def _pulsar_broker(sums: Mapping[str, float], topics: int, traffic: Traffic) -> list[Metric]:
+    """The same of all topics together, and the connections."""
+    made: list[Metric] = []
+    for name, value in {"topics_count": topics, **sums}.items():
+        if name == ACK_RATE:  # Apache has no total for it.
+            continue
+        text = PULSAR_GAUGES.get(name, "Topics.")
+        family = GaugeMetricFamily(f"pulsar_broker_{name}", text, labels=("cluster",))
+        family.add_metric((CLUSTER,), value)
+        made.append(family)
+    created = traffic.connections.get("braidlog_connections", 0)
+    still_open = traffic.connections.get("braidlog_open_connections", 0)
+    for name, text, value in (
+        ("pulsar_active_connections", "Connections that are open.", still_open),
+        ("pulsar_connection_created_total_count", "Connections that came.", created),
+        ("pulsar_connection_closed_total_count", "Connections that ended.", created - still_open),
+    ):
+        family = GaugeMetricFamily(name, text, labels=("cluster",))
+        family.add_metric((CLUSTER,), value)
+        made.append(family)
+    return made
+
+
+ACK_RATE = "consumer_msg_ack_rate"
+PULSAR_GAUGES = {
+    "subscriptions_count": "Subscriptions.",
+    "producers_count": "Producers that are connected.",
+    "consumers_count": "Consumers that are connected.",
+    "rate_in": "Records stored in a second, over the last minute.",
+    "rate_out": "Records handed to readers in a second, over the last minute.",
+    "throughput_in": "Bytes stored in a second, over the last minute.",
+    "throughput_out": "Bytes handed to readers in a second, over the last minute.",
+    ACK_RATE: "Messages that connected consumers acknowledged in a second, over the last minute.",
+    "storage_size": "Bytes of the log files.",
+    "storage_backlog_size": "About how many bytes the slowest subscription has still to read.",
+    "msg_backlog": "Records that subscriptions have not acknowledged, all together.",
+}
+PULSAR_TOTALS = {
+    "in_messages": "Records stored since the start.",
+    "in_bytes": "Bytes stored since the start.",
+    "out_messages": "Records handed to readers since the start.",
+    "out_bytes": "Bytes handed to readers since the start.",
+}
+PULSAR_TOTAL_OF = {
+    "in_messages": RECORDS_IN,
+    "in_bytes": BYTES_IN,
+    "out_messages": RECORDS_OUT,
+    "out_bytes": BYTES_OUT,
+}
+PULSAR_GROUPS = {
+    "subscription_back_log": "Records not acknowledged.",
+    "subscription_back_log_no_delayed": "The same without those held until their time.",
+    "subscription_unacked_messages": "Records that consumers hold and have not acknowledged.",
+    "subscription_blocked_on_unacked_messages": "1 at a limit of unacknowledged records, else 0.",
+    "subscription_consumers_count": "Consumers that are connected.",
+    "subscription_msg_ack_rate": "Records acknowledged in a second, over the last minute.",
+    "subscription_msg_rate_out": "Records sent to consumers in a second, over the last minute.",
+}
+
+
+def kafka_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metric]:
+    """The metric families of danielqsj/kafka_exporter, and of the JMX exporter's usual rules, for
+    topics that a Kafka client of the default listener can name.
+    """
+    brokers = GaugeMetricFamily("kafka_brokers", "Brokers.")
+    brokers.add_metric((), 1)
+    counts = GaugeMetricFamily("kafka_topic_partitions", "Partitions.", labels=("topic",))
+    by_partition = {
+        name: GaugeMetricFamily(f"kafka_topic_partition_{name}", text, labels=PARTITION)
+        for name, text in KAFKA_PARTITIONS.items()
+    }
+    by_group = {
+        name: GaugeMetricFamily(f"kafka_consumergroup_{name}", text, labels=labels)
+        for name, (text, labels) in KAFKA_GROUPS.items()
+    }
+    totals = {
+        name: CounterMetricFamily(
+            f"kafka_server_brokertopicmetrics_{name}", text, labels=("topic",)
+        )
+        for name, text in KAFKA_TOTALS.items()
+    }
+    for facts in topics:
+        name = facts.name
+        if not _has_kafka_name(name):
+            continue
+        topic = name.topic
+        counts.add_metric((topic,), len(facts.partitions))
+        totals["messagesin"].add_metric((topic,), traffic.total(RECORDS_IN, name.full))
+        totals["bytesin"].add_metric((topic,), traffic.total(BYTES_IN, name.full))
+        totals["bytesout"].add_metric((topic,), traffic.total(BYTES_OUT, name.full))
+        for one in facts.partitions:
+            labels = (topic, str(one.index))
+            by_partition["current_offset"].add_metric(labels, one.end)
+            by_partition["oldest_offset"].add_metric(labels, one.start)
+            by_partition["leader"].add_metric(labels, LEADER)
+            by_partition["replicas"].add_metric(labels, 1)
+            by_partition["in_sync_replica"].add_metric(labels, 1)
+        for group in facts.groups:
+            _add_group(by_group, topic, group)
+    return [brokers, counts, *by_partition.values(), *by_group.values(), *totals.values()]
+
+
+def _add_group(families: Mapping[str, GaugeMetricFamily], topic: str, group: GroupFacts) -> None:
+    for partition, position, backlog in group.positions:
+        labels = (group.name, topic, str(partition))
+        families["current_offset"].add_metric(labels, position)
+        families["lag"].add_metric(labels, backlog)
+    families["lag_sum"].add_metric((group.name, topic), group.backlog)
+    families["members"].add_metric((group.name, topic), group.consumers)
+
+
+PARTITION = ("topic", "partition")
+KAFKA_PARTITIONS = {
+    "current_offset": "Offset that the next record gets.",
+    "oldest_offset": "First offset kept.",
+    "leader": "Number of the broker that leads it.",
+    "replicas": "Replicas.",
+    "in_sync_replica": "Replicas that are in sync.",
+}
+KAFKA_GROUPS = {
+    "current_offset": ("Position of the group.", ("consumergroup", *PARTITION)),
+    "lag": ("Records not acknowledged.", ("consumergroup", *PARTITION)),
+    "lag_sum": ("The same of all partitions.", ("consumergroup", "topic")),
+    "members": ("Consumers that are connected.", ("consumergroup", "topic")),
+}
+KAFKA_TOTALS = {
+    "messagesin": "Records stored since the start.",
+    "bytesin": "Bytes stored since the start.",
+    "bytesout": "Bytes handed to readers since the start.",
+}

@@ -1,0 +1,182 @@
+"""`/api/v1/log`: stored batches as they are, for readers on other machines that decode them
+themselves (Spark's network fetcher), and the positions that such readers commit.
+
+Knows bodies and the broker's services; it does not look into batches.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.reading.raw import first_at, read_raw
+from braidlog.protocols.http import limits, query
+from braidlog.protocols.http.bodies import group_name, page_limit, topic_name
+from braidlog.protocols.http.errors import BAD_QUERY, PARTITION_NOT_FOUND, Refused
+from braidlog.protocols.http.pip64.names import partition_of
+from braidlog.protocols.http.requests import json_response
+from braidlog.protocols.http.turns import in_turns
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.protocols.http.requests import Exchange
+
+
+class RawPartition(msgspec.Struct):
+    """One partition of the list; offsets as everywhere, `size_bytes` of its stored batches.
+
+    Offsets and size are 0 without `is_here`: then another broker has the records, and answers
+    requests that name the partition.
+    """
+
+    topic: str
+    partition: int
+    partition_id: int
+    log_start_offset: int
+    high_watermark: int
+    size_bytes: int
+    is_here: bool
+
+
+class RawPage(msgspec.Struct):
+    """A page of the list; `next` is the `after` of the next page."""
+
+    partitions: list[RawPartition]
+    next: str | None
+
+
+class RawState(msgspec.Struct):
+    """One partition; `first_offset` answers `?time_us=`."""
+
+    partition_id: int
+    log_start_offset: int
+    high_watermark: int
+    size_bytes: int
+    first_offset: int | None = None
+
+
+class Positions(msgspec.Struct, forbid_unknown_fields=True):
+    """Next offsets by partition number."""
+
+    positions: dict[int, int]
+
+
+class RawLogApi:
+    """Handlers of one broker's raw log."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    async def list_partitions(self, request: Request) -> Response:
+        """A page of the partitions that the client may read, whole topics by name."""
+        limit = page_limit(request)
+        after = request.query_params.get("after", "")
+        exchange: Exchange = request.scope["exchange"]
+        found: list[RawPartition] = []
+        topics = sorted(
+            (topic for topic in self._broker.topics.all() if topic.name.full > after),
+            key=lambda topic: topic.name.full,
+        )
+        async for topic in in_turns(topics):
+            if len(found) >= limit:
+                return json_response(RawPage(found, found[-1].topic))
+            resource = Resource.of_topic(topic.name)
+            if self._broker.access.allows(exchange.principal, Action.CONSUME, resource):
+                is_here = self._broker.placement.is_here(topic.name)
+                found += [_listed(partition, is_here) for partition in topic.partitions]
+        return json_response(RawPage(found, None))
+
+    async def state(self, request: Request) -> Response:
+        """The offsets of one partition; with `?time_us=` also where records of that time begin."""
+        partition = self._partition(request)
+        found = RawState(
+            partition.partition_id,
+            partition.log_start_offset,
+            partition.high_watermark,
+            partition.size_bytes,
+        )
+        time_us = request.query_params.get("time_us")
+        if time_us is not None:
+            found.first_offset = await first_at(partition, _integer("time_us", time_us))
+        return json_response(found)
+
+    async def batches(self, request: Request) -> Response:
+        """Whole batches from the one that holds `?offset=` on, about `?bytes_max=` bytes of them.
+
+        At least one, but none at the high watermark. Raises OffsetOutOfRange, CorruptBatch.
+        """
+        partition = self._partition(request)
+        offset = query.number(request, ("offset",), None, least=0, most=None)
+        if offset is None:
+            raise Refused(BAD_QUERY, "expected an offset")
+        wanted = query.number(
+            request,
+            ("bytes_max",),
+            limits.RAW_BYTES_DEFAULT,
+            least=1,
+            most=limits.RAW_BYTES_MAX,
+        )
+        assert wanted is not None
+        room = await self._broker.output.reserve(wanted)
+        exchange: Exchange = request.scope["exchange"]
+        exchange.at_end.append(partial(room.keep, 0))
+        found = await read_raw(partition, offset, room.size)
+        content = b"".join(found.parts)
+        room.keep(len(content))
+        headers = {
+            "X-Braidlog-Next-Offset": str(found.next_offset),
+            "X-Braidlog-Log-Start": str(partition.log_start_offset),
+            "X-Braidlog-High-Watermark": str(partition.high_watermark),
+        }
+        return Response(content, headers=headers, media_type="application/octet-stream")
+
+    async def set_positions(self, request: Request) -> Response:
+        """Commit positions of one group, all or none; answered once they are on disk.
+
+        A group that does not exist is created, as by a Kafka client's first commit.
+        """
+        given = await self._bodies.read(request, Positions)
+        topic = self._broker.topics.get(topic_name(request))
+        commits = self._broker.subscriptions.commits(group_name(request))
+        for index, position in given.positions.items():
+            commits.add(topic, index, position)
+        await self._broker.durability.reached(commits.write())
+        return Response(status_code=204)
+
+    def _partition(self, request: Request) -> Partition:
+        """The partition of the path, if it is the one that `?partition_id=` names.
+
+        Raises TopicNotFound, PartitionNotFound, Refused.
+        """
+        topic = self._broker.topics.get(topic_name(request))
+        partition = partition_of(topic, request)
+        wanted = query.number(request, ("partition_id",), None, least=0, most=None)
+        if wanted is not None and wanted != partition.partition_id:
+            raise Refused(PARTITION_NOT_FOUND, f"{topic.name} has no partition of id {wanted}")
+        return partition
+
+
+def _listed(partition: Partition, is_here: bool) -> RawPartition:
+    figures = (partition.log_start_offset, partition.high_watermark, partition.size_bytes)
+    return RawPartition(
+        partition.topic.name.full,
+        partition.index,
+        partition.partition_id,
+        *(figures if is_here else (0, 0, 0)),
+        is_here,
+    )
+
+
+def _integer(name: str, text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > query.DIGITS_MAX:
+        raise Refused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")
+    return int(text)

@@ -1,0 +1,145 @@
+"""`/api/v1/topics`: list, show, create, alter and delete topics. Knows bodies and the broker, no
+connection and no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.errors import InvalidRequest, NotOwner
+from braidlog.broker.topics.settings import in_force, read_settings
+from braidlog.protocols.http.bodies import BodyReader, page_limit, topic_name
+from braidlog.protocols.http.management import messages
+from braidlog.protocols.http.management.groups import summarize_groups
+from braidlog.protocols.http.requests import json_response
+from braidlog.protocols.http.routes import seen_by
+from braidlog.protocols.http.turns import first_topics, in_turns
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
+
+
+class TopicsApi:
+    """Handlers of one broker's topics."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    async def list_topics(self, request: Request) -> Response:
+        """A page of topics by name, all or one namespace's: `?namespace=`, `?after=`, `?limit=`.
+
+        It shows the topics that the client may see.
+        """
+        limit = page_limit(request)
+        after = request.query_params.get("after", "")
+        namespace = request.query_params.get("namespace")
+        is_seen = seen_by(self._broker, request)
+
+        def wanted(topic: Topic) -> bool:
+            name = topic.name
+            in_namespace = namespace in (None, f"{name.tenant}/{name.namespace}")
+            return in_namespace and name.full > after and is_seen(topic.resource)
+
+        topics = await first_topics(self._broker.topics.all(), wanted, limit + 1)
+        kept = await self._broker.siblings.kept()
+        page = messages.TopicPage(
+            topics=[self._summary(topic, kept) async for topic in in_turns(topics[:limit])],
+            next=topics[limit - 1].name.full if len(topics) > limit else None,
+        )
+        return json_response(page)
+
+    async def show(self, request: Request) -> Response:
+        """Everything about one topic."""
+        topic = self._broker.topics.get(topic_name(request))
+        return json_response(await self._detail(request, topic))
+
+    async def create(self, request: Request) -> Response:
+        """Create a topic; answered once it is on disk."""
+        name = topic_name(request)
+        wanted = await self._bodies.read(request, messages.CreateTopic)
+        given = read_settings(wanted.settings)
+        settings = {key: value for key, value in given.items() if value is not None}
+        partitions = wanted.partitions or self._broker.topics.defaults.num_partitions
+        topic = await self._broker.topics.create(name, partitions, settings=settings)
+        await self._broker.durability.reached(topic.ticket)
+        return json_response(await self._detail(request, topic), 201)
+
+    async def alter(self, request: Request) -> Response:
+        """Change a topic's settings or add partitions; answered once that is on disk."""
+        name = topic_name(request)
+        wanted = await self._bodies.read(request, messages.AlterTopic)
+        changes = read_settings(wanted.settings)
+        topic = self._broker.topics.get(name)
+        in_force(self._broker.config.log, topic.meta.settings | changes)  # Refused before a change.
+        if wanted.partitions is not None and wanted.partitions < len(topic.partitions):
+            raise InvalidRequest(f"{name} has {len(topic.partitions)} partitions; none can go")
+        if wanted.partitions not in (None, len(topic.partitions)):
+            await self._broker.topics.add_partitions(name, wanted.partitions)
+        if changes:
+            await self._broker.topics.alter_settings(name, changes)
+            with suppress(NotOwner):  # It moved; the change is made, and the new owner applies it.
+                await self._broker.retention.apply(topic)
+        await self._broker.durability.reached(topic.ticket)
+        return json_response(await self._detail(request, topic))
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a topic with its records and groups; answered once that is on disk."""
+        ticket = await self._broker.topics.delete(topic_name(request))
+        await self._broker.durability.reached(ticket)
+        return Response(status_code=204)
+
+    def _summary(
+        self, topic: Topic, elsewhere: Mapping[str, tuple[int, int, int]]
+    ) -> messages.TopicSummary:
+        records, size_bytes, _ = elsewhere.get(topic.name.full) or topic.kept()
+        return messages.TopicSummary(
+            name=topic.name.full,
+            partitions=len(topic.partitions),
+            records=records,
+            size_bytes=size_bytes,
+            durability=str(self._in_force(topic)["durability"]),
+        )
+
+    async def _detail(self, request: Request, topic: Topic) -> messages.TopicDetail:
+        kept = self._in_force(topic)
+        partitions = [_partition_info(one) async for one in in_turns(tuple(topic.partitions))]
+        return messages.TopicDetail(
+            name=topic.name.full,
+            topic_id=topic.meta.topic_id,
+            created_us=topic.meta.created_us,
+            partitioned=topic.partitioned,
+            durability=str(kept["durability"]),
+            settings=topic.meta.settings,
+            in_force=kept,
+            partitions=partitions,
+            groups=await summarize_groups(
+                self._broker, topic, is_seen=seen_by(self._broker, request)
+            ),
+        )
+
+    def _in_force(self, topic: Topic) -> dict[str, str | int | bool | None]:
+        return in_force(self._broker.config.log, topic.meta.settings)
+
+
+def _partition_info(partition: Partition) -> messages.PartitionInfo:
+    return messages.PartitionInfo(
+        partition=partition.index,
+        partition_id=partition.partition_id,
+        log_start_offset=partition.log_start_offset,
+        high_watermark=partition.high_watermark,
+        log_end_offset=partition.next_offset,
+        size_bytes=partition.size_bytes,
+        compacted_offset=partition.compacted_offset,
+        segments=[
+            messages.SegmentInfo(base_offset, size_bytes, last_modified_us)
+            for base_offset, last_modified_us, size_bytes in partition.segments()
+        ],
+    )

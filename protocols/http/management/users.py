@@ -1,0 +1,237 @@
+"""`/api/v1/users` and `/api/v1/permissions`: users, their access tokens, and who may do what.
+
+Knows bodies and the broker, no connection. Only the answer that creates a token holds a secret.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.access.patterns import parse_pattern
+from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.access.rules import ACTION_WORDS, Grant
+from braidlog.broker.access.users import UserMeta, principal_of
+from braidlog.broker.errors import InvalidRequest
+from braidlog.protocols.http.bodies import BodyReader, path_bytes
+from braidlog.protocols.http.login import origin
+from braidlog.protocols.http.requests import json_response
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+
+
+class CreateUser(msgspec.Struct, forbid_unknown_fields=True):
+    """PUT of a user. Without a password they log in by tokens or certificates."""
+
+    password: str | None = None
+    roles: list[str] = []
+
+
+class AlterUser(msgspec.Struct, forbid_unknown_fields=True):
+    """PATCH of a user: the fields to change."""
+
+    password: str | None = None
+    roles: list[str] | None = None
+    active: bool | None = None
+
+
+class CreateToken(msgspec.Struct, forbid_unknown_fields=True):
+    """PUT of an access token; without `expires_us` it never expires."""
+
+    expires_us: int | None = None
+
+
+class TokenInfo(msgspec.Struct):
+    """An access token, without its text. Times in microseconds since 1970."""
+
+    name: str
+    created_us: int
+    expires_us: int | None
+
+
+class NewToken(TokenInfo):
+    """An access token that was just created: the only answer with its text."""
+
+    token: str = ""
+
+
+class UserInfo(msgspec.Struct):
+    """A user, without secrets."""
+
+    name: str
+    id: int
+    created_us: int
+    active: bool
+    has_password: bool
+    roles: list[str]
+    tokens: list[TokenInfo]
+
+
+class UserList(msgspec.Struct):
+    """All users, by number."""
+
+    users: list[UserInfo]
+
+
+class Permission(msgspec.Struct, forbid_unknown_fields=True):
+    """Who may do what to which resources (docs/security.md)."""
+
+    subject: str
+    action: str
+    resource: str
+
+
+class PermissionList(msgspec.Struct):
+    """Permissions in the order in which they were granted."""
+
+    permissions: list[Permission]
+
+
+class Verdict(msgspec.Struct):
+    """Whether a user may do something."""
+
+    allowed: bool
+
+
+class UsersApi:
+    """Handlers of one broker's users and permissions."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    async def list_users(self, request: Request) -> Response:
+        """Every user."""
+        return json_response(UserList([_info(user) for user in self._broker.users.all()]))
+
+    async def show(self, request: Request) -> Response:
+        """One user."""
+        return json_response(_info(self._user(request)))
+
+    async def create(self, request: Request) -> Response:
+        """Create a user; answered once it is on disk."""
+        wanted = await self._bodies.read(request, CreateUser)
+        user, ticket = await self._broker.users.create(
+            _name(request, "user"), wanted.password, roles=wanted.roles
+        )
+        self._audit(request, "user_created", user.name)
+        await self._broker.durability.reached(ticket)
+        return json_response(_info(user), 201)
+
+    async def alter(self, request: Request) -> Response:
+        """Change a user's password, roles, or whether they may log in."""
+        wanted = await self._bodies.read(request, AlterUser)
+        user, users = self._user(request), self._broker.users
+        if wanted.password is not None:
+            await users.set_password(user, wanted.password)
+        ticket = await users.alter(user, is_active=wanted.active, roles=wanted.roles)
+        self._audit(request, "user_changed", user.name)
+        await self._broker.durability.reached(ticket)
+        return json_response(_info(self._user(request)))
+
+    async def delete(self, request: Request) -> Response:
+        """Remove a user with their tokens."""
+        user = self._user(request)
+        ticket = await self._broker.users.delete(user)
+        self._audit(request, "user_deleted", user.name)
+        await self._broker.durability.reached(ticket)
+        return Response(status_code=204)
+
+    async def create_token(self, request: Request) -> Response:
+        """Create an access token; its text is in this answer only."""
+        wanted = await self._bodies.read(request, CreateToken)
+        name = _name(request, "token")
+        users = self._broker.users
+        text, ticket = await users.create_token(self._user(request), name, wanted.expires_us)
+        self._audit(request, "token_created", f"{self._user(request).name} {name}")
+        # Before the wait: another client may revoke it meanwhile.
+        kept = next(one for one in self._user(request).tokens if one.name == name)
+        await self._broker.durability.reached(ticket)
+        return json_response(NewToken(kept.name, kept.created_us, kept.expires_us, text), 201)
+
+    async def delete_token(self, request: Request) -> Response:
+        """Revoke an access token."""
+        user, name = self._user(request), _name(request, "token")
+        ticket = await self._broker.users.delete_token(user, name)
+        self._audit(request, "token_revoked", f"{user.name} {name}")
+        await self._broker.durability.reached(ticket)
+        return Response(status_code=204)
+
+    async def list_permissions(self, request: Request) -> Response:
+        """Every permission, or those of one `?subject=`."""
+        found = self._broker.permissions.list(request.query_params.get("subject"))
+        told = [Permission(one.subject, one.action, one.resource) for one in found]
+        return json_response(PermissionList(told))
+
+    async def grant(self, request: Request) -> Response:
+        """Grant a permission; one that exists already stays."""
+        wanted = await self._bodies.read(request, Permission)
+        grant = Grant(wanted.subject, wanted.action, wanted.resource)
+        ticket = await self._broker.permissions.grant(grant)
+        self._audit(request, "permission_granted", _text(grant))
+        await self._broker.durability.reached(ticket)
+        return json_response(wanted, 201)
+
+    async def revoke(self, request: Request) -> Response:
+        """Revoke the permission that `?subject=`, `?action=` and `?resource=` name."""
+        query = request.query_params
+        grant = Grant(query.get("subject", ""), query.get("action", ""), query.get("resource", ""))
+        ticket = await self._broker.permissions.revoke(grant)
+        self._audit(request, "permission_revoked", _text(grant))
+        await self._broker.durability.reached(ticket)
+        return Response(status_code=204)
+
+    async def test(self, request: Request) -> Response:
+        """Whether `?user=` may do `?action=` to `?resource=`, by the current permissions."""
+        query = request.query_params
+        action, resource = query.get("action", ""), query.get("resource", "")
+        if action not in ACTION_WORDS[1:]:
+            raise InvalidRequest(f"there is no action {action!r}: {', '.join(ACTION_WORDS[1:])}")
+        user = self._broker.users.get(query.get("user", ""))
+        allowed = self._broker.permissions.allows(
+            principal_of(user), Action(action), _resource(resource)
+        )
+        return json_response(Verdict(allowed))
+
+    def _audit(self, request: Request, what: str, on: str) -> None:
+        principal = request.scope["exchange"].principal
+        self._broker.audit.changed(principal, origin(request), what, on)
+
+    def _user(self, request: Request) -> UserMeta:
+        return self._broker.users.get(_name(request, "user"))
+
+
+def _name(request: Request, part: str) -> str:
+    """A name in the path. Raises InvalidRequest for one that is not text."""
+    try:
+        return path_bytes(request, part).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the {part}'s name is not UTF-8") from error
+
+
+def _text(grant: Grant) -> str:
+    return f"{grant.subject} {grant.action} {grant.resource}"
+
+
+def _resource(text: str) -> Resource:
+    """The resource that a pattern without a star names. Raises InvalidRequest."""
+    try:
+        return parse_pattern(text).resource()
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from error
+
+
+def _info(user: UserMeta) -> UserInfo:
+    return UserInfo(
+        name=user.name,
+        id=user.user_id,
+        created_us=user.created_us,
+        active=user.is_active,
+        has_password=bool(user.password_hash),
+        roles=user.roles,
+        tokens=[TokenInfo(one.name, one.created_us, one.expires_us) for one in user.tokens],
+    )

@@ -1,0 +1,61 @@
+"""The routes of users and permissions. `docs/api.md` describes each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+
+from braidlog.broker.access.rights import Action
+from braidlog.protocols.http.bodies import BodyReader
+from braidlog.protocols.http.management import users as u
+from braidlog.protocols.http.routes import Query, Routes, Served
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+
+TEXT = {"type": "string"}
+SUBJECT = Query("subject", "A user's name, or `role:` and a role.", TEXT)
+ACTION = Query("action", "What is done.", TEXT)
+RESOURCE = Query("resource", "What it is done to.", TEXT)
+
+
+def user_routes(broker: Broker, bodies: BodyReader, routes: Routes, api: str) -> list[Route]:
+    """Every path of users and permissions, below `api`."""
+    users = u.UsersApi(broker, bodies)
+    route = routes.route
+    admin = Action.ADMINISTER
+    return [
+        route(f"{api}/users", GET=Served(users.list_users, admin, answer=u.UserList)),
+        route(
+            f"{api}/users/{{user}}",
+            GET=Served(users.show, admin, answer=u.UserInfo),
+            PUT=Served(users.create, admin, body=u.CreateUser, answer=u.UserInfo, statuses=(201,)),
+            PATCH=Served(users.alter, admin, body=u.AlterUser, answer=u.UserInfo),
+            DELETE=Served(users.delete, admin, statuses=(204,)),
+        ),
+        route(
+            f"{api}/users/{{user}}/tokens/{{token}}",
+            PUT=Served(
+                users.create_token, admin, body=u.CreateToken, answer=u.NewToken, statuses=(201,)
+            ),
+            DELETE=Served(users.delete_token, admin, statuses=(204,)),
+        ),
+        route(
+            f"{api}/permissions",
+            GET=Served(users.list_permissions, admin, answer=u.PermissionList, query=(SUBJECT,)),
+            POST=Served(
+                users.grant, admin, body=u.Permission, answer=u.Permission, statuses=(201,)
+            ),
+            DELETE=Served(users.revoke, admin, query=(SUBJECT, ACTION, RESOURCE), statuses=(204,)),
+        ),
+        route(
+            f"{api}/permissions/test",
+            GET=Served(
+                users.test,
+                admin,
+                answer=u.Verdict,
+                query=(Query("user", "The user's name.", TEXT), ACTION, RESOURCE),
+            ),
+        ),
+    ]

@@ -1,0 +1,256 @@
+"""The routes of PIP-64 that need no consumer: produce and read. `docs/api.md` describes each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.errors import TopicNotFound
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.topics.schema_rules import load_parser
+from braidlog.protocols.http.bodies import topic_name
+from braidlog.protocols.http.errors import (
+    BAD_ACK_TYPE,
+    BAD_BODY,
+    BAD_KEY_SCHEMA,
+    BAD_MESSAGES,
+    BAD_VALUE_SCHEMA,
+    TOPIC_NOT_FOUND,
+    Refused,
+    WireCode,
+)
+from braidlog.protocols.http.ids import MessageId, write_id
+from braidlog.protocols.http.limits import INLINE_BODY_BYTES, MESSAGES_MAX
+from braidlog.protocols.http.pip64 import reading, shipped, streams
+from braidlog.protocols.http.pip64.messages import (
+    ProduceAnswer,
+    ProducedId,
+    ProducedMessage,
+    ProduceEnvelope,
+    ProduceRequest,
+    raw_or_none,
+)
+from braidlog.protocols.http.pip64.names import partition_of, topic_of
+from braidlog.protocols.http.pip64.produce import Placed, Producing
+from braidlog.protocols.http.pip64.showing import Shower
+from braidlog.protocols.http.requests import json_response
+from braidlog.protocols.http.routes import made_by_itself
+from braidlog.protocols.http.turns import between_messages
+from braidlog.protocols.http.values.jsontext import (
+    EVERYWHERE,
+    OBJECT,
+    OBJECTS,
+    RepeatedName,
+    TooMany,
+    check_names,
+    elements,
+    has_every_member,
+)
+from braidlog.protocols.http.waiting import Waiting
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.protocols.http.values.resolving import SchemaRegistry
+
+BodyT = TypeVar("BodyT")
+
+# The code for a field of the wrong type, by the field's place.
+FIELD_CODES: dict[str, WireCode] = {
+    "messages": BAD_MESSAGES,
+    "messageIds": BAD_MESSAGES,
+    "message_ids": BAD_MESSAGES,
+    "key_schema": BAD_KEY_SCHEMA,
+    "keySchema": BAD_KEY_SCHEMA,
+    "value_schema": BAD_VALUE_SCHEMA,
+    "valueSchema": BAD_VALUE_SCHEMA,
+    "schema_type": BAD_VALUE_SCHEMA,
+    "schemaType": BAD_VALUE_SCHEMA,
+    "schema_version": BAD_VALUE_SCHEMA,
+    "schemaVersion": BAD_VALUE_SCHEMA,
+    "type": BAD_ACK_TYPE,
+}
+
+
+class MessagesApi:
+    """Produce and read, for one broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        bodies: BodyReader,
+        registry: SchemaRegistry,
+        waiting: Waiting,
+        *,
+        auto_create: bool,
+    ) -> None:
+        self._broker = broker
+        self._bodies = bodies
+        self._registry = registry
+        self._producing = Producing(broker, registry)
+        self._waiting = waiting
+        self._auto_create = auto_create
+
+    async def produce(self, request: Request) -> Response:
+        """Store messages in a topic."""
+        return await self._produce(request, shipped_dialect=False)
+
+    async def produce_shipped(self, request: Request) -> Response:
+        """Store messages in a topic, in the dialect that Apache Pulsar shipped."""
+        return await self._produce(request, shipped_dialect=True)
+
+    async def _produce(self, request: Request, *, shipped_dialect: bool) -> Response:
+        body = await self._bodies.read_json(request)
+        if len(body) <= INLINE_BODY_BYTES:
+            wanted = read_small(body)
+        else:
+            wanted = await run_in_thread(read_large, body)
+        topic = await self._topic(request)
+        only = None
+        if "partition" in request.path_params:
+            only = partition_of(topic, request).index
+        if not wanted.messages:
+            if shipped_dialect and wanted.messages is not None:
+                return json_response(shipped.answer(topic, 0, []))
+            raise Refused(BAD_MESSAGES, "messages: expected at least one")
+        version, placed = await self._producing.produce(
+            topic, wanted, only_partition=only, body_bytes=len(body)
+        )
+        if shipped_dialect:
+            return json_response(shipped.answer(topic, version, placed))
+        told: list[ProducedId] = []
+        for one in placed:
+            told.append(_produced(topic, one))
+            await between_messages(len(told), self._broker.poller)
+        return json_response(ProduceAnswer(version, told))
+
+    async def read(self, request: Request) -> Response:
+        """Read messages of a partition."""
+        kind = streams.accepted(request)
+        topic = topic_of(self._broker, request)
+        if topic.meta.schemas:
+            await load_parser()
+        partition = partition_of(topic, request)
+        wanted = reading.read_limits(request)
+        options = reading.show_options(request, self._registry, topic)
+        offset = await reading.start_offset(request, partition)
+        shower = Shower(self._registry, topic, options)
+        reader = reading.PartitionReader(request, partition, self._waiting, shower)
+        if kind == streams.EVENTS:
+            follower = reading.Follower(reader, shower, self._broker.output, partition, offset)
+            return streams.EventStream(request, self._waiting, follower.next_messages)
+        answer, schemas = await reader.answer(offset, wanted, self._broker.output)
+        if kind == streams.LINES:
+            headers = {"X-Next-Offset": str(answer.next_offset)}
+            return await streams.lines(answer.messages, headers)
+        if wanted.include_schema:
+            answer.schemas = list(schemas)
+        return await streams.whole(answer)
+
+    async def other_domain(self, request: Request) -> Response:
+        """Refuse topics of a domain that is not served."""
+        raise Refused(TOPIC_NOT_FOUND, "non-persistent topics are not served")
+
+    async def _topic(self, request: Request) -> Topic:
+        try:
+            return topic_of(self._broker, request)
+        except TopicNotFound:
+            if not self._auto_create:
+                raise
+        return await made_by_itself(self._broker, request, topic_name(request))
+
+
+def read_body(body: bytes, into: type[BodyT]) -> BodyT:
+    """A typed body. Raises Refused, with the code of the field that is wrong."""
+    value = _decode(body, into)
+    _check_names(body, EVERYWHERE)
+    return value
+
+
+def read_small(body: bytes) -> ProduceRequest:
+    """Parse a request with messages in one piece. Raises Refused."""
+    wanted = _decode(body, ProduceRequest)
+    if not has_every_member(body, wanted):
+        _check_names(body, OBJECT)
+        if wanted.messages:
+            messages = bytes(_decode(body, _Messages).messages)
+            _check_names(messages, OBJECTS, "messages: ", BAD_MESSAGES)
+    return wanted
+
+
+class _Messages(msgspec.Struct):
+    """The messages of a request, as text."""
+
+    messages: msgspec.Raw
+
+
+def _check_names(
+    text: bytes, within: msgspec.json.Decoder[Any], place: str = "", wire: WireCode = BAD_BODY
+) -> None:
+    """Refuse an object that names a field twice. Raises Refused."""
+    try:
+        check_names(text, within)
+    except RepeatedName as error:
+        raise Refused(wire, f"{place}{error}") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Refused(wire, f"{place}not JSON: {error}") from None
+
+
+def _decode(body: bytes, into: type[BodyT]) -> BodyT:
+    """A typed body, whose objects may name a field twice. Raises Refused."""
+    try:
+        return msgspec.json.decode(body, type=into)
+    except msgspec.ValidationError as error:
+        text, _, place = str(error).partition(" - at `$.")
+        field = place.rstrip("`").partition(".")[0].partition("[")[0]
+        where = f"{place.rstrip('`')}: " if place else ""
+        raise Refused(FIELD_CODES.get(field, BAD_BODY), f"{where}{text}") from None
+    except msgspec.DecodeError as error:
+        raise Refused(BAD_BODY, f"not JSON: {error}") from None
+    except RecursionError:
+        raise Refused(BAD_MESSAGES, "nested too deeply") from None
+
+
+def read_large(body: bytes) -> ProduceRequest:
+    """Parse a request of any size up to the limit, one message at a time; to run in a thread.
+
+    Raises Refused.
+    """
+    envelope = _decode(body, ProduceEnvelope)
+    _check_names(body, OBJECT)
+    text = (raw_or_none(envelope.messages) or b"null").strip()
+    wanted = ProduceRequest(
+        **{
+            name: getattr(envelope, name)
+            for name in envelope.__struct_fields__
+            if name != "messages"
+        }
+    )
+    if text == b"null":
+        return wanted
+    if not text.startswith(b"["):
+        raise Refused(BAD_MESSAGES, "messages: Expected `array`")
+    wanted.messages = []
+    try:
+        for one in elements(text, MESSAGES_MAX):
+            message = msgspec.json.decode(one, type=ProducedMessage)
+            if not has_every_member(one, message):
+                check_names(one, OBJECT)
+            wanted.messages.append(message)
+    except TooMany:
+        raise Refused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request") from None
+    except (msgspec.DecodeError, RepeatedName) as error:
+        raise Refused(BAD_MESSAGES, f"messages[{len(wanted.messages)}]: {error}") from None
+    return wanted
+
+
+def _produced(topic: Topic, placed: Placed) -> ProducedId:
+    if placed.error is not None:
+        return ProducedId(None, None, placed.error_code, str(placed.error))
+    index = placed.partition if topic.partitioned else -1
+    text = write_id(MessageId(placed.ledger, placed.offset, index))
+    return ProducedId(placed.partition, text)

@@ -1,0 +1,258 @@
+"""Attaches consumers over HTTP to delivery: one `HttpConsumer` for each partition of a topic.
+
+The only place of this listener that attaches to dispatchers. A consumer takes entries while a fetch
+is open, notes where they are, and keeps no bytes: a fetch reads the records itself. Knows no
+request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+
+from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
+from braidlog.broker.delivery.cursor import SubscriptionCursor
+from braidlog.broker.delivery.entries import EntryId, entry_at_or_before
+from braidlog.broker.delivery.exclusive import OrderedDispatcher
+from braidlog.broker.errors import SubscriptionBusy, SubscriptionNotFound
+from braidlog.broker.reading.chunks import piece_offsets
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.delivery.dispatcher import Dispatcher
+    from braidlog.broker.delivery.entries import Entry
+    from braidlog.broker.positions.subscriptions import Subscription
+    from braidlog.broker.topics.partition import Partition
+
+
+@dataclass(slots=True)
+class Taken:
+    """An entry that delivery gave to a consumer: where it is, and which messages are wanted."""
+
+    offset: int
+    record_count: int
+    ack_set: tuple[int, ...]
+    redelivery_count: int
+    size: int
+    skip: int = 0  # How many of its messages an earlier fetch has given out.
+
+    @property
+    def end(self) -> int:
+        """Offset after its last message."""
+        return self.offset + self.record_count
+
+    def has(self, offset: int) -> bool:
+        """Whether the message at that offset belongs to it."""
+        return self.offset <= offset < self.end
+
+    def wants(self, offset: int) -> bool:
+        """Whether its message at that offset is not acknowledged."""
+        place = offset - self.offset
+        word = place // 64
+        return word >= len(self.ack_set) or bool(self.ack_set[word] >> (place % 64) & 1)
+
+
+class Owner(Protocol):
+    """The consumer that clients know, with all its partitions."""
+
+    id: str
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether a fetch is open that has room."""
+
+    def take(self, consumer: HttpConsumer, taken: Taken, wanted: int) -> None:
+        """Take an entry that came, with `wanted` unacknowledged messages."""
+
+    def touch(self) -> None:
+        """Note that it is in use."""
+
+    def is_live(self) -> bool:
+        """Whether it was in use lately."""
+
+    def dropped(self, consumer: HttpConsumer) -> None:
+        """Note that a seek or a deletion has detached the consumer from its partition."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class HttpConsumer(Consumer):
+    """The part of a consumer that reads one partition."""
+
+    protocol = "rest"
+
+    owner: Owner
+    partition: Partition
+    dispatcher: Dispatcher | None = None  # It is attached to this, or was before it was closed.
+    sent: dict[int, float] = field(default_factory=dict)
+    """When entries that were given out come back unless they are acknowledged, oldest first."""
+
+    @property
+    def identity(self) -> str:
+        """The consumer's id, which outlives connections."""
+        return self.owner.id
+
+    @property
+    def stays_after_seek(self) -> bool:
+        """Until it is ended: it is a consumer between two fetches, too."""
+        return self.dispatcher is not None
+
+    def send(self, entries: Sequence[Entry], size: int) -> None:
+        """Note where entries are."""
+        for entry in entries:
+            taken = Taken(
+                entry.offset,
+                entry.record_count,
+                entry.ack_set,
+                entry.redelivery_count,
+                len(entry.body),
+            )
+            self.owner.take(self, taken, entry.wanted)
+
+    def takes_more(self) -> bool:
+        """Whether it takes more: only while a fetch with room is open."""
+        return self.owner.wants_more
+
+    def disconnect(self) -> None:
+        """Drop what it held: a seek, which attaches it again, or a deletion has detached it."""
+        self.sent.clear()
+        self.owner.dropped(self)
+
+    async def is_alive(self) -> bool:
+        """Whether it was used lately: there is no connection that could tell."""
+        return self.owner.is_live()
+
+    def holds(self, entry: int) -> bool:
+        """Whether the entry was given out here and, as far as is known, is not acknowledged."""
+        return entry in self.pending or entry in self.sent
+
+    def forget(self, entry: int) -> None:
+        """Forget an entry that was acknowledged."""
+        self.sent.pop(entry, None)
+
+    async def pass_over(self, skipped: Sequence[int]) -> None:
+        """Acknowledge what it holds at these offsets but may not have by the topic's settings:
+        nobody else ever will.
+
+        Earlier pieces of a chunked message are acknowledged with its last one.
+        """
+        ledger = self.partition.partition_id
+        done: list[int] = []
+        for start in skipped:
+            span = await entry_at_or_before(self.partition, start)
+            if span is not None:
+                done += [span.offset, *await piece_offsets(self.partition, span.offset)]
+        ids = [EntryId(ledger, offset) for offset in done]
+        if self.dispatcher is not None and self.is_attached:
+            await self.dispatcher.acknowledge(self, ids, lazy=True)
+            for offset in done:
+                self.forget(offset)
+
+    def still_wants(self, offset: int) -> bool:
+        """Whether the entry, which was given to this consumer, is not acknowledged."""
+        return self.is_attached and self._is_wanted(offset)
+
+    def open(self, permits: int) -> None:
+        """Take up to `permits` messages."""
+        if self.dispatcher is not None and self.is_attached:
+            self.permits = 0
+            self.dispatcher.flow(self, permits)
+
+    def close(self) -> None:
+        """Take nothing more until it is opened again."""
+        self.permits = 0
+
+    def put_back(self, offsets: Sequence[int]) -> None:
+        """Return entries for redelivery now; they count as delivered once more."""
+        for offset in offsets:
+            self.sent.pop(offset, None)
+        if self.dispatcher is not None and self.is_attached:
+            ledger = self.partition.partition_id
+            held = [offset for offset in offsets if self._is_wanted(offset)]
+            if held:
+                self.dispatcher.redeliver(self, [EntryId(ledger, offset) for offset in held])
+
+    def _is_wanted(self, offset: int) -> bool:
+        if offset in self.pending:
+            return True
+        # Exclusive and Failover remember less: there only the cursor tells.
+        dispatcher = self.dispatcher
+        return isinstance(dispatcher, OrderedDispatcher) and not dispatcher.is_acked(offset)
+
+
+async def attach(
+    broker: Broker,
+    consumer: HttpConsumer,
+    subscription: Subscription,
+    kind: SubscriptionKind,
+    initial: Callable[[Partition], int],
+) -> None:
+    """Join the subscription's delivery of the consumer's partition, once its cursor is on disk.
+
+    Raises SubscriptionBusy if it is of another kind, or already has its one consumer,
+    SubscriptionNotFound if another client ends it meanwhile, and TopicNotFound, NotOwner.
+    """
+    dispatchers, partition, name = broker.dispatchers, consumer.partition, subscription.name
+    while True:
+        dispatcher = dispatchers.find(partition, name)
+        if dispatcher is not None and dispatcher.resetting is not None:
+            await dispatcher.resetting.wait()
+            if consumer.is_attached:  # By the dispatcher, after its seek.
+                return
+            continue
+        if dispatcher is not None and dispatcher.consumers:
+            _check_same(dispatcher, kind)
+            try:
+                dispatcher.check_room(consumer)
+            except SubscriptionBusy:
+                await _take_out_silent(broker, dispatcher)
+                continue  # The dispatcher may be gone with its last consumer.
+            break
+        partition.check_here()  # Another one may have its number by now.
+        ticket = subscription.start(partition.index, initial(partition))
+        await broker.durability.reached(max(ticket, subscription.topic.ticket))
+        found = dispatchers.find(partition, name)
+        if found is not None and (found.consumers or found.resetting is not None):
+            continue  # Another consumer was quicker.
+        partition.check_here()
+        cursor = SubscriptionCursor(subscription, partition.index)
+        if not cursor.is_set:
+            raise SubscriptionNotFound("another client has ended the subscription")
+        dispatcher = dispatchers.make(partition, name, kind, cursor)
+        break
+    # Atomic: no await since the last look at the dispatcher.
+    dispatchers.attach(dispatcher, consumer)
+    consumer.dispatcher = dispatcher
+
+
+def detach(broker: Broker, consumer: HttpConsumer) -> None:
+    """Leave the delivery of its partition; what it holds is redelivered, unless the partition is
+    gone. A consumer that a deletion has closed must still release its dispatcher.
+    """
+    dispatcher = consumer.dispatcher
+    if dispatcher is None:
+        return
+    if consumer.is_attached and not dispatcher.partition.removed:
+        consumer.put_back(list(consumer.pending))
+    consumer.dispatcher = None
+    broker.dispatchers.detach(dispatcher, consumer)
+
+
+def _check_same(dispatcher: Dispatcher, kind: SubscriptionKind) -> None:
+    if not dispatcher.cursor.is_durable:
+        raise SubscriptionBusy("a reader that keeps no position uses that name")
+    if dispatcher.kind is not kind:
+        active = dispatcher.kind.value
+        raise SubscriptionBusy(f"the subscription is of type {active}, not {kind.value}")
+
+
+async def _take_out_silent(broker: Broker, dispatcher: Dispatcher) -> None:
+    """Detach the one consumer of a subscription if it is not there. Raises SubscriptionBusy."""
+    holder = dispatcher.consumers[0]
+    if await holder.is_alive():
+        raise SubscriptionBusy(f"{dispatcher.kind.value} consumer is already connected")
+    broker.dispatchers.detach(dispatcher, holder)
+    holder.lost("another consumer takes the place of a silent one")
+    await trio.lowlevel.checkpoint()

@@ -1,0 +1,381 @@
+"""PIP-64's consumers: create, fetch from, delete. They outlive the connection that created them,
+and end when they are not used for a while. Knows requests; `subscriber.py` has the consumers.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.delivery.consumer import SubscriptionKind
+from braidlog.broker.errors import LimitExceeded, SubscriptionBusy, SubscriptionNotFound
+from braidlog.broker.topics.schema_rules import load_parser
+from braidlog.protocols.http import limits
+from braidlog.protocols.http.errors import (
+    BAD_BODY,
+    CONSUMER_EXISTS,
+    CONSUMER_NOT_FOUND,
+    INVALID_NAME,
+    Refused,
+)
+from braidlog.protocols.http.pip64 import streams
+from braidlog.protocols.http.pip64.api import read_body
+from braidlog.protocols.http.pip64.messages import (
+    ConsumerAnswer,
+    CreateConsumer,
+    FetchAnswer,
+    ShownMessage,
+    either,
+)
+from braidlog.protocols.http.pip64.names import checked_name, subscription_name, topic_of
+from braidlog.protocols.http.pip64.produce import PROTOCOL, schema_fields
+from braidlog.protocols.http.pip64.reading import (
+    ReadLimits,
+    Room,
+    read_limits,
+    room_for,
+    show_options,
+)
+from braidlog.protocols.http.pip64.showing import Shower, ShowOptions
+from braidlog.protocols.http.pip64.subscriber import Given, Subscriber, Wanted
+from braidlog.protocols.http.requests import json_response
+from braidlog.protocols.http.values.resolving import SchemaFields, SchemaRegistry
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.positions.subscriptions import Subscription
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.protocols.http.options import RestOptions
+    from braidlog.protocols.http.waiting import Waiting
+
+CONSUMER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+KINDS = {kind.value.lower(): kind for kind in SubscriptionKind}
+SWEEP_S = 1.0  # How often idle consumers and overdue messages are looked for.
+# How long existing records may take to come: delivery reads ahead, perhaps from a cold disk.
+READY_S = 0.1
+SWEEP_TURN = 200  # Consumers checked between two checkpoints.
+
+
+class Consumers:
+    """Every consumer over HTTP of one listener. An id is unique in a subscription: whether another
+    subscription has a consumer of that id is not for every client to know.
+    """
+
+    def __init__(self, broker: Broker, options: RestOptions) -> None:
+        self._broker = broker
+        self._idle_s = options.consumer_idle_s
+        self._max = options.consumers_max
+        self._by_key: dict[tuple[int, bytes, str], Subscriber] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[Subscriber]:
+        return iter(tuple(self._by_key.values()))
+
+    def find(self, topic: Topic, name: bytes, identity: str) -> Subscriber | None:
+        """The live consumer of that id and subscription, if there is one."""
+        found = self._by_key.get((topic.meta.topic_id, name, identity))
+        if found is None or found.is_over or found.subscription.topic is not topic:
+            return None
+        return found
+
+    def of(self, subscription: Subscription) -> list[Subscriber]:
+        """The consumers of one subscription."""
+        return [one for one in self._by_key.values() if one.subscription is subscription]
+
+    def add(self, subscriber: Subscriber) -> None:
+        """Register a consumer; a former one of its id, whose topic has gone, ends. Raises
+        LimitExceeded.
+        """
+        former = self._by_key.get(_key(subscriber))
+        if former is not None:
+            self.end(former)
+        if len(self._by_key) >= self._max:
+            raise LimitExceeded(f"there are {self._max} consumers over HTTP already")
+        subscriber.idle_s = self._idle_s
+        self._by_key[_key(subscriber)] = subscriber
+
+    def end(self, subscriber: Subscriber) -> None:
+        """End a consumer; what it holds goes back to its subscription."""
+        if self.has(subscriber):
+            del self._by_key[_key(subscriber)]
+            subscriber.leave()
+
+    def has(self, subscriber: Subscriber) -> bool:
+        """Whether the consumer has not ended."""
+        return self._by_key.get(_key(subscriber)) is subscriber
+
+    async def keep_time(self) -> None:
+        """End idle consumers and redeliver overdue messages, until cancelled."""
+        while True:
+            await trio.sleep(SWEEP_S)
+            await self.sweep(trio.current_time())
+
+    async def sweep(self, now: float) -> None:
+        """Do once what `keep_time` repeats."""
+        for number, subscriber in enumerate(self, 1):
+            if number % SWEEP_TURN == 0:
+                await trio.lowlevel.checkpoint()
+            if subscriber.is_over or not subscriber.is_live():
+                self.end(subscriber)
+            else:
+                subscriber.put_back_overdue(now)
+
+
+def _key(subscriber: Subscriber) -> tuple[int, bytes, str]:
+    subscription = subscriber.subscription
+    return subscription.topic.meta.topic_id, subscription.name, subscriber.id
+
+
+class ConsumersApi:
+    """Handlers of one broker's consumers over HTTP."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        bodies: BodyReader,
+        registry: SchemaRegistry,
+        waiting: Waiting,
+        options: RestOptions,
+        consumers: Consumers,
+    ) -> None:
+        self._broker = broker
+        self._bodies = bodies
+        self._registry = registry
+        self._waiting = waiting
+        self._advertised_url = options.advertised_url
+        self._consumers = consumers
+
+    async def create(self, request: Request) -> Response:
+        """Create a consumer: 201, or 200 for one that exists."""
+        given = read_body(await self._bodies.read_json(request), CreateConsumer)
+        await load_parser()  # What it reads may have a schema.
+        topic = topic_of(self._broker, request)
+        known = self._broker.subscriptions.find(topic, subscription_name(request))
+        name = subscription_name(request, is_new=known is None)
+        if given.name is not None:
+            checked_name(given.name, "consumer")
+        if given.id is not None and not CONSUMER_ID.fullmatch(given.id):
+            raise Refused(INVALID_NAME, "a consumer's id is 1 to 64 letters, digits, _ and -")
+        wanted = self._wanted(topic, given)
+        if given.id is not None:
+            there = self._consumers.find(topic, name, given.id)
+            if there is not None:
+                there.touch()
+                return json_response(self._told(request, there))
+        subscription = known or self._broker.subscriptions.open(topic, name)
+        subscriber = self._new(given, subscription, wanted)
+        self._consumers.add(subscriber)  # Atomic: no await since its id and name were looked up.
+        try:
+            await subscriber.join()
+        except BaseException:  # Also Cancelled: no client knows of this consumer, so it must go.
+            self._consumers.end(subscriber)
+            raise
+        return json_response(self._told(request, subscriber), 201)
+
+    def _new(self, given: CreateConsumer, subscription: Subscription, wanted: Wanted) -> Subscriber:
+        identity = given.id or uuid.uuid4().hex
+        name = given.name or f"rest-{identity[:12]}"
+        names = {one.name for one in self._consumers.of(subscription)}
+        for partition in subscription.topic.partitions:
+            dispatcher = self._broker.dispatchers.find(partition, subscription.name)
+            if dispatcher is not None:
+                names.update(consumer.name for consumer in dispatcher.consumers)
+        if name in names:
+            raise Refused(CONSUMER_EXISTS, f"the subscription has a consumer named {name!r}")
+        return Subscriber(self._broker, identity, name, subscription, wanted)
+
+    def _wanted(self, topic: Topic, given: CreateConsumer) -> Wanted:
+        kind = either(given.subscription_type, given.subscriptionType) or "Shared"
+        if kind.lower() not in KINDS:
+            told = ", ".join(one.value for one in SubscriptionKind)
+            raise Refused(BAD_BODY, f"subscription_type is one of {told}, not {kind[:40]!r}")
+        start = (either(given.initial_position, given.initialPosition) or "Latest").lower()
+        if start not in ("latest", "earliest"):
+            raise Refused(BAD_BODY, f"initial_position is Latest or Earliest, not {start[:40]!r}")
+        timeout_ms = either(given.ack_timeout_ms, given.ackTimeoutMs)
+        if timeout_ms is None:
+            timeout_ms = limits.ACK_TIMEOUT_MS_DEFAULT
+        if timeout_ms != 0 and not (
+            limits.ACK_TIMEOUT_MS_MIN <= timeout_ms <= limits.ACK_TIMEOUT_MS_MAX
+        ):
+            least, most = limits.ACK_TIMEOUT_MS_MIN, limits.ACK_TIMEOUT_MS_MAX
+            raise Refused(BAD_BODY, f"ack_timeout_ms is 0, or from {least} to {most}")
+        fields = schema_fields(given)
+        reader = version = None
+        if fields != SchemaFields():
+            chosen = self._registry.choose(topic, fields)
+            reader, version = chosen.codec, chosen.version
+        return Wanted(KINDS[kind.lower()], start == "earliest", timeout_ms / 1000, reader, version)
+
+    def _told(self, request: Request, subscriber: Subscriber) -> ConsumerAnswer:
+        path = request.scope["path"].removesuffix("/consumers")
+        base = self._advertised_url.rstrip("/")
+        if not base:
+            host = request.headers.get("host", "")
+            base = f"{request.scope['scheme']}://{quote(host, safe=':[]')}"
+        return ConsumerAnswer(
+            subscriber.id,
+            subscriber.name,
+            f"{base}{path}/consumers/{subscriber.id}",
+            subscriber.wanted.kind.value,
+            subscriber.wanted.schema_version,
+        )
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a consumer: its messages are redelivered, an open fetch is answered at once."""
+        self._consumers.end(self._subscriber(request))
+        return Response(status_code=204)
+
+    async def fetch(self, request: Request) -> Response:
+        """Fetch messages of a consumer."""
+        kind = streams.accepted(request)
+        subscriber = self._subscriber(request)
+        wanted = read_limits(request)
+        topic = subscriber.subscription.topic
+        options = self._options(request, subscriber)
+        shower = Shower(self._registry, topic, options)
+        if kind == streams.EVENTS:
+            follower = _Follower(self, request, subscriber, shower)
+            return streams.EventStream(request, self._waiting, follower.next_messages)
+        given: Sequence[Given] = ()
+        room = None
+        if request.method != "HEAD":  # Without a body nobody would get what it takes.
+            given, room = await self._take(request, subscriber, wanted, is_stream=False)
+        if room is not None:
+            room.until_sent(request)
+        shown = await self._show(shower, given)
+        if kind == streams.LINES:
+            return await streams.lines(shown, {})
+        answer = FetchAnswer(shown)
+        if wanted.include_schema:
+            answer.schemas = [shower.schemas[version] for version in sorted(shower.schemas)]
+        return await streams.whole(answer)
+
+    def _subscriber(self, request: Request) -> Subscriber:
+        """The consumer of the path. Raises Refused, TopicNotFound."""
+        topic = topic_of(self._broker, request)
+        identity = request.path_params["consumer"]
+        found = self._consumers.find(topic, subscription_name(request), identity)
+        if found is None:
+            text = f"no consumer {identity[:64]!r} of that subscription"
+            raise Refused(CONSUMER_NOT_FOUND, text)
+        return found
+
+    def _options(self, request: Request, subscriber: Subscriber) -> ShowOptions:
+        asked = show_options(request, self._registry, subscriber.subscription.topic)
+        reader = asked.reader or subscriber.wanted.reader
+        return ShowOptions(asked.encoding, asked.int64_as_string, reader)
+
+    async def _take(
+        self,
+        request: Request,
+        subscriber: Subscriber,
+        wanted: ReadLimits,
+        *,
+        is_stream: bool,
+    ) -> tuple[Sequence[Given], Room | None]:
+        """Wait for messages for one answer, for as long as allowed. Returns them with the room that
+        they hold until they are sent, None if none came: no room is held while waiting.
+
+        Raises Refused, BrokerError, ClientDisconnect.
+        """
+        try:
+            fetch = await subscriber.begin(wanted.messages, wanted.bytes)
+        except (SubscriptionNotFound, SubscriptionBusy) as error:
+            self._consumers.end(subscriber)
+            raise Refused(CONSUMER_NOT_FOUND, str(error)) from None
+        deadline = trio.current_time() + wanted.timeout_s
+        try:
+            while not fetch.ended.is_set():
+                left = deadline - trio.current_time()
+                if subscriber.more_is_there():  # Even with a timeout of 0: delivery takes a moment.
+                    left = max(left, READY_S)
+                if not fetch.came.is_set() and not await self._waiting.wait(
+                    request, max(left, 0.0), fetch.came.wait, is_stream=is_stream
+                ):
+                    return (), None
+                if fetch.ended.is_set():
+                    return (), None
+                await subscriber.settle(fetch)
+                given, room = await self._give_out(subscriber, wanted)
+                if given:
+                    self._count(subscriber, given)
+                    return given, room
+                # A seek, pieces of an incomplete message, or skipped records: go on waiting.
+                await subscriber.go_on(fetch, wanted.messages, wanted.bytes)
+            return (), None
+        finally:
+            subscriber.finish(fetch)
+
+    async def _give_out(
+        self, subscriber: Subscriber, wanted: ReadLimits
+    ) -> tuple[Sequence[Given], Room | None]:
+        room, given = await room_for(self._broker.output, wanted.bytes), list[Given]()
+        try:
+            given = await subscriber.give_out(
+                wanted.messages, min(wanted.bytes, room.bytes), room.held
+            )
+        finally:
+            if not given:
+                room.give_back()
+        return given, room
+
+    def _count(self, subscriber: Subscriber, given: Sequence[Given]) -> None:
+        name = subscriber.subscription.topic.name.full
+        size = sum(len(one.record.record.value or b"") for one in given)
+        self._broker.metrics.records_out(PROTOCOL, name, len(given), size)
+
+    async def _show(self, shower: Shower, given: Sequence[Given]) -> list[ShownMessage]:
+        shown: list[ShownMessage] = []
+        start = 0
+        while start < len(given):
+            end = start + 1
+            while end < len(given) and given[end].partition is given[start].partition:
+                end += 1
+            piece = given[start:end]
+            records = [one.record for one in piece]
+            made = await shower.show(piece[0].partition, records, with_offset=False)
+            for message, one in zip(made, piece, strict=True):
+                message.redeliveryCount = one.redelivery_count
+            shown += made
+            start = end
+        return shown
+
+
+class _Follower:
+    """Fetches repeatedly, for a stream of events."""
+
+    def __init__(
+        self, api: ConsumersApi, request: Request, subscriber: Subscriber, shower: Shower
+    ) -> None:
+        self._api = api
+        self._request = request
+        self._subscriber = subscriber
+        self._shower = shower
+
+    @asynccontextmanager
+    async def next_messages(self, seconds: float) -> AsyncIterator[Sequence[ShownMessage]]:
+        """The next messages, after at most `seconds`. Raises Refused if the consumer has ended."""
+        api, subscriber = self._api, self._subscriber
+        if not api._consumers.has(subscriber):
+            raise Refused(CONSUMER_NOT_FOUND, f"consumer {subscriber.id} has ended")
+        wanted = ReadLimits(
+            seconds, limits.READ_MESSAGES_DEFAULT, limits.READ_BYTES_DEFAULT, include_schema=False
+        )
+        given, room = await api._take(self._request, subscriber, wanted, is_stream=True)
+        try:
+            yield await api._show(self._shower, given)
+        finally:
+            if room is not None:
+                room.give_back()

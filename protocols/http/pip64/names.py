@@ -1,0 +1,61 @@
+"""What the paths of PIP-64 name. Knows topics, no body and no query."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+
+from braidlog.protocols.http.bodies import path_bytes, topic_name
+from braidlog.protocols.http.errors import INVALID_NAME, PARTITION_NOT_FOUND, Refused
+from braidlog.protocols.http.limits import NAME_CHARACTERS_MAX
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
+
+# Pulsar's rule for names, plus the tilde of URLs. An existing subscription, such as a Kafka group,
+# can be reached under any name.
+NEW_NAME = re.compile(rf"[A-Za-z0-9_\-.=:~]{{1,{NAME_CHARACTERS_MAX}}}")
+RESERVED_TENANTS = ("persistent", "non-persistent")  # Domains in paths, which would be ambiguous.
+PARTITION = re.compile(r"[0-9]{1,9}")
+
+
+def topic_of(broker: Broker, request: Request) -> Topic:
+    """The topic of the path. Raises Refused, TopicNotFound."""
+    name = topic_name(request)
+    if name.tenant in RESERVED_TENANTS:
+        raise Refused(INVALID_NAME, f"{name.tenant!r} cannot be a tenant")
+    return broker.topics.get(name)
+
+
+def partition_of(topic: Topic, request: Request) -> Partition:
+    """The partition of the path. Raises Refused, PartitionNotFound."""
+    text = request.path_params["partition"]
+    if not PARTITION.fullmatch(text):
+        raise Refused(PARTITION_NOT_FOUND, f"{topic.name} has no partition {text[:40]!r}")
+    return topic.partition(int(text))
+
+
+def subscription_name(request: Request, *, is_new: bool = False) -> bytes:
+    """The subscription of the path; a new one must follow the rule for names. Raises Refused."""
+    return _name(path_bytes(request, "subscription"), "subscription", is_new)
+
+
+def checked_name(text: str, what: str) -> str:
+    """A name out of a body, checked. Raises Refused."""
+    _name(text.encode(), what, is_new=True)
+    return text
+
+
+def _name(name: bytes, what: str, is_new: bool) -> bytes:
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        raise Refused(INVALID_NAME, f"the name of the {what} is not UTF-8") from None
+    if is_new and not NEW_NAME.fullmatch(text):
+        rule = f"1 to {NAME_CHARACTERS_MAX} letters, digits and _-.=:~"
+        raise Refused(INVALID_NAME, f"{what} name {text[:80]!r} is not {rule}")
+    return name

@@ -1,0 +1,30 @@
+"""The answer of produce as Apache Pulsar shipped it, under `/topics/persistent/...`.
+
+Its requests differ only in field names, which `messages.py` accepts everywhere. Knows no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from braidlog.protocols.http.pip64.messages import ShippedAnswer, ShippedResult
+
+if TYPE_CHECKING:
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.http.pip64.produce import Placed
+
+NO_VERSION = -1
+
+
+def answer(topic: Topic, version: int | None, placed: Sequence[Placed]) -> ShippedAnswer:
+    """The answer that Apache's broker gives (TopicsBase.java); its results all have version 0."""
+    told = NO_VERSION if version is None else version
+    return ShippedAnswer([_result(topic, one) for one in placed], told)
+
+
+def _result(topic: Topic, placed: Placed) -> ShippedResult:
+    if placed.error is not None:
+        return ShippedResult(None, str(placed.error), errorCode=placed.error_code, schemaVersion=0)
+    index = placed.partition if topic.partitioned else -1
+    return ShippedResult(f"{placed.ledger}:{placed.offset}:{index}", errorCode=0, schemaVersion=0)

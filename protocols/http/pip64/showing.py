@@ -1,0 +1,235 @@
+"""Records as the JSON messages of an answer. Knows records and schemas, no HTTP and no log."""
+
+from __future__ import annotations
+
+import base64
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import trio
+
+from braidlog.broker.reading.records import PlacedRecord, record_bytes
+from braidlog.broker.runtime.threads import run_in_thread
+from braidlog.broker.topics.schemas import schema_of
+from braidlog.protocols.http.ids import MessageId, write_id
+from braidlog.protocols.http.limits import INLINE_SLOW_BYTES, TURN_MESSAGES
+from braidlog.protocols.http.pip64.messages import ShownHeader, ShownMessage, ShownSchema
+from braidlog.protocols.http.values import types
+from braidlog.protocols.http.values.primitives import BadValue, Json
+from braidlog.protocols.http.values.values import RecordCodec, ValueCodec, split_pair
+from braidlog.storage.formats.headers import header_text
+from braidlog.storage.formats.record import Header, Record
+
+if TYPE_CHECKING:
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.http.values.resolving import SchemaRegistry
+
+VERSION = struct.Struct(">q")  # A record's schema version, as Pulsar's clients and we write it.
+US = 1000  # Microseconds in a millisecond.
+# Characters that text does not have (blanks and line ends aside); a few of them are accepted.
+CONTROLS = bytes(sorted({*range(32), 127} - set(b"\t\n\r")))
+CONTROLS_MIN = 16
+
+
+@dataclass(slots=True, frozen=True)
+class ShowOptions:
+    """How a reader wants values."""
+
+    encoding: str = "auto"  # Of what has no schema: auto, utf8 or base64.
+    int64_as_string: bool = False
+    reader: RecordCodec | None = None  # Used instead of the records' own schemas.
+
+
+class Shower:
+    """Makes messages of one topic's records."""
+
+    def __init__(self, registry: SchemaRegistry, topic: Topic, options: ShowOptions) -> None:
+        self.schemas: dict[int, ShownSchema] = {}  # Used by the messages so far, by version.
+        self._registry = registry
+        self._topic = topic
+        self._options = options
+
+    async def show(
+        self, partition: Partition, placed: Sequence[PlacedRecord], *, with_offset: bool
+    ) -> list[ShownMessage]:
+        """One message for each record, in order."""
+        if self._is_slow(placed):
+            return await run_in_thread(self._show_all, partition, placed, with_offset)
+        shown: list[ShownMessage] = []
+        for number, one in enumerate(placed):
+            if number % TURN_MESSAGES == TURN_MESSAGES - 1:
+                await trio.lowlevel.checkpoint()
+            shown.append(self.message(partition, one, with_offset=with_offset))
+        return shown
+
+    def _show_all(
+        self, partition: Partition, placed: Sequence[PlacedRecord], with_offset: bool
+    ) -> list[ShownMessage]:
+        return [self.message(partition, one, with_offset=with_offset) for one in placed]
+
+    def _is_slow(self, placed: Sequence[PlacedRecord]) -> bool:
+        size = 0
+        for one in placed:
+            try:
+                codec, _ = self._codec(one.record)
+            except BadValue:
+                continue
+            if codec is not None and codec.is_slow:
+                size += record_bytes(one.record)
+        return size > INLINE_SLOW_BYTES
+
+    def message(
+        self, partition: Partition, placed: PlacedRecord, *, with_offset: bool
+    ) -> ShownMessage:
+        """One message."""
+        record = placed.record
+        shown = ShownMessage(
+            message_id(partition, placed.entry, placed.batch_index), partition.index
+        )
+        if with_offset:
+            shown.offset = record.offset
+        published_us = record.append_us if record.publish_us is None else record.publish_us
+        shown.publishTime = published_us // US
+        if record.event_us is not None:
+            shown.eventTime = record.event_us // US
+        if record.deliver_at_us is not None:
+            shown.deliverAt = record.deliver_at_us // US
+        shown.sequenceId = record.sequence_id
+        shown.producerName = _text_or_none(record.producer_name)
+        shown.orderingKey = _text_or_none(record.ordering_key)
+        self._show_headers(shown, record.headers)
+        self._show_contents(shown, record)
+        return shown
+
+    def _codec(self, record: Record) -> tuple[RecordCodec | None, int | None]:
+        """The codec to read a record with, and its own schema version. Raises BadValue."""
+        version = None
+        if record.schema_version is not None and len(record.schema_version) == VERSION.size:
+            version = VERSION.unpack(record.schema_version)[0]
+        if self._options.reader is not None:
+            return self._options.reader, version
+        if version is None:
+            return None, None
+        return self._registry.codec(self._topic, version), version
+
+    def _show_contents(self, shown: ShownMessage, record: Record) -> None:
+        try:
+            codec, version = self._codec(record)
+        except BadValue as error:
+            shown.decode_error = str(error)
+            codec, version = None, None
+        if version is not None and schema_of(self._topic.meta.schemas, version) is not None:
+            shown.schema_version = version
+            self._note_schema(version)
+        key, value = record.key, record.value
+        if codec is not None and codec.is_inline and value is not None:
+            try:
+                key, value = split_pair(value)
+            except BadValue as error:
+                shown.decode_error, codec = str(error), None
+        is_text = codec is None or codec.type == types.NONE
+        self._show_value(shown, None if is_text or codec is None else codec.value, value)
+        self._show_key(shown, codec.key if codec is not None and codec.is_pair else None, key)
+
+    def _show_value(
+        self, shown: ShownMessage, codec: ValueCodec | None, value: bytes | None
+    ) -> None:
+        if value is None:
+            shown.value = None
+            return
+        if codec is not None:
+            try:
+                shown.value = self._json(codec.read(value), value)
+                return
+            except BadValue as error:
+                shown.decode_error = str(error)
+        if codec is not None or shown.decode_error is not None:
+            shown.value, shown.encoding = _base64(value), "base64"
+        else:
+            shown.value, shown.encoding = _as_text(value, self._options.encoding)
+
+    def _show_key(self, shown: ShownMessage, codec: ValueCodec | None, key: bytes | None) -> None:
+        if key is None:
+            return
+        if codec is not None:
+            try:
+                shown.key = self._json(codec.read(key), key)
+                return
+            except BadValue as error:
+                shown.decode_error = shown.decode_error or f"key: {error}"
+        text, encoding = _as_text(key, "auto" if codec is None else "base64")
+        shown.key, shown.key_encoding = text, None if encoding == "utf8" else encoding
+
+    def _json(self, value: Json, data: bytes) -> Json:
+        """A 64-bit number as text if that is wanted: JavaScript would lose its last digits."""
+        is_long = type(value) is int and len(data) == 8
+        return str(value) if is_long and self._options.int64_as_string else value
+
+    def _show_headers(self, shown: ShownMessage, headers: Sequence[Header]) -> None:
+        """Show properties as a map of texts; if that cannot hold all, every header in order too."""
+        properties: dict[str, str] = {}
+        is_whole = True
+        for header in headers:
+            try:
+                name, text = header.name.decode(), header_text(header).decode()
+            except UnicodeDecodeError:
+                is_whole = False
+                continue
+            is_whole = is_whole and name not in properties
+            properties[name] = text
+        shown.properties = properties
+        if not is_whole:
+            shown.headers = [_header(header) for header in headers]
+
+    def _note_schema(self, version: int) -> None:
+        if version not in self.schemas:
+            meta = self._topic.meta.schemas[version]
+            name = types.name_of(meta.type)
+            self.schemas[version] = ShownSchema(name, version, _base64(meta.data), meta.properties)
+
+
+def message_id(partition: Partition, entry: int, batch_index: int) -> str:
+    """The id of a record as text."""
+    index = partition.index if partition.topic.partitioned else -1
+    return write_id(MessageId(partition.partition_id, entry, index, batch_index))
+
+
+def _header(header: Header) -> ShownHeader:
+    value = header_text(header)
+    try:
+        shown = ShownHeader(header.name.decode(), "")
+    except UnicodeDecodeError:
+        shown = ShownHeader(_base64(header.name), "", name_encoding="base64")
+    shown.value, encoding = _as_text(value, "auto")
+    shown.encoding = None if encoding == "utf8" else encoding
+    return shown
+
+
+def _text_or_none(data: bytes | None) -> str | None:
+    """The text of a field that is nearly always text; None if it is not."""
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _as_text(data: bytes, encoding: str) -> tuple[str, str]:
+    """Bytes for JSON, and their encoding: `utf8`, or `base64` if wanted or if they are not text."""
+    if encoding != "base64" and not is_binary(data):
+        try:
+            return data.decode(), "utf8"
+        except UnicodeDecodeError:
+            pass
+    return _base64(data), "base64"
+
+
+def is_binary(data: bytes) -> bool:
+    """Whether it has too many control characters to be text; each takes six bytes of JSON."""
+    return len(data) - len(data.translate(None, CONTROLS)) > CONTROLS_MIN + len(data) // 10
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

@@ -1,0 +1,166 @@
+"""The formats of a read or fetch: one JSON object, one message per line, or server-sent events.
+
+Knows how messages are framed, not where they come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+import msgspec
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from braidlog.broker.errors import BrokerError
+from braidlog.protocols.http.errors import NOT_ACCEPTABLE, Refused
+from braidlog.protocols.http.limits import JSON_PIECE_BYTES
+from braidlog.protocols.http.pip64.messages import FetchAnswer, ReadAnswer, ShownMessage
+from braidlog.protocols.http.waiting import Waiting, disconnected
+
+if TYPE_CHECKING:
+    from braidlog.protocols.http.requests import Exchange
+
+JSON, LINES, EVENTS = "application/json", "application/x-ndjson", "text/event-stream"
+ANY = {"*/*": JSON, "application/*": JSON, "text/*": EVENTS, JSON: JSON, LINES: LINES}
+ANY[EVENTS] = EVENTS
+# Some ten seconds of silence, or more, make proxies and browsers think that a stream is dead.
+HEARTBEAT_S = 10.0
+_STANDARD_TO_URL = str.maketrans("+/", "-_")
+
+# Waits for messages for at most so many seconds, and yields what came. Its room is held until exit.
+NextMessages = Callable[[float], AbstractAsyncContextManager[Sequence[ShownMessage]]]
+
+
+def accepted(request: Request) -> str:
+    """The first format of `Accept` that is served. Raises Refused."""
+    accept = request.headers.get("accept", "*/*")
+    for wanted in accept.split(","):
+        kind, _, parameters = wanted.partition(";")
+        found = ANY.get(kind.strip().lower())
+        if found is not None and "q=0" not in parameters.replace(" ", "").split(";"):
+            return found
+    raise Refused(NOT_ACCEPTABLE, f"there are {JSON}, {LINES} and {EVENTS}, not {accept[:80]!r}")
+
+
+async def lines(messages: Sequence[ShownMessage], headers: dict[str, str]) -> Response:
+    """An answer with one message per line."""
+    pieces = await _encoded(messages, b"\n", _line)
+    if pieces:
+        pieces.append(b"\n")
+    return Pieces(pieces, LINES, headers)
+
+
+async def whole(answer: ReadAnswer | FetchAnswer) -> Response:
+    """An answer of one JSON object."""
+    messages, answer.messages = answer.messages, []
+    head, empty, tail = msgspec.json.encode(answer).partition(b'"messages":[')
+    return Pieces([head + empty, *await _encoded(messages, b",", msgspec.json.encode), tail], JSON)
+
+
+async def _encoded(
+    messages: Sequence[ShownMessage], between: bytes, encode: Callable[[ShownMessage], bytes]
+) -> list[bytes]:
+    """The JSON of messages, in pieces that can each be made and sent in one turn."""
+    pieces: list[bytes] = []
+    gathered: list[bytes] = []
+    size = 0
+    for message in messages:
+        if pieces or gathered:
+            gathered.append(between)
+        gathered.append(encode(message))
+        size += len(gathered[-1])
+        if size >= JSON_PIECE_BYTES:
+            pieces.append(b"".join(gathered))
+            gathered, size = [], 0
+            await trio.lowlevel.checkpoint()
+    return [*pieces, b"".join(gathered)] if gathered else pieces
+
+
+class Pieces(Response):
+    """An answer of known size, each piece of which is held until it is sent."""
+
+    def __init__(
+        self, pieces: list[bytes], media_type: str, headers: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(headers=headers, media_type=media_type)
+        self.headers["content-length"] = str(sum(map(len, pieces)))
+        self._pieces = pieces[::-1]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer."""
+        head = {"type": "http.response.start", "status": self.status_code}
+        await send({**head, "headers": self.raw_headers})
+        pieces, body = self._pieces, b""
+        while pieces:
+            body += pieces.pop()
+            if len(body) >= JSON_PIECE_BYTES:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+                body = b""
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+class EventStream(Response):
+    """Messages as events, until the client leaves or the broker stops."""
+
+    media_type = EVENTS
+
+    def __init__(self, request: Request, waiting: Waiting, next_messages: NextMessages) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._request = request
+        self._waiting = waiting
+        self._next_messages = next_messages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events; if the client leaves, whatever runs is cancelled."""
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        await send(start)
+        if self._request.method == "HEAD":  # It has no body, so nothing would ever end it.
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        left = False
+
+        async def watch() -> None:
+            nonlocal left
+            await disconnected(self._request)
+            left = True
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch)
+            await self._stream(send)
+            nursery.cancel_scope.cancel()
+        if not left:
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _stream(self, send: Send) -> None:
+        exchange: Exchange = self._request.scope["exchange"]
+        body = b": ready\n\n"
+        while not self._waiting.stopping.is_set():
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+            try:
+                async with self._next_messages(HEARTBEAT_S) as messages:
+                    exchange.check_again()
+                    body = b"".join(map(_event, messages)) or b": nothing yet\n\n"
+                    await trio.lowlevel.checkpoint()
+            except (BrokerError, Refused) as error:  # The status is sent already.
+                text = msgspec.json.encode(str(error))
+                body = b"event: error\ndata: %b\n\n" % text
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+                return
+
+
+def _event(message: ShownMessage) -> bytes:
+    place = message.messageId.translate(_STANDARD_TO_URL).encode()
+    return b"id: %b\ndata: %b\n\n" % (place, _line(message))
+
+
+def _line(message: ShownMessage) -> bytes:
+    """A message's JSON in one line. A JSON value is kept as its client wrote it: line ends between
+    its tokens would end the line, or the event, in the middle of it. Strings have none.
+    """
+    return msgspec.json.encode(message).replace(b"\n", b" ").replace(b"\r", b" ")

@@ -1,0 +1,146 @@
+"""The paths of PIP-64, under every spelling, with what each takes and answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+
+from braidlog.broker.access.rights import Action
+from braidlog.protocols.http.bodies import Bodies
+from braidlog.protocols.http.pip64 import messages, streams
+from braidlog.protocols.http.pip64.api import MessagesApi
+from braidlog.protocols.http.pip64.consumers import Consumers, ConsumersApi
+from braidlog.protocols.http.pip64.cursor import CursorApi
+from braidlog.protocols.http.routes import Query, Routes, Served
+from braidlog.protocols.http.values.resolving import SchemaRegistry
+from braidlog.protocols.http.waiting import Waiting
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.protocols.http.options import RestOptions
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+TOPIC = "{tenant}/{namespace}/{topic}"
+BASE, DOMAIN_BASE = f"/topics/{TOPIC}", f"/topics/persistent/{TOPIC}"
+# PIP-64 specifies the singular, but its own texts and scripts use the plural as often. It also has
+# `consumer` where messages are fetched, and `consumers` where one is deleted.
+SUBSCRIPTIONS = ("subscription", "subscriptions")
+CONSUMERS = ("consumer", "consumers")
+NUMBER, TEXT = {"type": "integer", "minimum": 0}, {"type": "string"}
+TRUTH = {"type": "boolean"}
+
+SHOW = (
+    Query("timeout", "Milliseconds to wait for a first message, up to 60000.", NUMBER),
+    Query("max_messages", "Messages at most, up to 10000.", {"type": "integer", "minimum": 1}),
+    Query("max_bytes", "Bytes of keys and values at most.", {"type": "integer", "minimum": 1}),
+    Query("include_schema", "Add the schemas that the messages use.", TRUTH),
+    Query("schema_type", "Read bytes as this primitive type.", TEXT),
+    Query("encoding", "Of values without schema.", {"enum": ["auto", "utf8", "base64"]}),
+    Query("int64", "64-bit numbers as numbers or text.", {"enum": ["number", "string"]}),
+)
+START = (
+    Query("position", "earliest, latest or an offset.", TEXT),
+    Query("message_id", "Start after this message.", TEXT),
+    Query("timestamp", "Start with the first message published then or later.", NUMBER),
+)
+
+
+FORMATS = (streams.LINES, streams.EVENTS)
+
+
+@dataclass(slots=True, frozen=True)
+class Handlers:
+    """The objects whose methods serve the endpoints."""
+
+    api: MessagesApi
+    consumers: ConsumersApi
+    cursors: CursorApi
+
+
+def pip64_routes(
+    broker: Broker,
+    options: RestOptions,
+    bodies: Bodies,
+    waiting: Waiting,
+    consumers: Consumers,
+    registry: SchemaRegistry,
+    routes: Routes,
+) -> list[Route]:
+    """The endpoints of PIP-64."""
+    small, auto_create = bodies.of_others, options.auto_create_topics
+    api = MessagesApi(broker, bodies.of_messages, registry, waiting, auto_create=auto_create)
+    handlers = Handlers(
+        api,
+        ConsumersApi(broker, small, registry, waiting, options, consumers),
+        CursorApi(broker, small),
+    )
+    taken, right = messages.ProduceRequest, Action.PRODUCE
+    produce = Served(api.produce, right, body=taken, answer=messages.ProduceAnswer, frequent=True)
+    shipped = Served(
+        api.produce_shipped, right, body=taken, answer=messages.ShippedAnswer, frequent=True
+    )
+    other = dict.fromkeys(METHODS, Served(api.other_domain, Action.DESCRIBE))
+    return [
+        # Paths with a domain first: they cannot be a tenant's, as no tenant may have such a name.
+        *_under(DOMAIN_BASE, routes, handlers, shipped),
+        routes.route("/topics/non-persistent/{rest:path}", **other),
+        *_under(BASE, routes, handlers, produce),
+    ]
+
+
+def _under(base: str, routes: Routes, handlers: Handlers, produce: Served) -> list[Route]:
+    """The endpoints under one spelling of a topic's path."""
+    partition = f"{base}/partitions/{{partition}}"
+    read = Served(
+        handlers.api.read,
+        Action.CONSUME,
+        answer=messages.ReadAnswer,
+        query=(*START, *SHOW),
+        other_formats=FORMATS,
+    )
+    made = [
+        routes.route(base, POST=produce),
+        routes.route(partition, POST=produce),
+        routes.route(f"{partition}/messages", GET=read),
+    ]
+    for word in SUBSCRIPTIONS:
+        made += _subscription(f"{base}/{word}/{{subscription}}", routes, handlers)
+    return made
+
+
+def _subscription(base: str, routes: Routes, handlers: Handlers) -> list[Route]:
+    """The endpoints of a subscription under one spelling of its path."""
+    route = routes.route
+    paths = [f"{base}/{word}/{{consumer}}" for word in CONSUMERS]
+    create = Served(
+        handlers.consumers.create,
+        Action.CONSUME,
+        body=messages.CreateConsumer,
+        answer=messages.ConsumerAnswer,
+        statuses=(200, 201),
+    )
+    fetch = Served(
+        handlers.consumers.fetch,
+        Action.CONSUME,
+        answer=messages.FetchAnswer,
+        query=SHOW,
+        other_formats=FORMATS,
+    )
+    delete = Served(handlers.consumers.delete, Action.CONSUME, statuses=(204,))
+    show = Served(handlers.cursors.show, Action.DESCRIBE, answer=messages.CursorAnswer)
+    update = Served(
+        handlers.cursors.update,
+        Action.CONSUME,
+        body=messages.UpdateCursor,
+        answer=messages.CursorAnswer,
+        frequent=True,
+    )
+    return [
+        route(f"{base}/cursor", GET=show, POST=update),
+        route(base, POST=create),
+        route(f"{base}/consumers", POST=create),
+        *(route(path, DELETE=delete) for path in paths),
+        *(route(f"{path}/messages", GET=fetch) for path in paths),
+    ]

@@ -1,0 +1,309 @@
+"""Passes requests about topics of another broker on to its HTTP listener, once, and returns its
+answers.
+
+They go over the brokers' own port, so it does not matter how clients reach that listener.
+Credentials are sent along in the headers: the owner authenticates the client again. While a topic
+moves from one broker to another, its requests wait here, and then go to the new owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import h11
+import structlog
+import trio
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.cluster.placement import NOBODY, Owner, elsewhere
+from braidlog.broker.errors import NotOwner
+from braidlog.protocols.http.bodies import BodyBudget, topic_name
+from braidlog.protocols.http.errors import NO_OWNER, OWNER_LOST, Refused
+from braidlog.protocols.http.pulsar_admin.names import name_of as admin_name
+from braidlog.protocols.http.requests import READING, refuse
+from braidlog.protocols.http.waiting import disconnected
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
+
+    from braidlog.broker.broker import Broker
+    from braidlog.storage.metadata.names import TopicName
+
+Handler = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
+
+# In a request: it was passed on, and must not be passed on again. In an answer: nothing was done,
+# as that broker does not own the topic any more.
+HOP: Final = "braidlog-hop"
+# Headers about one connection (RFC 9110, 7.6.1), and those that this connection sets itself.
+OWN_HEADERS: Final = frozenset(
+    {
+        *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"),
+        *(b"transfer-encoding", HOP.encode()),
+    }
+)
+# How long to wait for a topic's owner. If one was killed, the next one owns the topic after the
+# lease (5 s) and the time of the takeover.
+FIND_S: Final = 10.0
+LOOK_S: Final = 0.05
+RECEIVE_BYTES: Final = 64 * 1024
+# How long an owner may be silent before a look whether its session goes on. One that is frozen, or
+# cut off from us, closes no connection: others own its topics, and it would be waited for forever.
+SILENT_S: Final = 1.0
+# The owner is gone, or its answer is not HTTP.
+LOST: Final = (OSError, trio.BrokenResourceError, h11.ProtocolError)
+
+log = structlog.get_logger()
+
+
+class Body:
+    """A request's body as it comes. It is kept as long as there is memory for it, so that it can
+    also be sent to another broker.
+    """
+
+    def __init__(self, request: Request, budget: BodyBudget) -> None:
+        self._request = request
+        self._budget = budget
+        self._messages: list[Message] = []
+        self._bytes = 0
+        self.is_kept = True
+        self.has_ended = False
+
+    def request(self) -> Request:
+        """The request, with its body from the first byte on. Only possible while it is kept."""
+        place = 0
+
+        async def receive() -> Message:
+            nonlocal place
+            place += 1
+            if place <= len(self._messages):
+                return self._messages[place - 1]
+            return await self._next()
+
+        return Request(self._request.scope, receive)
+
+    async def drain(self) -> None:
+        """Read the rest, though nobody wants it: an earlier answer would be lost with the
+        connection.
+        """
+        with trio.move_on_after(FIND_S):
+            while not self.has_ended:
+                await self._next()
+
+    async def _next(self) -> Message:
+        message = await self._request.receive()
+        piece = len(message.get("body", b""))
+        is_body = message["type"] == "http.request"
+        self.has_ended = self.has_ended or not is_body or not message.get("more_body", False)
+        if is_body and self.is_kept:
+            self.is_kept = self._budget.take(self._request, self._bytes, piece)
+            self._bytes += piece
+            self._messages.append(message)
+        if not self.is_kept:
+            self._messages.clear()
+        return message
+
+
+class Proxy:
+    """Passes requests on for one listener."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._budget = BodyBudget()
+
+    def around(self, handler: Handler) -> Handler:
+        """Wrap a handler: it serves what this broker owns, and passes other requests on."""
+
+        async def serve(request: Request) -> Response:
+            if HOP in request.headers:
+                return await self._serve_for_another(request, handler)
+            body = Body(request, self._budget)
+            deadline = trio.current_time() + FIND_S
+            while True:
+                try:
+                    return await self._serve_once(body.request(), handler)
+                except NotOwner as error:
+                    is_over = trio.current_time() > deadline or self._broker.stopping.is_set()
+                    if is_over or not body.is_kept:
+                        text = f"no broker serves that now: try again ({error})"
+                        raise Refused(NO_OWNER, text) from error
+                with request.scope["exchange"].waiting():
+                    await trio.sleep(LOOK_S)
+
+        return serve
+
+    async def _serve_once(self, request: Request, handler: Handler) -> Response:
+        """Raises NotOwner if nobody owns it now; nothing was done then."""
+        owner = self._owner(request)
+        if owner is None:
+            return await handler(request)
+        if owner is NOBODY:
+            raise elsewhere("that", owner)
+        return await self._pass_on(request, owner)
+
+    async def _serve_for_another(self, request: Request, handler: Handler) -> Response:
+        """Serve what another broker passes on, as it takes this one for the owner."""
+        body = Body(request, self._budget)
+        try:
+            owner = self._owner(request)
+            if owner is not None:
+                raise elsewhere("that", owner)
+            name = _topic_of(request)
+            if name is not None and self._broker.topics.find(name) is None:
+                await self._broker.siblings.follow()  # The other broker may be ahead of us.
+            return await handler(body.request())
+        except NotOwner as error:
+            await body.drain()
+            answer = refuse(request.scope["exchange"], NO_OWNER, str(error))
+            answer.headers[HOP] = "0"
+            return answer
+
+    def _owner(self, request: Request) -> Owner | None:
+        """The other broker that serves it; None: this one does."""
+        placement = self._broker.placement
+        name = _topic_of(request)
+        if name is not None:
+            return placement.owner(name)
+        # Permissions and namespaces belong to the catalogue's owner.
+        return None if request.method in READING else placement.catalogue_owner()
+
+    async def _pass_on(self, request: Request, owner: Owner) -> Response:
+        """Pass a request on. Raises NotOwner if that broker was not reached or is not the
+        owner, or if it was lost during a request that changes nothing; Refused.
+        """
+        name = next(one.name for one in self._broker.listeners.values() if one.protocol == "http")
+        stream = await self._broker.siblings.relay(owner.node_id, name)
+        exchange = _Exchange(stream, partial(self._broker.placement.is_over, owner.session))
+        try:
+            answer = await exchange.ask(request)
+            if any(name == HOP.encode() for name, _ in answer.headers):
+                raise NotOwner(f"broker {owner.node_id} does not own it any more", 0)
+        except LOST as error:
+            await exchange.close()
+            text = f"the broker that serves it is gone: {error}"
+            if request.method in READING:
+                raise NotOwner(text, 0) from error
+            raise Refused(OWNER_LOST, text) from error
+        except BaseException:  # Also if the client is gone.
+            await exchange.close()
+            raise
+        return _PassedOn(request, exchange, answer)
+
+
+def _topic_of(request: Request) -> TopicName | None:
+    """The topic that the path names, if it names one. Raises Refused."""
+    parts = request.path_params
+    if "role" not in parts and "name" in parts:
+        return admin_name(request)[0]
+    return topic_name(request) if "role" not in parts and "topic" in parts else None
+
+
+class _PassedOn(Response):
+    """Returns the owner's answer piece by piece as it comes, until the client leaves."""
+
+    def __init__(self, request: Request, exchange: _Exchange, answer: h11.Response) -> None:
+        super().__init__(status_code=answer.status_code)
+        self.raw_headers = [
+            (name, value)
+            for name, value in answer.headers
+            if name not in OWN_HEADERS and name != b"x-request-id"
+        ]
+        self._request = request
+        self._exchange = exchange
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer. If the owner is lost it ends early, and so does the connection."""
+
+        async def watch() -> None:
+            await disconnected(self._request)
+            nursery.cancel_scope.cancel()
+
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watch)
+                await self._send(send)
+                nursery.cancel_scope.cancel()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._exchange.close()
+
+    async def _send(self, send: Send) -> None:
+        start = {"type": "http.response.start", "status": self.status_code}
+        await send({**start, "headers": self.raw_headers})
+        more = True
+        while more:
+            try:
+                body = await self._exchange.piece()
+            except LOST as error:
+                log.warning("owner_lost", protocol="http", reason=str(error))
+                return
+            more = bool(body)
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+class _Exchange:
+    """One request over a connection of its own."""
+
+    def __init__(self, stream: trio.SocketStream, is_over: Callable[[], bool]) -> None:
+        """`is_over`: whether the session of the other side has ended."""
+        self._stream = stream
+        self._is_over = is_over
+        self._http = h11.Connection(h11.CLIENT)
+
+    async def ask(self, request: Request) -> h11.Response:
+        """Send the request, and return the head of the answer. Raises one of LOST."""
+        scope = request.scope
+        target = bytes(scope["raw_path"])
+        if query := bytes(scope["query_string"]):
+            target += b"?" + query
+        headers = [(name, value) for name, value in request.headers.raw if name not in OWN_HEADERS]
+        headers += [(b"connection", b"close"), (HOP.encode(), b"1")]
+        if "host" not in request.headers:
+            headers.append((b"host", b"braidlog"))
+        has_length = any(name == b"content-length" for name, _ in headers)
+        has_body = has_length or b"transfer-encoding" in dict(request.headers.raw)
+        if has_body and not has_length:
+            headers.append((b"transfer-encoding", b"chunked"))
+        await self._send(h11.Request(method=request.method, target=target, headers=headers))
+        if has_body:
+            async for piece in request.stream():
+                if piece:
+                    await self._send(h11.Data(data=piece))
+        await self._send(h11.EndOfMessage())
+        while True:
+            event = await self._next()
+            if isinstance(event, h11.Response):
+                return event
+
+    async def piece(self) -> bytes:
+        """The next piece of the answer's body; b"" at its end. Raises one of LOST."""
+        event = await self._next()
+        return bytes(event.data) if isinstance(event, h11.Data) else b""
+
+    async def close(self) -> None:
+        """Close the connection, whatever is still to come."""
+        await trio.aclose_forcefully(self._stream)
+
+    async def _send(self, event: h11.Request | h11.Data | h11.EndOfMessage) -> None:
+        left = memoryview(self._http.send(event) or b"")
+        while left:
+            left = left[await self._while_there(partial(self._stream.socket.send, left)) :]
+
+    async def _next(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        while True:
+            event = self._http.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            receive = partial(self._stream.receive_some, RECEIVE_BYTES)
+            self._http.receive_data(await self._while_there(receive))
+
+    async def _while_there(self, act: Callable[[], Awaitable[T]]) -> T:
+        """Send or receive: nothing of it is lost where it is cancelled. Raises one of LOST."""
+        while True:
+            with trio.move_on_after(SILENT_S):
+                return await act()
+            if self._is_over():
+                raise trio.BrokenResourceError("it does not answer, and its session has ended")

@@ -1,0 +1,260 @@
+"""The cluster as Pulsar's admin API sees it: brokers, tenants, namespaces, and where topics are.
+
+There is one cluster. A tenant exists if it was created, or has a namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.errors import (
+    InvalidRequest,
+    NamespaceExists,
+    NamespaceNotFound,
+    ShuttingDown,
+    StorageFull,
+    TopicInUse,
+    TopicNotFound,
+)
+from braidlog.broker.server.connection import address_text
+from braidlog.protocols.http import query
+from braidlog.protocols.http.errors import (
+    BAD_BODY,
+    INVALID_NAME,
+    NO_SUCH_PATH,
+    TENANT_EXISTS,
+    TENANT_IN_USE,
+    Refused,
+)
+from braidlog.protocols.http.pulsar_admin.answers import done, read_any, text, told
+from braidlog.protocols.http.pulsar_admin.names import full_names, name_of, namespace_of, text_of
+from braidlog.protocols.http.routes import topics_seen
+from braidlog.storage.metadata.names import DEFAULT_NAMESPACE, valid_namespace
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.protocols.http.bodies import BodyReader
+
+CLUSTER = "standalone"
+POLICIES = {
+    "auth_policies": {"namespace_auth": {}, "destination_auth": {}, "subscription_auth_roles": {}},
+    "replication_clusters": [CLUSTER],
+    "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
+    "deleted": False,
+}
+
+
+class ClusterApi:
+    """Handlers of one broker's cluster."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader, advertised_url: str) -> None:
+        self._broker = broker
+        self._bodies = bodies
+        self._advertised_url = advertised_url.rstrip("/")
+
+    async def clusters(self, _: Request) -> Response:
+        """The names of the clusters: there is one."""
+        return told([CLUSTER])
+
+    async def cluster(self, request: Request) -> Response:
+        """The addresses of the cluster."""
+        self._check_cluster(request)
+        urls = {"serviceUrl": self._http_url(request), "brokerServiceUrl": self._url(request)}
+        return told(urls)
+
+    async def brokers(self, request: Request) -> Response:
+        """The addresses of the brokers of a cluster, this one's first."""
+        self._check_cluster(request)
+        broker = self._broker
+        name = next((one.name for one in broker.listeners.values() if one.protocol == "http"), "")
+        found = [one.addresses.get(name) for one in broker.placement.others()]
+        others = [address_text(address) for address in found if address is not None]
+        return told([self._http_url(request).partition("://")[2], *others])
+
+    async def health(self, _: Request) -> Response:
+        """`ok` if records can be stored."""
+        if self._broker.stopping.is_set():
+            raise ShuttingDown("the broker is stopping")
+        if not await self._broker.has_room():
+            raise StorageFull("there is no room for records")
+        return text("ok")
+
+    async def version(self, _: Request) -> Response:
+        """The version of the broker."""
+        return text(self._broker.version)
+
+    async def configuration(self, _: Request) -> Response:
+        """The cluster's name, and settings that programs look at, as text.
+
+        `pulsar-admin` asks for the name before it lists clusters.
+        """
+        defaults = self._broker.topics.defaults
+        return told(
+            {
+                "clusterName": CLUSTER,
+                "allowAutoTopicCreation": str(defaults.auto_create).lower(),
+                "brokerDeduplicationEnabled": str(defaults.deduplication).lower(),
+                "defaultNumPartitions": str(defaults.num_partitions),
+            }
+        )
+
+    async def lookup(self, request: Request) -> Response:
+        """Where Pulsar's clients find a topic, which need not exist yet."""
+        name, _ = name_of(request)
+        self._broker.namespaces.get(name.tenant, name.namespace)
+        self._broker.placement.check(name)
+        url = self._url(request)
+        return told(
+            {
+                "brokerUrl": url,
+                "httpUrl": self._http_url(request),
+                "nativeUrl": url,
+                "brokerUrlSsl": "",
+            }
+        )
+
+    def _check_cluster(self, request: Request) -> None:
+        if text_of(request, "cluster") != CLUSTER:
+            raise Refused(NO_SUCH_PATH, f"there is one cluster, {CLUSTER}")
+
+    def _url(self, request: Request) -> str:
+        """The address of the listener for Pulsar's binary protocol, as this client reaches it."""
+        for listener in self._broker.listeners.values():
+            if listener.protocol == "pulsar":
+                host = (request.scope.get("server") or ("127.0.0.1", 0))[0]
+                return f"pulsar://{address_text(listener.advertised_to((host, listener.bound[1])))}"
+        raise Refused(NO_SUCH_PATH, "no listener serves Pulsar's binary protocol")
+
+    def _http_url(self, request: Request) -> str:
+        if self._advertised_url:
+            return self._advertised_url
+        host = request.headers.get("host", "")
+        return f"{request.scope['scheme']}://{host}"
+
+    # Tenants and namespaces.
+
+    async def tenants(self, request: Request) -> Response:
+        """The names of the tenants in which the client may see something."""
+        found = self._broker.namespaces.tenants()
+        return told([one for one in found if self._reaches(request, one)])
+
+    def _reaches(self, request: Request, tenant: str, namespace: str = "") -> bool:
+        principal = request.scope["exchange"].principal
+        return self._broker.access.reaches(principal, tenant, namespace)
+
+    async def tenant(self, request: Request) -> Response:
+        """One tenant."""
+        tenant = self._known_tenant(request)
+        roles = self._broker.namespaces.admin_roles(tenant)
+        return told({"adminRoles": roles, "allowedClusters": [CLUSTER]})
+
+    async def create_tenant(self, request: Request) -> Response:
+        """Create a tenant."""
+        tenant = self._tenant(request)
+        roles = await self._admin_roles(request)
+        return await self._made(self._broker.namespaces.create_tenant(tenant, roles))
+
+    async def alter_tenant(self, request: Request) -> Response:
+        """Set the admin roles of a tenant. They are only shown: permissions say who may do what."""
+        roles = await self._admin_roles(request)
+        tenant = self._tenant(request)
+        return await self._made(self._broker.namespaces.alter_tenant(tenant, roles))
+
+    async def _made(self, change: Awaitable[int]) -> Response:
+        """Answer once a change of a tenant is on disk, or refuse it in Apache's words."""
+        try:
+            ticket = await change
+        except InvalidRequest as error:
+            raise Refused(BAD_BODY, str(error)) from error
+        except NamespaceExists as error:
+            raise Refused(TENANT_EXISTS, "Tenant already exists") from error
+        except TopicInUse as error:
+            raise Refused(TENANT_IN_USE, "The tenant still has active namespaces") from error
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def _admin_roles(self, request: Request) -> list[str]:
+        body = await read_any(self._bodies, request)
+        roles = body.get("adminRoles") if isinstance(body, dict) else None
+        if roles is None:
+            return []
+        if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
+            raise Refused(BAD_BODY, "adminRoles is a list of names")
+        return [*roles]
+
+    async def delete_tenant(self, request: Request) -> Response:
+        """Delete a tenant that has no namespace."""
+        tenant = self._tenant(request)
+        return await self._made(self._broker.namespaces.delete_tenant(tenant))
+
+    def _known_tenant(self, request: Request) -> str:
+        tenant = self._tenant(request)
+        if not self._broker.namespaces.has_tenant(tenant):
+            raise NamespaceNotFound(f"Tenant {tenant} does not exist")
+        return tenant
+
+    def _tenant(self, request: Request) -> str:
+        tenant = text_of(request, "tenant")
+        if not valid_namespace(tenant, DEFAULT_NAMESPACE):
+            raise Refused(INVALID_NAME, f"{tenant!r} is not a tenant's name")
+        return tenant
+
+    async def namespaces(self, request: Request) -> Response:
+        """The namespaces of a tenant in which the client may see something."""
+        tenant = self._known_tenant(request)
+        found = [meta for meta in self._broker.namespaces.all() if meta.tenant == tenant]
+        seen = [one for one in found if self._reaches(request, tenant, one.namespace)]
+        return told(sorted(f"{tenant}/{meta.namespace}" for meta in seen))
+
+    async def namespace(self, request: Request) -> Response:
+        """A namespace's policies, which are the same for all namespaces."""
+        self._broker.namespaces.get(*namespace_of(request))
+        return told(POLICIES)
+
+    async def put_namespace(self, request: Request) -> Response:
+        """Create a namespace."""
+        tenant, namespace = namespace_of(request)
+        await read_any(self._bodies, request)
+        ticket = await self._broker.namespaces.create(tenant, namespace)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def delete_namespace(self, request: Request) -> Response:
+        """Delete a namespace without topics; with `force`, with them."""
+        tenant, namespace = namespace_of(request)
+        self._broker.namespaces.get(tenant, namespace)
+        if query.truth(request, ("force",)):
+            for topic in self._broker.topics.list(tenant, namespace):
+                with suppress(TopicNotFound):  # Another client was quicker.
+                    await self._broker.topics.delete(topic.name)
+            await self._broker.live.delete_all(tenant, namespace)
+        elif self._broker.live.has_topics(tenant, namespace):
+            raise TopicInUse(f"{tenant}/{namespace} has topics")
+        ticket = await self._broker.namespaces.delete(tenant, namespace)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def unload(self, request: Request) -> Response:
+        """Answer that a namespace is unloaded; there is nothing to do."""
+        self._broker.namespaces.get(*namespace_of(request))
+        return done()
+
+    async def topics_of_namespace(self, request: Request) -> Response:
+        """Every topic of a namespace that the client may see, partitions one by one."""
+        broker, place = self._broker, namespace_of(request)
+        broker.namespaces.get(*place)
+        mode = request.query_params.get("mode", "ALL").upper()
+        names: list[str] = []
+        if mode != "NON_PERSISTENT":
+            names += full_names(
+                await topics_seen(broker, request, place, broker.topics.list(*place))
+            )
+        if mode != "PERSISTENT":
+            live = await topics_seen(broker, request, place, broker.live.list(*place))
+            names += [topic.full for topic in live]
+        return told(names)

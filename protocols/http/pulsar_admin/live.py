@@ -1,0 +1,277 @@
+"""Non-persistent topics in Pulsar's admin API: list, create, grow, delete, figures.
+
+What a topic that keeps nothing cannot do (positions, single messages, policies) is refused as
+`not_on_non_persistent`, with the status that Apache Pulsar has for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.access.rights import Resource
+from braidlog.broker.errors import SubscriptionNotFound, TopicExists, TopicNotFound
+from braidlog.protocols.http import query
+from braidlog.protocols.http.errors import (
+    BAD_PARTITIONS,
+    NOT_ON_NON_PERSISTENT,
+    OTHER_KIND_OF_TOPIC,
+    SUBSCRIPTION_BUSY,
+    TOPIC_BUSY,
+    Refused,
+)
+from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
+from braidlog.protocols.http.pulsar_admin.names import name_of, namespace_of, text_of
+from braidlog.protocols.http.pulsar_admin.openers import connected_consumer, publisher_stats
+from braidlog.protocols.http.pulsar_admin.statistics import RATES
+from braidlog.protocols.http.pulsar_admin.topics import partition_count
+from braidlog.protocols.http.routes import seen_by, topics_seen
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.delivery.non_persistent.topic import LiveSubscription, LiveTopic
+    from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.storage.metadata.names import TopicName
+
+Json = dict[str, Any]
+
+
+class AdminLive:
+    """Handlers of one broker's non-persistent topics."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._live = broker.live
+        self._bodies = bodies
+
+    async def list_topics(self, request: Request) -> Response:
+        """The non-persistent topics of a namespace in use that the client may see, of all brokers.
+
+        Partitions are listed one by one.
+        """
+        place = namespace_of(request)
+        self._broker.namespaces.get(*place)
+        found = await topics_seen(self._broker, request, place, self._live.list(*place))
+        is_seen = seen_by(self._broker, request)
+        elsewhere = await self._broker.siblings.live(place)
+        theirs = [one for one, of in elsewhere.items() if is_seen(Resource.of_topic(of))]
+        return told(sorted({*theirs, *(topic.full for topic in found)}))
+
+    async def list_partitioned(self, request: Request) -> Response:
+        """The partitioned non-persistent topics of a namespace that the client may see."""
+        is_seen = seen_by(self._broker, request)
+        names = self._live.list_partitioned(*namespace_of(request))
+        found = [name for name in names if is_seen(Resource.of_topic(name))]
+        return told([f"non-persistent://{name.full}" for name in found])
+
+    async def create(self, request: Request) -> Response:
+        """Create a non-persistent topic without partitions."""
+        name, index = name_of(request)
+        await read_any(self._bodies, request)
+        if index is None:
+            self._live.create(name)
+        else:  # A partition exists, or cannot be created by itself.
+            self._live.get(name, index, make=False)
+        return done()
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a non-persistent topic without partitions."""
+        name, index = name_of(request)
+        if self._live.partitions(name):
+            what = "a partition" if index is not None else "a partitioned topic"
+            code = TOPIC_BUSY if index is not None else OTHER_KIND_OF_TOPIC
+            raise Refused(code, f"{name} is {what}: delete it with its partitions")
+        return await self._delete(request, name)
+
+    async def partitions(self, request: Request) -> Response:
+        """The number of a non-persistent topic's partitions; 0 for a topic without partitions.
+
+        With `checkAllowAutoCreation` it is 0 also for a topic that does not exist.
+        """
+        name, index = name_of(request)
+        self._broker.namespaces.get(name.tenant, name.namespace)
+        wants_missing = query.truth(request, ("checkAllowAutoCreation",))
+        if not wants_missing and not self._live.exists(name):
+            raise TopicNotFound(f"Topic non-persistent://{name.full} not found")
+        count = self._live.partitions(name) if index is None else 0
+        return told({"partitions": count, "deleted": False})
+
+    async def set_partitions(self, request: Request) -> Response:
+        """Create a partitioned non-persistent topic or add partitions; the body is their number."""
+        name, index = name_of(request)
+        count = await partition_count(self._bodies, request)
+        if index is not None:
+            raise Refused(BAD_PARTITIONS, "a partition has no partitions")
+        known = self._live.partitions(name)
+        if request.method == "PUT" and known:
+            raise TopicExists("This topic already exists")
+        if request.method == "POST" and not known:
+            raise self._not_partitioned(name)
+        if count != known:
+            ticket = await self._live.partition(name, count)
+            await self._broker.durability.reached(ticket)
+        return done()
+
+    async def delete_partitioned(self, request: Request) -> Response:
+        """Delete a non-persistent topic with its partitions."""
+        name, _ = name_of(request)
+        if not self._live.partitions(name):
+            raise self._not_partitioned(name)
+        return await self._delete(request, name)
+
+    def _not_partitioned(self, name: TopicName) -> Exception:
+        """What to raise for a topic without partitions, or for none."""
+        if self._live.find(name, None) is None:
+            return TopicNotFound(f"Partitioned Topic not found: {name}")
+        return Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
+
+    async def _delete(self, request: Request, name: TopicName) -> Response:
+        users = sum(
+            topic.producers + sum(len(s.consumers) for s in topic.subscriptions.values())
+            for topic in self._all(name)
+        )
+        if users and not query.truth(request, ("force",)):
+            raise Refused(TOPIC_BUSY, f"Topic has {users} clients connected")
+        ticket = await self._live.delete(name)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    def _all(self, name: TopicName) -> list[LiveTopic]:
+        """The topic or its partitions, those in use."""
+        count = self._live.partitions(name)
+        places = range(count) if count else [None]
+        found = (self._live.find(name, index) for index in places)
+        return [topic for topic in found if topic is not None]
+
+    async def stats(self, request: Request) -> Response:
+        """Figures of a non-persistent topic, or of one partition."""
+        return told(self._stats([self._one(request)], seen_by(self._broker, request)))
+
+    async def partitioned_stats(self, request: Request) -> Response:
+        """Figures of a non-persistent topic: all partitions together, and each one if asked for."""
+        name, _ = name_of(request)
+        if not self._live.partitions(name):
+            raise TopicNotFound(f"Partitioned Topic not found: {name}")
+        found = self._all(name)
+        is_seen = seen_by(self._broker, request)
+        answer = self._stats(found, is_seen)
+        answer["metadata"] = {"partitions": self._live.partitions(name), "deleted": False}
+        wanted = query.truth(request, ("perPartition",))
+        parts = found if wanted else ()
+        answer["partitions"] = {one.full: self._stats([one], is_seen) for one in parts}
+        return told(answer)
+
+    async def internal_stats(self, request: Request) -> Response:
+        """Apache's internal figures of a non-persistent topic: nothing is stored."""
+        topic = self._one(request)
+        nothing = ("numberOfEntries", "totalSize", "currentLedgerEntries", "currentLedgerSize")
+        answer: Json = dict.fromkeys(nothing, 0)
+        answer["entriesAddedCounter"] = topic.messages_in
+        answer["cursors"] = {name: {"active": False} for name in self._groups_seen(request)}
+        return told(answer)
+
+    async def subscriptions(self, request: Request) -> Response:
+        """The names of a non-persistent topic's subscriptions that the client may see."""
+        return told(self._groups_seen(request))
+
+    def _groups_seen(self, request: Request) -> list[str]:
+        topic, is_seen = self._one(request), seen_by(self._broker, request)
+        return [
+            _text(name)
+            for name in topic.subscriptions
+            if is_seen(Resource.of_group(name, topic.name))
+        ]
+
+    async def delete_subscription(self, request: Request) -> Response:
+        """Delete a subscription; with `force` even while consumers are connected."""
+        topic = self._one(request)
+        name = text_of(request, "subscription").encode()
+        subscription = topic.subscriptions.get(name)
+        if subscription is None:
+            raise SubscriptionNotFound("Subscription not found")
+        if subscription.consumers and not query.truth(request, ("force",)):
+            raise Refused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
+        self._broker.closing.add(subscription.close_consumers())
+        topic.unsubscribe(subscription)
+        return done()
+
+    def _one(self, request: Request) -> LiveTopic:
+        """The topic of the path, if it is in use. Raises TopicNotFound."""
+        name, index = name_of(request)
+        topic = self._live.find(name, index)
+        if topic is None:
+            raise TopicNotFound(f"Topic non-persistent://{name.full} not found")
+        return topic
+
+    async def unload(self, request: Request) -> Response:
+        """Answer that a non-persistent topic is unloaded; there is nothing to do."""
+        self._one(request)
+        return done()
+
+    def _stats(self, topics: list[LiveTopic], is_seen: Callable[[Resource], bool]) -> Json:
+        of = self._broker.publishers.of
+        publishers = [one for topic in topics for one in of(topic.partition_id)]
+        return _stats(topics, is_seen) | publisher_stats(publishers)
+
+    async def not_here(self, request: Request) -> Response:
+        """Refuse what a topic that keeps nothing cannot do."""
+        path = request.scope["path"]
+        raise Refused(
+            NOT_ON_NON_PERSISTENT, f"{request.method} {path}: a non-persistent topic keeps nothing"
+        )
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="backslashreplace")
+
+
+def _stats(topics: list[LiveTopic], is_seen: Callable[[Resource], bool]) -> Json:
+    """Figures of one topic, or of several partitions together, and of the subscriptions that the
+    client may see.
+    """
+    subscriptions: Json = {}
+    for topic in topics:
+        for name, subscription in topic.subscriptions.items():
+            if not is_seen(Resource.of_group(name, topic.name)):
+                continue
+            _add(subscriptions.setdefault(_text(name), _subscription()), subscription)
+    sent = [one for topic in topics for one in topic.subscriptions.values()]
+    return dict.fromkeys((*RATES, "msgDropRate", "averageMsgSize"), 0.0) | {
+        "msgInCounter": sum(topic.messages_in for topic in topics),
+        "bytesInCounter": sum(topic.bytes_in for topic in topics),
+        "msgOutCounter": sum(one.messages_out for one in sent),
+        "bytesOutCounter": sum(one.bytes_out for one in sent),
+        "msgDropCounter": sum(topic.messages_dropped for topic in topics),
+        "storageSize": 0,
+        "backlogSize": 0,
+        "producersCount": sum(topic.producers for topic in topics),
+        "subscriptions": subscriptions,
+        "replication": {},
+    }
+
+
+def _subscription() -> Json:
+    zeros = ("msgOutCounter", "bytesOutCounter", "msgDropCounter", "msgBacklog", "unackedMessages")
+    rates = ("msgRateOut", "msgThroughputOut", "msgRateRedeliver", "messageAckRate", "msgDropRate")
+    return (
+        dict.fromkeys(rates, 0.0)
+        | dict.fromkeys(zeros, 0)
+        | {"type": "None", "consumers": [], "isDurable": False, "isReplicated": False}
+    )
+
+
+def _add(figures: Json, subscription: LiveSubscription) -> None:
+    figures["msgOutCounter"] += subscription.messages_out
+    figures["bytesOutCounter"] += subscription.bytes_out
+    figures["msgDropCounter"] += subscription.messages_dropped
+    if subscription.consumers:
+        figures["type"] = subscription.kind.value
+    for consumer in subscription.consumers:
+        one = connected_consumer(consumer)
+        one["msgOutCounter"] = consumer.messages_out
+        one["bytesOutCounter"] = consumer.bytes_out
+        one["availablePermits"] = consumer.permits
+        figures["consumers"].append(one)

@@ -1,0 +1,85 @@
+"""Who has opened what, in Pulsar's statistics: producers, and where clients and consumers are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from braidlog.broker.delivery.key_slots import KeyRanges
+
+if TYPE_CHECKING:
+    from braidlog.broker.delivery.consumer import Consumer
+    from braidlog.broker.delivery.key_shared import KeySharedDispatcher
+    from braidlog.broker.topics.publishers import Publisher
+
+Json = dict[str, Any]
+
+
+def publisher_stats(publishers: Iterable[Publisher]) -> Json:
+    """The fields of a topic about its producers. A producer of several of its partitions is one."""
+    found: dict[tuple[str, str], Json] = {}
+    waiting = set()
+    for one in publishers:
+        key = (one.address, one.name)
+        if one.is_waiting:
+            waiting.add(key)
+        else:
+            found[key] = {
+                "accessMode": one.access_mode,
+                "msgRateIn": 0.0,
+                "msgThroughputIn": 0.0,
+                "averageMsgSize": 0.0,
+                "chunkedMessageRate": 0.0,
+                "producerId": one.producer_id,
+                "supportsPartialProducer": False,
+                "producerName": one.name,
+            } | _client(one.address, one.client_version, one.connected_us, one.metadata)
+    return {"publishers": list(found.values()), "waitingPublishers": len(waiting)}
+
+
+def consumer_stats(name: str) -> Json:
+    """Figures of a consumer that got no messages yet."""
+    return {
+        "consumerName": name,
+        "msgRateOut": 0.0,
+        "msgThroughputOut": 0.0,
+        "msgRateRedeliver": 0.0,
+        "messageAckRate": 0.0,
+        "msgOutCounter": 0,
+        "bytesOutCounter": 0,
+        "unackedMessages": 0,
+        "availablePermits": 0,
+        "blockedConsumerOnUnackedMsgs": False,
+        "metadata": {},
+    }
+
+
+def connected_consumer(consumer: Consumer) -> Json:
+    """The same, with who it is and where, as far as that is known, and its own slots."""
+    told = consumer_stats(consumer.name) | _client(
+        consumer.address, consumer.client_version, consumer.connected_us, consumer.metadata
+    )
+    if consumer.key_ranges:
+        told["keyHashRangeArrays"] = [list(one) for one in consumer.key_ranges]
+    return told
+
+
+def key_sharing(dispatcher: KeySharedDispatcher) -> Json:
+    """How the consumers of a Key_Shared subscription share its keys."""
+    return {
+        "keySharedMode": "STICKY" if isinstance(dispatcher.policy, KeyRanges) else "AUTO_SPLIT",
+        "allowOutOfOrderDelivery": not dispatcher.in_order,
+    }
+
+
+def _client(address: str, version: str, connected_us: int, metadata: Mapping[str, str]) -> Json:
+    told: Json = {"metadata": dict(metadata)}
+    if address:
+        told["address"] = f"/{address}"  # As Java writes addresses.
+    if version:
+        told["clientVersion"] = version
+    if connected_us:
+        connected = datetime.fromtimestamp(connected_us / 1_000_000, UTC)
+        told["connectedSince"] = connected.isoformat().replace("+00:00", "Z")
+    return told

@@ -1,0 +1,155 @@
+"""Permissions as Pulsar's admin API has them: what a role may do in a namespace or with a topic.
+
+A role of Pulsar is a user here. Its permissions are rows of the one table that every protocol
+checks and `braidlog permissions` shows: produce is `produce` (and in a namespace also `create`, as
+a Pulsar producer creates its topic), consume is `consume`. What is not enforced here (functions,
+sources, sinks, packages) is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.access.patterns import parse_pattern
+from braidlog.broker.access.rules import Grant
+from braidlog.protocols.http.errors import (
+    BAD_BODY,
+    INVALID_NAME,
+    NOT_SUPPORTED,
+    PERMISSIONS_NOT_SET,
+    Refused,
+)
+from braidlog.protocols.http.login import origin
+from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
+from braidlog.protocols.http.pulsar_admin.names import name_of, namespace_of, text_of
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.protocols.http.bodies import BodyReader
+
+# Pulsar's actions (AuthAction) that mean something here, with ours in a namespace and on a topic.
+NAMESPACE_ACTIONS: Final = {"produce": ("produce", "create"), "consume": ("consume",)}
+TOPIC_ACTIONS: Final = {"produce": ("produce",), "consume": ("consume",)}
+OTHER_ACTIONS: Final = frozenset({"functions", "sources", "sinks", "packages"})
+
+
+class AdminPermissions:
+    """Handlers of one broker's permissions."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    async def of_namespace(self, request: Request) -> Response:
+        """What each role may do in a namespace."""
+        return told(self._actions(self._namespace(request)))
+
+    async def grant_in_namespace(self, request: Request) -> Response:
+        """Give a role these actions in a namespace, in place of those it had."""
+        return await self._grant(request, self._namespace(request), NAMESPACE_ACTIONS)
+
+    async def revoke_in_namespace(self, request: Request) -> Response:
+        """Take back all that a role may do in a namespace."""
+        ticket = await self._revoke(request, self._namespace(request), NAMESPACE_ACTIONS)
+        await self._broker.durability.reached(ticket or 0)
+        return done()
+
+    async def of_topic(self, request: Request) -> Response:
+        """What each role may do with a topic, by grants on its namespace or on itself."""
+        found = self._actions(self._namespace(request))
+        for role, actions in self._actions(_topic(request)).items():
+            found[role] = sorted({*found.get(role, ()), *actions})
+        return told(found)
+
+    async def grant_on_topic(self, request: Request) -> Response:
+        """Give a role these actions on a topic, in place of those it had."""
+        return await self._grant(request, _topic(request), TOPIC_ACTIONS)
+
+    async def revoke_on_topic(self, request: Request) -> Response:
+        """Take back what a role was granted on a topic. Raises Refused if that is nothing."""
+        ticket = await self._revoke(request, _topic(request), TOPIC_ACTIONS)
+        if ticket is None:
+            raise Refused(PERMISSIONS_NOT_SET, "Permissions are not set at the topic level")
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    def _namespace(self, request: Request) -> str:
+        tenant, namespace = namespace_of(request)
+        self._broker.namespaces.get(tenant, namespace)
+        return _plain(f"{tenant}/{namespace}")
+
+    def _actions(self, resource: str) -> dict[str, Sequence[str]]:
+        """Pulsar's actions of each role, from grants on exactly this resource."""
+        found: dict[str, set[str]] = {}
+        for grant in self._broker.permissions.list():
+            if grant.resource == resource and grant.action in (*TOPIC_ACTIONS, "admin"):
+                words = TOPIC_ACTIONS if grant.action == "admin" else (grant.action,)
+                found.setdefault(grant.subject, set()).update(words)
+        return {role: sorted(actions) for role, actions in found.items()}
+
+    async def _grant(
+        self, request: Request, resource: str, meanings: Mapping[str, tuple[str, ...]]
+    ) -> Response:
+        if self._broker.access.rules is None:
+            raise Refused(NOT_SUPPORTED, "Authorization is not enabled")
+        wanted = _actions_of(await read_any(self._bodies, request))
+        role = text_of(request, "role")
+        # Waits for the disk at the end alone: a client that leaves must not leave a role with less.
+        ticket = await self._revoke(request, resource, meanings) or 0
+        for action in wanted:
+            for word in meanings[action]:
+                grant = Grant(role, word, resource)
+                ticket = await self._broker.permissions.grant(grant)
+                self._audit(request, "permission_granted", grant)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def _revoke(
+        self, request: Request, resource: str, meanings: Mapping[str, tuple[str, ...]]
+    ) -> int | None:
+        """Revoke the grants; returns the ticket, None if there were none."""
+        role = text_of(request, "role")
+        words = {word for ours in meanings.values() for word in ours}
+        ticket = None
+        for grant in self._broker.permissions.list(role):
+            if grant.resource == resource and grant.action in words:
+                ticket = await self._broker.permissions.revoke(grant)
+                self._audit(request, "permission_revoked", grant)
+        return ticket
+
+    def _audit(self, request: Request, what: str, grant: Grant) -> None:
+        principal = request.scope["exchange"].principal
+        on = f"{grant.subject} {grant.action} {grant.resource}"
+        self._broker.audit.changed(principal, origin(request), what, on)
+
+
+def _topic(request: Request) -> str:
+    return _plain(name_of(request)[0].full)
+
+
+def _plain(resource: str) -> str:
+    """The resource, if as a pattern it matches only itself. Raises Refused."""
+    try:
+        pattern = parse_pattern(resource)
+        is_plain = "@" not in resource and pattern.resource() is not None
+    except ValueError:
+        is_plain = False
+    if not is_plain:
+        raise Refused(INVALID_NAME, f"permissions cannot be about {resource}: it has * or @")
+    return resource
+
+
+def _actions_of(body: object) -> list[str]:
+    """Pulsar's actions in a body. Raises Refused."""
+    if not isinstance(body, list) or not all(isinstance(one, str) for one in body):
+        raise Refused(BAD_BODY, 'a list of actions is wanted, as ["produce", "consume"]')
+    for action in body:
+        if action in OTHER_ACTIONS:
+            raise Refused(NOT_SUPPORTED, f"{action}: there is nothing here that this would allow")
+        if action not in TOPIC_ACTIONS:
+            raise Refused(BAD_BODY, f"there is no action {action!r}: {', '.join(TOPIC_ACTIONS)}")
+    return sorted(set(body))

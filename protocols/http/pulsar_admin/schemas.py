@@ -1,0 +1,180 @@
+"""Schemas in Pulsar's admin API. The registry is that of Pulsar's and HTTP's producers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.topics.schema_rules import load_parser
+from braidlog.broker.topics.schemas import (
+    IncompatibleSchema,
+    SchemaMeta,
+    compatible,
+    latest_version,
+    schema_of,
+    strategy_of,
+    version_of,
+)
+from braidlog.protocols.http.errors import (
+    INCOMPATIBLE_SCHEMA,
+    SCHEMA_NOT_FOUND,
+    UNREADABLE_SCHEMA,
+    Refused,
+)
+from braidlog.protocols.http.pulsar_admin.answers import read_any, told
+from braidlog.protocols.http.pulsar_admin.names import name_of, topic_of
+from braidlog.protocols.http.pulsar_admin.topics import path_number
+from braidlog.protocols.http.values import types
+from braidlog.protocols.http.values.definitions import known_type
+from braidlog.protocols.http.values.jsontext import RepeatedName, check_names, compact
+from braidlog.protocols.http.values.primitives import BadValue
+from braidlog.protocols.http.values.values import join_pair, split_pair, value_codec
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.http.bodies import BodyReader
+
+
+class _Pair(msgspec.Struct):
+    """The definition of a KEY_VALUE as the admin API writes it; "" is a part without one."""
+
+    key: msgspec.Raw
+    value: msgspec.Raw
+
+
+class AdminSchemas:
+    """Handlers of one broker's schemas."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    async def latest(self, request: Request) -> Response:
+        """The newest schema of a topic."""
+        topic = self._topic(request)
+        return told(_shown(topic, latest_version(topic.meta.schemas)))
+
+    async def of_version(self, request: Request) -> Response:
+        """The schema of one version."""
+        version = path_number(request, "version", 2**31)
+        return told(_shown(self._topic(request), version))
+
+    async def all_versions(self, request: Request) -> Response:
+        """Every version of a topic's schema."""
+        topic = self._topic(request)
+        schemas = topic.meta.schemas
+        if latest_version(schemas) is None:
+            raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+        shown = [_shown(topic, n) for n, one in enumerate(schemas) if not one.is_deletion]
+        return told({"getSchemaResponses": shown})
+
+    async def post(self, request: Request) -> Response:
+        """Register a schema; the answer has its version."""
+        schema = _read(await read_any(self._bodies, request))
+        await load_parser()
+        topic, _ = topic_of(self._broker, request)
+        try:
+            version, ticket = self._broker.schemas.add(topic, schema)
+        except IncompatibleSchema as error:
+            raise Refused(INCOMPATIBLE_SCHEMA, str(error)) from None
+        await self._broker.durability.reached(ticket)
+        return told({"version": {"version": version}})
+
+    async def compatibility(self, request: Request) -> Response:
+        """Whether a schema could be registered."""
+        schema = _read(await read_any(self._bodies, request))
+        await load_parser()
+        topic, _ = topic_of(self._broker, request)
+        fits = True
+        try:
+            if version_of(topic, schema) is None:
+                compatible(topic, schema)
+        except IncompatibleSchema:
+            fits = False
+        strategy = strategy_of(topic).name  # Apache's names.
+        return told({"compatibility": fits, "schemaCompatibilityStrategy": strategy})
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a topic's schema; the answer has the version that records the deletion.
+
+        It is a number here, as Java's admin client reads it. Earlier versions stay for the records
+        that name them.
+        """
+        topic = self._topic(request)
+        if latest_version(topic.meta.schemas) is None:
+            raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+        try:
+            version, ticket = self._broker.schemas.delete(topic)
+        except IncompatibleSchema as error:
+            raise Refused(INCOMPATIBLE_SCHEMA, str(error)) from None
+        await self._broker.durability.reached(ticket)
+        return told({"version": version})
+
+    def _topic(self, request: Request) -> Topic:
+        """The topic, if it exists and has schemas. Raises Refused."""
+        name, _ = name_of(request)
+        topic = self._broker.topics.find(name)
+        if topic is None or not topic.meta.schemas:
+            raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+        return topic
+
+
+def _shown(topic: Topic, version: int | None) -> dict[str, Any]:
+    meta = None if version is None else schema_of(topic.meta.schemas, version)
+    if meta is None:
+        raise Refused(SCHEMA_NOT_FOUND, "Schema not found")
+    return {
+        "version": version,
+        "type": types.name_of(meta.type),
+        "timestamp": 0,
+        "data": _definition_text(meta),
+        "properties": meta.properties,
+    }
+
+
+def _definition_text(meta: SchemaMeta) -> str:
+    """A definition as the admin API shows it: that of a KEY_VALUE is an object of its parts."""
+    if types.name_of(meta.type) == types.KEY_VALUE:
+        try:
+            pair = _Pair(*(msgspec.Raw(part or b'""') for part in split_pair(meta.data)))
+            return compact(msgspec.json.encode(pair)).decode()
+        except (BadValue, msgspec.DecodeError, UnicodeDecodeError):
+            pass  # Its producer wrote it in a way of its own: shown as it is.
+    return meta.data.decode(errors="backslashreplace")
+
+
+def _pair_definition(text: str) -> bytes:
+    """The stored definition of a KEY_VALUE, as its producers send it. Raises BadValue."""
+    try:
+        pair = msgspec.json.decode(text, type=_Pair)
+        check_names(text.encode())
+    except (msgspec.DecodeError, RecursionError, RepeatedName) as error:
+        raise BadValue(f"a KEY_VALUE's schema is an object of key and value: {error}") from None
+    parts = (compact(bytes(part)) for part in (pair.key, pair.value))
+    return join_pair(*(b"" if part == b'""' else part for part in parts))
+
+
+def _read(body: object) -> SchemaMeta:
+    """A schema as the admin API gives it. Raises Refused."""
+    if not isinstance(body, dict) or not isinstance(body.get("type"), str):
+        raise Refused(UNREADABLE_SCHEMA, "a schema has a type, a schema and properties")
+    definition, properties = body.get("schema", ""), body.get("properties") or {}
+    is_map = isinstance(properties, dict) and all(
+        isinstance(value, str) for value in properties.values()
+    )
+    if not isinstance(definition, str) or not is_map:
+        raise Refused(UNREADABLE_SCHEMA, "schema is a text, properties a map of texts")
+    try:
+        name = known_type(body["type"])
+        if name in types.WITHOUT_SCHEMA:
+            raise BadValue(f"{name} has no schema")
+        data = _pair_definition(definition) if name == types.KEY_VALUE else definition.encode()
+        if name in types.WITH_DEFINITION:
+            value_codec(name, data)
+    except BadValue as error:
+        raise Refused(UNREADABLE_SCHEMA, str(error)) from None
+    return SchemaMeta(types.NUMBERS[name], "", data, properties)

@@ -1,0 +1,247 @@
+"""Subscriptions in Pulsar's admin API: create, delete, move, peek at the next messages."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.delivery import entries
+from braidlog.broker.delivery.entries import EntryId
+from braidlog.protocols.http import query
+from braidlog.protocols.http.errors import (
+    BAD_POSITION,
+    MESSAGE_NOT_FOUND,
+    NOTHING_TO_EXPIRE,
+    SUBSCRIPTION_BUSY,
+    SUBSCRIPTION_EXISTS,
+    Refused,
+)
+from braidlog.protocols.http.pip64.cursor import CursorApi
+from braidlog.protocols.http.pip64.names import subscription_name
+from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
+from braidlog.protocols.http.pulsar_admin.names import name_of, topic_of
+from braidlog.protocols.http.pulsar_admin.topics import TIME_MS_MAX, AdminTopics, path_number
+from braidlog.protocols.http.routes import groups_seen, made_by_itself
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.positions.subscriptions import Subscription
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.http.bodies import BodyReader
+
+EXPIRE_S_MAX = 10**9  # Some thirty years.
+BACKLOG_MIN_OF_READERS = 1000
+LATEST_ID = 2**63 - 1
+
+
+class AdminSubscriptions:
+    """Handlers of one broker's subscriptions."""
+
+    def __init__(
+        self, broker: Broker, bodies: BodyReader, cursors: CursorApi, topics: AdminTopics
+    ) -> None:
+        self._broker = broker
+        self._bodies = bodies
+        self._cursors = cursors
+        self._topics = topics
+
+    async def list_subscriptions(self, request: Request) -> Response:
+        """The names of a topic's subscriptions that the client may see."""
+        topic, _ = topic_of(self._broker, request)
+        names = groups_seen(self._broker, request, topic)
+        return told([name.decode(errors="backslashreplace") for name in names])
+
+    async def create(self, request: Request) -> Response:
+        """Create a subscription, at the end or where the body says; and its topic if allowed."""
+        body = await read_any(self._bodies, request)
+        place, index = name_of(request)
+        if self._broker.topics.find(place) is None and index is None:
+            await made_by_itself(self._broker, request, place)
+        topic, partitions = topic_of(self._broker, request)
+        name = subscription_name(request, is_new=True)
+        there = self._broker.subscriptions.find(topic, name)
+        if there is not None and all(there.position(one.index) is not None for one in partitions):
+            raise Refused(SUBSCRIPTION_EXISTS, "Subscription already exists for topic")
+        starts = [await _start(partition, body) for partition in partitions]
+        subscription = self._broker.subscriptions.open(topic, name)
+        ticket = 0
+        for partition, start in zip(partitions, starts, strict=True):
+            ticket = max(ticket, subscription.start(partition.index, start))
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a subscription; with `force` even while somebody reads, of whichever protocol."""
+        topic, subscription, partitions = self._named(request)
+        dispatchers = [
+            self._broker.dispatchers.find(partition, subscription.name) for partition in partitions
+        ]
+        busy = any(one is not None and one.consumers for one in dispatchers)
+        indexes = {one.index for one in partitions}
+        members = self._broker.members.of(topic, subscription.name)
+        busy = busy or any(not indexes.isdisjoint(one.partitions) for one in members)
+        if busy and not query.truth(request, ("force",)):
+            raise Refused(SUBSCRIPTION_BUSY, "Subscription has active connected consumers")
+        if len(partitions) == len(topic.partitions):
+            ticket = subscription.delete()
+        else:
+            ticket = max(subscription.delete_cursor(one.index) for one in partitions)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def reset_to_time(self, request: Request) -> Response:
+        """Move a subscription to the first message published at or after a time (milliseconds)."""
+        time_ms = path_number(request, "time", TIME_MS_MAX)
+        _, subscription, partitions = self._named(request)
+        return await self._move(
+            subscription,
+            partitions,
+            lambda partition: entries.resolve_time(partition, time_ms * 1000),
+        )
+
+    async def reset_to_id(self, request: Request) -> Response:
+        """Move a subscription to a message, or after it if the body says that it is excluded."""
+        body = await read_any(self._bodies, request)
+        _, subscription, partitions = self._named(request)
+        meant = {one: await _message(one, body) for one in partitions}
+
+        async def start(partition: Partition) -> int:
+            return meant[partition][0]
+
+        answer = await self._move(subscription, partitions, start)
+        for partition, (position, first) in meant.items():
+            if first > position:  # Pulsar's consumers are told: they skip it, as part of a batch.
+                partition.check_here()
+                ticket = subscription.ack(partition.index, [(position, first)], lazy=False)
+                await self._broker.durability.reached(ticket)
+        return answer
+
+    async def skip(self, request: Request) -> Response:
+        """Acknowledge the next messages, as many as the path says."""
+        count = path_number(request, "number", 2**63 - 1)
+        _, subscription, _ = self._named(request)
+        partition = self._topics.one_partition(request)
+        subscription.start(partition.index, partition.log_start_offset)
+        position = _behind(subscription, partition, count)
+        ticket = subscription.ack_to(partition.index, position, lazy=False)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def skip_all(self, request: Request) -> Response:
+        """Acknowledge all messages."""
+        _, subscription, partitions = self._named(request)
+        ticket = 0
+        for partition in partitions:
+            subscription.start(partition.index, partition.log_start_offset)
+            end = partition.high_watermark
+            ticket = max(ticket, subscription.ack_to(partition.index, end, lazy=False))
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def expire(self, request: Request) -> Response:
+        """Acknowledge messages published longer ago than a number of seconds. Refused as by Apache:
+        where nothing waits, or consumers are connected, who soon have the little that waits.
+        """
+        seconds = path_number(request, "seconds", EXPIRE_S_MAX)
+        _, subscription, partitions = self._named(request)
+        moved, is_looked_at = 0, False
+        for partition in partitions:
+            is_looked_at |= self._is_looked_at(subscription, partition)
+            moved += await self._broker.backlogs.expire(subscription, partition, seconds)
+        if not moved and not is_looked_at:
+            raise Refused(NOTHING_TO_EXPIRE, "Expire message by timestamp: nothing is that old")
+        return done()
+
+    def _is_looked_at(self, subscription: Subscription, partition: Partition) -> bool:
+        """Whether Apache would look for old messages in this partition."""
+        waiting = partition.high_watermark - _behind(subscription, partition, 0)
+        dispatcher = self._broker.dispatchers.find(partition, subscription.name)
+        is_read = dispatcher is not None and bool(dispatcher.consumers)
+        return waiting >= (BACKLOG_MIN_OF_READERS if is_read else 1)
+
+    async def peek(self, request: Request) -> Response:
+        """The n-th message that is not acknowledged, counted from 1."""
+        number = path_number(request, "number", 2**63 - 1)
+        if number < 1:
+            raise Refused(MESSAGE_NOT_FOUND, "messages are counted from 1")
+        _, subscription, _ = self._named(request)
+        partition = self._topics.one_partition(request)
+        place = _behind(subscription, partition, number - 1)
+        acked = subscription.acked(partition.index)
+        return await self._topics.show(partition, acked.next_gap(place) if acked else place)
+
+    async def _move(
+        self,
+        subscription: Subscription,
+        partitions: Sequence[Partition],
+        resolve: Callable[[Partition], Awaitable[int]],
+    ) -> Response:
+        ticket = 0
+        for partition in partitions:
+            moved = await self._cursors.move(subscription, partition, partial(resolve, partition))
+            ticket = max(ticket, moved)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    def _named(self, request: Request) -> tuple[Topic, Subscription, Sequence[Partition]]:
+        topic, partitions = topic_of(self._broker, request)
+        found = self._broker.subscriptions.get(topic, subscription_name(request))
+        return topic, found, partitions
+
+
+async def _start(partition: Partition, body: object) -> int:
+    """The offset that a message id of the admin API, or a word, stands for; the end for None."""
+    if body in (None, "latest"):
+        return partition.high_watermark
+    if body == "earliest":
+        return partition.log_start_offset
+    if not isinstance(body, dict):
+        raise Refused(BAD_POSITION, "expected earliest, latest or a message id")
+    ledger, entry = _number(body.get("ledgerId")), _number(body.get("entryId"))
+    if entry == LATEST_ID:
+        return partition.high_watermark
+    if entry < 0:
+        return partition.log_start_offset
+    return await entries.resolve_seek(partition, EntryId(ledger, entry))
+
+
+async def _message(partition: Partition, body: object) -> tuple[int, int]:
+    """The position of the entry that a reset is to, and of the first message of it that is wanted:
+    the one with the id's batch index, the one behind it if it is excluded.
+    """
+    position = await _start(partition, body)
+    if not isinstance(body, dict) or body["ledgerId"] != partition.partition_id:
+        return position, position
+    span = await entries.entry_at(partition, body["entryId"])
+    if span is None:
+        return position, position
+    index = body.get("batchIndex")
+    count = 0 if index is None else _number(index)  # Messages of the entry that come before it.
+    # Java's client sends `excluded`; the documents name it as its field is called.
+    if body.get("excluded") is True or body.get("isExcluded") is True:
+        count = span.record_count if index in (None, -1) else count + 1
+    first = min(span.offset + max(count, 0), span.end)
+    return (first, first) if first == span.end else (span.offset, first)
+
+
+def _number(value: object) -> int:
+    if type(value) is not int or not -1 <= value <= LATEST_ID:
+        raise Refused(BAD_POSITION, "a message id has a ledgerId and an entryId")
+    return value
+
+
+def _behind(subscription: Subscription, partition: Partition, count: int) -> int:
+    """The offset after the next `count` messages that are not acknowledged."""
+    place = max(subscription.position(partition.index) or 0, partition.log_start_offset)
+    for start, end in subscription.acked(partition.index):
+        if start - place >= count:
+            break
+        if end > place:
+            count -= max(start - place, 0)
+            place = end
+    return min(place + count, partition.high_watermark)

@@ -1,0 +1,352 @@
+"""Topics in Pulsar's admin API: list, create, grow, delete, figures, single messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.delivery import entries
+from braidlog.broker.errors import TopicNotFound
+from braidlog.broker.reading.records import PlacedRecord, read_records
+from braidlog.protocols.http import query
+from braidlog.protocols.http.errors import (
+    BAD_PARTITIONS,
+    FEWER_PARTITIONS,
+    MESSAGE_NOT_FOUND,
+    NOTHING_TO_EXAMINE,
+    ONE_PARTITION_WANTED,
+    OTHER_KIND_OF_TOPIC,
+    TOPIC_BUSY,
+    Refused,
+)
+from braidlog.protocols.http.pulsar_admin import statistics
+from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
+from braidlog.protocols.http.pulsar_admin.names import (
+    full_name,
+    full_names,
+    name_of,
+    namespace_of,
+    topic_of,
+)
+from braidlog.protocols.http.routes import group_check, groups_seen, topics_seen
+from braidlog.protocols.turns import in_turns
+from braidlog.storage.formats.headers import header_text
+
+if TYPE_CHECKING:
+    from braidlog.broker.broker import Broker
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.http.bodies import BodyReader
+
+PARTITIONS_MAX = 10_000
+INT_MAX = 2**31 - 1  # Java's.
+PARTITIONS_PER_TURN = 20  # For truncation: each partition may write a slot and begin a segment.
+SUBSCRIPTIONS_PER_TURN = 200
+TIME_MS_MAX = (2**63 - 1) // 1000
+NO_ENTRY = -1
+TIMES = ("getEarliestTimeInBacklog",)
+LAST_US = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+class AdminTopics:
+    """Handlers of one broker's topics."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    async def list_topics(self, request: Request) -> Response:
+        """Every topic of a namespace that the client may see, partitions one by one."""
+        return told(full_names(await self._seen(request)))
+
+    async def list_partitioned(self, request: Request) -> Response:
+        """The partitioned topics of a namespace that the client may see."""
+        topics = await self._seen(request)
+        return told([full_name(topic) for topic in topics if topic.partitioned])
+
+    async def _seen(self, request: Request) -> Sequence[Topic]:
+        place = namespace_of(request)
+        self._broker.namespaces.get(*place)
+        return await topics_seen(self._broker, request, place, self._broker.topics.list(*place))
+
+    async def create(self, request: Request) -> Response:
+        """Create a topic without partitions."""
+        name, index = name_of(request)
+        await read_any(self._bodies, request)
+        if index is not None:
+            topic_of(self._broker, request)  # A partition exists, or cannot be created by itself.
+            return done()
+        topic = await self._broker.topics.create(name, 1, partitioned=False)
+        await self._broker.durability.reached(topic.ticket)
+        return done()
+
+    async def create_partitioned(self, request: Request) -> Response:
+        """Create a partitioned topic; the body is the number of partitions."""
+        name, index = name_of(request)
+        count = await partition_count(self._bodies, request)
+        if index is not None:
+            raise Refused(BAD_PARTITIONS, "a partition has no partitions")
+        topic = await self._broker.topics.create(name, count, partitioned=True)
+        await self._broker.durability.reached(topic.ticket)
+        return done()
+
+    async def grow(self, request: Request) -> Response:
+        """Add partitions to a partitioned topic; the body is their new number."""
+        name, _ = name_of(request)
+        count = await partition_count(self._bodies, request, least=-INT_MAX)
+        topic = self._broker.topics.get(name)
+        if not topic.partitioned:
+            raise Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
+        if count < len(topic.partitions):
+            text = f"{name} has {len(topic.partitions)} partitions already"
+            raise Refused(FEWER_PARTITIONS, text)
+        if count > len(topic.partitions):
+            ticket = await self._broker.topics.add_partitions(name, count)
+            await self._broker.durability.reached(ticket)
+        return done()
+
+    async def partitions(self, request: Request) -> Response:
+        """The number of a topic's partitions; 0 for a topic without partitions.
+
+        With `checkAllowAutoCreation` it is 0 also for a topic that does not exist.
+        """
+        name, index = name_of(request)
+        topic = self._broker.topics.find(name)
+        if topic is None:
+            self._broker.namespaces.get(name.tenant, name.namespace)
+            if not query.truth(request, ("checkAllowAutoCreation",)):
+                raise TopicNotFound(f"Topic persistent://{name.full} not found")
+        is_partitioned = topic is not None and topic.partitioned and index is None
+        count = len(topic.partitions) if topic is not None and is_partitioned else 0
+        return told({"partitions": count, "deleted": False})
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a topic without partitions."""
+        name, index = name_of(request)
+        topic = self._broker.topics.get(name)
+        if topic.partitioned:
+            what = "a partition" if index is not None else "a partitioned topic"
+            code = TOPIC_BUSY if index is not None else OTHER_KIND_OF_TOPIC
+            raise Refused(code, f"{name} is {what}: delete it with its partitions")
+        return await self._delete(request, topic)
+
+    async def delete_partitioned(self, request: Request) -> Response:
+        """Delete a partitioned topic."""
+        name, _ = name_of(request)
+        topic = self._broker.topics.get(name)
+        if not topic.partitioned:
+            raise Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
+        return await self._delete(request, topic)
+
+    async def _delete(self, request: Request, topic: Topic) -> Response:
+        is_forced = query.truth(request, ("force",))
+        if not is_forced:
+            await self._check_unused(topic)
+        ticket = await self._broker.topics.delete(topic.name, holds_name=is_forced)
+        await self._broker.durability.reached(ticket)
+        return done()
+
+    async def _check_unused(self, topic: Topic) -> None:
+        """Raises Refused if a client has a consumer, reader or producer on the topic."""
+        consumers = producers = 0
+        async for partition in in_turns(tuple(topic.partitions), PARTITIONS_PER_TURN):
+            consumers += sum(len(one.consumers) for one in self._broker.dispatchers.on(partition))
+            producers += len(self._broker.publishers.of(partition.partition_id))
+        if consumers or producers:
+            text = f"Topic has {consumers} consumers and {producers} producers connected"
+            raise Refused(TOPIC_BUSY, text)
+
+    async def stats(self, request: Request) -> Response:
+        """Figures of a topic or partition."""
+        topic, partitions = topic_of(self._broker, request)
+        names = groups_seen(self._broker, request, topic)
+        sees = group_check(self._broker, request, topic)
+        found = await statistics.topic_stats(
+            self._broker, topic, partitions, names, sees, with_times=query.truth(request, TIMES)
+        )
+        return told(found)
+
+    async def partitioned_stats(self, request: Request) -> Response:
+        """Figures of a partitioned topic."""
+        topic, _ = topic_of(self._broker, request)
+        wanted = query.truth(request, ("perPartition",))
+        names = groups_seen(self._broker, request, topic)
+        sees = group_check(self._broker, request, topic)
+        with_times = query.truth(request, TIMES)
+        found = await statistics.partitioned_stats(
+            self._broker, topic, names, sees, per_partition=wanted, with_times=with_times
+        )
+        return told(found)
+
+    async def internal_stats(self, request: Request) -> Response:
+        """Ledger and cursors of a topic's partition."""
+        topic, _ = topic_of(self._broker, request)
+        partition = self.one_partition(request)
+        names = groups_seen(self._broker, request, topic)
+        return told(await statistics.internal_stats(self._broker, topic, partition, names))
+
+    async def unload(self, request: Request) -> Response:
+        """Answer that a topic is unloaded; there is nothing to do."""
+        topic_of(self._broker, request)
+        return done()
+
+    async def truncate(self, request: Request) -> Response:
+        """Delete all messages of a topic, which also acknowledges them in every subscription.
+
+        In a shared store messages are deleted in whole segments.
+        """
+        topic, partitions = topic_of(self._broker, request)
+        async for partition in in_turns(partitions, PARTITIONS_PER_TURN):
+            partition.check_here()
+            end = partition.high_watermark
+            self._broker.retention.delete_below(partition, end)
+            names = self._broker.subscriptions.names(topic)
+            async for name in in_turns(names, SUBSCRIPTIONS_PER_TURN):
+                subscription = self._broker.subscriptions.find(topic, name)
+                if subscription is not None:
+                    subscription.ack_to(partition.index, end, lazy=False)
+        await self._broker.durability.settled()
+        return done()
+
+    async def last_message_id(self, request: Request) -> Response:
+        """The id of the last message; entry -1 if there is none."""
+        partition = self.one_partition(request)
+        span = await entries.last_entry(partition)
+        return told(_id(partition, NO_ENTRY if span is None else span.offset, -1))
+
+    async def id_at(self, request: Request) -> Response:
+        """The id of the first message published at or after a time."""
+        partition = self.one_partition(request)
+        time_ms = path_number(request, "time", TIME_MS_MAX)
+        offset = await entries.resolve_time(partition, time_ms * 1000)
+        if offset >= partition.high_watermark:
+            return told(_id(partition, NO_ENTRY, -1))
+        return told(_id(partition, offset, -1))
+
+    async def message(self, request: Request) -> Response:
+        """The message at a ledger and entry."""
+        partition = self.one_partition(request)
+        ledger = path_number(request, "ledger", 2**63 - 1)
+        entry = path_number(request, "entry", 2**63 - 1)
+        if ledger != partition.partition_id:
+            raise Refused(MESSAGE_NOT_FOUND, f"ledger {ledger} is not of this topic")
+        return await self.show(partition, entry)
+
+    async def examine(self, request: Request) -> Response:
+        """The n-th message from one end, counted from 1. As Apache does, what lies beyond the other
+        end is the message there, a number below 1 is 1, and every word but `earliest` is `latest`.
+        """
+        number = max(query.integer(request, "messagePosition", 1), 1)
+        partition = self.one_partition(request)
+        last = await entries.last_entry(partition)
+        if last is None:
+            raise Refused(NOTHING_TO_EXAMINE, "the topic has no message")
+        if request.query_params.get("initialPosition") == "earliest":
+            offset = min(partition.log_start_offset + number, last.end) - 1
+        else:
+            offset = max(last.end - number, partition.log_start_offset)
+        return await self.show(partition, offset)
+
+    async def show(self, partition: Partition, offset: int) -> Response:
+        """The message at that offset: its bytes, and the rest in headers. Raises Refused."""
+        if not partition.log_start_offset <= offset < partition.high_watermark:
+            raise Refused(MESSAGE_NOT_FOUND, "Message not found")
+        read = await read_records(partition, offset, bytes_max=1, records_max=1)
+        if not read.records:
+            raise Refused(MESSAGE_NOT_FOUND, "Message not found")
+        placed = read.records[0]
+        response = Response(placed.record.value or b"", media_type="application/octet-stream")
+        # Capitalised as Apache writes them: Java's admin client looks for exactly
+        # `X-Pulsar-PROPERTY`.
+        response.raw_headers += [
+            (name.encode(), text.encode()) for name, text in _headers(partition, placed).items()
+        ]
+        return response
+
+    def one_partition(self, request: Request) -> Partition:
+        """The only partition of the topic, or the one that is named. Raises Refused."""
+        _, partitions = topic_of(self._broker, request)
+        if len(partitions) != 1:
+            text = "this is not possible on a partitioned topic: name one of its partitions"
+            raise Refused(ONE_PARTITION_WANTED, text)
+        return partitions[0]
+
+
+async def partition_count(bodies: BodyReader, request: Request, *, least: int = 1) -> int:
+    """The number of partitions that the body asks for. Raises Refused."""
+    body = await read_any(bodies, request)
+    count = body.get("partitions") if isinstance(body, dict) else body
+    if type(count) is not int or not least <= count <= PARTITIONS_MAX:
+        text = "Number of partitions should be more than 0"
+        raise Refused(BAD_PARTITIONS, f"{text} and at most {PARTITIONS_MAX}")
+    return count
+
+
+def path_number(request: Request, part: str, most: int) -> int:
+    """A number of the path. Raises Refused."""
+    text = request.path_params[part]
+    if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) > most:
+        raise Refused(MESSAGE_NOT_FOUND, f"{part} is a number up to {most}, not {text[:40]!r}")
+    return int(text)
+
+
+def _id(partition: Partition, entry: int, batch_index: int) -> dict[str, int]:
+    index = partition.index if partition.topic.partitioned else -1
+    return {
+        "ledgerId": partition.partition_id,
+        "entryId": entry,
+        "partitionIndex": index,
+        "batchIndex": batch_index,
+        "batchSize": 0,
+    }
+
+
+def _headers(partition: Partition, placed: PlacedRecord) -> dict[str, str]:
+    record = placed.record
+    published_us = record.append_us if record.publish_us is None else record.publish_us
+    headers = {
+        "X-Pulsar-Message-ID": f"{partition.partition_id}:{placed.entry}",
+        "X-Pulsar-publish-time": _time(published_us),
+    }
+    if record.event_us is not None:
+        headers["X-Pulsar-event-time"] = _time(record.event_us)
+    if record.deliver_at_us is not None:
+        headers["X-Pulsar-deliver-at-time"] = _time(record.deliver_at_us)
+    if record.sequence_id is not None:
+        headers["X-Pulsar-sequence-id"] = str(record.sequence_id)
+    if record.value is None:
+        headers["X-Pulsar-null-value"] = "true"
+    properties = {
+        header.name.decode(errors="backslashreplace"): header_text(header).decode(
+            errors="backslashreplace"
+        )
+        for header in record.headers
+    }
+    if properties:
+        headers["X-Pulsar-PROPERTY"] = _ascii(properties)
+    if record.key is not None:
+        headers["X-Pulsar-partition-key"] = _ascii(record.key.decode(errors="backslashreplace"))
+    if record.producer_name is not None:
+        name = record.producer_name.decode(errors="backslashreplace")
+        headers["X-Pulsar-producer-name"] = _ascii(name)
+    return headers
+
+
+def _time(time_us: int) -> str:
+    """A time as Apache writes it and Java's admin client reads it; clamped to the year 9999."""
+    time_us = min(max(time_us, 0), LAST_US)
+    at = datetime.fromtimestamp(time_us // 1_000_000, UTC)
+    return f"{at:%Y-%m-%dT%H:%M:%S}.{time_us // 1000 % 1000:03}Z"
+
+
+def _ascii(value: str | dict[str, str]) -> str:
+    """A value as printable ASCII, for a header: texts with escapes if needed, maps as JSON."""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    is_plain = value.isascii() and value.isprintable()
+    return value if is_plain else value.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,59 @@
+"""Typed query parameters, under limits. Unknown ones are ignored. Knows no route."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from starlette.requests import Request
+
+from braidlog.protocols.http.errors import BAD_QUERY, Refused
+
+DIGITS_MAX = 19  # Of a 64-bit number.
+TRUTHS = {"true": True, "1": True, "": True, "false": False, "0": False}
+
+
+def number(
+    request: Request, names: Sequence[str], default: int | None, *, least: int, most: int | None
+) -> int | None:
+    """The number of the first name that is given, lowered to `most`. Raises Refused."""
+    for name in names:
+        text = request.query_params.get(name)
+        if text is None:
+            continue
+        if not (text.isascii() and text.isdecimal()) or len(text) > DIGITS_MAX:
+            raise Refused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")
+        value = int(text)
+        if value < least:
+            raise Refused(BAD_QUERY, f"{name} is at least {least}")
+        return value if most is None else min(value, most)
+    return default
+
+
+def integer(request: Request, name: str, default: int) -> int:
+    """A number that may be below zero. Raises Refused."""
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()) or len(digits) > DIGITS_MAX:
+        raise Refused(BAD_QUERY, f"{name} is a number, not {text[:40]!r}")
+    return int(text)
+
+
+def truth(request: Request, names: Sequence[str]) -> bool:
+    """Whether a switch is on; it is off unless it is given. Raises Refused."""
+    for name in names:
+        text = request.query_params.get(name)
+        if text is not None:
+            if text.lower() not in TRUTHS:
+                raise Refused(BAD_QUERY, f"{name} is true or false, not {text[:40]!r}")
+            return TRUTHS[text.lower()]
+    return False
+
+
+def choice(request: Request, name: str, choices: Sequence[str]) -> str:
+    """The given choice, by default the first one. Raises Refused."""
+    text = request.query_params.get(name, choices[0]).lower()
+    if text not in choices:
+        raise Refused(BAD_QUERY, f"{name} is one of {', '.join(choices)}, not {text[:40]!r}")
+    return text

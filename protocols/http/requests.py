@@ -1,0 +1,298 @@
+"""What every request goes through: a request id, its body under limits, errors as JSON, counting
+and a log line.
+
+Knows no route. Paths are matched as they were sent, still percent-encoded, so that a name may
+contain what a URL cannot: `%2F` in a group's name does not end it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from braidlog.broker.access.acting import work_for
+from braidlog.broker.access.rights import ANONYMOUS, Principal
+from braidlog.broker.errors import BrokerError
+from braidlog.broker.metrics import Number
+from braidlog.broker.server.connection import forget_frames
+from braidlog.protocols.http import errors
+from braidlog.protocols.http.limits import JSON_PIECE_BYTES
+from braidlog.protocols.http.management.messages import ErrorBody, encode
+
+if TYPE_CHECKING:
+    from braidlog.broker.access.quotas import Allowance
+    from braidlog.broker.broker import Broker
+
+log = structlog.get_logger()
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+# Handled at the same time; one more gets 429 instead of queueing unseen. A request whose client has
+# to take a piece of its answer is none of them unless that is large: a few clients that take none
+# would keep all others out.
+REQUESTS_MAX = 256
+# The header that goes with 401 (RFC 9110, section 11.6.1).
+CHALLENGE = 'Basic realm="braidlog", charset="UTF-8", Bearer'
+RETRY_AFTER_S = 1  # The header that goes with 429 and 503.
+REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # A client's own id is used if it is sane.
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(slots=True)
+class Working:
+    """How many requests are being worked on, and how many wait for records."""
+
+    waiting: Number
+    count: int = 0
+
+
+class Exchange:
+    """One request and its outcome."""
+
+    def __init__(self, scope: Scope, send: Send, working: Working, broker: Broker) -> None:
+        self.request_id = _given_id(scope) or os.urandom(16).hex()
+        path = _origin_form(scope["raw_path"].decode("ascii"))
+        self.scope: Scope = {**scope, "path": path, "exchange": self}
+        self.principal: Principal = ANONYMOUS
+        self.at = ""  # where its client is, for the audit log
+        self.allowance: Allowance | None = None  # what limits the principal
+        # For endless answers: raises the error that would refuse the request now.
+        self.check_again: Callable[[], None] = _allowed
+        self.status = 0
+        self.code = ""  # of the error in the answer, if there is one
+        self.is_frequent = False  # like requests with messages: not logged unless it failed
+        self._send = send
+        self._working = working
+        self._stopping = broker.stopping
+        self._give_way = broker.poller.give_way
+        self.arrived = time.perf_counter()
+        self.waited_s = 0.0  # for records, on purpose
+        self.at_end: list[Callable[[], None]] = []  # Called once the answer was sent, or cannot be.
+
+    async def send(self, message: Message) -> None:
+        """Send an answer, with the request's id in its headers."""
+        if message["type"] == "http.response.start":
+            await self._give_way()
+            self.status = message["status"]
+            headers = [*message["headers"], (b"x-request-id", self.request_id.encode())]
+            if self._stopping.is_set() and self.scope["http_version"].startswith("1"):
+                headers.append((b"connection", b"close"))  # HTTP/2 says it in a frame of its own.
+            message = {**message, "headers": headers}
+        elif self.allowance is not None:
+            self.allowance.spend(0, len(message.get("body", b"")))
+        if len(message.get("body", b"")) > JSON_PIECE_BYTES:
+            await self._send(message)
+            return
+        with self.uncounted():  # Its client may take it as late as it likes.
+            await self._send(message)
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wrap a wait for records: it counts neither as work nor as time spent on work."""
+        began = time.perf_counter()
+        working = self._working
+        working.count -= 1
+        working.waiting.inc()
+        try:
+            yield
+        finally:
+            working.count += 1
+            working.waiting.dec()
+            self.waited_s += time.perf_counter() - began
+
+    @contextmanager
+    def uncounted(self) -> Iterator[None]:
+        """Wrap a wait for the client: the request does not count as running meanwhile."""
+        self._working.count -= 1
+        try:
+            yield
+        finally:
+            self._working.count += 1
+
+    def forget(self) -> None:
+        """Break reference cycles, which would hold the whole connection."""
+        del self.scope["exchange"], self.check_again
+
+    @property
+    def api(self) -> str:
+        """The template of the route that served it: few different values, whoever asks."""
+        route = self.scope.get("route")
+        method = self.scope["method"] if self.scope["method"] in METHODS else "other"
+        return f"{method} {route.path}" if route is not None else "none"
+
+
+def _given_id(scope: Scope) -> str:
+    """The id that the client gave its request; "" for none, or one that is not sane."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id":
+            given: str = value.decode("latin-1")
+            return given if REQUEST_ID.fullmatch(given) else ""
+    return ""
+
+
+def _allowed() -> None:
+    """Do nothing: the request needed no right."""
+
+
+class Requests:
+    """The outermost layer of the application: everything that comes before and after a route."""
+
+    def __init__(self, app: ASGIApp, broker: Broker) -> None:
+        self._app = app
+        self._broker = broker
+        self._working = Working(broker.metrics.number("braidlog_waiting_requests", "http"))
+
+    @property
+    def working(self) -> int:
+        """Requests that run and do not wait for records."""
+        return self._working.count
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request. A handler's bug is logged with its id, and ends only this request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        exchange = Exchange(scope, send, self._working, self._broker)
+        work_for(exchange)  # A task may serve many clients: it no longer works for the last one.
+        self._working.count += 1
+        try:
+            try:
+                await self._broker.poller.give_way()
+                app = self._app if self._working.count <= REQUESTS_MAX else _too_busy(exchange)
+                await app(exchange.scope, receive, exchange.send)
+            finally:
+                self._working.count -= 1
+                for act in exchange.at_end:
+                    act()
+            # Requests that wait here do not count as work: hundreds may have ended together.
+            await self._broker.poller.give_way()
+        except Exception:  # A bug ends this request and nothing else.
+            log.exception("request_failed", protocol="http", request_id=exchange.request_id)
+        finally:
+            self._record(exchange)
+            exchange.forget()
+
+    def _record(self, exchange: Exchange) -> None:
+        seconds = time.perf_counter() - exchange.arrived - exchange.waited_s
+        numbers, api = self._broker.metrics, exchange.api
+        numbers.number("braidlog_requests", "http", api).inc()
+        numbers.requests(api, "http").observe(seconds)
+        if exchange.code:
+            numbers.number("braidlog_errors", "http", exchange.code).inc()
+        is_usual = exchange.is_frequent and not exchange.code
+        is_quiet = is_usual or exchange.scope["method"] in READING
+        tell = log.debug if is_quiet else log.info
+        tell(
+            "request_served",
+            protocol="http",
+            request_id=exchange.request_id,
+            api=api,
+            path=exchange.scope["path"],
+            status=exchange.status,
+            ms=round(seconds * 1000, 1),
+        )
+
+
+def _origin_form(target: str) -> str:
+    """The path of a request's target. An absolute target (RFC 9112, 3.2.2), which any client may
+    send and proxies do, loses its host.
+    """
+    if target.startswith("/"):
+        return target
+    _, has_scheme, rest = target.partition("://")
+    _, slash, path = rest.partition("/")
+    return f"{slash}{path}" or "/" if has_scheme else target
+
+
+def json_response(body: msgspec.Struct, status: int = 200) -> Response:
+    """A JSON answer."""
+    return Response(encode(body), status, media_type="application/json")
+
+
+def refuse(exchange: Exchange, wire: errors.WireCode, message: str) -> Response:
+    """The answer for an error; every error has this form."""
+    exchange.code = wire.code
+    body = ErrorBody(wire.number, wire.code, message, message)
+    headers = {}
+    if wire.status in (429, 503):
+        headers["Retry-After"] = str(RETRY_AFTER_S)
+    elif wire.status == 401:
+        headers["WWW-Authenticate"] = CHALLENGE
+    return Response(encode(body), wire.status, headers, "application/json")
+
+
+def _too_busy(exchange: Exchange) -> ASGIApp:
+    return refuse(exchange, errors.TOO_BUSY, f"{REQUESTS_MAX} requests are running already")
+
+
+async def on_refused(request: Request, error: Exception) -> Response:
+    """Answer with a refusal of this listener's own."""
+    assert isinstance(error, errors.Refused)
+    return refuse(request.scope["exchange"], error.wire, error.message)
+
+
+async def on_broker_error(request: Request, error: Exception) -> Response:
+    """Answer with an error of the broker, by the table."""
+    assert isinstance(error, BrokerError)
+    return refuse(request.scope["exchange"], errors.wire_code(error), str(error))
+
+
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """Answer what Starlette's routing refuses: an unknown path, or a method it does not have."""
+    assert isinstance(error, HTTPException)
+    exchange: Exchange = request.scope["exchange"]
+    if error.status_code == errors.METHOD_NOT_ALLOWED.status:
+        allowed = (error.headers or {}).get("Allow", "")
+        if request.method == "OPTIONS":  # It asks for the allowed methods.
+            return Response(status_code=204, headers={"Allow": f"{allowed}, OPTIONS"})
+        message = f"{request.method} is not possible here, only {allowed}"
+        response = refuse(exchange, errors.METHOD_NOT_ALLOWED, message)
+        response.headers["Allow"] = allowed
+        return response
+    if request.method == "OPTIONS" and request.scope["path"] == "*":
+        return Response(status_code=204, headers={"Allow": ", ".join(METHODS)})
+    return refuse(exchange, errors.NO_SUCH_PATH, f"no such path: {request.scope['path']}")
+
+
+async def on_bug(request: Request, _: Exception) -> Response:
+    """Answer with an internal error, and the id under which it is in the log."""
+    exchange: Exchange = request.scope["exchange"]
+    message = f"internal error, in the broker's log as request {exchange.request_id}"
+    return refuse(exchange, errors.INTERNAL, message)
+
+
+class _Unsent(Response):
+    """An answer that is not sent: nobody would get it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send nothing."""
+
+
+async def on_left(request: Request, error: Exception) -> Response:
+    """Answer nothing: the client left while its request waited."""
+    exchange: Exchange = request.scope["exchange"]
+    log.debug("client_left", protocol="http", request_id=exchange.request_id)
+    forget_frames([error])
+    return _Unsent()
+
+
+ERROR_HANDLERS = {
+    ClientDisconnect: on_left,
+    errors.Refused: on_refused,
+    BrokerError: on_broker_error,
+    HTTPException: on_http_error,
+    Exception: on_bug,
+}

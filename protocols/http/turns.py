@@ -1,0 +1,61 @@
+"""Iterates over many partitions without holding up the other listeners. Knows no route."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from operator import itemgetter
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from braidlog.protocols.http.limits import PIECE_MESSAGES, TURN_MESSAGES
+
+if TYPE_CHECKING:
+    from braidlog.broker.positions.subscriptions import Subscription
+    from braidlog.broker.runtime.poller import Poller
+    from braidlog.broker.topics.topic import Topic
+
+TURN = 200  # Partitions between two checkpoints: a millisecond of the loop, or a few.
+SORTED_TOGETHER = 2000  # Topics sorted by name in one turn: two milliseconds.
+T = TypeVar("T")
+
+
+async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """Yield the same items; other tasks get a turn after every TURN of them."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % TURN == 0:
+            await trio.lowlevel.checkpoint()
+
+
+async def between_messages(number: int, poller: Poller) -> None:
+    """Give others their turn if it is due after `number` messages of a request."""
+    if number % TURN_MESSAGES == 0:
+        await trio.lowlevel.checkpoint()
+    elif number % PIECE_MESSAGES == 0:
+        await poller.give_way()
+
+
+async def first_topics(
+    topics: Iterable[Topic], wanted: Callable[[Topic], bool], count: int
+) -> list[Topic]:
+    """The first `count` topics by name that are `wanted`. Sorting 50,000 of them at once would hold
+    the loop for a tenth of a second.
+    """
+    every = tuple(topics)
+    best: list[tuple[str, Topic]] = []
+    for start in range(0, len(every), SORTED_TOGETHER):
+        some = every[start : start + SORTED_TOGETHER]
+        best += [(topic.name.full, topic) for topic in some if wanted(topic)]
+        best.sort(key=itemgetter(0))
+        del best[count:]
+        await trio.lowlevel.checkpoint()
+    return [topic for _, topic in best]
+
+
+async def backlog_of(subscription: Subscription) -> int:
+    """Records that a subscription has still to read, in all partitions."""
+    total = 0
+    async for index in in_turns(range(len(subscription.topic.partitions))):
+        total += subscription.backlog(index)
+    return total

@@ -1,0 +1,91 @@
+"""A request that waits: for records, until its client leaves, the broker stops, or time is up.
+
+Knows no route. ASGI reports a disconnected client only by a message (`http.disconnect`), so
+somebody has to look for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import trio
+from starlette.requests import ClientDisconnect, Request
+
+from braidlog.broker.errors import BrokerError
+from braidlog.protocols.http.errors import TOO_BUSY, Refused
+from braidlog.protocols.http.limits import WAITING_MAX
+
+if TYPE_CHECKING:
+    from braidlog.protocols.http.requests import Exchange
+
+
+class Waiting:
+    """All waiting requests of one listener."""
+
+    def __init__(self, stopping: trio.Event) -> None:
+        self.stopping = stopping
+        self.count = 0
+
+    async def wait(
+        self,
+        request: Request,
+        seconds: float,
+        act: Callable[[], Awaitable[None]],
+        *,
+        is_stream: bool = False,
+    ) -> bool:
+        """Run `act`; True once it returns, False if the time is up or the broker stops first.
+
+        It is cancelled then. Meanwhile the request does not count as being worked on. Raises
+        Refused if too many wait already, ClientDisconnect (a stream looks for that itself), and
+        the BrokerError of `act`.
+        """
+        if self.count >= WAITING_MAX:
+            raise Refused(TOO_BUSY, f"{WAITING_MAX} requests are waiting already")
+        exchange: Exchange = request.scope["exchange"]
+        self.count += 1
+        try:
+            with exchange.waiting():
+                return await self._race(None if is_stream else request, seconds, act)
+        finally:
+            self.count -= 1
+
+    async def _race(
+        self, request: Request | None, seconds: float, act: Callable[[], Awaitable[None]]
+    ) -> bool:
+        acted = left = False
+        failure: BrokerError | None = None
+
+        async def watch_client(request: Request) -> None:
+            nonlocal left
+            await disconnected(request)
+            left = True
+            nursery.cancel_scope.cancel()
+
+        async def watch_stop() -> None:
+            await self.stopping.wait()
+            nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.cancel_scope.deadline = trio.current_time() + seconds
+            if request is not None:
+                nursery.start_soon(watch_client, request)
+            nursery.start_soon(watch_stop)
+            try:
+                await act()
+                acted = True
+            except BrokerError as error:  # Not from in here: it would come out in a group.
+                failure = error
+            nursery.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+        if left and not acted:
+            raise ClientDisconnect
+        return acted
+
+
+async def disconnected(request: Request) -> None:
+    """Return when the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,286 @@
+"""The export job: a Spark batch job that keeps its own positions. Runs beside a running or stopped
+broker. Run as a program (`python -m braidlog.storage.export.export`), it is `submit.py`.
+
+Tasks decode ranges and write Parquet themselves; the driver only publishes and commits. What an
+earlier run had prepared when it died is published first; a run that was only begun is repeated by
+its intent, if the log still has the records.
+"""
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from braidlog.storage.export.commit import Commit, ExportFolder, FolderBroken, Intent, StagedFile
+from braidlog.storage.export.compact import compact, show_hidden_files
+from braidlog.storage.export.files import TableSettings
+from braidlog.storage.export.places import open_log, shown, tell_positions
+from braidlog.storage.export.ranges import Bounds, Plan, is_kept, plan
+from braidlog.storage.export.readers import LogReader, PartitionState, topic_matches
+from braidlog.storage.export.session import Report, Spark
+from braidlog.storage.export.worker import DeadLetters, Job, OnCorrupt, TaskFailed, run_ranges
+from braidlog.storage.metadata.names import TopicName
+
+FAILURES_TOLD = 3
+PLANS_MAX = 3  # In one call: meanwhile topics are deleted and renamed, and retention goes on.
+
+
+class ExportFailed(Exception):
+    """The export stopped; what was committed before is untouched. One line for the operator."""
+
+
+class PlanOutdated(ExportFailed):
+    """What a run was going to read is no longer in the log, or no longer under that name."""
+
+
+class NoSuchTopic(ExportFailed):
+    """The data directory holds no partition of that topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What to export, and from where: topics by name, or all that `pattern` matches whole.
+
+    `place` is what `braidlog.storage.export.places.open_log` takes.
+    """
+
+    place: str
+    topics: tuple[TopicName, ...] = ()
+    pattern: str | None = None
+
+    def wanted(self, log: LogReader) -> list[PartitionState]:
+        """The partitions of these topics. Raises NoSuchTopic, OSError."""
+        if self.pattern is not None:
+            return log.partitions(partial(matches, self.pattern))
+        names = {topic.full for topic in self.topics}
+        found = log.partitions(names.__contains__)
+        if missing := names - {state.topic for state in found}:
+            raise NoSuchTopic(f"{shown(self.place)} holds no topic {', '.join(sorted(missing))}")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The group under whose name the export commits its progress to a broker."""
+
+    url: str
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportJob:
+    """An export: what, where to, and how. `start` applies to partitions never exported."""
+
+    source: Source
+    target: Path
+    on_corrupt: OnCorrupt = "fail"
+    fail_on_loss: bool = True
+    start: Literal["earliest", "latest"] = "earliest"
+    bounds: Bounds = field(default_factory=Bounds)
+    table: TableSettings = field(default_factory=TableSettings)
+    progress: Progress | None = None
+    compact: bool = False
+
+
+@dataclass(slots=True)
+class Summary:
+    """What one call exported, and how far each partition id is now.
+
+    `untold` says why the positions could not be committed to a broker; the export is done anyway.
+    """
+
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    dead_letters: int = 0
+    lost: int = 0
+    runs: list[int] = field(default_factory=list)
+    topics: dict[str, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    replaced: int = 0
+    untold: str | None = None
+
+    def add(self, commit: Commit) -> None:
+        """Add one run."""
+        self.rows += sum(file.rows for file in commit.files)
+        self.files += len(commit.files)
+        self.bytes += sum(file.bytes for file in commit.files)
+        self.dead_letters += commit.dead_letters
+        self.lost += sum(gap.end - gap.start for gap in commit.gaps)
+        self.runs.append(commit.run)
+        for file in commit.files:
+            self.topics[file.topic] = self.topics.get(file.topic, 0) + file.rows
+        self.positions = commit.positions
+
+
+def run_export(job: ExportJob, spark: Spark, report: Report | None = None) -> Summary:
+    """Export what was not exported yet, up to the watermarks and within the bounds of one run.
+
+    Raises:
+        ExportFailed; storage.spark.ranges.RecordsLost, storage.spark.ranges.LogTooShort,
+        storage.spark.commit.FolderBusy, storage.spark.jvm.NoJava; OSError where the log or the
+        folder cannot be reached.
+    """
+    run = _Run(spark, open_log(job.source.place), report)
+    partitions: Sequence[PartitionState] = job.source.wanted(run.log)
+    folder = ExportFolder(job.target.absolute())
+    summary = Summary()
+    with folder.locked():
+        try:
+            partitions = _export(job, folder, partitions, summary, run)
+            show_hidden_files(folder)
+        except FolderBroken as error:
+            raise ExportFailed(str(error)) from error
+        if job.compact:
+            _compact(job, folder, summary)
+        last = folder.last_commit()
+    summary.positions = last.positions if last else {}
+    if job.progress is not None:
+        summary.untold = _tell(job.progress, partitions, summary.positions)
+    return summary
+
+
+def _compact(job: ExportJob, folder: ExportFolder, summary: Summary) -> None:
+    merged = compact(folder, job.table.compression)
+    if merged is not None:
+        summary.replaced = len(merged.replaced)
+
+
+def _tell(
+    progress: Progress, partitions: Sequence[PartitionState], positions: dict[int, int]
+) -> str | None:
+    """Commit the export's progress to the broker; returns the reason if that fails."""
+    told = {
+        (state.topic, state.index): positions[state.partition_id]
+        for state in partitions
+        if state.partition_id in positions
+    }
+    try:
+        tell_positions(progress.url, progress.group, told)
+    except OSError as error:
+        return str(error)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    spark: Spark
+    log: LogReader
+    report: Report | None
+
+
+def _export(
+    job: ExportJob,
+    folder: ExportFolder,
+    partitions: Sequence[PartitionState],
+    summary: Summary,
+    run: _Run,
+) -> Sequence[PartitionState]:
+    """Export once; plan again if the log has changed. Returns the partitions planned for."""
+    for _ in range(PLANS_MAX - 1):
+        try:
+            _export_once(job, folder, partitions, summary, run)
+            return partitions
+        except PlanOutdated:
+            partitions = job.source.wanted(run.log)
+    _export_once(job, folder, partitions, summary, run)
+    return partitions
+
+
+def _export_once(
+    job: ExportJob,
+    folder: ExportFolder,
+    partitions: Sequence[PartitionState],
+    summary: Summary,
+    run: _Run,
+) -> None:
+    """Finish what an earlier run left, then run what is new. Raises PlanOutdated."""
+    prepared = folder.finish_prepared()
+    if prepared is not None:
+        summary.add(prepared)
+    number = folder.next_run()
+    left = folder.open_intent(number)
+    if left is not None:
+        if _is_kept(left, run.log):
+            summary.add(_run(job, folder, left, run))
+            number += 1
+        else:
+            folder.drop_intent(number)
+    last = folder.last_commit()
+    found = _planned(job, partitions, last.positions if last else {})
+    if found.ranges or found.gaps:
+        intent = Intent(number, found.ranges, found.gaps)
+        folder.write_intent(intent)
+        summary.add(_run(job, folder, intent, run))
+
+
+def _planned(
+    job: ExportJob, partitions: Sequence[PartitionState], positions: dict[int, int]
+) -> Plan:
+    return plan(
+        partitions,
+        positions,
+        fail_on_loss=job.fail_on_loss,
+        bounds=job.bounds,
+        cores=os.cpu_count() or 1,
+        from_latest=job.start == "latest",
+    )
+
+
+def _run(job: ExportJob, folder: ExportFolder, intent: Intent, run: _Run) -> Commit:
+    task = Job(str(folder.root), job.source.place, intent.run, job.on_corrupt, job.table)
+    parts = [part for part in intent.ranges if part.end > part.start]
+    total = sum(part.end - part.start for part in parts)
+    outcomes = []
+    if parts:
+        outcomes = run.spark.map(partial(run_ranges, task), parts, total, run.report)
+    failures = [outcome for outcome in outcomes if isinstance(outcome, TaskFailed)]
+    if failures:
+        told = "; ".join(failure.text for failure in failures[:FAILURES_TOLD])
+        if _is_kept(intent, run.log):
+            raise ExportFailed(told)
+        folder.drop_intent(intent.run)
+        raise PlanOutdated(told)
+    files = [outcome for outcome in outcomes if isinstance(outcome, StagedFile)]
+    dead = [outcome for outcome in outcomes if isinstance(outcome, DeadLetters)]
+    last = folder.last_commit()
+    positions = dict(last.positions) if last else {}
+    for part in intent.ranges + intent.gaps:
+        positions[part.partition_id] = max(positions.get(part.partition_id, 0), part.end)
+    commit = Commit(
+        intent.run,
+        positions,
+        files,
+        sum(letters.count for letters in dead),
+        intent.ranges,
+        intent.gaps,
+        dead_files=[letters.file for letters in dead],
+    )
+    folder.commit(commit)
+    return commit
+
+
+def _is_kept(intent: Intent, log: LogReader) -> bool:
+    """Whether all that a run was going to read is in the log, under those names."""
+    kept = log.partitions({part.topic for part in intent.ranges}.__contains__)
+    return all(is_kept(part, kept) for part in intent.ranges)
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """Whether a pattern matches a topic whole: its full name, or the short one of public/default.
+
+    Raises ExportFailed if it is not a regular expression.
+    """
+    try:
+        return topic_matches(pattern, topic)
+    except re.error as error:
+        raise ExportFailed(f"{pattern!r} is no regular expression: {error}") from None
+
+
+if __name__ == "__main__":  # By name: that module needs this one.
+    sys.exit(importlib.import_module("braidlog.storage.export.submit").main())

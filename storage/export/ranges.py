@@ -1,0 +1,175 @@
+"""What a run exports: ranges of offsets, split into tasks. Pure; knows no Spark and no Parquet."""
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeVar
+
+from braidlog.storage.export.readers import PartitionState
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+TASK_BYTES = 96 << 20  # Of log: between the 64 and 128 MB at which a task outweighs its start.
+TASK_BYTES_MIN = 8 << 20  # Below it more files cost more than idle cores.
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets [start, end) of one partition: the work of one task."""
+
+    partition_id: int
+    index: int
+    start: int
+    end: int
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much one run takes at most, None for all; shared in proportion to the backlogs. Below
+    `bytes_min` of log there is no run: it would make small files.
+    """
+
+    rows_max: int | None = None
+    bytes_max: int | None = None
+    bytes_min: int = 0
+
+
+@dataclass(slots=True)
+class Plan:
+    """The tasks of a run, and what retention had dropped before it was exported."""
+
+    ranges: list[Range] = field(default_factory=list)
+    gaps: list[Range] = field(default_factory=list)
+
+
+class RecordsLost(Exception):
+    """Records were dropped from the log before they were exported."""
+
+    def __init__(self, topic: str, index: int, wanted: int, log_start_offset: int) -> None:
+        super().__init__(
+            f"{topic} partition {index}: offsets {wanted} to {log_start_offset - 1} were dropped "
+            "from the log before they were exported; --lost skip goes on behind them"
+        )
+
+
+class LogTooShort(Exception):
+    """The log ends before what was exported of it: it is another one, or an older state of it."""
+
+    def __init__(self, topic: str, index: int, position: int, watermark: int) -> None:
+        super().__init__(
+            f"{topic} partition {index} (log ends at {watermark}) was exported up to {position}: "
+            "this is an older state of the log, or another data directory, which needs another "
+            "folder for its export; after a power cut, start the broker first"
+        )
+
+
+def plan(
+    partitions: Sequence[PartitionState],
+    positions: Mapping[int, int],
+    *,
+    fail_on_loss: bool = True,
+    bounds: Bounds = Bounds(),
+    cores: int = 1,
+    from_latest: bool = False,
+) -> Plan:
+    """Tasks from the exported positions (partition id to next offset) up to the watermarks.
+
+    A partition that was never exported starts at its log start, or at its watermark with
+    `from_latest`. There are tasks for all `cores` where the backlog is worth it.
+
+    Raises:
+        RecordsLost: a position lies below the log start, unless `fail_on_loss` is False.
+        LogTooShort: a position lies above the watermark. Waiting until the log has reached it would
+            leave out what was written meanwhile.
+    """
+    found = Plan()
+    backlogs: list[tuple[PartitionState, int]] = []
+    for state in partitions:
+        first = state.watermark if from_latest else state.log_start_offset
+        start = positions.get(state.partition_id, first)
+        if start > state.watermark:
+            raise LogTooShort(state.topic, state.index, start, state.watermark)
+        if start < state.log_start_offset:
+            if fail_on_loss:
+                raise RecordsLost(state.topic, state.index, start, state.log_start_offset)
+            gap = Range(state.partition_id, state.index, start, state.log_start_offset, state.topic)
+            found.gaps.append(gap)
+            start = state.log_start_offset
+        if start < state.watermark or (from_latest and state.partition_id not in positions):
+            backlogs.append((state, start))
+    backlog = sum(_bytes_of(state, state.watermark - start) for state, start in backlogs)
+    if backlog < bounds.bytes_min:  # An empty range, which fixes a beginning, makes no file.
+        backlogs = [(state, start) for state, start in backlogs if start == state.watermark]
+    counts = _shares([state.watermark - start for state, start in backlogs], backlogs, bounds)
+    size = sum(_bytes_of(state, count) for (state, _), count in zip(backlogs, counts, strict=True))
+    task_bytes = min(TASK_BYTES, max(TASK_BYTES_MIN, size // max(1, cores)))
+    for (state, start), count in zip(backlogs, counts, strict=True):
+        found.ranges += _split(state, start, count, task_bytes)
+    return found
+
+
+def shares(wanted: Mapping[KeyT, int], limit: int) -> dict[KeyT, int]:
+    """How much of each backlog a run or a micro-batch takes: one at least where the limit has room
+    for that, so that none waits for ever beside a large one; of the rest in proportion. What
+    rounding leaves over goes to the largest.
+    """
+    total = sum(wanted.values())
+    if total <= limit:
+        return dict(wanted)
+    waiting = sum(map(bool, wanted.values()))
+    least = int(limit >= waiting)
+    room, rest = limit - least * waiting, total - least * waiting
+    result = {
+        name: least + (count - least) * room // rest if count else 0
+        for name, count in wanted.items()
+    }
+    left = limit - sum(result.values())
+    for name in sorted(wanted, key=lambda name: result[name] - wanted[name])[:left]:
+        result[name] += 1
+    return result
+
+
+def is_kept(part: Range, partitions: Sequence[PartitionState]) -> bool:
+    """Whether all of a range is still in the log."""
+    return any(
+        state.partition_id == part.partition_id
+        and state.log_start_offset <= part.start
+        and part.end <= state.watermark
+        for state in partitions
+    )
+
+
+def _shares(
+    wanted: list[int], backlogs: list[tuple[PartitionState, int]], bounds: Bounds
+) -> list[int]:
+    """How many offsets of each backlog the bounds allow; at least one in all, if there are any."""
+    total = sum(wanted)
+    fraction = 1.0
+    if bounds.rows_max is not None and total:
+        fraction = min(fraction, bounds.rows_max / total)
+    if bounds.bytes_max is not None and total:
+        size = sum(
+            _bytes_of(state, count) for (state, _), count in zip(backlogs, wanted, strict=True)
+        )
+        fraction = min(fraction, bounds.bytes_max / max(1, size))
+    if fraction >= 1:
+        return wanted
+    return list(shares(dict(enumerate(wanted)), max(1, int(total * fraction))).values())
+
+
+def _bytes_of(state: PartitionState, count: int) -> int:
+    """Estimated by the average size of a record of this partition."""
+    kept = max(1, state.watermark - state.log_start_offset)
+    return state.size_bytes * count // kept
+
+
+def _split(state: PartitionState, start: int, wanted: int, task_bytes: int) -> list[Range]:
+    """Even pieces of about `task_bytes`; an empty range fixes where an export begins."""
+    pieces = max(1, min(wanted, -(-_bytes_of(state, wanted) // task_bytes)))
+    cuts = [start + wanted * i // pieces for i in range(pieces + 1)]
+    return [
+        Range(state.partition_id, state.index, first, end, state.topic)
+        for first, end in pairwise(cuts)
+        if end > first or not wanted
+    ]

@@ -1,0 +1,161 @@
+"""The batch reader that Spark calls, with and without filters. Lives in a planner process."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from braidlog.storage.export.places import open_log
+from braidlog.storage.export.readers import LogReader
+from braidlog.storage.export.source.offsets import Span, spans, split
+from braidlog.storage.export.source.options import ReadOptions
+from braidlog.storage.export.source.reading import Reading
+
+NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
+
+Narrow = Callable[[Span], Span | None]
+
+
+class SpanPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, span: Span) -> None:
+        super().__init__(span)
+        self.span = span
+
+
+class BatchReader(DataSourceReader):
+    """Reads what the options name, one task for each span."""
+
+    def __init__(self, options: ReadOptions, reading: Reading) -> None:
+        self.options = options
+        self.reading = reading
+
+    def spans(self) -> list[Span]:
+        """What is read. Raises BadOption, DataLoss."""
+        return spans(open_log(self.options.place), self.options)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The tasks: what is read, split as the options say."""
+        options = self.options
+        pieces = split(self.spans(), options.min_partitions, options.records_max)
+        return [SpanPartition(span) for span in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task; without any span Spark makes a task whose value is None."""
+        if not isinstance(partition, SpanPartition):
+            return iter(())
+        return self.reading.rows(partition.span)
+
+
+class FilteredBatchReader(BatchReader):
+    """As `BatchReader`, with filters on topic, partition, offset and timestamp.
+
+    Only for option filterPushdown: Spark refuses every reader that can do this while
+    spark.sql.python.filterPushdown.enabled is off.
+    """
+
+    def __init__(self, options: ReadOptions, reading: Reading) -> None:
+        super().__init__(options, reading)
+        self._narrow: list[Narrow] = []
+        self._after_us: int | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Takes what cuts spans exactly; gives back what Spark has to judge."""
+        for one in filters:
+            if isinstance(one, IsNotNull) and one.attribute[0] in NEVER_NULL:
+                continue
+            narrow = _narrowing(one)
+            if narrow is None:
+                self._note_time(one)
+                yield one
+            else:
+                self._narrow.append(narrow)
+
+    def _note_time(self, one: Filter) -> None:
+        if isinstance(one, GreaterThan | GreaterThanOrEqual) and one.attribute == ("timestamp",):
+            value = one.value
+            if isinstance(value, datetime) and value.tzinfo is not None:
+                time_us = int(value.timestamp() * 1_000_000) - 1  # Floats round.
+                self._after_us = max(time_us, self._after_us or time_us)
+
+    def spans(self) -> list[Span]:
+        """What is read, as far as the filters leave it."""
+        log = open_log(self.options.place)
+        left = []
+        for span in spans(log, self.options):
+            cut: Span | None = span
+            for narrow in self._narrow:
+                cut = None if cut is None else narrow(cut)
+            if cut is not None and self._after_us is not None:
+                cut = _later(log, cut, self._after_us)
+            if cut is not None and cut.start < cut.end:
+                left.append(cut)
+        return left
+
+
+def _later(log: LogReader, span: Span, time_us: int) -> Span | None:
+    """The span without what lies before the first record of that time: all of it is older."""
+    with log.open(span.topic, span.partition, span.partition_id) as reader:
+        first = reader.first_at(time_us)
+    return None if first is None else replace(span, start=max(span.start, first))
+
+
+def _narrowing(one: Filter) -> Narrow | None:
+    """How a filter narrows a span exactly; None if it does not."""
+    name = getattr(one, "attribute", ("",))
+    value = getattr(one, "value", None)
+    if name == ("topic",):
+        return _on_topic(one, value)
+    if name == ("partition",):
+        if isinstance(one, EqualTo):
+            return lambda span: span if span.partition == value else None
+        if isinstance(one, In):
+            return lambda span: span if span.partition in (value or ()) else None
+    if name == ("offset",) and isinstance(value, int):
+        return _on_offset(one, value)
+    return None
+
+
+def _on_topic(one: Filter, value: object) -> Narrow | None:
+    if isinstance(one, EqualTo):
+        return lambda span: span if span.topic == value else None
+    if isinstance(one, In):
+        names = one.value
+        return lambda span: span if span.topic in names else None
+    if isinstance(one, StringStartsWith):
+        return lambda span: span if span.topic.startswith(str(value)) else None
+    return None
+
+
+def _on_offset(one: Filter, value: int) -> Narrow | None:
+    bounds = {
+        EqualTo: (value, value + 1),
+        GreaterThan: (value + 1, None),
+        GreaterThanOrEqual: (value, None),
+        LessThan: (0, value),
+        LessThanOrEqual: (0, value + 1),
+    }.get(type(one))
+    if bounds is None:
+        return None
+    low, high = bounds
+
+    def narrow(span: Span) -> Span:
+        end = span.end if high is None else min(span.end, high)
+        return replace(span, start=max(span.start, low), end=end)
+
+    return narrow

@@ -1,0 +1,158 @@
+"""What a task does: the rows of one span, in the form that Spark wants. Stateless between tasks.
+
+Knows log reader, decoder and table; of Spark nothing but what it pickles.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from braidlog.storage.errors import OffsetOutOfRange, UnreadableBody
+from braidlog.storage.export.files import DeadFile
+from braidlog.storage.export.places import open_log
+from braidlog.storage.export.process import settle
+from braidlog.storage.export.ranges import Range
+from braidlog.storage.export.readers import PartitionReader
+from braidlog.storage.export.rows import BadBody, RangeRows
+from braidlog.storage.export.source.offsets import DataLoss, Span
+from braidlog.storage.export.source.options import OnCorrupt
+from braidlog.storage.export.source.table import Table
+from braidlog.storage.export.source.value_schemas import TopicValues, Values
+from braidlog.storage.formats.columns.records import Target
+
+NO_FORMAT = 0  # In a dead letter that is a value, and no stored body.
+
+log = logging.getLogger("braidlog.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How every task of a read reads."""
+
+    place: str
+    table: Table
+    fail_on_loss: bool = True
+    corrupt: OnCorrupt = "fail"
+    dead_letters: str | None = None
+    values: Values | None = None
+
+    def rows(self, span: Span) -> Iterator[pa.RecordBatch]:
+        """The rows of a span. Raises DataLoss, UnreadableBody, DamagedLog, OSError."""
+        settle()
+        dead = _DeadLetters(self, span)
+        try:
+            yield from self._rows(span, dead)
+            dead.finish()
+        finally:
+            dead.close()
+
+    def _rows(self, span: Span, dead: "_DeadLetters") -> Iterator[pa.RecordBatch]:
+        start = span.start
+        values = None if self.values is None else self.values.of(span.topic)
+        while start < span.end:
+            try:
+                place = (span.topic, span.partition, span.partition_id)
+                with open_log(self.place).open(*place) as reader:
+                    start = self._first(span, start, reader)
+                    for batch in self._decoded(span, start, reader, dead):
+                        start = batch["offset"][-1].as_py() + 1
+                        yield self._shaped(batch, span, values, dead)
+                    return
+            except OffsetOutOfRange as error:  # Retention was faster.
+                if self.fail_on_loss or error.log_start_offset <= start:
+                    raise _loss(span, start, error.log_start_offset) from None
+                start = error.log_start_offset
+            except FileNotFoundError:
+                if self.fail_on_loss:
+                    raise DataLoss(f"{span.topic} partition {span.partition} is gone") from None
+                return
+
+    def _shaped(
+        self, batch: pa.RecordBatch, span: Span, values: TopicValues | None, dead: "_DeadLetters"
+    ) -> pa.RecordBatch:
+        """The rows with their values decoded; what does not decode goes where `corrupt` says:
+        a dead letter has no row, a skipped value is null.
+        """
+        if values is None:
+            return self.table.shaped(batch, span.topic)
+        data, bad = values.decode(batch)
+        for one in bad:
+            offset, value = batch["offset"][one.row].as_py(), batch["value"][one.row].as_py()
+            dead.set_aside(BadBody(offset, 1, NO_FORMAT, one.reason, value))
+        rows = self.table.shaped(batch, span.topic, data)
+        if bad and self.corrupt == "deadletter":
+            keep = np.ones(rows.num_rows, bool)
+            keep[[one.row for one in bad]] = False
+            rows = rows.filter(pa.array(keep))
+        return rows
+
+    def _first(self, span: Span, start: int, reader: PartitionReader) -> int:
+        if self.fail_on_loss and reader.high_watermark < span.end:
+            raise DataLoss(
+                f"{span.topic} partition {span.partition}: the log ends at "
+                f"{reader.high_watermark}, not {span.end}: is it an older one?"
+            )
+        if start >= reader.log_start_offset:
+            return start
+        if self.fail_on_loss:
+            raise _loss(span, start, reader.log_start_offset)
+        log.warning("%s", _loss(span, start, reader.log_start_offset))
+        return reader.log_start_offset
+
+    def _decoded(
+        self, span: Span, start: int, reader: PartitionReader, dead: "_DeadLetters"
+    ) -> Iterator[pa.RecordBatch]:
+        if start >= span.end:
+            return iter(())
+        target = Target(span.partition_id, span.partition, self.table.stored | {"offset"})
+        return iter(RangeRows(reader, start, span.end, target, dead.set_aside))
+
+
+class _DeadLetters:
+    """What becomes of bodies that have no row, as option `corrupt` says."""
+
+    def __init__(self, reading: Reading, span: Span) -> None:
+        self._corrupt = reading.corrupt
+        self._span = span
+        self._file: DeadFile | None = None
+        if reading.dead_letters is not None:
+            folder = Path(reading.dead_letters)
+            folder.mkdir(parents=True, exist_ok=True)
+            part = Range(span.partition_id, span.partition, span.start, span.end, span.topic)
+            self._file = DeadFile(folder, part, 0)
+
+    def set_aside(self, bad: BadBody) -> None:
+        """Raises UnreadableBody if the read is to fail."""
+        if self._file is not None:
+            self._file.add(bad)
+        elif bad.is_damage and self._corrupt == "fail":
+            raise UnreadableBody(
+                f"offset {bad.offset} of {self._span.topic} partition {self._span.partition} "
+                f"cannot be opened: {bad.reason}; option corrupt can skip it or set it aside"
+            )
+        else:
+            log.warning("offset %s of %s has no row: %s", bad.offset, self._span.topic, bad.reason)
+
+    def finish(self) -> None:
+        """Give the file a name that follows from the span: a repeated task overwrites its own."""
+        if self._file is None:
+            return
+        written = self._file.finish()
+        if written is not None:
+            path = Path(written.staged)
+            path.replace(path.parent / Path(written.final).name)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def _loss(span: Span, start: int, log_start: int) -> DataLoss:
+    return DataLoss(
+        f"{span.topic} partition {span.partition}: offsets {start} to {log_start - 1} are no "
+        "longer in the log (failOnDataLoss=false goes on behind them)"
+    )

@@ -1,0 +1,179 @@
+"""The type of the column `data`, from the schema that a user gives. Pure; knows no value.
+
+A schema is an Avro schema (JSON), a Spark schema as `StructType.json()` gives it, or a list of
+columns as `id bigint, name string`.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from braidlog.storage.export.schema import TIMESTAMP
+from braidlog.storage.export.source.options import BadOption
+
+NESTING_MAX = 32
+
+# Spark's name, Arrow's type.
+_SIMPLE: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "byte": pa.int8(),
+    "smallint": pa.int16(),
+    "short": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP,
+}
+_DDL: dict[pa.DataType, str] = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    TIMESTAMP: "timestamp",
+}
+_AVRO: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_AVRO_LOGICAL: dict[str, pa.DataType] = {
+    "date": pa.date32(),
+    "timestamp-millis": TIMESTAMP,
+    "timestamp-micros": TIMESTAMP,
+}
+
+
+def struct_type(schema: str, *, avro: bool) -> pa.StructType:
+    """The type of `data`; `avro`: only an Avro schema will do. Raises BadOption."""
+    text = schema.strip()
+    if not text:
+        raise BadOption("valueSchema: expected an Avro schema, a Spark schema, or columns")
+    found: object = None
+    if text.startswith("{"):
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise BadOption(f"valueSchema: no JSON: {error}") from None
+    if isinstance(found, dict) and found.get("type") == "record":
+        return _of_avro(found, 0)
+    if avro:
+        raise BadOption("valueSchema: expected an Avro record schema in JSON")
+    if isinstance(found, dict):
+        return _of_spark(found, 0)
+    return _of_columns(text)
+
+
+def ddl_of(type_: pa.DataType) -> str:
+    """A type in Spark's DDL."""
+    if pa.types.is_struct(type_):
+        inner = ",".join(f"`{one.name}`:{ddl_of(one.type)}" for one in type_)
+        return f"struct<{inner}>"
+    if pa.types.is_list(type_):
+        return f"array<{ddl_of(type_.value_type)}>"
+    if pa.types.is_map(type_):
+        return f"map<{ddl_of(type_.key_type)},{ddl_of(type_.item_type)}>"
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    return _DDL[type_]
+
+
+def _list_of(inner: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("element", inner))
+
+
+def _of_columns(text: str) -> pa.StructType:
+    columns = []
+    for part in text.split(","):
+        name, _, kind = part.strip().partition(" ")
+        type_ = _SIMPLE.get(kind.strip().lower())
+        if not name or type_ is None:
+            raise BadOption(
+                f"valueSchema: {part.strip()!r} is no column such as `id bigint`; for nested types "
+                "give a Spark schema as JSON: schema.json()"
+            )
+        columns.append((name.strip("`"), type_))
+    return pa.struct(columns)
+
+
+def _of_spark(found: object, depth: int) -> pa.DataType:
+    if depth > NESTING_MAX:
+        raise BadOption("valueSchema: too deeply nested")
+    if isinstance(found, str):
+        if found in _SIMPLE:
+            return _SIMPLE[found]
+        if found.startswith("decimal(") and found.endswith(")"):
+            return _decimal(*found[8:-1].split(","))
+    if isinstance(found, dict):
+        kind = found.get("type")
+        if kind == "struct":
+            fields = [(one["name"], _of_spark(one["type"], depth + 1)) for one in found["fields"]]
+            return pa.struct(fields)
+        if kind == "array":
+            return _list_of(_of_spark(found["elementType"], depth + 1))
+        if kind == "map" and found.get("keyType") == "string":
+            return pa.map_(pa.string(), _of_spark(found["valueType"], depth + 1))
+    raise BadOption(f"valueSchema: no column can be of type {str(found)[:80]}")
+
+
+def _of_avro(found: Any, depth: int) -> pa.DataType:  # noqa: ANN401 - any JSON
+    if depth > NESTING_MAX:
+        raise BadOption("valueSchema: too deeply nested, or a type that holds itself")
+    if isinstance(found, list):
+        others = [one for one in found if one != "null"]
+        if len(others) == 1:
+            return _of_avro(others[0], depth + 1)
+    if isinstance(found, str) and found in _AVRO:
+        return _AVRO[found]
+    if isinstance(found, Mapping):
+        return _of_avro_object(found, depth)
+    raise BadOption(f"valueSchema: no column can be of Avro type {str(found)[:80]}")
+
+
+def _of_avro_object(found: Mapping[str, Any], depth: int) -> pa.DataType:
+    logical = found.get("logicalType")
+    if logical in _AVRO_LOGICAL:
+        return _AVRO_LOGICAL[logical]
+    if logical == "decimal":
+        return _decimal(found["precision"], found.get("scale", 0))
+    if logical is not None:
+        raise BadOption(f"valueSchema: no column can be of Avro's logical type {logical}")
+    kind = found.get("type")
+    if kind == "record":
+        return pa.struct(
+            [(one["name"], _of_avro(one["type"], depth + 1)) for one in found["fields"]]
+        )
+    if kind == "array":
+        return _list_of(_of_avro(found["items"], depth + 1))
+    if kind == "map":
+        return pa.map_(pa.string(), _of_avro(found["values"], depth + 1))
+    if kind == "enum":
+        return pa.string()
+    if kind == "fixed":
+        return pa.binary()
+    return _of_avro(kind, depth + 1)
+
+
+def _decimal(precision: object, scale: object = 0) -> pa.DataType:
+    try:
+        return pa.decimal128(int(str(precision)), int(str(scale)))
+    except ValueError as error:
+        raise BadOption(f"valueSchema: decimal({precision}, {scale}): {error}") from None

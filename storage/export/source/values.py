@@ -1,0 +1,166 @@
+"""Values as JSON or Avro, decoded into the column `data`. Knows Arrow and no log.
+
+JSON goes through Arrow's reader, many values at a time; a block that does not parse is halved until
+the values that do not parse are alone.
+"""
+
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+
+from braidlog.storage.export.source.options import ValueFormat
+from braidlog.storage.export.source.value_types import struct_type
+
+VERSION_BYTES = 8  # Of a schema version as Pulsar's records name it.
+BLOCK_BYTES = 64 << 20  # Above any block that is given: Arrow must see it as one.
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """A row whose value is not of the schema: its place in the batch, and why."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDecoder:
+    """Decodes values of one format and type; `schema` is Avro's, as JSON.
+
+    `writers` are the topic's registered schemas by version, if values are read by their own.
+    """
+
+    name: str
+    type: pa.StructType
+    schema: str
+    writers: tuple[str, ...] = ()
+
+    def knows(self, versions: pa.Array) -> bool:
+        """Whether all of these schema versions, as records name them, are known."""
+        named = (one for one in versions.unique().to_pylist() if one is not None)
+        return all(self._writer(one) is not None for one in named)
+
+    def _writer(self, version: bytes) -> str | None:
+        number = int.from_bytes(version, "big") if len(version) == VERSION_BYTES else -1
+        return (self.writers[number] or None) if 0 <= number < len(self.writers) else None
+
+    def decode(
+        self, values: pa.Array, versions: pa.Array | None = None
+    ) -> tuple[pa.Array, list[Undecodable]]:
+        """`data` for each value, null where the value is null or does not decode.
+
+        `versions` are the schema versions of the records, as they name them.
+        """
+        given = values.to_pylist()
+        rows = [row for row, value in enumerate(given) if value is not None]
+        bad: list[Undecodable] = []
+        if self.name == "avro":
+            named = [None] * len(given) if versions is None else versions.to_pylist()
+            parts = self._avro(given, named, rows, bad)
+        else:  # A blank line is no row to Arrow, and would hide that another value is two.
+            bad += [Undecodable(row, "no JSON: blank") for row in rows if not given[row].strip()]
+            parts = self._json(given, [row for row in rows if given[row].strip()], bad)
+        failed = {one.row for one in bad}
+        good = [row for row in rows if row not in failed]
+        whole = pa.concat_arrays(parts) if parts else pa.array([], self.type)
+        places = np.full(len(given), -1, np.int64)
+        places[good] = np.arange(len(good))
+        return whole.take(pa.array(places, mask=places < 0)), bad
+
+    def _json(
+        self, values: Sequence[bytes], rows: Sequence[int], bad: list[Undecodable]
+    ) -> list[pa.Array]:
+        if not rows:
+            return []
+        try:
+            return [self._parsed([values[row] for row in rows])]
+        except (pa.ArrowException, msgspec.DecodeError, ValueError) as error:
+            if len(rows) == 1:
+                bad.append(Undecodable(rows[0], f"no JSON of the schema: {error}"))
+                return []
+        middle = len(rows) // 2
+        return [
+            *self._json(values, rows[:middle], bad),
+            *self._json(values, rows[middle:], bad),
+        ]
+
+    def _parsed(self, values: Sequence[bytes]) -> pa.Array:
+        lines = [_line(value) for value in values]
+        content = b"\n".join(lines)
+        table = pyarrow.json.read_json(
+            io.BytesIO(content),
+            read_options=pyarrow.json.ReadOptions(
+                use_threads=False, block_size=max(len(content) + 1, BLOCK_BYTES)
+            ),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=pa.schema(list(self.type)), unexpected_field_behavior="ignore"
+            ),
+        )
+        if table.num_rows != len(values):
+            raise ValueError("not one JSON object a value")
+        columns = [table[one.name].combine_chunks().cast(one.type) for one in self.type]
+        return pa.StructArray.from_arrays(columns, fields=list(self.type))
+
+    def _avro(
+        self,
+        values: Sequence[bytes],
+        versions: Sequence[bytes | None],
+        rows: Sequence[int],
+        bad: list[Undecodable],
+    ) -> list[pa.Array]:
+        import fastavro
+
+        reader = fastavro.parse_schema(json.loads(self.schema))
+        writers: dict[bytes | None, Any] = {None: reader}
+        for version in set(versions) - {None}:
+            text = self._writer(version or b"")
+            writers[version] = text and fastavro.parse_schema(json.loads(text))
+        found: list[tuple[int, object]] = []
+        for row in rows:
+            source, writer = io.BytesIO(values[row]), writers[versions[row]]
+            if writer is None:
+                bad.append(Undecodable(row, "its schema version is not registered as Avro"))
+                continue
+            try:
+                one = fastavro.schemaless_reader(source, writer, reader)
+            except Exception as error:  # fastavro raises whatever the bytes lead it to.
+                bad.append(Undecodable(row, f"no Avro of the schema: {error}"))
+                continue
+            if source.tell() == len(values[row]):
+                found.append((row, one))
+            else:
+                bad.append(Undecodable(row, "no Avro of the schema: bytes are left"))
+        return [self._fitting(found, bad)]
+
+    def _fitting(self, found: Sequence[tuple[int, object]], bad: list[Undecodable]) -> pa.Array:
+        """The values that fit the columns: times beyond the year 9999 do not, for one."""
+        try:
+            return pa.array([one for _, one in found], self.type)
+        except (pa.ArrowException, ValueError, OverflowError):
+            parts = []
+            for row, one in found:
+                try:
+                    parts.append(pa.array([one], self.type))
+                except (pa.ArrowException, ValueError, OverflowError) as error:
+                    bad.append(Undecodable(row, f"no value of the schema: {error}"))
+            return pa.concat_arrays(parts) if parts else pa.array([], self.type)
+
+
+def decoder_of(format_: ValueFormat) -> ValueDecoder:
+    """The decoder that options ask for. Raises BadOption."""
+    type_ = struct_type(format_.schema, avro=format_.name == "avro")
+    return ValueDecoder(format_.name, type_, format_.schema)
+
+
+def _line(value: bytes) -> bytes:
+    """A value as one line; JSON may be written on several."""
+    if b"\n" not in value and b"\r" not in value:
+        return value
+    return msgspec.json.encode(msgspec.json.decode(value))

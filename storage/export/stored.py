@@ -1,0 +1,100 @@
+"""The log of a cluster, read from its shared store without its brokers (docs/cluster.md).
+
+Driver and tasks ask PostgreSQL where records are and take ranges of objects; both are only read.
+Needs the extra `shared`. Passwords and keys are looked up where this runs, as libpq and S3's
+clients do: a place (`places.store_place`) holds none.
+"""
+
+import os
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from urllib.parse import parse_qsl
+
+from braidlog.storage.errors import StorageError
+from braidlog.storage.export.readers import (
+    IsWanted,
+    PartitionReader,
+    PartitionState,
+    every_topic,
+    registered_of,
+)
+from braidlog.storage.export.registered import RegisteredSchema
+from braidlog.storage.metadata.names import parse_topic
+from braidlog.storage.shared.reader import StoreLook
+
+GET_TIMEOUT_MS = 30_000  # Of a range of some MiB; asked for again if there is no answer.
+DATABASE_VARIABLE = "BRAIDLOG_SHARED__DATABASE"  # The brokers' own, where it is set.
+
+
+def open_store(place: str) -> "StoreReader":
+    """The log at the place of a store. Raises OSError, also if the extra is missing."""
+    store, _, query = place.partition("?")
+    given = dict(parse_qsl(query))
+    database = given.get("database") or os.environ.get(DATABASE_VARIABLE)
+    if database is None:
+        raise OSError(f"{store}: option database is wanted, or {DATABASE_VARIABLE}")
+    try:
+        from braidlog.storage.shared.obstore import ObstoreObjects, StoreSetting
+        from braidlog.storage.shared.postgres import PostgresLedger
+    except ImportError as error:
+        raise OSError(f"{error.name} is missing: pip install 'braidlog[spark,shared]'") from error
+    try:
+        objects = ObstoreObjects(
+            store, given.get("endpoint"), timeout_ms=GET_TIMEOUT_MS, makes_folder=False
+        )
+    except StoreSetting as error:
+        raise OSError(str(error)) from error
+    return StoreReader(StoreLook(PostgresLedger(database, read_only=True), objects))
+
+
+class StoreReader:
+    """A cluster's log, read by a look into its stores."""
+
+    def __init__(self, look: StoreLook) -> None:
+        self._look = look
+
+    def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
+        """As the catalogue has them, as far as rounds were published."""
+        with _reached():
+            topics = {
+                meta.name.full: meta.partition_ids
+                for meta in self._look.catalogue().all_topics()
+                if is_wanted(meta.name.full)
+            }
+            found = self._look.partitions(topics)
+        states = []
+        for topic, numbers in sorted(topics.items()):
+            for index, number in enumerate(numbers):
+                pieces = found.get(number)
+                start, end = (pieces.log_start, pieces.log_end) if pieces else (0, 0)
+                size = sum(segment.size for segment in pieces.segments) if pieces else 0
+                states.append(PartitionState(topic, number, index, start, end, size))
+        return states
+
+    def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
+        """One partition. Raises FileNotFoundError if it is gone."""
+        with _reached():
+            log = self._look.open(topic, partition_id)
+            if log.size_bytes == 0 and not self._is_there(topic, partition_id):
+                log.close()
+                raise FileNotFoundError(f"{topic} partition {index} is gone")
+            return log
+
+    def _is_there(self, topic: str, partition_id: int) -> bool:
+        meta = self._look.catalogue().topic(parse_topic(topic))
+        return meta is not None and partition_id in meta.partition_ids
+
+    def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
+        """From the journals of the topics' shards."""
+        with _reached():
+            found = self._look.catalogue(kept_of=topics).all_topics()
+        return {meta.name.full: registered_of(meta) for meta in found if meta.name.full in topics}
+
+
+@contextmanager
+def _reached() -> Iterator[None]:
+    """Raise OSError for a place that cannot be reached, or is no cluster's."""
+    try:
+        yield
+    except StorageError as error:
+        raise OSError(str(error)) from error

@@ -1,0 +1,102 @@
+"""The work of one task, inside a Spark Python worker: read a range, decode it, write Parquet.
+
+The worker writes the files itself: rows never cross into the JVM. Every failure comes back as a
+value, since Spark would wrap an exception into pages of trace and retry the task.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from braidlog.storage.errors import StorageError, UnreadableBody
+from braidlog.storage.export.commit import ExportFolder, StagedFile
+from braidlog.storage.export.files import DeadFile, TableSettings, TaskFiles
+from braidlog.storage.export.places import open_log
+from braidlog.storage.export.process import settle
+from braidlog.storage.export.ranges import Range
+from braidlog.storage.export.readers import PartitionReader, check_holds
+from braidlog.storage.export.rows import BadBody, RangeRows
+from braidlog.storage.export.schema import FILE_SCHEMA
+from braidlog.storage.formats.columns.records import Target
+
+
+class TaskFailed(msgspec.Struct, frozen=True):
+    """Why a range could not be exported, for the operator."""
+
+    text: str
+
+
+class DeadLetters(msgspec.Struct, frozen=True):
+    """Records set aside: how many, and the file that holds them."""
+
+    count: int
+    file: StagedFile
+
+
+OnCorrupt = Literal["fail", "deadletter"]
+Outcome = StagedFile | DeadLetters | TaskFailed
+
+
+class Job(msgspec.Struct, frozen=True):
+    """Settings that every task of a run gets."""
+
+    root: str
+    place: str
+    run: int
+    on_corrupt: OnCorrupt = "fail"
+    table: TableSettings = TableSettings()
+
+
+def write_range(
+    job: Job, part: Range, progress: Callable[[int], None] = lambda _: None
+) -> list[Outcome]:
+    """Export one range into staged files, one for each date of its records.
+
+    `progress` is called with the number of rows of each piece that was written.
+    """
+    if part.start == part.end:
+        return []
+    try:
+        with open_log(job.place).open(part.topic, part.index, part.partition_id) as log:
+            check_holds(log, part.end)
+            return _write(job, part, log, progress)
+    except (StorageError, OSError) as error:
+        return [TaskFailed(f"{part.topic} partition {part.index}: {error}")]
+
+
+def _write(
+    job: Job, part: Range, log: PartitionReader, progress: Callable[[int], None]
+) -> list[Outcome]:
+    staging = ExportFolder(Path(job.root)).staging(job.run)
+    files = TaskFiles(staging, part, job.table, FILE_SCHEMA)
+    dead = DeadFile(staging, part, job.run)
+
+    def set_aside(bad: BadBody) -> None:
+        if bad.is_damage and job.on_corrupt == "fail":
+            raise UnreadableBody(f"offset {bad.offset} cannot be opened: {bad.reason}")
+        dead.add(bad)
+
+    try:
+        target = Target(part.partition_id, part.index)
+        for batch in RangeRows(log, part.start, part.end, target, set_aside):
+            files.add(batch)
+            progress(batch.num_rows)
+        done: list[Outcome] = list(files.finish())
+        letters = dead.finish()
+        if letters is not None:
+            done.append(DeadLetters(dead.count, letters))
+        return done
+    finally:
+        files.close()
+        dead.close()
+
+
+def run_ranges(
+    job: Job, progress: Callable[[int], None], parts: Iterable[Range]
+) -> Iterator[Outcome]:
+    """`write_range` over what Spark hands to one task."""
+    settle()
+    for part in parts:
+        yield from write_range(job, part, progress)

@@ -1,0 +1,220 @@
+"""What a body codec can do.
+
+A codec is pure: bytes and records in, bytes and records out; it knows no file, clock or socket.
+"""
+
+import abc
+import enum
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from braidlog.storage.errors import BodyError
+from braidlog.storage.formats.record import Record
+
+Buffer = bytes | bytearray | memoryview
+
+
+class StoredPart(abc.ABC):
+    """A part of an answer that is not in memory: only the code that sends it reads it."""
+
+    __slots__ = ()
+
+    @abc.abstractmethod
+    def __len__(self) -> int:
+        """Its size in bytes."""
+
+    @abc.abstractmethod
+    def read(self, start: int = 0) -> bytes:
+        """The bytes from position `start` on. Raises OSError."""
+
+    @abc.abstractmethod
+    def send(self, sock_fd: int) -> int:
+        """Send as many bytes as a non-blocking socket takes now; return how many.
+
+        Raises OSError.
+        """
+
+
+Part = Buffer | StoredPart
+
+RECORDS_MAX = 1 << 30  # "all of them", for decode
+BYTES_MAX = 1 << 40  # "all of them", for decode
+
+
+class BodyFormat(enum.IntEnum):
+    """Number of a body format in the batch header: ours are below 64, plug-ins use the others."""
+
+    PLAIN = 1
+    KAFKA = 2
+    PULSAR = 3
+    IGGY = 4
+    IGGY_TYPED = 5
+    KAFKA_BATCHES = 7
+    JOURNAL = 16
+    GAP = 17
+
+
+class BatchFlag(enum.IntEnum):
+    """Bits of the batch header's flags field.
+
+    Not an IntFlag: `flags & BatchFlag.GAP` is evaluated for every batch and SEND, and would cost
+    ten times as much.
+    """
+
+    COMPRESSED = 1
+    OPAQUE = 2
+    CHUNK = 4
+    DELAYED = 8
+    MARKER = 16
+    COMPACTED = 32
+    GAP = 64
+
+
+@dataclass(slots=True)
+class BodyInfo:
+    """What the batch header needs to know of a body; times in us, None where no record has one."""
+
+    record_count: int
+    first_publish_us: int | None = None
+    max_publish_us: int | None = None
+    flags: int = 0
+    producer_id: int = 0
+    producer_epoch: int = 0
+    first_sequence: int = 0
+    last_sequence: int = 0
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A client's bytes, checked and made into a body to append.
+
+    `info.record_count` is 0 if there is nothing to append. `empty_compressed` then tells Kafka's
+    compressed set without messages (answered with the log end) from an empty set (with -1).
+    """
+
+    body: Buffer
+    info: BodyInfo
+    empty_compressed: bool = False
+
+
+@dataclass(slots=True)
+class Decoded:
+    """Records of a body in offset order, up to the first that could not be opened.
+
+    `failed` says why decoding stopped early and `failed_offset` at which offset; both None when all
+    was read. `next_offset` is the offset after the last one looked at, records that are not for
+    readers (markers, removed ones) included.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    next_offset: int = 0
+    failed: BodyError | None = None
+    failed_offset: int | None = None
+
+
+@dataclass(slots=True)
+class Kept:
+    """What is left of a body after records are removed; an empty body has no records.
+
+    `end_offset` is the one after the last record kept, or after the entry that it is in.
+    """
+
+    body: bytes
+    record_count: int
+    end_offset: int
+
+
+def without_frames(error: BodyError) -> BodyError:
+    """The error without its traceback and causes, whose frames keep unpacked data alive.
+
+    A `Decoded` with the error would hold that data until the next garbage collection.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+class Codec(Protocol):
+    """One stored body format.
+
+    `format` is a `BodyFormat` (or a plug-in's own number), `version` its newest version.
+    """
+
+    name: str
+    format: int
+    version: int
+
+    def inspect(self, body: Buffer) -> BodyInfo:
+        """Count the records of a stored body and give its times and flags.
+
+        Raises CorruptBody, and UnreadableBody or RecordTooLarge where counting needs unpacking.
+        """
+
+    def split(
+        self,
+        body: Buffer,
+        base_offset: int,
+        *,
+        start_offset: int = 0,
+        starts_max: int = RECORDS_MAX,
+    ) -> list[tuple[int, int]]:
+        """(offset, pos) of each stored record or entry start, ascending, at most starts_max.
+
+        The first is the first entry that ends above start_offset. Kafka's compressed wrapper and
+        Pulsar's batched entry are one start each, with the offset of their first record.
+        """
+
+    def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
+        """(offset, pos) of the last start, as `split` has them, at or before a place in a body."""
+
+    def readable(self, body: Buffer) -> memoryview:
+        """The part of a stored or encoded body that a reader of this format gets.
+
+        All of it except what we add around the records (the head with Iggy's partitioning key).
+        """
+
+    def decode(
+        self,
+        body: Buffer,
+        base_offset: int,
+        append_us: int,
+        *,
+        start_offset: int = 0,
+        records_max: int = RECORDS_MAX,
+        bytes_max: int = BYTES_MAX,
+    ) -> Decoded:
+        """Records at or above start_offset, at most records_max of them.
+
+        At least one if there is one. If a body can unpack to more than its own size, decoding stops
+        once the records take about bytes_max.
+
+        Never raises for bad user data: see Decoded.
+        """
+
+    def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
+        """A body that holds the records at their own offsets; base_offset is that of the batch."""
+
+    def carries(self, record: Record) -> bool:
+        """Whether a reader of this format can be given the record at all.
+
+        An empty payload breaks Iggy clients, for one.
+        """
+
+
+# Optional parts of a codec: `converted`, and `without`, which compaction needs; see
+# `braidlog.storage.formats.base.BodyCodec`.
+#
+# Optional part of a codec: `entry_head_bytes`, the size of our own head before each entry of
+# `split`. Readers of raw entries do not get that head.
+#
+# Optional part of a codec: `keyless`, the formats whose record keys its readers do not see. Iggy's
+# own partitioning key is between the writer and the broker.
+#
+# Optional part of a codec, for Spark: whole runs of bodies to columns, without records.
+#
+# A codec names it in an attribute `column_decoder` ("module:function"). It takes batches of its
+# format (`braidlog.storage.log.batch.Batch`; never with a flag OPAQUE, CHUNK or MARKER) and returns
+# `braidlog.storage.formats.columns.records.Columns` with exactly the records that `decode` gives. It raises
+# `braidlog.storage.formats.columns.vectors.Irregular`, or any BodyError, for whatever it does not handle: each
+# batch is then tried alone, and in the end given to `decode`.
+ColumnDecoder = Callable[[Sequence[Any]], Any]

@@ -1,0 +1,133 @@
+"""Many protobuf messages of one kind at once: each numpy step reads the next field of all of them.
+
+Layout: Protocol Buffers, "Encoding". Knows no message type. Whatever the protobuf library would
+treat specially (another wire type than expected, groups, varints that are too long, cut messages)
+is Irregular here.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from braidlog.storage.formats.columns.vectors import Array, Irregular, Slices, require
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+VARINT_BYTES_MAX = 10
+TAG_BYTES_MAX = 2  # All fields that are asked for, and most others, need no more.
+
+
+@dataclass(slots=True)
+class Scanned:
+    """What was found: numbers and slices for each message; the last of a field wins.
+
+    `present` says where a number is; a slice that is not there has a negative start. `repeated`
+    has (message, start, end) in the order of the messages, then of their fields.
+    """
+
+    numbers: dict[int, Array] = field(default_factory=dict)
+    present: dict[int, Array] = field(default_factory=dict)
+    slices: dict[int, Slices] = field(default_factory=dict)
+    repeated: dict[int, tuple[Array, Array, Array]] = field(default_factory=dict)
+
+
+def scan(
+    arena: bytes,
+    starts: Array,
+    ends: Array,
+    *,
+    numbers: Collection[int] = (),
+    slices: Collection[int] = (),
+    repeated: Collection[int] = (),
+) -> Scanned:
+    """The wanted fields, by number, of the messages [start, end) of the arena.
+
+    Numbers are uint64 as on the wire. Raises Irregular.
+    """
+    data = np.frombuffer(arena, np.uint8)
+    count = len(starts)
+    found = Scanned()
+    for number in numbers:
+        found.numbers[number] = np.zeros(count, np.uint64)
+        found.present[number] = np.zeros(count, bool)
+    for number in slices:
+        found.slices[number] = Slices(np.full(count, -1), np.full(count, -1))
+    lists: dict[int, list[tuple[Array, Array, Array]]] = {number: [] for number in repeated}
+    rows = np.flatnonzero(starts < ends)
+    pos = starts[rows].astype(np.int64)
+    while len(rows):
+        tags, after = varints(data, pos, ends[rows])
+        require(after - pos <= TAG_BYTES_MAX)
+        pos = after
+        wires, tags = tags & np.uint64(7), (tags >> np.uint64(3)).astype(np.int64)
+        require(tags > 0)
+        began, pos, values = _step(data, pos, ends[rows], wires)
+        require(pos <= ends[rows])
+        for tag in np.unique(tags).tolist():
+            here = tags == tag
+            at = rows[here]
+            if tag in found.numbers:
+                require(wires[here] == VARINT)
+                found.numbers[tag][at], found.present[tag][at] = values[here], True
+            elif tag in found.slices:
+                require(wires[here] == BYTES)
+                found.slices[tag].starts[at] = began[here]
+                found.slices[tag].ends[at] = pos[here]
+            elif tag in lists:
+                require(wires[here] == BYTES)
+                lists[tag].append((at, began[here], pos[here]))
+        going_on = pos < ends[rows]
+        rows, pos = rows[going_on], pos[going_on]
+    for number, steps in lists.items():
+        found.repeated[number] = _in_order(steps)
+    return found
+
+
+def varints(data: Array, pos: Array, ends: Array) -> tuple[Array, Array]:
+    """The varint at each place, as uint64, and the places after them. Raises Irregular."""
+    require(pos < ends)
+    byte = data[pos]
+    values = (byte & 0x7F).astype(np.uint64)
+    after = pos + 1
+    open_ = np.flatnonzero(byte & 0x80)
+    shift = 7
+    while len(open_):
+        # The tenth byte has one bit left; a longer varint is invalid.
+        if shift >= 7 * VARINT_BYTES_MAX:
+            raise Irregular
+        at = after[open_]
+        require(at < ends[open_])
+        byte = data[at]
+        if shift == 63:
+            require(byte <= 1)
+        values[open_] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        after[open_] = at + 1
+        open_ = open_[byte & 0x80 != 0]
+        shift += 7
+    return values, after
+
+
+def _step(data: Array, pos: Array, ends: Array, wires: Array) -> tuple[Array, Array, Array]:
+    """Where each field's content begins and ends, and its number if it is one."""
+    values = np.zeros(len(pos), np.uint64)
+    began, after = pos, pos.copy()
+    sized = np.flatnonzero((wires == VARINT) | (wires == BYTES))
+    values[sized], after[sized] = varints(data, pos[sized], ends[sized])
+    blobs = np.flatnonzero(wires == BYTES)
+    if len(blobs):
+        began = np.where(wires == BYTES, after, pos)
+        require(values[blobs] <= ends[blobs].astype(np.uint64))
+        after[blobs] += values[blobs].astype(np.int64)
+    after[wires == FIXED64] += 8
+    after[wires == FIXED32] += 4
+    require((wires <= BYTES) | (wires == FIXED32))
+    return began, after, values
+
+
+def _in_order(steps: list[tuple[Array, Array, Array]]) -> tuple[Array, Array, Array]:
+    if not steps:
+        none = np.array([], np.int64)
+        return none, none, none
+    rows, starts, ends = (np.concatenate(column) for column in zip(*steps, strict=True))
+    order = np.argsort(rows, kind="stable")
+    return rows[order], starts[order], ends[order]

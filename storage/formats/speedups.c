@@ -1,0 +1,756 @@
+/* The loops over bytes that cost the most, in C. Optional: where it is not built, Python does it all.
+ *
+ * Every function does what a Python function beside it does for what is in order, and gives None for
+ * everything else, which it then leaves to Python with its errors. It knows bytes only: no topic, no
+ * connection, no clock. All lengths come from clients and are checked before they are used.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "checksums.h"
+
+/* Numbers in bytes. */
+static inline uint32_t be32(const uint8_t *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static inline void put_le(uint8_t *at, uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; i++, value >>= 8)
+        at[i] = (uint8_t)value;
+}
+
+static inline uint8_t *put(uint8_t *to, const void *at, Py_ssize_t size) {
+    memcpy(to, at, (size_t)size);
+    return to + size;
+}
+
+static inline void put_be32(uint8_t *at, uint32_t value) {
+    put_le(at, __builtin_bswap32(value), 4);
+}
+
+static int is_ascii(const uint8_t *at, Py_ssize_t size) {
+    uint8_t all = 0;
+    while (size-- > 0)
+        all |= at[size];
+    return all < 0x80;
+}
+
+/* Kafka sets of format 0: `kafka_prepare.py`. An entry: offset 8, size 4, crc 4, magic 1,
+ * attributes 1, key size 4, key, value size 4, value. */
+enum { KAFKA_MESSAGE_MIN = 14, KAFKA_ENTRY_MIN = 26, KAFKA_CODEC_BITS = 7 };
+
+typedef struct {
+    const uint8_t *key, *value;
+    int32_t key_size, value_size;
+    long long offset;
+} Message;
+
+/* One step over a set. 0: at its end, or something else than a plain message is there. */
+static int next_message(const uint8_t *at, Py_ssize_t *pos, Py_ssize_t end, Message *message) {
+    const uint8_t *entry = at + *pos;
+    if (end - *pos < KAFKA_ENTRY_MIN)
+        return 0;
+    Py_ssize_t whole = (Py_ssize_t)(int32_t)be32(entry + 8) + 12;
+    if (whole < KAFKA_ENTRY_MIN || whole > end - *pos || entry[16] || entry[17] & KAFKA_CODEC_BITS)
+        return 0;
+    Py_ssize_t key_size = (int32_t)be32(entry + 18);
+    Py_ssize_t value_pos = 22 + (key_size > 0 ? key_size : 0);
+    if (key_size < -1 || value_pos + 4 > whole)
+        return 0;
+    message->value_size = (int32_t)be32(entry + value_pos);
+    if (message->value_size < -1
+        || value_pos + 4 + (message->value_size > 0 ? message->value_size : 0) != whole)
+        return 0;
+    message->offset = (long long)((uint64_t)be32(entry) << 32 | be32(entry + 4));
+    message->key = entry + 22;
+    message->key_size = (int32_t)key_size;
+    message->value = entry + value_pos + 4;
+    *pos += whole;
+    return 1;
+}
+
+static Py_ssize_t message_bytes(const Message *message) {
+    return KAFKA_ENTRY_MIN + (message->key_size > 0 ? message->key_size : 0)
+        + (message->value_size > 0 ? message->value_size : 0);
+}
+
+static uint8_t *put_sized(uint8_t *to, const uint8_t *at, int32_t size) {
+    put_be32(to, (uint32_t)size);
+    return size > 0 ? put(to + 4, at, size) : to + 4;
+}
+
+/* Write a message; `to` has room for KAFKA_ENTRY_MIN bytes besides key and value. Returns its end. */
+static uint8_t *put_message(uint8_t *to, const Message *message) {
+    uint8_t *end = put_sized(to + 18, message->key, message->key_size);
+    end = put_sized(end, message->value, message->value_size);
+    put_le(to, __builtin_bswap64((uint64_t)message->offset), 8);
+    put_be32(to + 8, (uint32_t)(end - to) - 12);
+    to[16] = to[17] = 0;
+    put_be32(to + 12, crc32_of(to + 16, (size_t)(end - to) - 16));
+    return end;
+}
+
+/* (set, base offset, bytes of an entry at most) -> (count, end, is compressed) or None. */
+static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    unsigned long long base_offset;
+    Py_ssize_t bytes_max, pos = 0, count = 0;
+    int is_sound = 1, is_compressed = 0;
+    Message message;
+    if (!PyArg_ParseTuple(args, "w*Kn", &view, &base_offset, &bytes_max))
+        return NULL;
+    while (is_sound && view.len - pos >= 12) {
+        uint8_t *entry = (uint8_t *)view.buf + pos;
+        Py_ssize_t size = (int32_t)be32(entry + 8), whole = size + 12;
+        if (size >= KAFKA_MESSAGE_MIN && whole > view.len - pos)
+            break; /* The last one is cut off, as a client may. */
+        is_sound = size >= KAFKA_MESSAGE_MIN && whole <= bytes_max && entry[16] == 0
+            && crc32_of(entry + 16, (size_t)size - 4) == be32(entry + 12);
+        is_compressed = is_sound && entry[17] & KAFKA_CODEC_BITS;
+        if (is_compressed)
+            break;
+        is_sound = is_sound && next_message(view.buf, &pos, view.len, &message);
+        if (is_sound)
+            put_le(entry, __builtin_bswap64(base_offset + (uint64_t)count++), 8);
+    }
+    PyBuffer_Release(&view);
+    if (!is_sound)
+        Py_RETURN_NONE;
+    return is_compressed ? Py_BuildValue("iiO", 0, 0, Py_True) : Py_BuildValue("nnO", count, pos, Py_False);
+}
+
+/* Pulsar SENDs: `protocols/pulsar/sending.py` and `pulsar.py`. A frame: size 4, command size 4,
+ * command, 0e01, crc32c 4, metadata size 4, metadata, payload. Stored: size 4, delta 4, count 4 (little
+ * endian), then what follows the command. */
+enum { SEND_HEAD = 12, CHECKED_MIN = 10, PREFIX = 12, VARINT_BYTES_MAX = 9, SHORT_MAX = 127 };
+
+typedef struct {
+    uint64_t producer_id, sequence_id;
+    long long publish_ms; /* -1: none */
+    Py_ssize_t rest_size, frame_size; /* of what follows the command, of all of it */
+} Send;
+
+/* A varint of at most 63 bits at *at, which moves behind it; 0 where there is none. */
+static int varint(const uint8_t **at, const uint8_t *end, uint64_t *value) {
+    uint64_t result = 0;
+    for (int i = 0; i < VARINT_BYTES_MAX && *at < end; i++) {
+        uint8_t byte = *(*at)++;
+        result |= (uint64_t)(byte & 0x7f) << 7 * i;
+        if (byte < 0x80) {
+            *value = result;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static uint8_t *put_varint(uint8_t *to, uint64_t value) {
+    for (; value > 0x7f; value >>= 7)
+        *to++ = (uint8_t)(value | 0x80);
+    *to++ = (uint8_t)value;
+    return to;
+}
+
+/* A field of a message: a number, or so many bytes. 0: another kind, or none. */
+typedef struct {
+    uint64_t tag, value;
+    const uint8_t *start;
+} Field;
+
+static int next_field(const uint8_t **at, const uint8_t *end, Field *field) {
+    if (!varint(at, end, &field->tag) || field->tag & 5 || field->tag < 8 || field->tag >> 32
+        || !varint(at, end, &field->value))
+        return 0;
+    int has_bytes = (field->tag & 7) == 2;
+    field->start = *at;
+    if (has_bytes && field->value > (uint64_t)(end - *at))
+        return 0;
+    *at += has_bytes ? field->value : 0;
+    return 1;
+}
+
+#define NUMBER(field) ((field) << 3)
+#define BYTES(field) ((field) << 3 | 2)
+
+/* What else is in the metadata of an ordinary message, neither compressed nor in pieces nor delayed. */
+static const uint8_t is_ordinary[256] = {
+    [BYTES(1)] = 1, [BYTES(6)] = 1, [BYTES(16)] = 1, [BYTES(18)] = 1, /* producer, key, schema, ordering key */
+    [NUMBER(2)] = 1, [NUMBER(24)] = 1, [NUMBER(9)] = 1, [NUMBER(12)] = 1, /* sequences, size, event time */
+    [NUMBER(17)] = 1, [NUMBER(25)] = 1, [NUMBER(30)] = 1, /* key is base64, value is null, key is null */
+};
+enum { PUBLISH_TIME = NUMBER(3), PROPERTIES = BYTES(4) };
+
+/* Whether a property has a key and a value, once each and nothing else. */
+static int is_property(const uint8_t *at, uint64_t size) {
+    const uint8_t *end = at + size;
+    Field key, value;
+    return next_field(&at, end, &key) && key.tag == BYTES(1) && next_field(&at, end, &value)
+        && value.tag == BYTES(2) && at == end;
+}
+
+static int plain_metadata(const uint8_t *at, const uint8_t *end, Send *send) {
+    Field field;
+    send->publish_ms = -1;
+    while (at < end) {
+        if (!next_field(&at, end, &field))
+            return 0;
+        if (field.tag == PUBLISH_TIME)
+            send->publish_ms = (long long)field.value;
+        else if (field.tag == PROPERTIES ? !is_property(field.start, field.value)
+                                         : field.tag > 255 || !is_ordinary[field.tag])
+            return 0;
+        if (send->publish_ms >> 53 > 0)
+            return 0;
+    }
+    return 1;
+}
+
+/* What keys and values need of the metadata of an entry, and of a message in a batch. */
+enum { KEY, IS_BASE64, ORDERING_KEY, IS_NULL, HAS_NO_KEY, IN_BATCH, IS_GONE = IN_BATCH, SIZE, WANTED };
+static const uint8_t of_entry[WANTED] = {BYTES(6), NUMBER(17), BYTES(18), NUMBER(25), NUMBER(30), NUMBER(11)};
+static const uint8_t of_single[WANTED] = {BYTES(2), NUMBER(6), BYTES(7), NUMBER(9), NUMBER(10), NUMBER(4), NUMBER(3)};
+
+/* The last field with each of these tags, all 0 where there is none. 0: some field is not plain. */
+static int find_fields(const uint8_t *at, const uint8_t *end, const uint8_t tags[], Field found[]) {
+    Field field;
+    memset(found, 0, WANTED * sizeof *found);
+    while (at < end) {
+        if (!next_field(&at, end, &field))
+            return 0;
+        for (int i = 0; i < WANTED; i++)
+            if (field.tag == tags[i] && field.tag)
+                found[i] = field;
+    }
+    return 1;
+}
+
+/* Look into an entry with a checksum. Gives its payload, NULL where it is not plain. */
+static const uint8_t *open_entry(const uint8_t *at, Py_ssize_t size, Field found[]) {
+    if (size < CHECKED_MIN || at[0] != 0x0e || at[1] != 0x01 || be32(at + 6) > size - CHECKED_MIN)
+        return NULL;
+    const uint8_t *payload = at + CHECKED_MIN + be32(at + 6);
+    return find_fields(at + CHECKED_MIN, payload, of_entry, found) ? payload : NULL;
+}
+
+/* entry_key(entry) -> key or None: `sticky_key` of broker/delivery/entries.py. */
+static PyObject *entry_key(PyObject *self, PyObject *entry) {
+    Py_buffer view;
+    Field found[WANTED], *key = found + KEY;
+    if (PyObject_GetBuffer(entry, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    int is_plain = open_entry(view.buf, view.len, found) != NULL;
+    if (is_plain && found[ORDERING_KEY].tag)
+        key = found + ORDERING_KEY;
+    else
+        is_plain = is_plain && key->tag && !found[IS_BASE64].value;
+    PyObject *result = !is_plain ? Py_NewRef(Py_None)
+        : PyBytes_FromStringAndSize((const char *)key->start, (Py_ssize_t)key->value);
+    PyBuffer_Release(&view);
+    return result;
+}
+
+/* The next message of an entry, or of the batch in it, at *at, which moves behind it. 0: Python has to look. */
+static int next_in_entry(int is_batch, const uint8_t **at, const uint8_t *end, Field found[], Message *message) {
+    uint64_t size = (uint64_t)(end - *at);
+    if (is_batch) {
+        uint64_t left = size < 4 ? 0 : size - 4, metadata = left ? be32(*at) : 1;
+        if (metadata > left || !find_fields(*at + 4, *at + 4 + metadata, of_single, found)
+            || !found[SIZE].tag || found[SIZE].value > left - metadata)
+            return 0;
+        *at += 4 + metadata;
+        size = found[SIZE].value;
+    }
+    int has_key = found[KEY].tag && !found[HAS_NO_KEY].value;
+    message->key = found[KEY].start;
+    message->key_size = has_key ? (int32_t)found[KEY].value : -1;
+    message->value = *at;
+    message->value_size = found[IS_NULL].value ? -1 : (int32_t)size;
+    *at += size;
+    return !has_key || !found[IS_BASE64].value;
+}
+
+/* Write messages of stored entries as a set of format 0: (entries, base offset, start offset, count at most, set)
+ * -> (bytes, count, first offset, next offset, whether the next had no room). It ends before an entry that Python
+ * has to look at. */
+static PyObject *pulsar_to_set(PyObject *self, PyObject *args) {
+    Py_buffer view, set;
+    unsigned long long base, start, first = 0, next = 0;
+    Py_ssize_t count_max, count = 0, where = 0;
+    int is_full = 0;
+    if (!PyArg_ParseTuple(args, "y*KKnw*", &view, &base, &start, &count_max, &set))
+        return NULL;
+    for (const uint8_t *entry = view.buf, *stop = entry + view.len, *end; stop - entry >= PREFIX; entry = end) {
+        Field found[WANTED];
+        Message message;
+        Py_ssize_t size = le32(entry), done = count, place = where;
+        uint64_t offset = base + le32(entry + 4), left = le32(entry + 8);
+        end = entry + PREFIX + size;
+        if (size <= stop - entry - PREFIX && offset + left <= start)
+            continue;
+        const uint8_t *at = size > stop - entry - PREFIX ? NULL : open_entry(entry + PREFIX, size, found);
+        int is_batch = at != NULL && found[IN_BATCH].tag;
+        int is_sound = at != NULL && left == (is_batch ? found[IN_BATCH].value : 1);
+        for (; is_sound && left; left--, offset++) {
+            is_sound = next_in_entry(is_batch, &at, end, found, &message);
+            if (!is_sound || offset < start || found[IS_GONE].value)
+                continue;
+            is_full = count == count_max || message_bytes(&message) > set.len - where;
+            if (is_full)
+                break;
+            message.offset = (long long)offset;
+            where = put_message((uint8_t *)set.buf + where, &message) - (uint8_t *)set.buf;
+            first = count++ ? first : offset;
+        }
+        if (!is_sound || (!is_full && at != end)) {
+            count = done;
+            where = place;
+            break;
+        }
+        next = offset;
+        if (is_full)
+            break;
+    }
+    PyBuffer_Release(&view);
+    PyBuffer_Release(&set);
+    return Py_BuildValue("nnKKN", where, count, first, next, PyBool_FromLong(is_full));
+}
+
+/* chain(body, head, least, is_big, is_cut) -> bytes of an int64 for the start of each whole entry, or None where
+ * they do not end with the body, unless it is cut: the walks of storage/formats/kafka/set_columns.py and plain.py. Each
+ * is `head` bytes, the last four of them a size of `least` or more, and as many as that says. */
+static PyObject *chain(PyObject *self, PyObject *args) {
+    Py_buffer body;
+    Py_ssize_t head, pos, count;
+    unsigned int least;
+    int is_big, is_cut = 0;
+    PyObject *found = NULL;
+    if (!PyArg_ParseTuple(args, "y*nIp|p", &body, &head, &least, &is_big, &is_cut))
+        return NULL;
+    do { /* First they are counted, then their starts are noted. */
+        for (pos = count = 0; head >= 4 && body.len - pos >= head; count++) {
+            const uint8_t *size_at = (const uint8_t *)body.buf + pos + head - 4;
+            uint32_t more = is_big ? be32(size_at) : le32(size_at);
+            if (more < least || more > (uint64_t)(body.len - pos - head))
+                break;
+            if (found != NULL)
+                ((int64_t *)PyBytes_AS_STRING(found))[count] = pos;
+            pos += head + more;
+        }
+    } while ((is_cut || pos == body.len) && found == NULL
+             && (found = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int64_t))) != NULL);
+    PyBuffer_Release(&body);
+    return found != NULL || PyErr_Occurred() ? found : Py_NewRef(Py_None);
+}
+
+/* The SEND that begins here, if it is whole, in order and of the plain kind. */
+static int plain_send(const uint8_t *at, Py_ssize_t left, Py_ssize_t total_max,
+                      Py_ssize_t entry_max, Send *send) {
+    Field producer, sequence, messages;
+    if (left < SEND_HEAD)
+        return 0;
+    Py_ssize_t total = be32(at), command = be32(at + 4), size = at[11];
+    if (at[8] != 0x08 || at[9] != 0x06 || at[10] != 0x32 || size >= 0x80 || command != size + 4
+        || total > total_max || total + 4 > left || SEND_HEAD + size >= total + 4)
+        return 0;
+    const uint8_t *field = at + SEND_HEAD, *end = field + size;
+    if (!next_field(&field, end, &producer) || producer.tag != NUMBER(1)
+        || !next_field(&field, end, &sequence) || sequence.tag != NUMBER(2))
+        return 0;
+    if (field < end && (!next_field(&field, end, &messages) || messages.tag != NUMBER(3) || field != end))
+        return 0;
+    send->producer_id = producer.value;
+    send->sequence_id = sequence.value;
+    send->rest_size = total + 4 - SEND_HEAD - size;
+    send->frame_size = total + 4;
+    if (send->rest_size < CHECKED_MIN || send->rest_size > entry_max)
+        return 0;
+    Py_ssize_t metadata = be32(end + 6);
+    if (end[0] != 0x0e || end[1] != 0x01 || metadata > send->rest_size - CHECKED_MIN
+        || crc32c_of(end + 6, (size_t)send->rest_size - 6) != be32(end + 2))
+        return 0;
+    return plain_metadata(end + CHECKED_MIN, end + CHECKED_MIN + metadata, send);
+}
+
+static PyObject *send_producer(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    Py_ssize_t total_max, entry_max;
+    Send send;
+    if (!PyArg_ParseTuple(args, "y*nn", &view, &total_max, &entry_max))
+        return NULL;
+    int is_plain = plain_send(view.buf, view.len, total_max, entry_max, &send);
+    PyBuffer_Release(&view);
+    return is_plain ? PyLong_FromUnsignedLongLong(send.producer_id) : Py_NewRef(Py_None);
+}
+
+/* The plain SENDs of one producer at the front: bytes taken, what was sent (sequence, `none`, delta, None), stored
+ * entries, publish time of the first and the latest that have one, in ms (-1: none). */
+static PyObject *cut_sends(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    Py_ssize_t frames_max, total_max, entry_max, pos = 0, stored = 0;
+    unsigned long long producer_id;
+    unsigned int delta;
+    long long first_ms = -1, latest_ms = -1;
+    PyObject *none, *body = NULL;
+    Send send;
+    if (!PyArg_ParseTuple(args, "y*nnnKIO", &view, &frames_max, &total_max, &entry_max, &producer_id, &delta, &none))
+        return NULL;
+    PyObject *sent = PyList_New(0);
+    while (sent != NULL && frames_max-- > 0
+           && plain_send((uint8_t *)view.buf + pos, view.len - pos, total_max, entry_max, &send)
+           && send.producer_id == producer_id) {
+        PyObject *one = Py_BuildValue("KOIO", send.sequence_id, none, delta++, Py_None);
+        if (one == NULL || PyList_Append(sent, one) < 0)
+            Py_CLEAR(sent);
+        Py_XDECREF(one);
+        first_ms = first_ms < 0 ? send.publish_ms : first_ms;
+        latest_ms = send.publish_ms > latest_ms ? send.publish_ms : latest_ms;
+        stored += PREFIX + send.rest_size;
+        pos += send.frame_size;
+    }
+    if (sent != NULL && (body = PyBytes_FromStringAndSize(NULL, stored)) != NULL) {
+        uint8_t *to = (uint8_t *)PyBytes_AS_STRING(body);
+        delta -= (unsigned int)PyList_GET_SIZE(sent);
+        for (const uint8_t *at = view.buf, *end = at + pos; at < end; at += be32(at) + 4) {
+            Py_ssize_t rest = (Py_ssize_t)be32(at) + 4 - SEND_HEAD - at[11];
+            put_le(to, (uint64_t)rest, 4);
+            put_le(to + 4, delta++, 4);
+            put_le(to + 8, 1, 4);
+            to = put(to + PREFIX, at + SEND_HEAD + at[11], rest);
+        }
+    }
+    PyBuffer_Release(&view);
+    if (body == NULL)
+        Py_CLEAR(sent);
+    return sent == NULL ? NULL : Py_BuildValue("nNNLL", pos, sent, body, first_ms, latest_ms);
+}
+
+/* The messages from a start offset on as Pulsar entries: (set, start offset, count at most, metadata before the
+ * sequence id, metadata after it) -> entries, which have one offset after the other. It ends before what Python
+ * has to look at. */
+static PyObject *set_to_entries(PyObject *self, PyObject *args) {
+    Py_buffer set;
+    long long start;
+    const char *before, *after;
+    Py_ssize_t count_max, before_size, after_size, pos = 0;
+    Message message;
+    if (!PyArg_ParseTuple(args, "y*Lny#y#", &set, &start, &count_max, &before, &before_size, &after, &after_size))
+        return NULL;
+    PyObject *entries = PyList_New(0);
+    while (entries != NULL && start >= 0 && count_max > 0 && next_message(set.buf, &pos, set.len, &message)) {
+        uint8_t sequence[VARINT_BYTES_MAX], key[] = {BYTES(6), (uint8_t)message.key_size};
+        if (message.offset < start)
+            continue;
+        if (message.offset != start || message.value_size < 0 || message.key_size > SHORT_MAX
+            || !is_ascii(message.key, message.key_size))
+            break;
+        int has_key = message.key_size >= 0;
+        Py_ssize_t sequence_size = put_varint(sequence, (uint64_t)message.offset) - sequence;
+        Py_ssize_t metadata = before_size + sequence_size + after_size + (has_key ? 2 + message.key_size : 3);
+        Py_ssize_t size = CHECKED_MIN + metadata + message.value_size;
+        PyObject *entry = PyBytes_FromStringAndSize(NULL, size);
+        if (entry != NULL) {
+            uint8_t *at = (uint8_t *)PyBytes_AS_STRING(entry), *to = put(at + CHECKED_MIN, before, before_size);
+            to = put(put(to, sequence, sequence_size), after, after_size);
+            /* Field 30, null_partition_key, says that there is none. */
+            to = has_key ? put(put(to, key, 2), message.key, message.key_size) : put(to, "\xf0\1\1", 3);
+            put(to, message.value, message.value_size);
+            put_be32(at + 6, (uint32_t)metadata);
+            put_be32(put(at, "\x0e\x01", 2), crc32c_of(at + 6, (size_t)size - 6));
+        }
+        if (entry == NULL || PyList_Append(entries, entry) < 0)
+            Py_CLEAR(entries);
+        Py_XDECREF(entry);
+        count_max--;
+        start++;
+    }
+    PyBuffer_Release(&set);
+    return entries;
+}
+
+/* Iggy's messages: `iggy.py`, `iggy_typed.py`, `iggy_forms.py`. In the older forms, as sent and as stored,
+ * a head ends with the headers' length, and the headers, the payload's length and the payload follow; in
+ * the later ones, as stored and as a batch has them, a head ends with both lengths and eight zeros, and
+ * payload and headers follow. The same numbers as `iggy.Form`. */
+enum form { SENT, CLASSIC, TYPED, FRAME, KAFKA_SET };
+
+/* Bytes of a head, both lengths included, and where in it those begin. */
+static const int head_bytes[] = {24, 45, 64, 48}, lengths_at[] = {16, 37, 48, 32};
+
+enum { ID_BYTES = 16, TEXT_MAX = 255, KIND_MAX = 15, STRING_KIND = 2, HEADER_MIN = 9 };
+static const uint8_t no_id[ID_BYTES];
+
+typedef struct {
+    const uint8_t *id, *headers, *payload;
+    Py_ssize_t headers_size, payload_size, header_count, values; /* `values`: bytes of the headers' */
+    int has_kinds; /* of the headers' names, before each */
+    uint64_t offset, append_us, sent_us;
+} Record;
+
+/* One step over messages. 0: at their end, or they are cut short. */
+static int next_record(enum form form, const uint8_t *at, Py_ssize_t *pos, Py_ssize_t end, Record *record) {
+    const uint8_t *head = at + *pos, *lengths = head + lengths_at[form];
+    Py_ssize_t left = end - *pos - head_bytes[form];
+    memset(record, 0, sizeof *record);
+    if (left < 0 || (record->headers_size = le32(lengths)) > left)
+        return 0;
+    record->has_kinds = form >= TYPED;
+    Py_ssize_t old_headers = record->has_kinds ? 0 : record->headers_size;
+    record->payload_size = le32(lengths + 4 + old_headers);
+    if (record->payload_size > left - record->headers_size)
+        return 0;
+    record->payload = record->has_kinds ? head + head_bytes[form] : lengths + 8 + old_headers;
+    record->headers = record->has_kinds ? record->payload + record->payload_size : lengths + 4;
+    record->id = head + (form == SENT ? 0 : form == CLASSIC ? 17 : 8);
+    if (form == FRAME) {
+        record->offset = le32(head + 24);
+        record->sent_us = le32(head + 28);
+    } else if (form != SENT) {
+        record->offset = le64(form == TYPED ? head + 24 : head);
+        record->append_us = le64(form == TYPED ? head + 32 : head + 9);
+        record->sent_us = form == TYPED ? le64(head + 40) : record->append_us;
+    }
+    *pos += head_bytes[form] + record->headers_size + record->payload_size;
+    return 1;
+}
+
+/* Count the headers. 0: Python has to look at them, for one is wrong, or a text is not ASCII, or the form
+ * that they go to has no place for one (`is_moved`: it is of the other kind). */
+static int count_headers(Record *record, int is_moved) {
+    const uint8_t *at = record->headers, *end = at + record->headers_size;
+    record->header_count = record->values = 0;
+    for (; at < end; record->header_count++) {
+        Py_ssize_t left = end - at - HEADER_MIN - record->has_kinds;
+        if (left < 0)
+            return 0;
+        if (record->has_kinds && (is_moved ? *at != STRING_KIND : *at < 1 || *at > KIND_MAX))
+            return 0;
+        at += record->has_kinds;
+        Py_ssize_t name = le32(at);
+        if (name < 1 || name > TEXT_MAX || name > left || !is_ascii(at + 4, name))
+            return 0;
+        at += 4 + name;
+        Py_ssize_t value = le32(at + 1);
+        if (*at < 1 || *at > KIND_MAX || value < 1 || value > TEXT_MAX || value > left - name)
+            return 0;
+        if (is_moved && *at == STRING_KIND && !is_ascii(at + 5, value))
+            return 0;
+        record->values += value;
+        at += 5 + value;
+    }
+    return 1;
+}
+
+/* Headers that were counted, in a form with kinds of names or without. */
+static uint8_t *put_headers(uint8_t *to, const Record *record, int with_kinds) {
+    const uint8_t *at = record->headers, *end = at + record->headers_size;
+    for (Py_ssize_t size; at < end; at += size, to += size) {
+        size = record->headers_size;
+        if (with_kinds != record->has_kinds) {
+            at += record->has_kinds;
+            size = HEADER_MIN + le32(at);
+            size += le32(at + size - 4);
+            if (with_kinds)
+                *to++ = STRING_KIND;
+        }
+        memcpy(to, at, (size_t)size);
+    }
+    return to;
+}
+
+/* Bytes of its headers in another form. */
+static Py_ssize_t headers_in(enum form form, const Record *record) {
+    return record->headers_size + ((form >= TYPED) - record->has_kinds) * record->header_count;
+}
+
+/* A record in a form in which they are stored or polled. */
+static void put_record(enum form form, uint8_t *to, const Record *record) {
+    uint8_t *lengths = to + lengths_at[form], *next = lengths + 4;
+    put_le(lengths, (uint64_t)headers_in(form, record), 4);
+    if (form == CLASSIC) {
+        put_le(to, record->offset, 8);
+        to[8] = 1; /* available */
+        put_le(to + 9, record->append_us, 8);
+        memcpy(to + 17, record->id, ID_BYTES);
+        put_le(to + 33, crc32_of(record->payload, (size_t)record->payload_size), 4);
+        next = put_headers(next, record, 0);
+    } else {
+        memcpy(to + 8, record->id, ID_BYTES);
+        put_le(next + 4, 0, 8);
+        put_le(to + 24, record->offset, form == TYPED ? 8 : 4);
+        if (form == TYPED) {
+            put_le(to + 32, record->append_us, 8);
+            put_le(to + 40, record->sent_us, 8);
+        } else
+            put_le(to + 28, record->sent_us, 4);
+    }
+    put_le(next, (uint64_t)record->payload_size, 4);
+    next += form == CLASSIC ? 4 : 12;
+    memcpy(next, record->payload, (size_t)record->payload_size);
+    next += record->payload_size;
+    if (form != CLASSIC) {
+        next = put_headers(next, record, 1);
+        put_le(to, xxh3_of(to + 8, (size_t)(next - to - 8)), 8);
+    }
+}
+
+/* (messages of a SEND, form, earliest us, from which frames count) -> (count, how many have no id, bytes of
+ * payloads, of headers' values, of all records as they are stored, first and latest of the clients' times),
+ * or None where anything is out of order. */
+static PyObject *iggy_check(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    int form, is_sound = 1;
+    unsigned long long earliest_us, first_us = 0, latest_us = 0;
+    Py_ssize_t pos = 0, count = 0, missing = 0, payloads = 0, values = 0, size = 0;
+    Record record;
+    if (!PyArg_ParseTuple(args, "y*iK", &view, &form, &earliest_us))
+        return NULL;
+    for (; is_sound && next_record(form, view.buf, &pos, view.len, &record); count++) {
+        uint64_t offset = form == FRAME ? (uint64_t)count : 0;
+        uint64_t sent_us = form == SENT ? 0 : record.sent_us + earliest_us;
+        is_sound = count_headers(&record, 0) && record.offset == offset && record.append_us == 0
+            && (form == FRAME ? sent_us >> 63 == 0 : record.payload_size > 0)
+            && (form == SENT || le64(record.payload - 8) == 0);
+        const uint8_t *checked = record.id, *end = (const uint8_t *)view.buf + pos;
+        if (form == FRAME)
+            is_sound &= xxh3_of(checked, (size_t)(end - checked)) == le64(checked - 8);
+        if (sent_us >> 63 == 0) {
+            first_us = first_us ? first_us : sent_us;
+            latest_us = latest_us > sent_us ? latest_us : sent_us;
+        }
+        missing += memcmp(record.id, no_id, ID_BYTES) == 0;
+        payloads += record.payload_size;
+        values += record.values;
+        size += head_bytes[form == SENT ? CLASSIC : TYPED] + record.headers_size + record.payload_size;
+    }
+    is_sound &= pos == view.len && count;
+    PyBuffer_Release(&view);
+    if (!is_sound)
+        Py_RETURN_NONE;
+    return Py_BuildValue("nnnnnKK", count, missing, payloads, values, size, first_us, latest_us);
+}
+
+/* Head of the header for a key, with the kind of its name and the kind raw: `iggy.KEY_HEADER`. */
+static const uint8_t key_head[] = "\2\14\0\0\0braidlog.key\1";
+enum { KEY_HEAD_BYTES = sizeof key_head - 1 };
+
+/* One step over a set: a message as a record whose key, where a header can hold it, is one in `block`. */
+static int next_of_kafka(int has_kinds, const uint8_t *at, Py_ssize_t *pos, Py_ssize_t end, Record *record,
+                         uint8_t *block) {
+    Message message;
+    if (!next_message(at, pos, end, &message))
+        return 0;
+    *record = (Record){.id = no_id, .headers = block, .payload = message.value, .has_kinds = has_kinds};
+    record->offset = (uint64_t)message.offset;
+    record->payload_size = message.value_size;
+    if (message.key_size >= 1 && message.key_size <= TEXT_MAX) {
+        Py_ssize_t skipped = !has_kinds, size = KEY_HEAD_BYTES - skipped;
+        memcpy(block, key_head + skipped, (size_t)size);
+        put_le(block + size, (uint64_t)message.key_size, 4);
+        memcpy(block + size + 4, message.key, (size_t)message.key_size);
+        record->headers_size = size + 4 + message.key_size;
+    }
+    return 1;
+}
+
+/* Write messages as records: (messages, form, pos, form wanted, body, where, count at most, start offset,
+ * what is added to offsets, append us, what is added to clients' times, ids for those without, room for the
+ * checksums of frames) -> (pos, where, count, first offset, next offset, whether the next had no room).
+ * Messages of a SEND and of a set get the append time; those stored already, with 0, keep theirs. It ends
+ * before what Python has to look at, and where the form has no place for a record. */
+static PyObject *iggy_write(PyObject *self, PyObject *args) {
+    Py_buffer view, body, ids, sums;
+    int from, form, is_full = 0;
+    unsigned long long start, offset, append_us, sent_us, first = 0, next = 0;
+    Py_ssize_t pos, where, count_max, count = 0, id = 0;
+    uint8_t block[KEY_HEAD_BYTES + 4 + TEXT_MAX];
+    Record one;
+    if (!PyArg_ParseTuple(args, "y*iniw*nnKKKKy*w*", &view, &from, &pos, &form, &body, &where, &count_max,
+                          &start, &offset, &append_us, &sent_us, &ids, &sums))
+        return NULL;
+    for (Py_ssize_t at = pos; from == KAFKA_SET
+             ? next_of_kafka(form >= TYPED, view.buf, &at, view.len, &one, block)
+             : next_record(from, view.buf, &at, view.len, &one); pos = at) {
+        uint8_t *to = (uint8_t *)body.buf + where;
+        if (one.offset < start)
+            continue;
+        int is_moved = one.has_kinds != (form >= TYPED);
+        if (one.payload_size < (form == CLASSIC) || (is_moved && !count_headers(&one, 1)))
+            break;
+        Py_ssize_t size = head_bytes[form] + headers_in(form, &one) + one.payload_size;
+        is_full = count == count_max || size > body.len - where;
+        if (is_full)
+            break;
+        if (append_us && from != KAFKA_SET)
+            one.offset = (uint64_t)count;
+        first = count ? first : one.offset;
+        next = one.offset + 1;
+        one.offset += offset;
+        one.append_us = append_us ? append_us : one.append_us;
+        one.sent_us += sent_us;
+        /* Of what is written or read only these have one; before other ids there may be nothing. */
+        const uint8_t *checksum = form == FRAME ? to : from == TYPED || from == FRAME ? one.id - 8 : NULL;
+        if (ids.len - id >= ID_BYTES && memcmp(one.id, no_id, ID_BYTES) == 0) {
+            one.id = (const uint8_t *)ids.buf + id;
+            id += ID_BYTES;
+        }
+        put_record(form, to, &one);
+        where += size;
+        if (sums.len >= 8 * ++count && checksum)
+            memcpy((uint8_t *)sums.buf + 8 * (count - 1), checksum, 8);
+    }
+    PyBuffer_Release(&view);
+    PyBuffer_Release(&body);
+    PyBuffer_Release(&ids);
+    PyBuffer_Release(&sums);
+    return Py_BuildValue("nnnKKN", pos, where, count, first, next, PyBool_FromLong(is_full));
+}
+
+/* (stored records, pos, count at most) -> (count, base offset, append us, earliest us, bytes as frames): as
+ * many as go into one batch, which have one append time and distances that a frame can hold. */
+static PyObject *iggy_run(PyObject *self, PyObject *args) {
+    Py_buffer view;
+    Py_ssize_t pos, count_max, count = 0, size = 0;
+    uint64_t earliest = UINT64_MAX, latest = 0;
+    Record first = {0}, one;
+    if (!PyArg_ParseTuple(args, "y*nn", &view, &pos, &count_max))
+        return NULL;
+    for (; count < count_max && next_record(TYPED, view.buf, &pos, view.len, &one); count++) {
+        first = count ? first : one;
+        uint64_t low = one.sent_us < earliest ? one.sent_us : earliest;
+        uint64_t high = one.sent_us > latest ? one.sent_us : latest;
+        if (one.append_us != first.append_us || one.offset - first.offset > UINT32_MAX
+            || high - low > UINT32_MAX)
+            break;
+        earliest = low;
+        latest = high;
+        size += head_bytes[FRAME] + one.headers_size + one.payload_size;
+    }
+    PyBuffer_Release(&view);
+    return Py_BuildValue("nKKKn", count, first.offset, first.append_us, earliest, size);
+}
+
+static PyMethodDef methods[] = {
+    {"kafka_check_and_stamp", kafka_check_and_stamp, METH_VARARGS, NULL},
+    {"send_producer", send_producer, METH_VARARGS, NULL},
+    {"cut_sends", cut_sends, METH_VARARGS, NULL},
+    {"entry_key", entry_key, METH_O, NULL},
+    {"pulsar_to_set", pulsar_to_set, METH_VARARGS, NULL},
+    {"set_to_entries", set_to_entries, METH_VARARGS, NULL},
+    {"chain", chain, METH_VARARGS, NULL},
+    {"iggy_check", iggy_check, METH_VARARGS, NULL},
+    {"iggy_write", iggy_write, METH_VARARGS, NULL},
+    {"iggy_run", iggy_run, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "_speedups", "See speedups.c.", -1, methods, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__speedups(void) {
+    fill_tables();
+    return PyModule_Create(&module);
+}

@@ -1,0 +1,29 @@
+"""Who reads under the name of a subscription: asked of all who serve members."""
+
+from braidlog.broker.positions.members import Member, Members
+
+TOPIC = object()
+
+
+def test_members_come_from_every_source():
+    members, asked = Members(), []
+    kafka, pulsar = Member("kafka", "k", "/::1", (0,)), Member("pulsar", "p", "::1", (0, 1))
+
+    def of_kafka(topic, name):
+        asked.append((topic, name))
+        return [kafka]
+
+    assert members.of(TOPIC, b"g") == []
+    members.add_source(of_kafka)
+    members.add_source(lambda topic, name: iter((pulsar,)))
+    assert members.of(TOPIC, b"g") == [kafka, pulsar]
+    assert members.others(TOPIC, b"g", "kafka") == [pulsar]
+    assert asked == [(TOPIC, b"g")] * 2
+
+
+def test_who_tells_of_the_askers_protocol_alone_is_not_asked_for_others():
+    members = Members()
+    members.add_source(lambda topic, name: 1 / 0, "kafka")
+    iggy = Member("iggy", "7", "", ())
+    members.add_source(lambda topic, name: [iggy], "iggy")
+    assert members.others(TOPIC, b"g", "kafka") == [iggy]

@@ -1,0 +1,489 @@
+import gc
+
+import pytest
+import trio
+
+from braidlog.broker import errors
+from braidlog.broker.positions import subscriptions as module
+from braidlog.broker.positions.subscriptions import CursorEvent, KafkaCommit
+from braidlog.storage.metadata import ranges as ranges_module
+from braidlog.storage.metadata.names import TopicName
+from tests.broker.metadata_fakes import Heard, House
+
+ORDERS = TopicName("public", "default", "orders")
+NAME = b"billing"
+
+
+@pytest.fixture
+def house():
+    house = House()
+    house.create(ORDERS, 2)
+    return house
+
+
+@pytest.fixture
+def topic(house):
+    return house.topics.get(ORDERS)
+
+
+@pytest.fixture
+def billing(house, topic):
+    return house.subscriptions.open(topic, NAME)
+
+
+@pytest.fixture
+def heard(billing):
+    heard = Heard()
+    billing.listeners.add(heard)
+    return heard
+
+
+def stands(subscription, index=0):
+    return (
+        subscription.position(index),
+        subscription.standing(index)[1],
+        list(subscription.acked(index)),
+    )
+
+
+def kafka_commit(subscription, offset, metadata=b"", index=0, time_us=1):
+    return subscription.commit(index, offset, kafka=KafkaCommit(offset, metadata, time_us))
+
+
+# Names.
+
+
+def test_one_name_is_one_subscription_whoever_asks(house, topic, billing):
+    assert house.subscriptions.open(topic, NAME) is billing
+    assert house.subscriptions.find(topic, NAME) is billing
+    assert house.subscriptions.get(topic, NAME) is billing
+    assert house.subscriptions.names(topic) == [NAME]
+    assert house.subscriptions.find(topic, b"other") is None
+    with pytest.raises(errors.SubscriptionNotFound):
+        house.subscriptions.get(topic, b"other")
+
+
+def test_properties_are_those_of_the_first_one(house, topic):
+    audit = house.subscriptions.open(topic, b"audit", {"owner": "ä"})
+    house.subscriptions.open(topic, b"audit", {"owner": "b"})
+    assert audit.properties == {"owner": "ä"}
+    assert house.restarted().subscriptions.get(topic, b"audit").properties == {"owner": "ä"}
+
+
+def test_a_name_has_a_longest_length(house, topic):
+    house.subscriptions.open(topic, b"")
+    house.subscriptions.open(topic, b"n" * module.NAME_BYTES_MAX)
+    with pytest.raises(errors.InvalidName):
+        house.subscriptions.open(topic, b"n" * (module.NAME_BYTES_MAX + 1))
+
+
+# Commits.
+
+
+def test_never_set_is_not_zero(house, billing):
+    assert billing.position(0) is None
+    assert billing.committed(0) is None
+    billing.commit(0, 0)
+    assert billing.position(0) == 0
+    assert billing.position(1) is None
+    again = house.restarted()
+    found = again.subscriptions.get(again.topics.get(ORDERS), NAME)
+    assert (found.position(0), found.position(1)) == (0, None)
+
+
+def test_a_forward_commit_acknowledges_everything_below(billing, heard):
+    billing.commit(0, 3)
+    billing.ack(0, [(5, 7), (12, 14)], lazy=False)
+    heard.take()
+    billing.commit(0, 10)
+    assert stands(billing) == (10, 10, [(12, 14)])
+    assert heard.take() == [(0, CursorEvent.ACKED)]
+
+
+def test_a_forward_commit_moves_on_over_what_is_acknowledged(billing):
+    billing.commit(0, 3)
+    billing.ack(0, [(5, 8), (10, 11)], lazy=False)
+    kafka_commit(billing, 5)
+    assert stands(billing) == (8, 5, [(10, 11)])
+    assert billing.committed(0).offset == 5
+
+
+def test_a_backward_commit_forgets_all_acknowledgements(billing, heard):
+    billing.commit(0, 10)
+    billing.ack(0, [(12, 14)], lazy=False)
+    heard.take()
+    billing.commit(0, 4)
+    assert stands(billing) == (4, 4, [])
+    assert heard.take() == [(0, CursorEvent.SOUGHT)]
+
+
+def test_an_equal_commit_changes_nothing_but_what_kafka_reads_back(house, billing, heard):
+    billing.commit(0, 4)
+    billing.ack(0, [(4, 10), (12, 14)], lazy=False)
+    before = stands(billing)
+    assert before == (10, 4, [(12, 14)])
+    heard.take()
+    billing.commit(0, 10)
+    assert stands(billing) == before
+    assert billing.committed(0) == KafkaCommit(10, b"", 0)
+    ticket = kafka_commit(billing, 10, b"meta", time_us=5)
+    assert ticket == house.cursor_journal.ticket
+    assert stands(billing) == before
+    assert billing.committed(0) == KafkaCommit(10, b"meta", 5)
+    billing.commit(0, 10)
+    assert billing.committed(0) == KafkaCommit(10, b"meta", 5)
+    assert heard.take() == []
+
+
+@pytest.mark.parametrize(("offset", "position"), [(-5, 0), (10**15, 10**15), (2**70, 2**63 - 1)])
+def test_a_commit_is_kept_as_given_also_where_there_is_no_log(billing, offset, position):
+    billing.commit(0, offset, kafka=KafkaCommit(min(offset, 2**63 - 1), None, -1))
+    assert billing.position(0) == position
+    assert billing.committed(0) == KafkaCommit(min(offset, 2**63 - 1), None, -1)
+    assert billing.backlog(0) == 0
+
+
+def test_kafka_reads_its_own_number_until_another_listener_moves_the_cursor(billing):
+    billing.commit(0, 2)
+    billing.ack(0, [(5, 8)], lazy=False)
+    kafka_commit(billing, 5, b"mine")
+    assert billing.committed(0).offset == 5
+    billing.ack(0, [(20, 21)], lazy=False)
+    assert billing.committed(0) == KafkaCommit(5, b"mine", 1)
+    billing.ack(0, [(8, 9)], lazy=False)
+    assert billing.committed(0) == KafkaCommit(9, b"", 0)
+    kafka_commit(billing, 9, b"mine")
+    billing.commit(0, 12)
+    assert billing.committed(0) == KafkaCommit(12, b"", 0)
+    kafka_commit(billing, 13, b"mine")
+    billing.ack_to(0, 15, lazy=False)
+    assert billing.committed(0) == KafkaCommit(15, b"", 0)
+    kafka_commit(billing, 16, b"mine")
+    billing.seek(0, 16)
+    assert billing.committed(0) == KafkaCommit(16, b"", 0)
+
+
+def test_kafka_committing_its_number_again_is_no_step_back(billing, heard):
+    billing.commit(0, 2)
+    billing.ack(0, [(5, 8), (10, 11)], lazy=False)
+    kafka_commit(billing, 5)
+    heard.take()
+    kafka_commit(billing, 5, b"again", time_us=9)
+    assert stands(billing) == (8, 5, [(10, 11)])
+    assert billing.committed(0) == KafkaCommit(5, b"again", 9)
+    assert heard.take() == []
+    kafka_commit(billing, 4)
+    assert stands(billing) == (4, 4, [])
+
+
+def test_kafka_going_on_through_what_is_acknowledged_is_no_step_back(billing, heard):
+    billing.commit(0, 2)
+    billing.ack(0, [(5, 8), (10, 11)], lazy=False)
+    kafka_commit(billing, 5)
+    heard.take()
+    for number in (6, 7, 8):
+        kafka_commit(billing, number)
+        assert stands(billing) == (8, 5, [(10, 11)])
+        assert billing.committed(0).offset == number
+    assert heard.take() == []
+    kafka_commit(billing, 6)
+    assert stands(billing) == (6, 6, [])
+
+
+def test_a_number_that_another_listener_has_passed_is_a_step_back(billing):
+    kafka_commit(billing, 5)
+    billing.ack_to(0, 9, lazy=False)
+    kafka_commit(billing, 5)
+    assert stands(billing) == (5, 5, [])
+
+
+def test_partitions_stand_apart(billing):
+    billing.commit(0, 5)
+    billing.commit(1, 9)
+    billing.ack(1, [(12, 13)], lazy=False)
+    assert stands(billing, 0) == (5, 5, [])
+    assert stands(billing, 1) == (9, 9, [(12, 13)])
+
+
+def test_a_partition_that_is_not_there_takes_no_commit(billing):
+    for call in (billing.commit, billing.seek, billing.start):
+        with pytest.raises(errors.PartitionNotFound):
+            call(2, 5)
+
+
+# Acks.
+
+
+def test_acks_open_holes_and_the_position_moves_over_closed_ones(billing, heard):
+    billing.commit(0, 10)
+    heard.take()
+    billing.ack(0, [(12, 14), (16, 17)], lazy=False)
+    assert stands(billing) == (10, 10, [(12, 14), (16, 17)])
+    billing.ack(0, [(10, 12)], lazy=False)
+    assert stands(billing) == (14, 10, [(16, 17)])
+    billing.ack(0, [(15, 16), (14, 15), (30, 31)], lazy=False)
+    assert stands(billing) == (17, 10, [(30, 31)])
+    assert heard.take() == [(0, CursorEvent.ACKED)] * 3
+
+
+def test_acks_that_say_nothing_new_change_nothing(house, billing, heard):
+    billing.commit(0, 10)
+    billing.ack(0, [(12, 14)], lazy=False)
+    heard.take()
+    records = len(house.cursor_journal.records)
+    assert billing.ack(0, [(0, 10), (12, 13), (5, 5), (13, 14)], lazy=True) == 0
+    assert billing.ack_to(0, 10, lazy=True) == 0
+    assert billing.ack_to(0, 3, lazy=False) == house.cursor_journal.ticket
+    assert len(house.cursor_journal.records) == records
+    assert stands(billing) == (10, 10, [(12, 14)])
+    assert heard.take() == []
+
+
+def test_an_ack_that_straddles_the_position_counts_from_it(billing):
+    billing.commit(0, 10)
+    billing.ack(0, [(5, 12)], lazy=False)
+    assert stands(billing) == (12, 10, [])
+
+
+def test_a_cumulative_ack_goes_forward_only(billing, heard):
+    billing.commit(0, 10)
+    billing.ack(0, [(12, 14), (20, 21)], lazy=False)
+    heard.take()
+    billing.ack_to(0, 12, lazy=False)
+    assert stands(billing) == (14, 10, [(20, 21)])
+    billing.ack_to(0, 5, lazy=False)
+    assert stands(billing) == (14, 10, [(20, 21)])
+    assert heard.take() == [(0, CursorEvent.ACKED)]
+
+
+def test_lazy_acks_have_no_ticket_and_a_later_answer_covers_them(house, billing):
+    billing.commit(0, 10)
+    ticket = house.cursor_journal.ticket
+    assert billing.ack(0, [(12, 14)], lazy=True) == 0
+    assert billing.ack_to(0, 11, lazy=True) == 0
+    assert house.cursor_journal.lazy == 2
+    # The same ack again, now with a receipt: it says nothing new, yet the disk must have it first.
+    assert billing.ack(0, [(12, 14)], lazy=False) == ticket + 1
+
+
+def test_a_lazy_commit_has_no_ticket(house, billing):
+    assert billing.commit(0, 10, lazy=True) == 0
+    assert billing.position(0) == 10
+    assert house.cursor_journal.lazy == 1
+
+
+def test_a_cursor_that_is_not_set_takes_no_acks(house, billing, heard):
+    assert billing.ack(0, [(0, 5)], lazy=True) == 0
+    assert billing.ack_to(0, 5, lazy=False) == house.cursor_journal.ticket
+    assert billing.position(0) is None
+    assert heard.take() == []
+
+
+@pytest.mark.slow
+def test_acks_beyond_the_limit_are_refused_and_those_that_need_no_room_are_not(billing):
+    limit = ranges_module.RANGES_MAX
+    billing.commit(0, 10)
+    step = 1 << 17
+    for first in range(0, limit, step):
+        ranges = [(100 + 2 * number, 101 + 2 * number) for number in range(first, first + step)]
+        billing.ack(0, ranges, lazy=True)
+    assert len(billing.acked(0)) == limit
+    end = 100 + 2 * limit
+    with pytest.raises(errors.LimitExceeded):
+        # One alone, one that joins the last range, one that the position moves over.
+        billing.ack(0, [(end + 50, end + 51), (end - 1, end), (10, 12)], lazy=False)
+    assert billing.position(0) == 12
+    assert len(billing.acked(0)) == limit
+    assert billing.acked(0).contains(end - 2, end)
+    assert not billing.acked(0).contains(end + 50, end + 51)
+    billing.ack(0, [(101, 102)], lazy=False)  # Two ranges became one: there is room again.
+    with pytest.raises(errors.LimitExceeded, match="1 ranges"):
+        billing.ack(0, [(end + 50, end + 51), (end + 60, end + 61)], lazy=False)
+    assert billing.acked(0).contains(end + 50, end + 51)
+    assert len(billing.acked(0)) == limit
+
+
+# Seeks.
+
+
+def test_a_seek_forgets_everything_wherever_it_goes(billing, heard):
+    for position in (10, 20, 5, 5):
+        billing.ack(0, [(position + 3, position + 4)], lazy=False)
+        billing.seek(0, position)
+        assert stands(billing) == (position, position, [])
+        assert heard.take()[-1] == (0, CursorEvent.SOUGHT)
+
+
+def test_a_start_sets_only_what_was_never_set(billing):
+    billing.start(0, 7)
+    assert stands(billing) == (7, 7, [])
+    billing.ack(0, [(7, 9)], lazy=False)
+    billing.start(0, 0)
+    assert stands(billing) == (9, 7, [])
+
+
+# Endings.
+
+
+def test_the_last_cursor_ends_the_subscription(house, topic, billing, heard):
+    billing.commit(0, 5)
+    billing.commit(1, 5)
+    heard.take()
+    billing.delete_cursor(0)
+    assert heard.take() == [(0, CursorEvent.DELETED)]
+    assert (billing.position(0), billing.position(1)) == (None, 5)
+    billing.delete_cursor(0)
+    assert heard.take() == []
+    billing.delete_cursor(1)
+    assert house.subscriptions.find(topic, NAME) is None
+    assert house.subscriptions.names(topic) == []
+    assert house.restarted().subscriptions.names(topic) == []
+    billing.delete_cursor(1)
+
+
+def test_an_ended_subscription_begins_anew_with_a_commit(house, topic, billing, heard):
+    billing.commit(0, 5)
+    billing.delete()
+    assert heard.take()[-1] == (0, CursorEvent.DELETED)
+    billing.ack_to(0, 9, lazy=False)
+    assert billing.position(0) is None
+    billing.commit(0, 3)
+    assert house.subscriptions.find(topic, NAME) is billing
+    assert house.restarted().subscriptions.get(topic, NAME).position(0) == 3
+
+
+def test_deleting_tells_of_every_cursor(house, topic, billing, heard):
+    billing.commit(1, 5)
+    billing.commit(0, 5)
+    heard.take()
+    house.subscriptions.delete(topic, NAME)
+    assert heard.take() == [(0, CursorEvent.DELETED), (1, CursorEvent.DELETED)]
+    with pytest.raises(errors.SubscriptionNotFound):
+        house.subscriptions.delete(topic, NAME)
+
+
+async def test_a_deleted_topic_takes_its_subscriptions_along(house, topic, billing, heard):
+    billing.commit(0, 5)
+    heard.take()
+    ticket = await house.topics.delete(ORDERS)
+    assert heard.take() == [(0, CursorEvent.DELETED), (1, CursorEvent.DELETED)]
+    assert billing.position(0) is None
+    assert house.subscriptions.names(topic) == []
+    for call in (billing.commit, billing.seek):
+        with pytest.raises(errors.TopicNotFound):
+            call(0, 5)
+    with pytest.raises(errors.TopicNotFound):
+        house.subscriptions.open(topic, b"late")
+    assert house.cursors.topic_ids() == [topic.meta.topic_id]  # A power cut may undo the deletion.
+    house.topics.leaving.round_ended(ticket)
+    assert house.cursors.topic_ids() == []
+
+
+def test_a_listener_may_leave_while_it_is_told(billing):
+    class Leaving:
+        def moved(self, index, event):
+            billing.listeners.discard(self)
+
+    billing.listeners |= {Leaving(), Leaving()}
+    billing.commit(0, 5)
+    assert billing.listeners == set()
+
+
+def test_what_nobody_holds_is_made_again_with_the_same_cursors(house, topic):
+    house.subscriptions.open(topic, NAME).commit(0, 5)
+    gc.collect()
+    assert house.subscriptions.get(topic, NAME).position(0) == 5
+
+
+# Backlog.
+
+
+def test_the_backlog_is_what_is_in_the_log_and_not_acknowledged(topic, billing):
+    partition = topic.partitions[0]
+    partition.log_start_offset, partition.next_offset = 10, 100
+    assert billing.backlog(0) == 90
+    billing.commit(0, 4)
+    assert billing.backlog(0) == 90
+    billing.ack(0, [(8, 12), (90, 110)], lazy=False)
+    assert billing.backlog(0) == 78
+    billing.commit(0, 50)
+    assert billing.backlog(0) == 40
+    billing.commit(0, 200)
+    assert billing.backlog(0) == 0
+    with pytest.raises(errors.PartitionNotFound):
+        billing.backlog(2)
+
+
+# A full disk.
+
+
+def test_what_cannot_be_written_does_not_happen_and_nobody_is_told(house, billing, heard):
+    billing.commit(0, 5)
+    before = stands(billing)
+    heard.take()
+    house.cursor_journal.full = True
+    for change in (
+        lambda: billing.commit(0, 9),
+        lambda: billing.commit(0, 2),
+        lambda: billing.seek(0, 5),
+        lambda: billing.ack(0, [(7, 8)], lazy=True),
+        lambda: billing.ack_to(0, 8, lazy=False),
+        lambda: billing.delete_cursor(0),
+        lambda: billing.delete(),
+        lambda: house.subscriptions.open(billing.topic, b"late"),
+    ):
+        with pytest.raises(errors.StorageFull):
+            change()
+    assert stands(billing) == before
+    assert heard.take() == []
+
+
+# What retention asks.
+
+
+async def test_the_lowest_position_is_that_of_the_cursors_that_are_set(house, topic, billing):
+    assert await house.subscriptions.lowest_position(topic, 0) is None
+    billing.commit(0, 9)
+    house.subscriptions.open(topic, b"audit").commit(0, 4)
+    house.subscriptions.open(topic, b"never set")
+    assert await house.subscriptions.lowest_position(topic, 0) == 4
+    assert await house.subscriptions.lowest_position(topic, 1) is None
+
+
+async def test_many_positions_are_looked_at_in_turns_and_none_set_back_meanwhile_is_missed(
+    house, topic, monkeypatch
+):
+    monkeypatch.setattr(module, "LOOK_SUBSCRIPTIONS", 2)
+    for number in range(9):
+        house.subscriptions.open(topic, b"%d" % number).commit(0, 10 + number)
+    first = house.subscriptions.get(topic, b"0")
+    turns = []
+
+    async def set_back():
+        while len(turns) < 2:
+            turns.append(first.position(0))
+            await trio.lowlevel.checkpoint()
+        first.commit(0, 3)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(set_back)
+        assert await house.subscriptions.lowest_position(topic, 0) == 3
+
+
+async def test_positions_that_are_set_back_all_the_time_count_as_nothing_acknowledged(
+    house, topic, monkeypatch
+):
+    monkeypatch.setattr(module, "LOOK_SUBSCRIPTIONS", 2)
+    for number in range(9):
+        house.subscriptions.open(topic, b"%d" % number).commit(0, 1000 + number)
+    last = house.subscriptions.get(topic, b"8")
+
+    async def set_back():
+        while True:
+            last.commit(0, last.position(0) - 1)
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(set_back)
+        assert await house.subscriptions.lowest_position(topic, 0) == 0
+        nursery.cancel_scope.cancel()

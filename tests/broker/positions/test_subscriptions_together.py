@@ -1,0 +1,203 @@
+"""Commits that share one record: each does what it does alone, and all of them happen or none."""
+
+import random
+
+import pytest
+
+from braidlog.broker import errors
+from braidlog.broker.positions import subscriptions as module
+from braidlog.broker.positions.subscriptions import CursorEvent, KafkaCommit
+from braidlog.broker.topics import topics as topics_module
+from braidlog.storage.metadata.names import TopicName
+from tests.broker.metadata_fakes import Heard, House
+
+ORDERS = TopicName("public", "default", "orders")
+PAYMENTS = TopicName("public", "default", "payments")
+NAME = b"billing"
+PARTITIONS = 3
+
+
+@pytest.fixture
+def house():
+    return made()
+
+
+def made():
+    house = House()
+    for name in (ORDERS, PAYMENTS):
+        house.create(name, PARTITIONS)
+    return house
+
+
+def subscription(house, name):
+    return house.subscriptions.open(house.topics.get(name), NAME)
+
+
+def told_of(found):
+    heard = Heard()
+    found.listeners.add(heard)
+    return heard
+
+
+def positions(house, name):
+    found = house.subscriptions.find(house.topics.get(name), NAME)
+    return found and [found.position(index) for index in range(PARTITIONS)]
+
+
+def test_they_are_one_record_for_all_topics_with_the_subscriptions_that_are_new(house):
+    orders = subscription(house, ORDERS)
+    heard = told_of(orders)
+    records = len(house.cursor_journal.records)
+    commits = house.subscriptions.commits(NAME)
+    commits.add(house.topics.get(ORDERS), 1, 4)
+    for index in (1, 2):
+        commits.add(house.topics.get(PAYMENTS), index, 9, kafka=KafkaCommit(9, b"m", 1))
+    assert positions(house, ORDERS) == [None, None, None]
+    assert heard.take() == []
+    assert commits.write() == house.cursor_journal.ticket
+    assert len(house.cursor_journal.records) == records + 1
+    assert heard.take() == [(1, CursorEvent.SOUGHT)]
+    for seen in (house, house.restarted()):
+        assert positions(seen, ORDERS) == [None, 4, None]
+        assert positions(seen, PAYMENTS) == [None, 9, 9]
+        assert subscription(seen, PAYMENTS).committed(2) == KafkaCommit(9, b"m", 1)
+
+
+def test_no_commits_are_no_record(house):
+    records = len(house.cursor_journal.records)
+    assert house.subscriptions.commits(NAME).write() == 0
+    assert len(house.cursor_journal.records) == records
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_each_does_what_it_does_alone(seed):
+    rng = random.Random(seed)
+    together, alone = made(), made()
+    held = [subscription(house, name) for house in (together, alone) for name in (ORDERS, PAYMENTS)]
+    heard = [told_of(found) for found in held]
+    places = [(name, index) for name in (ORDERS, PAYMENTS) for index in range(PARTITIONS)]
+    for _ in range(40):
+        commits = together.subscriptions.commits(NAME)
+        for name, index in rng.sample(places, rng.randrange(1, len(places))):
+            offset = rng.randrange(-2, 12)
+            kafka = KafkaCommit(offset, b"", 1) if rng.random() < 0.7 else None
+            commits.add(together.topics.get(name), index, offset, kafka=kafka)
+            subscription(alone, name).commit(index, offset, kafka=kafka)
+        commits.write()
+        index, start = rng.randrange(PARTITIONS), rng.randrange(12)
+        for found in held:
+            found.ack(index, [(start, start + 2)], lazy=False)
+        told = [listener.take() for listener in heard]
+        assert told[:2] == told[2:]
+        assert state_of(together) == state_of(alone) == state_of(together.restarted())
+
+
+def state_of(house):
+    return [
+        (
+            found.position(index),
+            found.standing(index)[1],
+            list(found.acked(index)),
+            found.committed(index),
+        )
+        for name in (ORDERS, PAYMENTS)
+        for found in [subscription(house, name)]
+        for index in range(PARTITIONS)
+    ]
+
+
+async def test_one_that_cannot_be_leaves_the_others_alone(house, monkeypatch):
+    monkeypatch.setattr(module, "TOPIC_SUBSCRIPTIONS_MAX", 1)
+    house.subscriptions.open(house.topics.get(PAYMENTS), b"the only one")
+    gone = await house.topics.create(TopicName("public", "default", "gone"), 1)
+    await house.topics.delete(gone.name)
+    commits = house.subscriptions.commits(NAME)
+    commits.add(house.topics.get(ORDERS), 0, 4)
+    with pytest.raises(errors.TopicNotFound):
+        commits.add(gone, 0, 4)
+    for index in (0, 1):
+        with pytest.raises(errors.LimitExceeded):
+            commits.add(house.topics.get(PAYMENTS), index, 4)
+    commits.write()
+    assert positions(house, ORDERS) == [4, None, None]
+    assert positions(house, PAYMENTS) is None
+    too_long = house.subscriptions.commits(b"n" * (module.NAME_BYTES_MAX + 1))
+    with pytest.raises(errors.InvalidName):
+        too_long.add(house.topics.get(ORDERS), 0, 4)
+    assert too_long.write() == 0
+
+
+async def test_partitions_that_go_take_all_cursors_with_one_record(house):
+    orders = house.topics.get(ORDERS)
+    held = [house.subscriptions.open(orders, name) for name in (b"one", b"two", b"three")]
+    for one in held:
+        for index in range(PARTITIONS):
+            one.commit(index, 4)
+    heard, ticket = told_of(held[0]), house.cursor_journal.ticket
+    await house.topics.keep_partitions(ORDERS, 1)
+    assert house.cursor_journal.ticket == ticket + 1
+    assert heard.take() == [(1, CursorEvent.DELETED), (2, CursorEvent.DELETED)]
+    assert [held[1].position(index) for index in range(PARTITIONS)] == [4, None, None]
+    await house.topics.add_partitions(ORDERS, 2)
+    assert held[2].position(1) == 0
+
+
+async def test_all_topics_together_have_only_so_many(house, monkeypatch):
+    orders, payments = house.topics.get(ORDERS), house.topics.get(PAYMENTS)
+    monkeypatch.setattr(module, "SUBSCRIPTIONS_MAX", 2)
+    monkeypatch.setattr(module, "CURSORS_MAX", 2)
+    monkeypatch.setattr(topics_module, "CURSORS_MAX", 3)
+    monkeypatch.setattr(module, "ALL_RANGES_MAX", 2)
+    one = house.subscriptions.open(orders, b"one")
+    house.subscriptions.open(payments, b"two")
+    with pytest.raises(errors.LimitExceeded, match="2 subscriptions"):
+        house.subscriptions.open(payments, b"three")
+    for index in (0, 1):
+        one.commit(index, 1)
+    two = house.subscriptions.get(payments, b"two")
+    with pytest.raises(errors.LimitExceeded, match="2 cursors"):
+        two.commit(0, 1)
+    with pytest.raises(errors.LimitExceeded, match="1 ranges"):
+        one.ack(0, [(5, 6), (7, 8), (9, 10)], lazy=True)
+    with pytest.raises(errors.LimitExceeded, match="1 ranges"):
+        one.ack(1, [(5, 6)], lazy=True)
+    with pytest.raises(errors.LimitExceeded, match="3 cursors"):
+        await house.topics.add_partitions(orders.name, PARTITIONS + 2)
+    one.commit(0, 20)  # What goes makes room.
+    one.ack(1, [(5, 6)], lazy=True)
+
+
+def test_commits_together_make_no_more_cursors_than_there_may_be(house, monkeypatch):
+    monkeypatch.setattr(module, "CURSORS_MAX", 2)
+    commits = house.subscriptions.commits(NAME)
+    orders, payments = house.topics.get(ORDERS), house.topics.get(PAYMENTS)
+    for index in (0, 1):
+        commits.add(orders, index, 9)
+    for topic, index in ((orders, 2), (payments, 0)):
+        with pytest.raises(errors.LimitExceeded, match="2 cursors"):
+            commits.add(topic, index, 9)
+    commits.write()
+    assert positions(house, ORDERS) == [9, 9, None]
+    assert positions(house, PAYMENTS) is None
+    again = house.subscriptions.commits(NAME)
+    again.add(orders, 1, 12)  # One that is there.
+    with pytest.raises(errors.LimitExceeded, match="2 cursors"):
+        again.add(orders, 2, 12)
+    again.write()
+    assert positions(house, ORDERS) == [9, 12, None]
+
+
+def test_those_that_cannot_be_written_do_not_happen_and_nobody_is_told(house):
+    orders = subscription(house, ORDERS)
+    orders.commit(0, 5)
+    heard = told_of(orders)
+    commits = house.subscriptions.commits(NAME)
+    for index in (0, 1):
+        commits.add(house.topics.get(ORDERS), index, 9)
+    commits.add(house.topics.get(PAYMENTS), 0, 9)
+    house.cursor_journal.full = True
+    with pytest.raises(errors.StorageFull):
+        commits.write()
+    assert positions(house, ORDERS) == [5, None, None]
+    assert positions(house, PAYMENTS) is None
+    assert heard.take() == []

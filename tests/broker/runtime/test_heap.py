@@ -1,0 +1,43 @@
+"""Free memory in the middle of the heap goes back to the kernel."""
+
+import ctypes
+
+import pytest
+
+from braidlog.broker.runtime import heap
+from braidlog.broker.runtime.heap import GROWN_BYTES, TRIM_S, resident_bytes, trim_heap
+from tests.waiting import until
+
+
+def test_it_knows_its_own_memory() -> None:
+    assert resident_bytes() > 1 << 20
+
+
+def test_where_nobody_tells_it_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heap, "STATM", heap.STATM / "gone")
+    assert resident_bytes() == 0
+
+
+async def test_a_broker_that_has_grown_gives_back_what_is_free(
+    autojump_clock, nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only then: an idle one has nothing to give back."""
+    sizes = [0, GROWN_BYTES - 1, GROWN_BYTES, 10 * GROWN_BYTES]
+    trimmed = []
+
+    class Library:
+        def malloc_trim(self, kept: int) -> int:
+            trimmed.append(kept)
+            return 1
+
+    monkeypatch.setattr(heap, "resident_bytes", lambda: sizes.pop(0) if sizes else 0)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: Library())
+    nursery.start_soon(trim_heap)
+    await until(lambda: len(trimmed) == 2, step_s=TRIM_S)
+    assert trimmed == [0, 0]
+    assert autojump_clock.current_time() >= 3 * TRIM_S
+
+
+async def test_other_libraries_have_nothing_to_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
+    await trim_heap()

@@ -1,0 +1,167 @@
+"""Large answers share one budget: much for one while there is plenty, a little for each when half
+is used, and never more than all of it.
+"""
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from braidlog.broker.limits import MIB, OUTBOX_BYTES_MAX, OUTPUT_LAST_BYTES, OUTPUT_SHARE_BYTES_MIN
+from braidlog.broker.runtime.output_budget import PART_OF_FREE, OutputBudget
+
+BYTES_MAX = 64 * MIB
+
+
+@pytest.fixture
+def budget():
+    return OutputBudget(BYTES_MAX)
+
+
+async def test_a_small_answer_gets_all_that_it_wants(budget):
+    with await budget.reserve(1000) as room:
+        assert (room.size, budget.used) == (1000, 1000)
+    assert budget.used == 0
+
+
+async def test_a_large_one_gets_a_part_of_what_is_free(budget):
+    with await budget.reserve(10 * BYTES_MAX) as room:
+        assert room.size == BYTES_MAX // PART_OF_FREE
+
+
+async def test_with_half_of_it_used_everybody_gets_a_small_share(budget):
+    assert budget.share == OUTBOX_BYTES_MAX
+    budget.charge(BYTES_MAX // 2 + 1)
+    assert budget.share == OUTPUT_SHARE_BYTES_MIN
+    with await budget.reserve(MIB) as room:
+        assert room.size == OUTPUT_SHARE_BYTES_MIN
+
+
+async def test_no_number_of_answers_takes_more_than_there_is(budget, nursery):
+    rooms = []
+
+    async def answer():
+        rooms.append(await budget.reserve(16 * MIB))
+
+    for _ in range(2000):
+        nursery.start_soon(answer)
+    await wait_all_tasks_blocked()
+    assert budget.used <= BYTES_MAX
+    assert 400 < len(rooms) < 2000
+    served = len(rooms)
+    for room in rooms[: served // 2]:
+        room.keep(0)
+    await wait_all_tasks_blocked()
+    assert len(rooms) > served
+    assert budget.used <= BYTES_MAX
+    nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_gives_back_what_it_did_not_need(budget):
+    with await budget.reserve(MIB) as room:
+        room.keep(10)
+        assert budget.used == 10
+    assert budget.used == 0
+
+
+async def test_a_cancelled_wait_holds_nothing(budget):
+    budget.charge(BYTES_MAX)
+    with trio.move_on_after(0):
+        await budget.reserve(1)
+    assert budget.used == BYTES_MAX
+
+
+def test_what_was_read_ahead_is_given_up_first(budget):
+    class Ahead:
+        dropped = False
+
+        def drop(self):
+            self.dropped = True
+            budget.read_ahead.discard(self)
+
+    ahead = Ahead()
+    budget.read_ahead.add(ahead)
+    budget.drop_read_ahead()
+    assert ahead.dropped
+
+
+async def test_the_last_quarter_is_for_connections_without_unsent_bytes(budget, nursery):
+    budget.charge(BYTES_MAX * 3 // 4)
+    assert budget.is_spent(1) and not budget.is_spent()
+    with await budget.reserve(MIB) as room:
+        assert room.size == OUTPUT_LAST_BYTES
+    unsent, passed = [5], []
+
+    async def slow():
+        await budget.some_free(lambda: unsent[0])
+        passed.append(budget.used)
+
+    nursery.start_soon(slow)
+    await wait_all_tasks_blocked()
+    assert not passed
+    unsent[0] = 0
+    budget.sent()
+    await wait_all_tasks_blocked()
+    assert passed == [BYTES_MAX * 3 // 4]
+
+
+async def test_slow_connections_wait_in_order_and_no_more_wake_than_there_is_room_for(
+    budget, nursery
+):
+    budget.charge(BYTES_MAX)
+    passed = []
+
+    async def slow(number):
+        await budget.some_free(lambda: 1)
+        passed.append(number)
+        budget.charge(OUTPUT_SHARE_BYTES_MIN)
+
+    for number in range(6):
+        nursery.start_soon(slow, number)
+        await wait_all_tasks_blocked()
+    budget.charge(-BYTES_MAX // 4 - 3 * OUTPUT_SHARE_BYTES_MIN)
+    await wait_all_tasks_blocked()
+    assert sorted(passed) == [0, 1, 2]
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_large_record_waits_without_memory_while_all_else_becomes_small(budget, nursery):
+    room = await budget.reserve(MIB)
+    budget.charge(BYTES_MAX * 3 // 8)
+    assert not budget.is_short and not room.grow_now(BYTES_MAX * 5 // 8)
+    nursery.start_soon(room.grow, BYTES_MAX * 5 // 8 + 1)
+    await wait_all_tasks_blocked()
+    assert (room.size, budget.used) == (0, BYTES_MAX * 3 // 8)
+    with await budget.reserve(MIB) as other:
+        assert other.size == OUTPUT_SHARE_BYTES_MIN
+    await wait_all_tasks_blocked()
+    assert room.size == 0
+    budget.charge(-1)
+    await wait_all_tasks_blocked()
+    assert (room.size, budget.used) == (BYTES_MAX * 5 // 8 + 1, BYTES_MAX)
+    room.keep(0)
+
+
+async def test_large_records_are_served_in_order_and_one_that_is_cancelled_holds_up_nobody(
+    budget, nursery
+):
+    budget.charge(BYTES_MAX)
+    rooms = [budget.reserve_now(0) for _ in range(3)]
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await rooms[0].grow(BYTES_MAX)
+    for room in rooms[1:]:
+        nursery.start_soon(room.grow, BYTES_MAX // 2)
+        await wait_all_tasks_blocked()
+    budget.charge(-BYTES_MAX // 2)
+    await wait_all_tasks_blocked()
+    assert [room.size for room in rooms] == [0, BYTES_MAX // 2, 0]
+    rooms[1].keep(0)
+    await wait_all_tasks_blocked()
+    assert [room.size for room in rooms] == [0, 0, BYTES_MAX // 2]
+    assert budget.used == BYTES_MAX
+
+
+async def test_a_record_larger_than_the_budget_gets_what_can_become_free(budget):
+    with budget.reserve_now(0, copies=4) as room:
+        assert room.grow_now(BYTES_MAX)
+        assert room.size == BYTES_MAX * 3 // 4

@@ -1,0 +1,290 @@
+"""The poller: who is ready is served once a pass, in order, and others have their turn between."""
+
+import itertools
+import socket
+from types import SimpleNamespace
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from braidlog.broker.limits import HELD_BACK_S, PASS_S_MAX
+from braidlog.broker.runtime import poller as poller_module
+from braidlog.broker.runtime.poller import Poller
+
+
+class Peer:
+    """One end of a pair of sockets, watched; what was served is noted."""
+
+    def __init__(self, poller, log, name, more=0):
+        self.ours, self.theirs = socket.socketpair()
+        self.ours.setblocking(False)
+        self.poller, self.log, self.name, self.more = poller, log, name, more
+        poller.watch(self.ours.fileno(), self.serve)
+
+    def serve(self):
+        self.log.append(self.name)
+        try:
+            self.ours.recv(100)
+        except BlockingIOError:
+            pass
+        self.more -= 1
+        return self.more >= 0
+
+    def close(self):
+        self.ours.close()
+        self.theirs.close()
+
+
+@pytest.fixture
+def log():
+    return []
+
+
+@pytest.fixture
+async def poller(nursery):
+    made = Poller()
+    nursery.start_soon(made.run)
+    return made
+
+
+@pytest.fixture
+def set_clock(monkeypatch):
+    """From a call on each look at the clock costs so many seconds, and nothing else takes time."""
+
+    def run(step_s):
+        looks = itertools.count(0.0, step_s)
+        clock = SimpleNamespace(perf_counter=lambda: next(looks))
+        monkeypatch.setattr(poller_module, "time", clock)
+
+    return run
+
+
+@pytest.fixture
+def peers(poller, log):
+    made = [Peer(poller, log, name) for name in "abc"]
+    yield made
+    for peer in made:
+        peer.close()
+
+
+async def test_whoever_is_ready_is_served_and_nobody_else(peers, log):
+    peers[1].theirs.send(b"x")
+    await wait_all_tasks_blocked()
+    assert log == ["b"]
+    peers[0].theirs.send(b"x")
+    peers[2].theirs.send(b"x")
+    await wait_all_tasks_blocked()
+    assert sorted(log) == ["a", "b", "c"]
+
+
+async def test_a_peer_that_has_closed_is_ready(peers, log, poller):
+    peers[0].theirs.close()
+    while not log:
+        await trio.lowlevel.checkpoint()
+    poller.unwatch(peers[0].ours.fileno())
+    assert set(log) == {"a"}
+
+
+async def test_who_is_not_watched_any_more_is_not_served(peers, log, poller):
+    for peer in peers:
+        peer.theirs.send(b"x")
+    poller.unwatch(peers[1].ours.fileno())
+    await wait_all_tasks_blocked()
+    assert sorted(log) == ["a", "c"]
+
+
+async def test_one_that_ends_another_in_the_same_pass_is_the_last_to_be_served(peers, log, poller):
+    def end_others():
+        log.append("ends")
+        for peer in peers:
+            if peer.ours.fileno() in poller._watched:
+                poller.unwatch(peer.ours.fileno())
+        return False
+
+    for peer in peers:
+        poller.unwatch(peer.ours.fileno())
+        poller.watch(peer.ours.fileno(), end_others)
+        peer.theirs.send(b"x")
+    await wait_all_tasks_blocked()
+    assert log == ["ends"]
+
+
+async def test_more_work_of_its_own_comes_in_the_next_passes_readable_or_not(peers, log):
+    peers[0].more = 3
+    peers[0].theirs.send(b"x")
+    await wait_all_tasks_blocked()
+    assert log == ["a"] * 4
+
+
+async def test_others_have_their_turn_between_two_passes(peers, log):
+    peers[0].more = peers[1].more = 9
+    peers[0].theirs.send(b"x")
+    peers[1].theirs.send(b"x")
+    while not log:
+        await trio.lowlevel.checkpoint()
+    seen = [len(log)]
+    while len(log) < 20:
+        await trio.lowlevel.checkpoint()
+        seen.append(len(log))
+    # Trio runs the tasks of one turn in any order: two passes may follow each other.
+    assert max(after - before for before, after in itertools.pairwise(seen)) <= 4
+
+
+async def test_a_long_pass_ends_and_the_rest_comes_first_in_the_next(peers, log, set_clock):
+    set_clock(PASS_S_MAX / 2)
+    for peer in peers:
+        peer.more = 2
+        peer.theirs.send(b"x")
+    await wait_all_tasks_blocked()
+    first = log[:3]
+    assert sorted(first) == ["a", "b", "c"]
+    assert log == first * 3
+
+
+def _answers_soon(peers, log, poller):
+    """Each notes that it was served, and once more later in the pass."""
+    for peer in peers:
+        poller.unwatch(peer.ours.fileno())
+
+        def serve(peer=peer):
+            poller.call_soon(lambda: log.append(f"{peer.name} answers"))
+            return peer.serve()
+
+        poller.watch(peer.ours.fileno(), serve)
+        peer.theirs.send(b"x")
+
+
+async def test_what_may_come_soon_comes_when_all_that_are_ready_were_served(peers, log, poller):
+    _answers_soon(peers, log, poller)
+    await wait_all_tasks_blocked()
+    assert sorted(log[:3]) == ["a", "b", "c"]
+    assert log[3:] == [f"{name} answers" for name in log[:3]]
+
+
+async def test_what_may_come_soon_does_not_wait_for_the_end_of_a_long_pass(
+    peers, log, poller, set_clock
+):
+    set_clock(HELD_BACK_S)
+    _answers_soon(peers, log, poller)
+    await wait_all_tasks_blocked()
+    assert log[1::2] == [f"{name} answers" for name in log[::2]]
+
+
+async def test_no_way_is_given_to_sockets_that_are_not_ready(peers, log, poller):
+    await wait_all_tasks_blocked()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await poller.give_way()  # It does not wait: that would raise.
+        log.append("works")
+    assert log == ["works"]
+
+
+async def test_a_socket_that_becomes_ready_waits_for_one_piece_of_work(
+    peers, log, poller, nursery, set_clock
+):
+    set_clock(0.0)
+    peers[0].more = 20  # It is due, whoever has the first turn.
+
+    async def work():
+        await poller.give_way()
+        log.append("works")
+
+    peers[0].theirs.send(b"x")
+    for _ in range(5):
+        nursery.start_soon(work)
+    await wait_all_tasks_blocked()
+    assert log.count("works") == 5
+    assert log[0] == "a"
+    assert ("works", "works") not in itertools.pairwise(log)
+
+
+async def test_work_goes_on_while_clients_are_always_ready(peers, log, poller, nursery):
+    peers[0].more = 50
+
+    async def work():
+        for _ in range(5):
+            await poller.give_way()
+            log.append("works")
+
+    peers[0].theirs.send(b"x")
+    nursery.start_soon(work)
+    await wait_all_tasks_blocked()
+    assert log.count("a") == 51
+    assert "works" not in log[:1] and log[:12].count("works") >= 4
+
+
+async def test_a_long_pass_lets_more_work_follow(peers, log, poller, nursery, set_clock):
+    set_clock(PASS_S_MAX / 2)
+
+    async def work():
+        peers[0].theirs.send(b"x")
+        await poller.give_way()
+        log.append("works")
+
+    await wait_all_tasks_blocked()  # The poller rests: all of them come before it.
+    for _ in range(5):
+        nursery.start_soon(work)
+    await wait_all_tasks_blocked()
+    assert log == ["a", *["works"] * 5]
+
+
+async def test_all_work_follows_a_pass_that_served_no_client(log, poller, nursery):
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        poller.watch(ours.fileno(), lambda: bool(ours.recv(100)) and False, is_client=False)
+
+        async def work():
+            await poller.give_way()
+            log.append("works")
+            theirs.send(b"x")
+
+        theirs.send(b"x")
+        for _ in range(3):
+            nursery.start_soon(work)
+        await wait_all_tasks_blocked()
+        poller.unwatch(ours.fileno())
+    assert log == ["works"] * 3
+
+
+async def test_work_does_not_wait_for_a_socket_that_is_watched_no_more(log, poller, nursery):
+    for turn in range(20):  # Trio runs the tasks of one turn in any order.
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            poller.watch(ours.fileno(), lambda: False)
+            await wait_all_tasks_blocked()  # The poller rests.
+
+            async def work(theirs=theirs):
+                theirs.send(b"x")
+                await poller.give_way()
+                log.append("works")
+
+            async def end(ours=ours):
+                poller.unwatch(ours.fileno())
+
+            nursery.start_soon(work)
+            nursery.start_soon(end)
+            await wait_all_tasks_blocked()
+            assert len(log) == turn + 1
+
+
+async def test_work_goes_on_where_the_poller_ends(log):
+    poller = Poller()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        poller.watch(ours.fileno(), lambda: True)
+
+        async def work():
+            while len(log) < 3:
+                await poller.give_way()
+                log.append("works")
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            theirs.send(b"x")
+            async with trio.open_nursery() as polling:
+                polling.start_soon(poller.run)
+                nursery.start_soon(work)
+                await trio.lowlevel.checkpoint()
+                polling.cancel_scope.cancel()
+    assert log == ["works"] * 3

@@ -1,0 +1,124 @@
+"""Drives the HTTP listener's application without a server: one request in, one answer out."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import trio
+
+from braidlog.broker.access.access import Access
+from braidlog.broker.cluster.siblings import Siblings
+from braidlog.broker.config.logging import ThrottledLog
+from braidlog.broker.metrics import Metrics
+from braidlog.broker.runtime.poller import Poller
+from braidlog.broker.server.admission import Admission
+
+
+@dataclass
+class Answer:
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def scope_of(method: str, path: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    raw_path, _, query = path.partition("?")
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": raw_path,
+        "raw_path": raw_path.encode(),
+        "query_string": query.encode(),
+        "root_path": "",
+        "headers": [(k.lower().encode(), v.encode()) for k, v in (headers or {}).items()],
+    }
+
+
+async def call(
+    app: Any,
+    method: str,
+    path: str,
+    body: object = None,
+    *,
+    headers: dict[str, str] | None = None,
+    pieces: Iterable[bytes] | None = None,
+    silent: bool = False,
+    leave: trio.Event | None = None,
+) -> Answer:
+    """One request. `body` goes as JSON, or `pieces` as they are; `silent` never ends the body."""
+    if pieces is None:
+        pieces = [] if body is None else [json.dumps(body).encode()]
+    incoming = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    if not silent:
+        incoming.append({"type": "http.request", "body": b"", "more_body": False})
+    incoming.reverse()
+    answer = Answer()
+
+    async def receive() -> dict[str, Any]:
+        await trio.lowlevel.checkpoint()
+        if not incoming and leave is not None:
+            await leave.wait()
+            return {"type": "http.disconnect"}
+        if not incoming:
+            await trio.sleep_forever()
+        return incoming.pop()
+
+    async def send(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            answer.status = message["status"]
+            answer.headers = {k.decode().lower(): v.decode() for k, v in message["headers"]}
+        else:
+            answer.body += message.get("body", b"")
+
+    await app(scope_of(method, path, headers), receive, send)
+    return answer
+
+
+async def has_room() -> bool:
+    return True
+
+
+class NoTopics:
+    """A broker that has no topic."""
+
+    def all(self) -> list[object]:
+        return []
+
+
+class BareBroker(SimpleNamespace):
+    """Equal to itself alone, as a broker is."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+
+def bare_broker(data_dir: str = "/") -> Any:
+    """What the listener needs of a broker as long as nobody asks about a topic."""
+    metrics, seldom = Metrics(), ThrottledLog()
+    return BareBroker(
+        version="0.0",
+        siblings=Siblings(),
+        access=Access(),
+        quotas=SimpleNamespace(of=lambda principal: None),
+        authentication=SimpleNamespace(required=False),
+        metrics=metrics,
+        poller=Poller(),
+        is_leaving=False,
+        topics=NoTopics(),
+        live=None,
+        data_dir=data_dir,
+        ready=trio.Event(),
+        stopping=trio.Event(),
+        has_room=has_room,
+        seldom=seldom,
+        close_idle_files=lambda: False,
+        admission=Admission(metrics, seldom, limit=lambda: 100),
+    )

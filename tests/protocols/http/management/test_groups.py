@@ -1,0 +1,116 @@
+import base64
+from urllib.parse import quote
+
+import pytest
+
+from braidlog.protocols.http.management.groups import RANGES_TOLD_MAX
+from braidlog.storage.metadata.names import TopicName
+from tests.protocols.http.asgi import call
+from tests.protocols.http.records import append_records
+
+PATH = "/api/v1/groups/public/default/orders"
+
+
+@pytest.fixture
+async def topic(broker):
+    topic = await broker.topics.create(TopicName("public", "default", "orders"), 2)
+    append_records(broker, topic.partition(0), 10)
+    await broker.durability.settled()
+    return topic
+
+
+async def test_show_tells_position_ranges_and_backlog_of_each_partition(app, broker, topic):
+    group = broker.subscriptions.open(topic, b"billing")
+    group.commit(0, 2)
+    group.ack(0, [(4, 6), (7, 8)], lazy=False)
+    answer = await call(app, "GET", f"{PATH}/billing")
+    assert answer.status == 200
+    assert answer.json == {
+        "topic": "public/default/orders",
+        "group": "billing",
+        "encoding": "utf8",
+        "backlog": 5,
+        "members": [],
+        "partitions": [
+            {
+                "partition": 0,
+                "position": 2,
+                "acknowledged": [[4, 5], [7, 7]],
+                "acknowledged_ranges": 2,
+                "backlog": 5,
+                "log_start_offset": 0,
+                "high_watermark": 10,
+            },
+            {
+                "partition": 1,
+                "position": None,
+                "acknowledged": [],
+                "acknowledged_ranges": 0,
+                "backlog": 0,
+                "log_start_offset": 0,
+                "high_watermark": 0,
+            },
+        ],
+    }
+
+
+async def test_only_the_first_ranges_are_told_and_all_are_counted(app, broker, topic):
+    count = RANGES_TOLD_MAX + 1
+    append_records(broker, topic.partition(0), 2 * count)
+    group = broker.subscriptions.open(topic, b"g")
+    group.commit(0, 0)
+    group.ack(0, [(2 * n + 1, 2 * n + 2) for n in range(count)], lazy=False)
+    position = (await call(app, "GET", f"{PATH}/g")).json["partitions"][0]
+    assert len(position["acknowledged"]) == RANGES_TOLD_MAX
+    assert position["acknowledged_ranges"] == count
+
+
+async def test_a_group_that_is_not_there_is_not_shown(app, topic):
+    answer = await call(app, "GET", f"{PATH}/nobody")
+    assert (answer.status, answer.json["code"]) == (404, "group_not_found")
+
+
+@pytest.mark.parametrize("name", [b"a/b", b"%2F", "größe".encode(), b"a b"])
+async def test_a_group_of_any_text_name_has_a_path(app, broker, topic, name):
+    broker.subscriptions.open(topic, name).commit(0, 1)
+    answer = await call(app, "GET", f"{PATH}/{quote(name, safe='')}")
+    assert (answer.status, answer.json["group"]) == (200, name.decode())
+
+
+async def test_a_group_whose_name_is_no_text_is_told_and_asked_for_in_base64(app, broker, topic):
+    name = b"\xff/\x00"
+    broker.subscriptions.open(topic, name).commit(0, 1)
+    (listed,) = (await call(app, "GET", "/api/v1/groups")).json["groups"]
+    assert listed["encoding"] == "base64"
+    assert base64.b64decode(listed["group"]) == name
+    encoded = quote(listed["group"], safe="")
+    shown = await call(app, "GET", f"{PATH}/{encoded}?encoding=base64")
+    assert shown.json["partitions"][0]["position"] == 1
+    found = await call(app, "GET", f"/api/v1/groups?group={encoded}&encoding=base64")
+    assert found.json["groups"] == [listed]
+
+
+async def test_groups_come_by_topic_and_name_in_pages_of_whole_topics(app, broker, topic):
+    other = await broker.topics.create(TopicName("public", "default", "zebra"), 1)
+    for owner, name in ((other, b"c"), (topic, b"b"), (topic, b"a")):
+        broker.subscriptions.open(owner, name)
+    first = (await call(app, "GET", "/api/v1/groups?limit=1")).json
+    assert [one["group"] for one in first["groups"]] == ["a", "b"]
+    second = (await call(app, "GET", f"/api/v1/groups?limit=1&after={first['next']}")).json
+    assert [one["group"] for one in second["groups"]] == ["c"]
+    assert second["next"] is None
+
+
+async def test_groups_can_be_those_of_one_topic_or_of_one_name(app, broker, topic):
+    other = await broker.topics.create(TopicName("public", "default", "zebra"), 1)
+    for owner, name in ((other, b"a"), (topic, b"a"), (topic, b"b")):
+        broker.subscriptions.open(owner, name)
+    of_topic = (await call(app, "GET", "/api/v1/groups?topic=zebra")).json["groups"]
+    assert [(one["topic"], one["group"]) for one in of_topic] == [("public/default/zebra", "a")]
+    of_name = (await call(app, "GET", "/api/v1/groups?group=a")).json["groups"]
+    assert [one["topic"].rpartition("/")[2] for one in of_name] == ["orders", "zebra"]
+
+
+async def test_groups_of_a_topic_that_is_not_there_are_refused(app):
+    answer = await call(app, "GET", "/api/v1/groups?topic=nothing")
+    assert (answer.status, answer.json["code"]) == (404, "topic_not_found")

@@ -1,0 +1,83 @@
+import re
+
+import pytest
+import trio
+
+from braidlog.protocols.http.app import make_app
+from braidlog.protocols.http.management.health import INLINE_MAX
+from braidlog.protocols.http.options import RestOptions
+from tests.protocols.http.asgi import bare_broker, call
+
+
+@pytest.fixture
+def broker(tmp_path):
+    broker = bare_broker(str(tmp_path))
+    broker.ready.set()
+    return broker
+
+
+def app_of(broker, **options):
+    return make_app(broker, RestOptions(**options), trio.Event())
+
+
+async def test_healthz_answers(broker):
+    answer = await call(app_of(broker), "GET", "/healthz")
+    assert (answer.status, answer.body) == (200, b"ok\n")
+
+
+async def test_readyz_says_yes_with_every_check(broker):
+    answer = await call(app_of(broker), "GET", "/readyz")
+    assert answer.status == 200
+    checks = dict.fromkeys(("started", "not_stopping", "disk_space", "disk_writable"), True)
+    assert answer.json == {"ready": True, "checks": checks}
+
+
+async def test_readyz_says_no_while_starting(tmp_path):
+    answer = await call(app_of(bare_broker(str(tmp_path))), "GET", "/readyz")
+    assert answer.status == 503
+    assert answer.json["checks"]["started"] is False
+
+
+async def test_readyz_says_no_while_stopping(broker):
+    broker.is_leaving = True
+    answer = await call(app_of(broker), "GET", "/readyz")
+    assert (answer.status, answer.json["ready"]) == (503, False)
+
+
+async def test_readyz_says_no_when_the_disk_is_nearly_full(broker):
+    answer = await call(app_of(broker, disk_free_bytes_min=1 << 62), "GET", "/readyz")
+    assert answer.status == 503
+    assert answer.json["checks"]["disk_space"] is False
+
+
+async def test_readyz_says_no_when_nothing_can_be_written(broker):
+    async def has_room():
+        return False
+
+    broker.has_room = has_room
+    answer = await call(app_of(broker), "GET", "/readyz")
+    assert answer.status == 503
+    assert answer.json["checks"]["disk_writable"] is False
+
+
+async def test_metrics_show_what_was_counted(broker):
+    broker.metrics.records_in("kafka", "public/default/orders", 3, 99)
+    answer = await call(app_of(broker), "GET", "/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    line = 'braidlog_records_in_total{protocol="kafka",topic="public/default/orders"} 3.0'
+    assert line in answer.body.decode()
+
+
+async def test_metrics_come_in_the_format_asked_for(broker):
+    headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    answer = await call(app_of(broker), "GET", "/metrics", headers=headers)
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.body.endswith(b"# EOF\n")
+
+
+async def test_many_series_are_all_rendered(broker):
+    count = INLINE_MAX + 1
+    for number in range(count):
+        broker.metrics.records_in("kafka", f"t{number}", 1, 1)
+    text = (await call(app_of(broker), "GET", "/metrics")).body.decode()
+    assert len(re.findall(r"^braidlog_records_in_total\{", text, re.MULTILINE)) == count

@@ -1,0 +1,135 @@
+import platform
+
+import pytest
+
+from braidlog.protocols.http.management.backlog_ages import Ages
+from braidlog.protocols.http.management.log_metrics import scrape
+from braidlog.protocols.http.management.rates import Rates
+from braidlog.storage.metadata.names import TopicName
+from tests.protocols.http.asgi import call
+from tests.protocols.http.records import append_records
+
+
+async def test_offsets_sizes_and_backlogs_are_read_when_asked_for(app, broker):
+    topic = await broker.topics.create(TopicName("public", "default", "orders"), 1)
+    append_records(broker, topic.partition(0), 5)
+    broker.subscriptions.open(topic, b"bill\xff").commit(0, 2)
+    lines = (await call(app, "GET", "/metrics")).body.decode().splitlines()
+    place = '{partition="0",topic="public/default/orders"}'
+    group = r'{subscription="bill\\xff",topic="public/default/orders"}'
+    assert f"braidlog_log_start_offset{place} 0.0" in lines
+    assert f"braidlog_log_end_offset{place} 5.0" in lines
+    assert f"braidlog_log_bytes{place} {float(topic.partition(0).log.size_bytes)}" in lines
+    assert f"braidlog_subscription_backlog{group} 3.0" in lines
+    assert "braidlog_topics 1.0" in lines
+
+
+async def test_the_age_of_what_is_not_read_is_that_of_the_batch_at_the_position(app, broker):
+    topic = await broker.topics.create(TopicName("public", "default", "orders"), 2)
+    began_us = broker.now_us()
+    for seconds in (90, 30):
+        broker.now_us = lambda: began_us - seconds * 1_000_000  # noqa: B023
+        append_records(broker, topic.partition(0), 5)
+    broker.now_us = lambda: began_us
+    await broker.durability.settled()
+    family = "braidlog_subscription_backlog_seconds"
+    group = '{subscription="billing",topic="public/default/orders"}'
+    for position, age in ((0, 90), (4, 90), (5, 30), (9, 30), (10, 0)):
+        broker.subscriptions.open(topic, b"billing").commit(0, position)
+        lines = (await call(app, "GET", "/metrics")).body.decode().splitlines()
+        assert f"{family}{group} {float(age)}" in lines, position
+
+
+async def test_rates_and_sums_have_the_names_of_pulsars_dashboards(app, broker):
+    topic = await broker.topics.create(TopicName("public", "default", "orders"), 1)
+    append_records(broker, topic.partition(0), 5)
+    broker.metrics.records_in("kafka", "public/default/orders", 600, 6000)
+    broker.metrics.number("braidlog_producers", "pulsar", "public/default/orders").inc()
+    broker.metrics.number("braidlog_open_connections", "pulsar").inc()
+    broker.subscriptions.open(topic, b"s").commit(0, 2)
+    lines = (await call(app, "GET", "/metrics")).body.decode().splitlines()
+    shown = dict(line.rsplit(" ", 1) for line in lines if line.startswith("pulsar_"))
+    topic_label = 'topic="persistent://public/default/orders"'
+    labels = f'{{cluster="standalone",namespace="public/default",{topic_label}}}'
+    rate = float(shown[f"pulsar_rate_in{labels}"])
+    assert 0 < rate <= 600  # In the second, or more on a busy machine, since the listener began.
+    assert float(shown[f"pulsar_throughput_in{labels}"]) == pytest.approx(10 * rate)
+    assert float(shown[f"pulsar_producers_count{labels}"]) == 1.0
+    assert float(shown[f"pulsar_storage_backlog_size{labels}"]) > 0
+    whole = '{cluster="standalone"}'
+    assert float(shown[f"pulsar_broker_rate_in{whole}"]) == rate
+    assert float(shown[f"pulsar_broker_topics_count{whole}"]) == 1.0
+    assert float(shown[f"pulsar_broker_msg_backlog{whole}"]) == 3.0
+    assert float(shown[f"pulsar_active_connections{whole}"]) == 1.0
+
+
+async def test_acknowledgements_have_a_rate(app, broker):
+    await broker.topics.create(TopicName("public", "default", "orders"), 1)
+    base = "/topics/public/default/orders"
+    subscription = f"{base}/subscription/s"
+    made = await call(app, "POST", subscription, {"initial_position": "Earliest"})
+    await call(app, "POST", base, {"messages": [{"value": "x"}] * 4})
+    path = f"{subscription}/consumers/{made.json['id']}/messages"
+    ids = [one["messageId"] for one in (await call(app, "GET", path)).json["messages"]]
+    acknowledged = {"type": "Individual", "messageIds": ids[:3]}
+    assert (await call(app, "POST", f"{subscription}/cursor", acknowledged)).status == 200
+    lines = (await call(app, "GET", "/metrics")).body.decode().splitlines()
+    name = "pulsar_consumer_msg_ack_rate"
+    (line,) = [line for line in lines if line.startswith(name)]
+    assert line.startswith(f'{name}{{cluster="standalone",namespace="public/default",')
+    assert 0 < float(line.rsplit(" ", 1)[1]) <= 3.0  # A second has passed, or more.
+
+
+async def test_what_runs_here_is_told(app, broker):
+    text = (await call(app, "GET", "/metrics")).body.decode()
+    python = platform.python_version()
+    assert f'braidlog_build_info{{python="{python}",version="{broker.version}"}} 1.0' in text
+
+
+def of_topics(families):
+    """The samples that name a topic or a group."""
+    labels = (
+        {"topic", "subscription", "consumergroup"} & set(one.labels) and one
+        for family in families
+        for one in family.samples
+    )
+    return [one for one in labels if one and not one.name.endswith("_created")]
+
+
+async def test_series_beyond_the_limit_are_left_out_and_counted(app, broker):
+    for name in ("a", "b", "no kafka name"):
+        await broker.topics.create(TopicName("public", "default", name.replace(" ", "~")), 2)
+        base = f"/topics/public/default/{name.replace(' ', '~')}"
+        await call(app, "POST", f"{base}/subscription/s", {"initial_position": "Earliest"})
+        await call(app, "POST", base, {"messages": [{"value": "x"}] * 2})
+    found = await scrape(broker, Ages(), Rates(0.0))
+    sets = ("braidlog", "pulsar", "kafka")
+    every = of_topics(found.families(sets))
+    for limit in (0, len(every) // 2, len(every) - 1):
+        families = found.families(sets, limit)
+        (left_out,) = (one for one in families if one.name == "braidlog_series_left_out")
+        shown = of_topics(families)
+        assert len(shown) <= limit
+        assert len(shown) + left_out.samples[0].value == len(every)
+        values = {one.name: one.samples[0].value for one in families if one.samples}
+        assert values["braidlog_topics"] == values["pulsar_broker_topics_count"] == 3
+        assert values["pulsar_broker_msg_backlog"] == 6
+
+
+async def test_a_subscription_has_the_names_of_pulsars_dashboards(app, broker):
+    orders = await broker.topics.create(TopicName("public", "default", "orders"), 1)
+    base = "/topics/public/default/orders"
+    await call(app, "POST", f"{base}/subscription/s", {"initial_position": "Earliest"})
+    await call(app, "POST", base, {"messages": [{"value": "x"}] * 4})
+    dispatcher = broker.dispatchers.find(orders.partition(0), b"s")
+    dispatcher.is_blocked = True
+    found = await scrape(broker, Ages(), Rates(0.0))
+    names = (
+        "blocked_on_unacked_messages",
+        "msg_ack_rate",
+        "back_log_no_delayed",
+        "consumers_count",
+    )
+    families = {one.name: one for one in found.families(("pulsar",))}
+    values = [families[f"pulsar_subscription_{name}"].samples[0].value for name in names]
+    assert values == [1, 0, 4, 1]

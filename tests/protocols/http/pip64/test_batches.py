@@ -1,0 +1,81 @@
+"""Consumers over HTTP and batches of Pulsar whose first message is acknowledged already."""
+
+import pytest
+from trio.testing import wait_all_tasks_blocked
+
+from braidlog.storage.formats.pulsar.entry_runs import PULSAR
+from tests.protocols.http.pip64.test_consumers import (
+    ack,
+    batch_entry,
+    create,  # noqa: F401
+    fetch,
+)
+
+KINDS = ["Shared", "Exclusive", "Failover", "Key_Shared"]
+VALUES = [0, 1, 2, 3]
+LOOKS_MAX = 100
+
+
+@pytest.fixture
+async def batched(broker, orders):
+    """The topic, with one batch of four messages in a partition."""
+    body = batch_entry([b"%d" % value for value in VALUES])
+    orders.partitions[1].append(
+        [body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1
+    )
+    await broker.durability.settled()
+    return orders
+
+
+async def given(ask, path):
+    """The values and ids of what comes, once a thread has read it."""
+    for _ in range(LOOKS_MAX):
+        if messages := await fetch(ask, path):
+            return [int(one["value"]) for one in messages], [one["messageId"] for one in messages]
+        await wait_all_tasks_blocked(0.001)
+    return [], []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_batch_in_which_another_protocols_commit_ends_comes_whole(
+    broker,
+    batched,
+    ask,
+    create,  # noqa: F811
+    kind,
+):
+    broker.subscriptions.open(batched, b"billing").commit(1, 1)
+    path = await create(subscription_type=kind)
+    values, _ = await given(ask, path)
+    assert values == VALUES
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_of_a_batch_whose_first_message_is_acknowledged_the_others_come(
+    broker,
+    batched,
+    ask,
+    create,  # noqa: F811
+    kind,
+):
+    subscription = broker.subscriptions.open(batched, b"billing")
+    subscription.start(1, 0)
+    subscription.ack(1, [(0, 1)], lazy=False)
+    path = await create(subscription_type=kind)
+    values, _ = await given(ask, path)
+    assert values == VALUES[1:]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_others_come_again_when_they_are_handed_back(
+    batched,
+    ask,
+    create,  # noqa: F811
+    kind,
+):
+    path = await create(subscription_type=kind, ack_timeout_ms=0)
+    _, ids = await given(ask, path)
+    await ack(ask, ids[0])
+    await ack(ask, ids[2], kind="Negative")
+    values, _ = await given(ask, path)
+    assert values == VALUES[1:]

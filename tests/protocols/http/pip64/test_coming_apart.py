@@ -1,0 +1,72 @@
+"""What is deleted goes at once, without a search for garbage: those leave out what has lived for
+long (`broker/runtime/garbage.py`), and a cycle there would stay for good.
+"""
+
+import gc
+from collections import Counter
+from contextlib import contextmanager
+
+from braidlog.storage.metadata.names import TopicName
+from tests.waiting import until
+
+TOPICS = 10
+OURS = ("broker.", "protocols.", "storage.")
+
+
+def living():
+    """Objects of the product, by type."""
+    return Counter(
+        f"{type(one).__module__}.{type(one).__qualname__}"
+        for one in gc.get_objects()
+        if str(type(one).__module__).startswith(OURS)
+    )
+
+
+@contextmanager
+def no_search():
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def use(broker, ask, number):
+    """A topic with all that belongs to one, made and deleted again."""
+    name = TopicName("public", "default", f"apart-{number}")
+    base = f"/topics/{name.tenant}/{name.namespace}/{name.topic}"
+    await broker.topics.create(name, 2)
+    await ask("POST", base, {"messages": [{"value": "a", "key": f"{n}"} for n in range(10)]})
+    for kind in ("Shared", "Exclusive", "Failover", "Key_Shared"):
+        subscription = f"{base}/subscription/{kind}"
+        wanted = {"initial_position": "Earliest", "subscription_type": kind}
+        made = await ask("POST", subscription, wanted)
+        assert made.status == 201, made.body
+        consumer = f"{subscription}/consumers/{made.json['id']}"
+        found = await ask("GET", f"{consumer}/messages?max_messages=3")
+        ids = [one["messageId"] for one in found.json["messages"]]
+        assert ids
+        acknowledged = {"messageIds": ids[-1:], "type": "Individual"}
+        answer = await ask("POST", f"{subscription}/cursor", acknowledged)
+        assert answer.status == 200, answer.body
+        if number % 2:
+            assert (await ask("DELETE", consumer)).status == 204
+    assert (await ask("GET", f"{base}/partitions/0/messages")).status == 200
+    assert (await ask("DELETE", f"/api/v1/topics/public/default/{name.topic}")).status == 204
+
+
+async def test_a_deleted_topic_goes_without_a_search(app, broker, ask):
+    for number in range(2):
+        await use(broker, ask, number)
+    await app.consumers.sweep(0.0)
+    with no_search():
+        before = living()
+        for number in range(TOPICS):
+            await use(broker, ask, number)
+        await app.consumers.sweep(0.0)
+        # Files are closed and removed in threads.
+        await until(lambda: not left_of_each(before), step_s=0.01)
+
+
+def left_of_each(before):
+    """What each topic has left, not what one or two may leave to the next."""
+    return {name for name, count in (living() - before).items() if count >= TOPICS // 2}

@@ -1,0 +1,494 @@
+"""Consumers over HTTP: what each row of docs/api.md's table of consumers says."""
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
+from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, PULSAR
+from braidlog.storage.formats.pulsar.pb.PulsarEntry_pb2 import BatchedMetadata, EntryMetadata
+from tests.protocols.http.asgi import call
+from tests.protocols.http.pip64.conftest import BASE, consumer_of
+from tests.waiting import until
+
+SUBSCRIPTION = f"{BASE}/subscription/billing"
+CURSOR = f"{SUBSCRIPTION}/cursor"
+EARLIEST = {"initial_position": "Earliest"}
+
+
+@pytest.fixture
+def produce(ask):
+    """`await produce(values, partition)`: the ids."""
+
+    async def produce(values, partition=1):
+        body = {"messages": [{"value": str(value)} for value in values]}
+        answer = await ask("POST", f"{BASE}/partitions/{partition}", body)
+        assert answer.status == 200, answer.body
+        return [one["messageId"] for one in answer.json["messageIds"]]
+
+    return produce
+
+
+@pytest.fixture
+def create(orders, ask):
+    """`await create(name, ...)`: the path of the consumer's messages."""
+
+    async def create(name="w1", **fields):
+        answer = await ask("POST", SUBSCRIPTION, {"name": name, **EARLIEST, **fields})
+        assert answer.status == 201, answer.body
+        return f"{SUBSCRIPTION}/consumer/{answer.json['id']}/messages"
+
+    return create
+
+
+async def fetch(ask, path, query="?timeout=0"):
+    answer = await ask("GET", path + query)
+    assert answer.status == 200, answer.body
+    return answer.json["messages"]
+
+
+@pytest.fixture
+def begin_fetch(ask, nursery):
+    """`await begin_fetch(path)`: a list that gets the messages of a fetch, which waits for them."""
+
+    async def begin_fetch(path):
+        answers = []
+
+        async def wait():
+            answers.append(await fetch(ask, path, "?timeout=60000"))
+
+        nursery.start_soon(wait)
+        await wait_all_tasks_blocked(0.01)
+        return answers
+
+    return begin_fetch
+
+
+def told(messages):
+    return [(int(message["value"]), message["redeliveryCount"]) for message in messages]
+
+
+async def ack(ask, *ids, kind="Individual"):
+    answer = await ask("POST", CURSOR, {"type": kind, "messageIds": list(ids)})
+    assert answer.status == 200, answer.body
+    return answer.json["cursor"]
+
+
+async def test_create_fetch_acknowledge_delete(broker, orders, ask, produce):
+    ids = await produce([0, 1, 2])
+    answer = await ask("POST", SUBSCRIPTION, {"name": "w1", **EARLIEST}, headers={"Host": "h:1"})
+    assert answer.status == 201, answer.body
+    identity = answer.json["id"]
+    assert answer.json == {
+        "id": identity,
+        "name": "w1",
+        "base_uri": f"http://h:1{SUBSCRIPTION}/consumers/{identity}",
+        "subscription_type": "Shared",
+        "schema_version": None,
+    }
+    answer = await ask("GET", f"{SUBSCRIPTION}/consumer/{identity}/messages?timeout=1000")
+    messages = answer.json["messages"]
+    assert [one["messageId"] for one in messages] == ids
+    assert messages[0] == {
+        "messageId": "CAIQABgB",
+        "partition": 1,
+        "value": "0",
+        "properties": {},
+        "publishTime": 1795228435964,
+        "encoding": "utf8",
+        "producerName": "rest",
+        "redeliveryCount": 0,
+    }
+    cursor = await ack(ask, ids[0], ids[2])
+    assert cursor["type"] == "Shared"
+    assert cursor["consumers"] == [{"id": identity, "name": "w1", "protocol": "rest", "unacked": 1}]
+    assert (cursor["unacked"], cursor["backlog"]) == (1, 1)
+    assert cursor["partitions"][1] == {
+        "partition": 1,
+        "mark_delete": "CAIQABgB",
+        "read_position": "CAIQAxgB",
+        "individually_acked": [[2, 2]],
+        "backlog": 1,
+        "log_end_offset": 3,
+    }
+    answer = await ask("DELETE", f"{SUBSCRIPTION}/consumers/{identity}")
+    assert (answer.status, answer.body) == (204, b"")
+    answer = await ask("DELETE", f"{SUBSCRIPTION}/consumers/{identity}")
+    assert (answer.status, answer.json["error_code"]) == (404, 40403)
+    assert not len(broker.dispatchers)
+
+
+@pytest.mark.parametrize("made", ["subscription/billing", "subscriptions/billing/consumers"])
+@pytest.mark.parametrize(
+    "used", ["subscription/billing/consumers", "subscriptions/billing/consumer"]
+)
+@pytest.mark.parametrize("base", [BASE, "/topics/persistent/public/default/orders"])
+async def test_every_spelling_of_the_paths(orders, ask, produce, base, made, used):
+    await produce([5])
+    identity = (await ask("POST", f"{base}/{made}", EARLIEST)).json["id"]
+    answer = await ask("GET", f"{base}/{used}/{identity}/messages?timeout=1000")
+    assert told(answer.json["messages"]) == [(5, 0)]
+    assert (await ask("DELETE", f"{base}/{used}/{identity}")).status == 204
+
+
+async def test_a_new_subscription_starts_at_the_end_unless_it_is_said(orders, ask, produce):
+    await produce([0])
+    identity = (await ask("POST", SUBSCRIPTION, {})).json["id"]
+    await produce([1])
+    path = f"{SUBSCRIPTION}/consumer/{identity}/messages"
+    assert told(await fetch(ask, path)) == [(1, 0)]
+
+
+async def test_a_fetch_waits_for_its_first_message(produce, create, begin_fetch):
+    answers = await begin_fetch(await create())
+    assert not answers
+    await produce([1, 2])
+    with trio.fail_after(5):
+        while not answers:
+            await trio.sleep(0.01)
+    assert told(answers[0]) == [(1, 0), (2, 0)]
+
+
+async def test_a_fetch_that_waits_holds_no_room(broker, ask, produce, create, nursery):
+    path = await create()
+    found = []
+
+    async def wait():
+        found.extend(await fetch(ask, path, "?timeout=60000"))
+
+    nursery.start_soon(wait)
+    await wait_all_tasks_blocked(0.01)
+    assert broker.output.used == 0  # Thousands that wait would leave nothing for the others.
+    await produce([1])
+    await until(lambda: found)
+    assert broker.output.used == 0
+
+
+async def test_what_is_not_acknowledged_is_not_sent_twice_at_once(ask, produce, create):
+    await produce([0, 1])
+    path = await create()
+    assert told(await fetch(ask, path)) == [(0, 0), (1, 0)]
+    assert await fetch(ask, path) == []
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
+async def test_the_head_of_a_fetch_takes_nothing(app, ask, produce, create, accept):
+    await produce([0])
+    messages = await create()
+    with trio.fail_after(5):
+        answer = await call(app, "HEAD", messages, headers={"Accept": accept}, leave=trio.Event())
+    assert answer.status == 200
+    assert told(await fetch(ask, messages)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("query", ["max_messages=2", "max_bytes=2"])
+async def test_limits_cut_and_the_next_fetch_goes_on(ask, produce, create, query):
+    await produce(range(5))
+    path = await create()
+    query = f"?timeout=0&{query}"
+    fetches = [told(await fetch(ask, path, query)) for _ in range(3)]
+    seen = [[value for value, _ in one] for one in fetches]
+    assert seen == [[0, 1], [2, 3], [4]]
+
+
+async def test_a_first_message_above_max_bytes_is_sent_all_the_same(ask, produce, create):
+    await produce([123456, 7])
+    path = await create()
+    assert told(await fetch(ask, path, "?timeout=0&max_bytes=1")) == [(123456, 0)]
+    assert told(await fetch(ask, path, "?timeout=0&max_bytes=1")) == [(7, 0)]
+
+
+async def test_two_consumers_share_and_what_one_leaves_comes_to_the_other(ask, produce, create):
+    await produce(range(4))
+    first, second = await create("w1"), await create("w2")
+    one = told(await fetch(ask, first, "?timeout=0&max_messages=2"))
+    two = told(await fetch(ask, second))
+    assert sorted(one + two) == [(n, 0) for n in range(4)]
+    await ask("DELETE", first.removesuffix("/messages").replace("consumer/", "consumers/"))
+    assert sorted(told(await fetch(ask, second, "?timeout=1000"))) == [(v, 1) for v, _ in one]
+
+
+async def test_a_negative_acknowledgement_hands_back(ask, produce, create):
+    ids = await produce(range(3))
+    path = await create()
+    await fetch(ask, path)
+    await ack(ask, ids[1], kind="Negative")
+    assert told(await fetch(ask, path, "?timeout=1000")) == [(1, 1)]
+
+
+async def test_an_acknowledgement_that_does_not_come_in_time_hands_back(app, ask, produce, create):
+    ids = await produce(range(3))
+    path = await create(ack_timeout_ms=5000)
+    await fetch(ask, path)
+    await ack(ask, ids[0])
+    await app.consumers.sweep(trio.current_time() + 4)
+    assert await fetch(ask, path) == []
+    await app.consumers.sweep(trio.current_time() + 6)
+    assert told(await fetch(ask, path, "?timeout=1000")) == [(1, 1), (2, 1)]
+
+
+async def test_without_ack_timeout_nothing_comes_back(app, ask, produce, create):
+    await produce([0])
+    path = await create(ack_timeout_ms=0)
+    await fetch(ask, path)
+    await app.consumers.sweep(trio.current_time() + 200)
+    assert await fetch(ask, path) == []
+
+
+async def test_an_idle_consumer_ends_and_its_id_can_be_had_again(app, ask, produce, create):
+    await produce([0, 1])
+    path = await create(id="cash-1")
+    other = await create("w2")
+    await fetch(ask, path)
+    consumer_of(app, other.split("/")[-2]).last_used += 400
+    await app.consumers.sweep(trio.current_time())
+    consumer_of(app, "cash-1").last_used -= 301
+    await app.consumers.sweep(trio.current_time())
+    answer = await ask("GET", path)
+    assert (answer.status, answer.json["error_code"]) == (404, 40403)
+    assert told(await fetch(ask, other, "?timeout=1000")) == [(0, 1), (1, 1)]
+    assert await create(id="cash-1") == path
+
+
+async def test_a_known_id_is_attached_again(ask, create):
+    await create(id="cash-1")
+    answer = await ask("POST", SUBSCRIPTION, {"id": "cash-1"})
+    assert (answer.status, answer.json["name"]) == (200, "w1")
+    answer = await ask("POST", f"{BASE}/subscription/other", {"id": "cash-1"})
+    assert answer.status == 201  # An id of its own: nobody learns who has one elsewhere.
+
+
+async def test_a_newer_fetch_takes_the_place_of_an_open_one(produce, create, begin_fetch):
+    path = await create()
+    older = await begin_fetch(path)
+    newer = await begin_fetch(path)
+    assert (older, newer) == ([[]], [])
+    await produce([1])
+    await wait_all_tasks_blocked(0.02)
+    assert told(newer[0]) == [(1, 0)]
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["deletion", "stop"])
+async def test_the_end_answers_an_open_fetch_at_once(broker, ask, create, begin_fetch, stops):
+    path = await create()
+    answers = await begin_fetch(path)
+    if stops:
+        broker.stop()
+    else:
+        await ask("DELETE", path.removesuffix("/messages"))
+    await wait_all_tasks_blocked(0.01)
+    assert answers == [[]]
+
+
+async def test_a_client_that_leaves_takes_nothing_with_it(app, ask, produce, create, nursery):
+    path = await create()
+    leave = trio.Event()
+    nursery.start_soon(_leaving, app, path, leave)
+    await wait_all_tasks_blocked(0.01)
+    leave.set()
+    await wait_all_tasks_blocked(0.01)
+    await produce([1])
+    await wait_all_tasks_blocked(0.01)
+    assert told(await fetch(ask, path)) == [(1, 0)]
+
+
+async def _leaving(app, path, leave):
+    await call(app, "GET", f"{path}?timeout=60000", leave=leave)
+
+
+async def test_a_seek_brings_everything_again(ask, produce, create):
+    ids = await produce(range(3))
+    path = await create()
+    await fetch(ask, path)
+    await ack(ask, *ids)
+    answer = await ask("POST", CURSOR, {"type": "Seek", "messageIds": [ids[1]]})
+    assert answer.status == 200, answer.body
+    assert told(await fetch(ask, path, "?timeout=1000")) == [(1, 0), (2, 0)]
+
+
+async def test_an_ended_subscription_ends_its_consumers(broker, orders, ask, create):
+    path = await create()
+    broker.subscriptions.delete(orders, b"billing")
+    answer = await ask("GET", path)
+    assert (answer.status, answer.json["error_code"]) == (404, 40403)
+
+
+async def test_a_partition_that_is_new_is_read_too(broker, orders, ask, produce, create):
+    path = await create()
+    await broker.topics.add_partitions(orders.name, 3)
+    await produce([9], partition=2)
+    (message,) = await fetch(ask, path, "?timeout=1000")
+    assert message["partition"] == 2
+
+
+@pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Key_Shared"])
+async def test_the_other_kinds(ask, produce, create, kind):
+    ids = await produce(range(4))
+    path = await create(subscription_type=kind)
+    assert told(await fetch(ask, path, "?timeout=1000&max_messages=3")) == [
+        (0, 0),
+        (1, 0),
+        (2, 0),
+    ]
+    assert told(await fetch(ask, path)) == [(3, 0)]
+    cursor = await ack(ask, ids[2], kind="Cumulative")
+    assert (cursor["type"], cursor["backlog"]) == (kind, 1)
+    await ack(ask, ids[3], kind="Negative")
+    assert [value for value, _ in told(await fetch(ask, path, "?timeout=1000"))] == [3]
+
+
+@pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])
+async def test_what_is_to_be_delivered_later_waits(ask, create, kind):
+    later = {"value": "0", "deliverAt": 2**42}  # In the year 2109.
+    due = {"value": "1", "deliverAt": 1000}
+    body = {"messages": [later, due, {"value": "2"}]}
+    await ask("POST", f"{BASE}/partitions/1", body)
+    path = await create(subscription_type=kind)
+    assert told(await fetch(ask, path, "?timeout=1000")) == [(1, 0), (2, 0)]
+    stats = (await ask("GET", "/admin/v2/persistent/public/default/orders/stats")).json
+    shown = stats["subscriptions"]["billing"]
+    assert [shown[key] for key in ("msgBacklog", "msgBacklogNoDelayed", "msgDelayed")] == [3, 2, 1]
+    read = (await ask("GET", f"{BASE}/partitions/1/messages")).json["messages"]
+    assert [one["value"] for one in read] == ["0", "1", "2"]  # Reads do not wait.
+
+
+async def test_where_order_is_kept_nothing_is_delayed(ask, create):
+    await ask("POST", f"{BASE}/partitions/1", {"messages": [{"value": "0", "deliverAt": 2**42}]})
+    path = await create(subscription_type="Exclusive")
+    assert told(await fetch(ask, path, "?timeout=1000")) == [(0, 0)]
+
+
+async def test_a_second_exclusive_consumer_is_refused(ask, create):
+    await create(subscription_type="Exclusive")
+    for kind in ("Exclusive", "Shared"):
+        answer = await ask("POST", SUBSCRIPTION, {"name": "w2", "subscription_type": kind})
+        assert (answer.status, answer.json["error_code"]) == (409, 40903)
+
+
+async def test_cumulative_is_not_for_several_consumers_of_a_shared_subscription(
+    ask, produce, create
+):
+    ids = await produce([0])
+    await create("w1")
+    await create("w2")
+    answer = await ask("POST", CURSOR, {"type": "Cumulative", "messageIds": ids})
+    assert (answer.status, answer.json["error_code"]) == (422, 42206)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code"),
+    [
+        (SUBSCRIPTION, {"name": "w1"}, 40902),
+        (SUBSCRIPTION, {"name": "a/b"}, 41201),
+        (SUBSCRIPTION, {"name": ""}, 41201),
+        (SUBSCRIPTION, {"id": "a/b"}, 41201),
+        (SUBSCRIPTION, {"subscription_type": "Some"}, 40001),
+        (SUBSCRIPTION, {"initial_position": "Middle"}, 40001),
+        (SUBSCRIPTION, {"ack_timeout_ms": 999}, 40001),
+        (SUBSCRIPTION, {"ack_timeout_ms": -1}, 40001),
+        (SUBSCRIPTION, {"schema_type": "NUMBER"}, 42204),
+        (SUBSCRIPTION, {"schema_type": "KEY_VALUE"}, 42201),
+        (SUBSCRIPTION, [], 40001),
+        (f"{BASE}/subscription/a%2Fb", {}, 41201),
+        (f"{BASE}/subscription/%FF", {}, 41201),
+        ("/topics/public/default/none/subscription/billing", {}, 40401),
+    ],
+)
+async def test_what_no_consumer_is_made_of(app, ask, create, path, body, code):
+    await create("w1")
+    answer = await ask("POST", path, body)
+    assert answer.json["error_code"] == code, answer.body
+    assert len(app.consumers) == 1
+
+
+@pytest.mark.parametrize("app", [{"consumers_max": 2}], indirect=True)
+async def test_consumers_are_limited_in_number(ask, create):
+    await create("w1")
+    await create("w2")
+    answer = await ask("POST", SUBSCRIPTION, {})
+    assert (answer.status, answer.json["error_code"]) == (429, 42901)
+
+
+async def test_a_consumer_reads_as_its_schema_says(ask, produce, create):
+    await ask(
+        "POST", f"{BASE}/partitions/1", {"messages": [{"value": "AAAABQ==", "encoding": "base64"}]}
+    )
+    path = await create(schema_type="INT32")
+    (message,) = await fetch(ask, path)
+    assert message["value"] == 5 and "encoding" not in message
+
+
+class PulsarLike(Consumer):
+    """A consumer of another listener."""
+
+    protocol = "pulsar"
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.taken = []
+
+    def send(self, entries, size):
+        self.taken += [entry.offset for entry in entries]
+
+    def takes_more(self):
+        return True
+
+    def disconnect(self):
+        pass
+
+    async def is_alive(self):
+        return True
+
+
+async def test_a_consumer_of_another_listener_shares_and_each_message_comes_once(
+    broker, orders, ask, produce, create
+):
+    path = await create()
+    other = PulsarLike("p")
+    dispatcher = broker.dispatchers.find(orders.partitions[1], b"billing")
+    broker.dispatchers.attach(dispatcher, other)
+    dispatcher.flow(other, 10)
+    await produce(range(100))
+    await wait_all_tasks_blocked(0.02)
+    seen = [value for value, _ in told(await fetch(ask, path))]
+    assert len(other.taken) >= 10
+    assert sorted(seen + other.taken) == list(range(100))
+    cursor = (await ask("GET", CURSOR)).json["cursor"]
+    assert [(one["name"], one["protocol"]) for one in cursor["consumers"]] == [
+        ("w1", "rest"),
+        ("p", "pulsar"),
+    ]
+
+
+def batch_entry(values):
+    """A batch of Pulsar messages, as a client sends it."""
+    payload = b""
+    for value in values:
+        single = BatchedMetadata(payload_size=len(value)).SerializeToString()
+        payload += len(single).to_bytes(4, "big") + single + value
+    metadata = EntryMetadata(producer_name=b"p", sequence_id=0, publish_time=1)
+    metadata.num_messages_in_batch = len(values)
+    packed = metadata.SerializeToString()
+    entry = len(packed).to_bytes(4, "big") + packed + payload
+    return ENTRY_PREFIX.pack(len(entry), 0, len(values)) + entry
+
+
+async def test_a_batch_of_pulsar_is_given_out_message_by_message(broker, orders, ask, create):
+    body = batch_entry([b"0", b"1", b"2", b"3"])
+    orders.partitions[1].append(
+        [body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1
+    )
+    path = await create()
+    first = await fetch(ask, path, "?timeout=1000&max_messages=3")
+    assert [one["messageId"] for one in first] == ["CAIQABgBIAA=", "CAIQABgBIAE=", "CAIQABgBIAI="]
+    cursor = await ack(ask, first[0]["messageId"], first[2]["messageId"])
+    assert cursor["partitions"][1]["individually_acked"] == [[2, 2]]
+    assert cursor["partitions"][1]["mark_delete"] == "CAIQABgBIAA="
+    assert told(await fetch(ask, path)) == [(3, 0)]
+    await ack(ask, first[1]["messageId"], kind="Negative")
+    assert [value for value, _ in told(await fetch(ask, path, "?timeout=1000"))] == [1, 3]
+
+
+def test_every_kind_of_subscription_is_offered():
+    kinds = {kind.value for kind in SubscriptionKind}
+    assert kinds == {"Exclusive", "Shared", "Failover", "Key_Shared"}

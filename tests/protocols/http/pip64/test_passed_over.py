@@ -1,0 +1,55 @@
+"""Consumers over HTTP of a topic that skips what the broker cannot open."""
+
+from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, PULSAR
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import MessageMetadata
+from tests.protocols.http.pip64.conftest import BASE
+from tests.protocols.http.pip64.test_consumers import (
+    EARLIEST,
+    SUBSCRIPTION,
+    PulsarLike,
+    fetch,
+    told,
+)
+from tests.waiting import until
+
+
+def encrypted_entry(value):
+    """Stored bytes of an entry that the broker cannot open, and clients with the key can."""
+    metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
+    metadata.encryption_keys.add(key="k", value=b"v")
+    packed = metadata.SerializeToString()
+    entry = len(packed).to_bytes(4, "big") + packed + value
+    return ENTRY_PREFIX.pack(len(entry), 0, 1) + entry
+
+
+async def test_what_another_consumer_holds_is_not_passed_over_with_what_cannot_be_opened(
+    broker, orders, ask, nursery
+):
+    """And the fetch goes on to what comes behind it."""
+    await broker.topics.alter_settings(orders.name, {"unreadable_records": "skip"})
+    made = await ask("POST", SUBSCRIPTION, EARLIEST)
+    path = f"{SUBSCRIPTION}/consumer/{made.json['id']}/messages"
+    assert await fetch(ask, path) == []
+    partition, found = orders.partitions[1], []
+    dispatcher = broker.dispatchers.find(partition, b"billing")
+    (mine,) = dispatcher.consumers
+
+    @nursery.start_soon
+    async def wait():
+        found.extend(await fetch(ask, path, "?timeout=60000&max_messages=1"))
+
+    await until(lambda: mine.permits)
+    other = PulsarLike("theirs")
+    broker.dispatchers.attach(dispatcher, other)
+    dispatcher.flow(other, 1)
+    for value in (b"a", b"b"):
+        body = encrypted_entry(value)
+        partition.append([body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1)
+    await broker.durability.settled()
+    await until(lambda: other.taken)
+    await ask("POST", f"{BASE}/partitions/1", {"messages": [{"value": "7"}]})
+    await until(lambda: found)
+    assert told(found) == [(7, 0)]
+    assert list(other.pending) == other.taken == [1]
+    subscription = broker.subscriptions.find(orders, b"billing")
+    assert subscription.committed(1).offset == 1

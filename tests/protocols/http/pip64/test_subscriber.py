@@ -1,0 +1,185 @@
+"""Consumers over HTTP where something happens between a fetch and its answer, and their limits."""
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from braidlog.broker.delivery.consumer import SubscriptionKind
+from braidlog.broker.delivery.cursor import MemoryCursor
+from braidlog.protocols.http.limits import MIB
+from braidlog.protocols.http.pip64 import subscriber as limits
+from braidlog.storage.formats.pulsar.entry_runs import PULSAR
+from tests.broker.held_disk import HeldDisk
+from tests.protocols.http.pip64.conftest import BASE, consumer_of
+from tests.protocols.http.pip64.test_consumers import (
+    CURSOR,
+    EARLIEST,
+    SUBSCRIPTION,
+    PulsarLike,
+    fetch,
+    told,
+)
+from tests.protocols.http.pip64.test_passed_over import encrypted_entry
+from tests.waiting import until
+
+PARTITION = f"{BASE}/partitions/1"
+
+
+@pytest.fixture
+async def path(orders, ask):
+    """The path of the messages of a consumer that begins with the first one."""
+    made = await ask("POST", SUBSCRIPTION, EARLIEST)
+    return f"{SUBSCRIPTION}/consumers/{made.json['id']}/messages"
+
+
+@pytest.fixture
+def produce(ask):
+    async def produce(*values):
+        body = {"messages": [{"value": str(value)} for value in values]}
+        answer = await ask("POST", PARTITION, body)
+        return [one["messageId"] for one in answer.json["messageIds"]]
+
+    return produce
+
+
+async def test_who_acknowledges_nothing_gets_no_more_than_it_may_hold(
+    produce, path, ask, monkeypatch
+):
+    monkeypatch.setattr(limits, "CONSUMER_UNACKED_MAX", 3)
+    ids = await produce(*range(5))
+    assert told(await fetch(ask, path)) == [(0, 0), (1, 0), (2, 0)]
+    answer = await ask("GET", path)
+    assert (answer.status, answer.json["error_code"]) == (429, 42901)
+    assert "at most 3" in answer.json["reason"]
+    await ask("POST", CURSOR, {"type": "Individual", "messageIds": ids[:1]})
+    assert told(await fetch(ask, path)) == [(3, 0)]
+
+
+async def test_a_consumer_reads_no_more_partitions_than_it_may(orders, ask, monkeypatch):
+    monkeypatch.setattr(limits, "CONSUMER_PARTITIONS_MAX", 1)
+    answer = await ask("POST", SUBSCRIPTION, {})
+    assert (answer.status, answer.json["error_code"]) == (429, 42901)
+    assert "at most 1 partitions" in answer.json["reason"]
+
+
+async def test_what_cannot_be_opened_is_said_with_the_id_to_pass_it(
+    broker, orders, produce, path, ask
+):
+    """What comes before it is given out first."""
+    await produce(0)
+    body = encrypted_entry(b"1")
+    partition = orders.partitions[1]
+    partition.append([body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1)
+    await produce(2)
+    assert told(await fetch(ask, path)) == [(0, 0)]
+    answer = await ask("GET", f"{path}?timeout=0")
+    assert (answer.status, answer.json["error_code"]) == (500, 50002)
+    assert "acknowledge ledger 2, entry 1 to pass it" in answer.json["reason"]
+    await ask("POST", CURSOR, {"type": "Individual", "messageIds": ["CAIQARgB"]})
+    assert told(await fetch(ask, path, "?timeout=1000")) == [(2, 0)]
+
+
+async def test_what_retention_removed_meanwhile_is_not_given_out(
+    app, broker, orders, produce, path, ask
+):
+    subscriber = consumer_of(app, path.split("/")[-2])
+    fetch_ = await subscriber.begin(10, MIB)
+    await produce(0, 1)
+    await fetch_.came.wait()
+    broker.retention.delete_below(orders.partitions[1], 2)
+    assert await subscriber.give_out(10, MIB, broker.output.reserve_now(MIB)) == []
+    subscriber.finish(fetch_)
+    await produce(7)
+    assert told(await fetch(ask, path, "?timeout=1000")) == [(7, 0)]
+
+
+async def test_what_was_acknowledged_meanwhile_is_not_given_out(app, broker, produce, path, ask):
+    subscriber = consumer_of(app, path.split("/")[-2])
+    fetch_ = await subscriber.begin(10, MIB)
+    ids = await produce(0, 1, 2)
+    await fetch_.came.wait()
+    await subscriber.settle(fetch_)
+    await ask("POST", CURSOR, {"type": "Cumulative", "messageIds": ids[1:2]})
+    given = await subscriber.give_out(10, MIB, broker.output.reserve_now(MIB))
+    assert [one.record.record.value for one in given] == [b"2"]
+
+
+async def test_a_fetch_waits_for_nothing_that_came_after_its_first_message(
+    app, orders, produce, path, ask
+):
+    """Else it would follow the end of the log for as long as others write."""
+    subscriber = consumer_of(app, path.split("/")[-2])
+    fetch_ = await subscriber.begin(1, MIB)
+    await produce(0)
+    await fetch_.came.wait()
+    ends = {partition.index: partition.next_offset for partition in orders.partitions}
+    await produce(1)
+    assert subscriber.more_is_there()
+    assert not subscriber.more_is_there(ends)
+    subscriber.finish(fetch_)
+
+
+async def test_a_seek_while_a_fetch_waits_brings_everything_again(produce, path, ask, nursery):
+    ids = await produce(0, 1)
+    assert told(await fetch(ask, path)) == [(0, 0), (1, 0)]
+    found = []
+
+    async def wait():
+        found.extend(await fetch(ask, path, "?timeout=60000"))
+
+    nursery.start_soon(wait)
+    await wait_all_tasks_blocked(0.01)
+    answer = await ask("POST", CURSOR, {"type": "Seek", "messageIds": ids[1:]})
+    assert answer.status == 200, answer.body
+    await until(lambda: found)
+    assert told(found) == [(1, 0)]
+
+
+async def test_a_subscription_of_one_consumer_takes_another_once_the_first_is_silent(
+    app, orders, ask, produce
+):
+    await produce(5)
+    kind = {"subscription_type": "Exclusive", **EARLIEST}
+    first = (await ask("POST", SUBSCRIPTION, {"id": "first", **kind})).json["id"]
+    path = f"{SUBSCRIPTION}/consumers/{first}/messages"
+    assert told(await fetch(ask, path)) == [(5, 0)]
+    assert (await ask("POST", SUBSCRIPTION, {"id": "second", **kind})).status == 409
+    consumer_of(app, "first").last_used -= 1000.0
+    made = await ask("POST", SUBSCRIPTION, {"id": "second", **kind})
+    assert made.status == 201, made.body
+    assert told(await fetch(ask, path.replace("first", "second"), "?timeout=1000")) == [(5, 0)]
+
+
+async def test_a_reader_that_keeps_no_position_has_its_name_for_itself(broker, orders, ask):
+    reader = PulsarLike("reader")
+    dispatcher = broker.dispatchers.make(
+        orders.partitions[1], b"billing", SubscriptionKind.EXCLUSIVE, MemoryCursor(0)
+    )
+    broker.dispatchers.attach(dispatcher, reader)
+    answer = await ask("POST", SUBSCRIPTION, {"subscription_type": "Exclusive"})
+    assert (answer.status, answer.json["error_code"]) == (409, 40903)
+    assert "keeps no position" in answer.json["reason"]
+
+
+async def test_a_subscription_that_is_ended_while_a_consumer_joins_has_no_consumer(
+    broker, orders, ask
+):
+    """Else its acknowledgements would count for nothing."""
+    broker._storage.files.adopt("/proc")  # Each file is synced by itself.
+    disk = HeldDisk([broker.data_dir])
+    disk.may_sync.clear()
+    broker.committer.mark(disk)
+    await disk.is_syncing()
+    name = SUBSCRIPTION.rpartition("/")[2].encode()
+
+    async def end():
+        await until(lambda: broker.subscriptions.find(orders, name))
+        broker.subscriptions.delete(orders, name)
+        disk.may_sync.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end)
+        made = await ask("POST", SUBSCRIPTION, EARLIEST)
+    assert (made.status, made.json["error_code"]) == (404, 40404)
+    assert (await ask("POST", SUBSCRIPTION, EARLIEST)).status == 201
+    assert broker.subscriptions.find(orders, name).position(0) == 0

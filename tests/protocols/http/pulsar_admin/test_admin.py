@@ -1,0 +1,327 @@
+"""Pulsar's admin API and HTTP lookup: what tools and clients call, with the fields they read."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from braidlog.broker.cluster.placement import Owner, Placement
+from braidlog.broker.positions.members import Member
+from braidlog.broker.topics.publishers import Publisher
+from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, PULSAR
+from braidlog.storage.metadata.names import TopicName
+from tests.protocols.http.asgi import call
+from tests.protocols.pulsar.talk import entry
+
+ADMIN = "/admin/v2"
+TOPIC = f"{ADMIN}/persistent/public/default/orders"
+PARTS = f"{ADMIN}/persistent/public/default/parts"
+ORDERS = TopicName("public", "default", "orders")
+
+
+@pytest.fixture
+def ask(app):
+    async def ask(method, path, body=None, status=None, **options):
+        answer = await call(app, method, path, body, **options)
+        if status is not None:
+            assert answer.status == status, (path, answer.body)
+        return answer
+
+    return ask
+
+
+async def produce(ask, topic, *values, partition=0):
+    body = {"messages": [{"value": value, "properties": {"ü": "x"}} for value in values]}
+    path = f"/topics/public/default/{topic}/partitions/{partition}"
+    await ask("POST", path, body, 200)
+
+
+async def test_the_cluster(ask, broker):
+    assert (await ask("GET", f"{ADMIN}/clusters")).json == ["standalone"]
+    answer = await ask("GET", f"{ADMIN}/brokers/standalone", headers={"Host": "h:8080"})
+    assert answer.json == ["h:8080"]
+    for name in ("health", "ready"):
+        assert (await ask("GET", f"{ADMIN}/brokers/{name}")).body == b"ok"
+    assert (await ask("GET", f"{ADMIN}/brokers/version")).body.decode() == broker.version
+    await ask("GET", f"{ADMIN}/brokers/other", status=404)
+    runtime = (await ask("GET", f"{ADMIN}/brokers/configuration/runtime")).json
+    assert runtime["clusterName"] == "standalone"
+    assert all(isinstance(value, str) for value in runtime.values())
+
+
+class Three(Placement):
+    """Two other brokers, one of which has no such listener."""
+
+    def others(self):
+        return [Owner(2, {"http": ("10.0.0.2", 8080)}), Owner(3, {"kafka": ("10.0.0.3", 9092)})]
+
+
+async def test_the_other_brokers_of_a_cluster_are_told(ask, broker):
+    broker.placement = Three()
+    broker.listeners["http"] = SimpleNamespace(name="http", protocol="http")
+    answer = await ask("GET", f"{ADMIN}/brokers/standalone", headers={"Host": "h:8080"})
+    assert answer.json == ["h:8080", "10.0.0.2:8080"]
+
+
+async def test_tenants_and_namespaces(ask):
+    assert (await ask("GET", f"{ADMIN}/tenants")).json == ["public"]
+    await ask("GET", f"{ADMIN}/tenants/shop", status=404)
+    await ask("PUT", f"{ADMIN}/tenants/shop", {"allowedClusters": ["standalone"]}, 204)
+    await ask("PUT", f"{ADMIN}/tenants/shop", {"allowedClusters": ["standalone"]}, 409)
+    await ask("PUT", f"{ADMIN}/tenants/public", {}, 409)
+    assert (await ask("GET", f"{ADMIN}/namespaces/shop")).json == []
+    await ask("PUT", f"{ADMIN}/namespaces/shop/cash", status=204)
+    await ask("PUT", f"{ADMIN}/namespaces/shop/cash", status=409)
+    assert (await ask("GET", f"{ADMIN}/namespaces/shop")).json == ["shop/cash"]
+    policies = (await ask("GET", f"{ADMIN}/namespaces/shop/cash")).json
+    assert policies["bundles"]["numBundles"] == 1
+    named = {"namespace_auth", "destination_auth", "subscription_auth_roles"}  # Apache's words.
+    assert policies["auth_policies"].keys() == named
+    await ask("DELETE", f"{ADMIN}/tenants/shop", status=409)
+    await ask("DELETE", f"{ADMIN}/namespaces/shop/cash", status=204)
+    await ask("DELETE", f"{ADMIN}/tenants/shop", status=204)
+    await ask("GET", f"{ADMIN}/namespaces/shop/cash", status=404)
+
+
+async def test_a_tenant_keeps_the_roles_it_is_given(ask):
+    tenant = f"{ADMIN}/tenants/public"
+    assert (await ask("GET", tenant)).json["adminRoles"] == []
+    await ask("POST", tenant, {"adminRoles": ["clerk", "boss"]}, 204)
+    assert (await ask("GET", tenant)).json["adminRoles"] == ["clerk", "boss"]
+    for roles in ("clerk", [1], ["x" * 5000]):
+        await ask("POST", tenant, {"adminRoles": roles}, 400)
+    await ask("POST", f"{ADMIN}/tenants/nobody", {}, 404)
+
+
+async def test_a_subscription_makes_its_topic(ask, broker):
+    await ask("PUT", f"{TOPIC}/subscription/s", "earliest", 204)
+    assert (await ask("GET", f"{TOPIC}/subscriptions")).json == ["s"]
+    answer = await ask("DELETE", f"{TOPIC}/subscription/other", status=404)
+    assert answer.json["reason"].endswith("has no subscription 'other'")
+
+
+async def test_a_deleted_schema_is_no_longer_in_force(ask):
+    schemas = f"{ADMIN}/schemas/public/default/orders"
+    await ask("PUT", TOPIC, status=204)
+    await ask("DELETE", f"{schemas}/schema", status=404)
+    text = {"type": "STRING", "schema": "", "properties": {}}
+    await ask("POST", f"{schemas}/schema", text, 200)
+    assert (await ask("DELETE", f"{schemas}/schema")).json == {"version": 1}
+    for path in ("schema", "schema/1", "schemas"):
+        await ask("GET", f"{schemas}/{path}", status=404)
+    await ask("DELETE", f"{schemas}/schema", status=404)
+    assert (await ask("GET", f"{schemas}/schema/0")).json["type"] == "STRING"
+    number = {"type": "INT32", "schema": "", "properties": {}}  # Nothing that it has to follow.
+    assert (await ask("POST", f"{schemas}/compatibility", number)).json["compatibility"]
+    answer = await ask("POST", f"{schemas}/schema", number, 200)
+    assert answer.json == {"version": {"version": 2}}
+    found = (await ask("GET", f"{schemas}/schemas")).json["getSchemaResponses"]
+    assert [(one["version"], one["type"]) for one in found] == [(0, "STRING"), (2, "INT32")]
+
+
+async def test_topics_are_made_listed_grown_and_deleted(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    answer = await ask("PUT", TOPIC, status=409)
+    assert answer.json["reason"]
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    namespace = f"{ADMIN}/persistent/public/default"
+    listed = [
+        "persistent://public/default/orders",
+        "persistent://public/default/parts-partition-0",
+        "persistent://public/default/parts-partition-1",
+    ]
+    assert sorted((await ask("GET", namespace)).json) == listed
+    topics = f"{ADMIN}/namespaces/public/default/topics"
+    assert sorted((await ask("GET", f"{topics}?mode=PERSISTENT")).json) == listed
+    assert (await ask("GET", f"{topics}?mode=NON_PERSISTENT")).json == []
+    partitioned = (await ask("GET", f"{namespace}/partitioned")).json
+    assert partitioned == ["persistent://public/default/parts"]
+    for path in ("public/default", "public/default/partitioned"):
+        assert (await ask("GET", f"{ADMIN}/non-persistent/{path}", status=200)).json == []
+    for path, count in [(TOPIC, 0), (PARTS, 2), (f"{PARTS}-partition-0", 0)]:
+        answer = await ask("GET", f"{path}/partitions")
+        assert answer.json == {"partitions": count, "deleted": False}
+    await ask("POST", f"{PARTS}/partitions", 3, 204)
+    assert (await ask("GET", f"{PARTS}/partitions")).json["partitions"] == 3
+    for count in (0, -1, "x", 20_000, {}):
+        await ask("PUT", f"{ADMIN}/persistent/public/default/bad/partitions", count, 406)
+    await ask("DELETE", PARTS, status=409)
+    await ask("DELETE", f"{PARTS}/partitions", status=204)
+    await ask("DELETE", TOPIC, status=204)
+    await ask("DELETE", TOPIC, status=404)
+    assert len(broker.topics) == 0
+
+
+async def test_partitions_of_a_topic_that_is_still_to_be_made(ask):
+    await ask("GET", f"{TOPIC}/partitions", status=404)
+    answer = await ask("GET", f"{TOPIC}/partitions?checkAllowAutoCreation=true")
+    assert answer.json == {"partitions": 0, "deleted": False}
+
+
+async def test_subscriptions_are_made_moved_and_ended(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    await produce(ask, "orders", *"01234")
+    subscription = f"{TOPIC}/subscription/s"
+    await ask("PUT", subscription, "earliest", 204)
+    await ask("PUT", subscription, "earliest", 409)
+    assert (await ask("GET", f"{TOPIC}/subscriptions")).json == ["s"]
+    found = broker.subscriptions.get(broker.topics.get(ORDERS), b"s")
+    assert found.position(0) == 0
+    await ask("POST", f"{subscription}/skip/2", status=204)
+    assert found.position(0) == 2
+    found.ack(0, [(3, 4)], lazy=False)
+    answer = await ask("GET", f"{subscription}/position/2", status=200)
+    assert answer.body == b"4"
+    assert answer.headers["x-pulsar-message-id"] == "1:4"
+    assert answer.headers["x-pulsar-property"] == '{"\\u00fc": "x"}'
+    await ask("GET", f"{subscription}/position/3", status=404)
+    await ask("POST", f"{subscription}/skip_all", status=204)
+    assert found.position(0) == 5
+    await ask("POST", f"{subscription}/resetcursor/0", status=204)
+    assert found.position(0) == 0
+    place = {"ledgerId": 1, "entryId": 3, "partitionIndex": -1, "batchIndex": -1}
+    await ask("POST", f"{subscription}/resetcursor", place, 204)
+    assert found.position(0) == 3
+    for name in ("excluded", "isExcluded"):  # As Java's client sends it, and as it is documented.
+        found.seek(0, 0)
+        await ask("POST", f"{subscription}/resetcursor", {**place, name: True}, 204)
+        assert found.position(0) == 4
+    await ask("POST", f"{subscription}/resetcursor", {"ledgerId": "x"}, 422)
+    await ask("DELETE", subscription, status=204)
+    await ask("DELETE", subscription, status=404)
+
+
+@pytest.mark.parametrize(
+    ("batch_index", "is_excluded", "position", "floor"),
+    [
+        (0, False, 1, 1),
+        (0, True, 2, 1),
+        (2, False, 3, 1),
+        (3, True, 5, 5),
+        (-1, True, 5, 5),
+        (None, False, 1, 1),
+    ],
+)
+async def test_a_reset_into_a_batch(ask, broker, batch_index, is_excluded, position, floor):
+    """Below the position and from the floor on the entry's messages are told as acknowledged."""
+    await ask("PUT", TOPIC, status=204)
+    await produce(ask, "orders", "0")
+    sent = entry(count=4)
+    body = ENTRY_PREFIX.pack(len(sent), 0, 4) + sent
+    broker.topics.partition(ORDERS, 0).append(
+        [body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1
+    )
+    await produce(ask, "orders", "5")
+    await ask("PUT", f"{TOPIC}/subscription/s", "earliest", 204)
+    place = {"ledgerId": 1, "entryId": 1, "batchIndex": batch_index, "excluded": is_excluded}
+    await ask("POST", f"{TOPIC}/subscription/s/resetcursor", place, 204)
+    found = broker.subscriptions.get(broker.topics.get(ORDERS), b"s")
+    assert found.standing(0)[:2] == (position, floor)
+
+
+async def test_a_topic_is_emptied_for_everybody(ask, broker):
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    for partition in (0, 1):
+        await produce(ask, "parts", *"01234", partition=partition)
+    await ask("PUT", f"{PARTS}/subscription/s", "earliest", 204)
+    topic = broker.topics.get(TopicName("public", "default", "parts"))
+    other = broker.subscriptions.open(topic, b"group")
+    other.start(1, 2)
+    await ask("DELETE", f"{PARTS}-partition-0/truncate", status=204)
+    assert [one.log_start_offset for one in topic.partitions] == [5, 0]
+    await ask("DELETE", f"{PARTS}/truncate", status=204)
+    assert [one.log_start_offset for one in topic.partitions] == [5, 5]
+    found = broker.subscriptions.get(topic, b"s")
+    assert [found.position(index) for index in (0, 1)] == [5, 5]
+    assert [other.position(index) for index in (0, 1)] == [None, 5]
+    await produce(ask, "parts", "5", partition=1)
+    assert (await ask("GET", f"{PARTS}-partition-1/subscription/s/position/1")).body == b"5"
+    await ask("DELETE", f"{TOPIC}/truncate", status=404)
+
+
+async def test_there_is_nothing_to_unload(ask):
+    await ask("PUT", f"{ADMIN}/namespaces/public/default/unload", status=204)
+    await ask("PUT", f"{ADMIN}/namespaces/public/other/unload", status=404)
+
+
+async def test_figures_name_the_consumers_and_the_members_of_other_protocols(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    await produce(ask, "orders", "0", "1")
+    path = "/topics/public/default/orders/subscription/s"
+    made = await ask("POST", path, {"name": "w1", "initial_position": "Earliest"}, 201)
+    await ask("GET", f"{path}/consumers/{made.json['id']}/messages?timeout=0", status=200)
+    broker.members.add_source(lambda topic, name: [Member("kafka", "k-1", "10.0.0.1", [0])])
+    found = (await ask("GET", f"{TOPIC}/stats", status=200)).json["subscriptions"]["s"]
+    assert (found["type"], found["unackedMessages"]) == ("Shared", 2)
+    own, other = found["consumers"]
+    assert (own["consumerName"], own["msgOutCounter"], own["unackedMessages"]) == ("w1", 2, 2)
+    assert (other["consumerName"], other["msgOutCounter"]) == ("k-1", 0)
+    assert (other["address"], other["metadata"]) == ("10.0.0.1", {"protocol": "kafka"})
+
+
+async def test_figures_count_a_producer_of_several_partitions_once(ask, broker):
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    known = Publisher("p", 3, "Shared", False, "10.0.0.1:5000", "", 0, {})
+    waiting = Publisher("w", 4, "WaitForExclusive", True, "10.0.0.1:5000", "", 0, {})
+    broker.publishers.add_source(lambda partition_id: [known, waiting])
+    found = (await ask("GET", f"{PARTS}/partitioned-stats", status=200)).json
+    (told,) = found["publishers"]
+    assert (told["producerName"], told["producerId"], told["metadata"]) == ("p", 3, {})
+    assert told["address"] == "/10.0.0.1:5000"
+    assert found["waitingPublishers"] == 1
+
+
+async def test_figures_and_single_messages(ask):
+    await ask("PUT", TOPIC, status=204)
+    last = (await ask("GET", f"{TOPIC}/lastMessageId")).json
+    assert (last["entryId"], last["partitionIndex"]) == (-1, -1)
+    await produce(ask, "orders", "0", "1", "2")
+    await ask("PUT", f"{TOPIC}/subscription/s", "earliest", 204)
+    stats = (await ask("GET", f"{TOPIC}/stats", status=200)).json
+    assert stats["msgInCounter"] == 3 and stats["storageSize"] > 0 and stats["backlogSize"] > 0
+    assert stats["subscriptions"]["s"]["msgBacklog"] == 3
+    assert stats["subscriptions"]["s"]["type"] == "None"
+    assert stats["subscriptions"]["s"]["backlogSize"] == stats["backlogSize"]
+    internal = (await ask("GET", f"{TOPIC}/internalStats", status=200)).json
+    assert internal["lastConfirmedEntry"] == "1:2"
+    assert internal["cursors"]["s"]["markDeletePosition"] == "1:-1"
+    assert (await ask("GET", f"{TOPIC}/lastMessageId")).json["entryId"] == 2
+    assert (await ask("GET", f"{TOPIC}/messageid/0")).json["entryId"] == 0
+    assert (await ask("GET", f"{TOPIC}/ledger/1/entry/1")).body == b"1"
+    for path in ("ledger/1/entry/9", "ledger/9/entry/1", "ledger/x/entry/1"):
+        await ask("GET", f"{TOPIC}/{path}", status=404)
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    await ask("GET", f"{PARTS}/lastMessageId", status=405)
+    await ask("GET", f"{PARTS}-partition-1/lastMessageId", status=200)
+    whole = (await ask("GET", f"{PARTS}/partitioned-stats?perPartition=true")).json
+    assert whole["metadata"] == {"partitions": 2}
+    assert "persistent://public/default/parts-partition-1" in whole["partitions"]
+
+
+async def test_schemas(ask):
+    schemas = f"{ADMIN}/schemas/public/default/orders"
+    await ask("GET", f"{schemas}/schema", status=404)
+    await ask("PUT", TOPIC, status=204)
+    schema = {"type": "STRING", "schema": "", "properties": {"a": "b"}}
+    answer = await ask("POST", f"{schemas}/schema", schema, 200)
+    assert answer.json == {"version": {"version": 0}}
+    answer = await ask("GET", f"{schemas}/schema")
+    shown = {"version": 0, "type": "STRING", "timestamp": 0, "data": "", "properties": {"a": "b"}}
+    assert answer.json == shown
+    assert (await ask("GET", f"{schemas}/schema/0")).json == shown
+    assert (await ask("GET", f"{schemas}/schemas")).json == {"getSchemaResponses": [shown]}
+    await ask("GET", f"{schemas}/schema/1", status=404)
+    await ask("POST", f"{schemas}/schema", {"type": "INT32", "schema": ""}, 409)
+    await ask("POST", f"{schemas}/schema", {"type": "AVRO", "schema": "{"}, 422)
+    answer = await ask("POST", f"{schemas}/compatibility", {"type": "INT32", "schema": ""})
+    assert answer.json == {"compatibility": False, "schemaCompatibilityStrategy": "FULL"}
+
+
+async def test_what_is_not_served_is_said_so(ask):
+    for path in ("functions/public/default", "persistent/public/default/orders/dispatchRate"):
+        answer = await ask("GET", f"{ADMIN}/{path}")
+        assert (answer.status, answer.json["error_code"]) == (501, 50101)
+
+
+async def test_a_lookup_without_a_pulsar_listener(ask):
+    await ask("GET", "/lookup/v2/topic/persistent/public/default/orders", status=404)
+    await ask("GET", "/lookup/v2/topic/persistent/public/nowhere/orders", status=404)

@@ -1,0 +1,123 @@
+"""Non-persistent topics by Pulsar's admin API; statuses are those of Apache Pulsar 4.2.4."""
+
+import pytest
+
+from braidlog.broker.delivery.consumer import SubscriptionKind
+from braidlog.storage.metadata.names import TopicName
+from tests.broker.delivery.dispatch_fakes import FakeConsumer
+from tests.protocols.http.asgi import call
+from tests.waiting import until
+
+SPACE = "/admin/v2/non-persistent/public/default"
+LIVE = f"{SPACE}/live"
+PARTS = f"{SPACE}/parts"
+NAME = TopicName("public", "default", "live")
+FULL = "non-persistent://public/default/live"
+
+
+@pytest.fixture
+def ask(app):
+    async def ask(method, path, body=None, status=None, **options):
+        answer = await call(app, method, path, body, **options)
+        if status is not None:
+            assert answer.status == status, (path, answer.body)
+        return answer
+
+    return ask
+
+
+@pytest.fixture
+def topic(broker):
+    """A topic with a subscription that has one consumer without permits."""
+    made = broker.live.get(NAME, None, make=True)
+    made.subscribe(b"s", SubscriptionKind.SHARED).attach(FakeConsumer("c"))
+    return made
+
+
+async def test_made_listed_and_deleted(ask):
+    assert (await ask("GET", SPACE)).json == []
+    await ask("PUT", LIVE, status=204)
+    await ask("PUT", LIVE, status=409)
+    assert (await ask("GET", SPACE)).json == [FULL]
+    everything = "/admin/v2/namespaces/public/default/topics?mode="
+    for mode, found in (("ALL", [FULL]), ("NON_PERSISTENT", [FULL]), ("PERSISTENT", [])):
+        assert (await ask("GET", everything + mode)).json == found
+    assert (await ask("GET", f"{LIVE}/partitions")).json["partitions"] == 0
+    assert (await ask("GET", "/lookup/v2/topic/non-persistent/public/default/live")).status != 501
+    await ask("DELETE", LIVE, status=204)
+    await ask("DELETE", LIVE, status=404)
+    await ask("GET", f"{LIVE}/stats", status=404)
+
+
+async def test_partitions(ask):
+    await ask("GET", f"{PARTS}/partitions", status=404)
+    assert (await ask("GET", f"{PARTS}/partitions?checkAllowAutoCreation=true")).status == 200
+    await ask("POST", f"{PARTS}/partitions", 2, 404)
+    await ask("PUT", f"{PARTS}/partitions", 3, 204)
+    await ask("PUT", f"{PARTS}/partitions", 3, 409)
+    await ask("POST", f"{PARTS}/partitions", 4, 204)
+    assert (await ask("GET", f"{PARTS}/partitions")).json["partitions"] == 4
+    assert (await ask("GET", f"{SPACE}/partitioned")).json == [f"{FULL[:-4]}parts"]
+    stats = (await ask("GET", f"{PARTS}/partitioned-stats?perPartition=true")).json
+    assert (stats["metadata"]["partitions"], stats["partitions"]) == (4, {})
+    await ask("DELETE", PARTS, status=409)
+    await ask("DELETE", f"{PARTS}/partitions", status=204)
+    await ask("DELETE", f"{PARTS}/partitions", status=404)
+
+
+async def test_a_topic_without_partitions_is_not_taken_for_a_partitioned_one(ask):
+    await ask("PUT", LIVE, status=204)
+    for method, body in (("POST", 2), ("DELETE", None)):
+        answer = await ask(method, f"{LIVE}/partitions", body, 409)
+        assert answer.json["code"] == "other_kind_of_topic"
+    await ask("DELETE", LIVE, status=204)
+
+
+async def test_figures(ask, topic):
+    topic.subscriptions[b"s"].messages_dropped += 2
+    topic.messages_in += 2
+    stats = (await ask("GET", f"{LIVE}/stats")).json
+    assert (stats["msgInCounter"], stats["storageSize"]) == (2, 0)
+    told = stats["subscriptions"]["s"]
+    assert (told["type"], told["msgDropCounter"], len(told["consumers"])) == ("Shared", 2, 1)
+    assert (await ask("GET", f"{LIVE}/internalStats")).json["numberOfEntries"] == 0
+    assert (await ask("GET", f"{LIVE}/subscriptions")).json == ["s"]
+
+
+async def test_what_is_in_use_goes_by_force_alone(ask, topic):
+    await ask("DELETE", LIVE, status=412)
+    await ask("DELETE", f"{LIVE}/subscription/s", status=412)
+    await ask("DELETE", f"{LIVE}/subscription/nobody", status=404)
+    (consumer,) = topic.subscriptions[b"s"].consumers
+    await ask("DELETE", f"{LIVE}/subscription/s?force=true", status=204)
+    await until(lambda: consumer.was_disconnected)
+    await ask("DELETE", f"{LIVE}?force=true", status=204)
+
+
+async def test_a_namespace_with_them_is_not_empty(ask):
+    space = "/admin/v2/namespaces/public/other"
+    await ask("PUT", space, status=204)
+    await ask("PUT", "/admin/v2/non-persistent/public/other/live/partitions", 2, 204)
+    await ask("DELETE", space, status=409)
+    await ask("DELETE", f"{space}?force=true", status=204)
+
+
+@pytest.mark.parametrize(
+    ("method", "rest"),
+    [
+        ("GET", "lastMessageId"),
+        ("POST", "terminate"),
+        ("PUT", "subscription/s"),
+        ("POST", "subscription/s/skip_all"),
+        ("GET", "subscription/s/position/1"),
+        ("POST", "subscription/s/resetcursor/0"),
+        ("GET", "retention"),
+    ],
+)
+async def test_what_keeps_nothing_has_no_positions(ask, topic, method, rest):
+    answer = await ask(method, f"{LIVE}/{rest}", status=405)
+    assert "keeps nothing" in answer.json["reason"]
+
+
+async def test_unload_does_nothing(ask, topic):
+    await ask("PUT", f"{LIVE}/unload", status=204)

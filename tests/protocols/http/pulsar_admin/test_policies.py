@@ -1,0 +1,201 @@
+"""Policies of namespaces and topics by the admin API: what is set is in force, over restarts."""
+
+import pytest
+
+from braidlog.broker.errors import TopicTerminated
+from braidlog.broker.positions.backlog import QuotaPolicy, limits_of
+from braidlog.broker.topics.schema_rules import Strategy
+from braidlog.broker.topics.schemas import strategy_of
+from braidlog.protocols.http.pulsar_admin import subscriptions
+from braidlog.storage.formats.api import BodyFormat, BodyInfo
+from braidlog.storage.log.settings import LogSettings
+from tests.protocols.http.pulsar_admin.test_admin import ADMIN, ORDERS, PARTS, TOPIC, ask, produce
+
+__all__ = ["ask"]  # A fixture.
+
+NAMESPACE = f"{ADMIN}/namespaces/public/default"
+
+
+async def test_deduplication_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    topic = broker.topics.get(ORDERS)
+    assert (await ask("GET", f"{NAMESPACE}/deduplication")).json is None
+    await ask("POST", f"{NAMESPACE}/deduplication", True, 204)
+    assert (await ask("GET", f"{NAMESPACE}/deduplication")).json is True
+    assert broker.topics.is_deduplicated(topic)
+    assert (await ask("GET", f"{TOPIC}/stats")).json["deduplicationStatus"] == "Enabled"
+    assert (await ask("GET", f"{TOPIC}/deduplicationEnabled")).json is None
+    await ask("POST", f"{TOPIC}/deduplicationEnabled", False, 204)
+    assert not broker.topics.is_deduplicated(topic)
+    assert (await ask("GET", f"{TOPIC}/stats")).json["deduplicationStatus"] == "Disabled"
+    await ask("DELETE", f"{TOPIC}/deduplicationEnabled", status=204)
+    assert broker.topics.is_deduplicated(topic)
+    await ask("DELETE", f"{NAMESPACE}/deduplication", status=204)
+    assert not broker.topics.is_deduplicated(topic)
+    await ask("POST", f"{NAMESPACE}/deduplication", "yes", 400)
+
+
+async def test_strategies_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    topic = broker.topics.get(ORDERS)
+    path = "schemaCompatibilityStrategy"
+    assert (await ask("GET", f"{NAMESPACE}/{path}")).json == "UNDEFINED"
+    for strategy in Strategy:
+        await ask("PUT", f"{NAMESPACE}/{path}", strategy.name, 204)
+        assert (await ask("GET", f"{NAMESPACE}/{path}")).json == strategy.name
+        assert strategy_of(topic) is strategy
+    await ask("PUT", f"{TOPIC}/{path}", "BACKWARD", 204)
+    assert strategy_of(topic) is Strategy.BACKWARD
+    await ask("DELETE", f"{TOPIC}/{path}", status=204)
+    await ask("PUT", f"{NAMESPACE}/{path}", "UNDEFINED", 204)
+    assert strategy_of(topic) is Strategy.FULL
+    await ask("PUT", f"{NAMESPACE}/{path}", "SOMETIMES", 400)
+
+
+async def test_compaction_thresholds_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    log = broker.topics.get(ORDERS).partitions[0].log
+    path = "compactionThreshold"
+    assert (await ask("GET", f"{NAMESPACE}/{path}")).json is None
+    await ask("PUT", f"{NAMESPACE}/{path}", 1 << 20, 204)
+    assert (await ask("GET", f"{NAMESPACE}/{path}")).json == 1 << 20
+    assert log.settings.compaction_threshold_bytes == 1 << 20
+    await ask("POST", f"{TOPIC}/{path}", 5, 204)
+    assert (await ask("GET", f"{TOPIC}/{path}")).json == 5
+    assert log.settings.compaction_threshold_bytes == 5
+    await ask("DELETE", f"{TOPIC}/{path}", status=204)
+    assert log.settings.compaction_threshold_bytes == 1 << 20
+    await ask("DELETE", f"{NAMESPACE}/{path}", status=204)
+    assert log.settings.compaction_threshold_bytes is None
+    for wrong in (-1, True, "much", None):
+        await ask("PUT", f"{NAMESPACE}/{path}", wrong, 400)
+
+
+async def test_a_topic_is_compacted_on_request(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    assert (await ask("GET", f"{TOPIC}/compaction")).json["status"] == "NOT_RUN"
+    await ask("PUT", f"{TOPIC}/compaction", status=204)
+    found = (await ask("GET", f"{TOPIC}/compaction")).json["status"]
+    assert found in ("RUNNING", "SUCCESS")  # It may be quick.
+
+
+async def test_retention_by_namespace_and_topic(ask, broker):
+    policy = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 5}
+    await ask("PUT", TOPIC, status=204)
+    settings = broker.topics.get(ORDERS).partitions[0].log
+    assert (await ask("GET", f"{NAMESPACE}/retention")).json is None
+    await ask("POST", f"{NAMESPACE}/retention", policy, 204)
+    assert (await ask("GET", f"{NAMESPACE}/retention")).json == policy
+    assert (settings.settings.retention_ms, settings.settings.retention_bytes) == (
+        600_000,
+        5 << 20,
+    )
+    assert settings.settings.keep_unacknowledged
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)  # A topic that comes later has it too.
+    parts = broker.topics.list("public", "default")[1]
+    assert parts.partitions[1].log.settings.retention_ms == 600_000
+    infinite = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+    await ask("POST", f"{TOPIC}/retention", infinite, 204)
+    assert (await ask("GET", f"{TOPIC}/retention")).json == infinite
+    assert settings.settings.retention_ms is None
+    await ask("DELETE", f"{TOPIC}/retention", status=204)
+    none = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
+    await ask("POST", f"{NAMESPACE}/retention", none, 204)
+    assert (await ask("GET", f"{NAMESPACE}/retention")).json == none
+    assert settings.settings.delete_acknowledged
+    await ask("DELETE", f"{NAMESPACE}/retention", status=204)
+    assert settings.settings == LogSettings()
+    for bad in ({}, {**policy, "retentionSizeInMB": 0}, {**policy, "retentionSizeInMB": "5"}):
+        await ask("POST", f"{NAMESPACE}/retention", bad, 400)
+    await ask("POST", f"{ADMIN}/namespaces/no/where/retention", policy, 404)
+
+
+async def test_terminating_answers_with_the_last_message(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    await produce(ask, "orders", "0", "1")
+    last = (await ask("POST", f"{TOPIC}/terminate", status=200)).json
+    assert (last["ledgerId"], last["entryId"], last["partitionIndex"]) == (1, 1, -1)
+    with pytest.raises(TopicTerminated):
+        broker.topics.partition(ORDERS, 0).append(
+            [b"x"], BodyInfo(1), body_format=BodyFormat.KAFKA, append_us=1
+        )
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)
+    await ask("POST", f"{PARTS}/terminate", status=405)
+    await ask("POST", f"{TOPIC}/terminate/partitions", status=405)
+    ended = (await ask("POST", f"{PARTS}/terminate/partitions", status=200)).json
+    assert {number: last["entryId"] for number, last in ended.items()} == {"0": -1, "1": -1}
+
+
+async def test_ttl_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    topic = broker.topics.get(ORDERS)
+    assert (await ask("GET", f"{NAMESPACE}/messageTTL", status=200)).body == b""
+    await ask("POST", f"{NAMESPACE}/messageTTL", 120, 204)
+    assert (await ask("GET", f"{NAMESPACE}/messageTTL")).json == 120
+    assert limits_of(topic).ttl_s == 120
+    assert (await ask("GET", f"{TOPIC}/messageTTL")).body == b""
+    assert (await ask("GET", f"{TOPIC}/messageTTL?applied=true")).json == 120
+    await ask("POST", f"{TOPIC}/messageTTL?messageTTL=0", status=204)
+    assert limits_of(topic).ttl_s is None
+    await ask("DELETE", f"{TOPIC}/messageTTL", status=204)
+    await ask("POST", f"{NAMESPACE}/messageTTL", -5, 412)
+    await ask("POST", f"{TOPIC}/messageTTL", status=412)
+    await ask("POST", f"{TOPIC}/messageTTL?messageTTL=-5", status=412)
+    await ask("DELETE", f"{NAMESPACE}/messageTTL", status=204)
+    assert limits_of(topic).ttl_s is None
+
+
+async def test_backlog_quotas_by_namespace_and_topic(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    topic = broker.topics.get(ORDERS)
+    quota = f"{NAMESPACE}/backlogQuota"
+    assert (await ask("GET", f"{quota}Map")).json == {}
+    by_size = {"limit": 1000, "policy": "producer_exception"}  # As older tools write it.
+    await ask("POST", quota, by_size, 204)
+    by_age = {"limitSize": -1, "limitTime": 10, "policy": "consumer_backlog_eviction"}
+    await ask("POST", f"{quota}?backlogQuotaType=message_age", by_age, 204)
+    assert (await ask("GET", f"{quota}Map")).json == {
+        "destination_storage": {"limit": 1000, "limitSize": 1000, "limitTime": -1} | by_size,
+        "message_age": {"limit": -1} | by_age,
+    }
+    limits = limits_of(topic)
+    assert (limits.bytes_max, limits.bytes_policy) == (1000, QuotaPolicy.REFUSE)
+    assert (limits.age_s_max, limits.age_policy) == (10, QuotaPolicy.EVICT)
+    await ask("POST", f"{TOPIC}/backlogQuota", {**by_size, "limitSize": 5}, 204)
+    assert limits_of(topic).bytes_max == 5
+    applied = (await ask("GET", f"{TOPIC}/backlogQuotaMap?applied=true")).json
+    assert (set(applied), applied["destination_storage"]["limit"]) == (
+        {"destination_storage", "message_age"},
+        5,
+    )
+    await ask("DELETE", f"{TOPIC}/backlogQuota", status=204)
+    await ask("DELETE", f"{quota}?backlogQuotaType=message_age", status=204)
+    assert list((await ask("GET", f"{quota}Map")).json) == ["destination_storage"]
+    await ask("POST", quota, {"limit": 1, "policy": "bogus"}, 400)
+    await ask("POST", quota, {"policy": "producer_exception"}, 400)
+
+
+async def test_the_little_that_waits_for_connected_consumers_is_left_to_them(
+    ask, broker, monkeypatch
+):
+    await ask("PUT", TOPIC, status=204)
+    await produce(ask, "orders", 1, 2)
+    path = "/topics/public/default/orders/subscription/s"
+    await ask("POST", path, {"name": "w", "initial_position": "Earliest"}, 201)
+    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=409)
+    monkeypatch.setattr(subscriptions, "BACKLOG_MIN_OF_READERS", 2)
+    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=204)
+
+
+async def test_messages_of_a_subscription_expire_on_request(ask, broker):
+    await ask("PUT", TOPIC, status=204)
+    await ask("PUT", f"{TOPIC}/subscription/s", "earliest", 204)
+    await produce(ask, "orders", 1, 2)
+    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=204)  # None is so old.
+    assert broker.subscriptions.find(broker.topics.get(ORDERS), b"s").position(0) == 0
+    now_us = broker.now_us
+    broker.now_us = lambda: now_us() + 7200 * 1_000_000
+    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=204)
+    assert broker.subscriptions.find(broker.topics.get(ORDERS), b"s").position(0) == 2
+    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=409)  # Nothing waits.
+    await ask("PUT", f"{TOPIC}/unload", status=204)

@@ -1,0 +1,84 @@
+"""Tenants by the admin API: what was acknowledged is there after any end of the broker."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from braidlog.broker.broker import Broker
+from braidlog.broker.topics import namespaces
+from braidlog.protocols.http.app import make_app
+from braidlog.protocols.http.options import RestOptions
+from tests.broker.test_broker import config_for
+from tests.protocols.http.asgi import call
+from tests.protocols.http.pulsar_admin.test_admin import ADMIN, ask
+
+__all__ = ["ask"]  # A fixture.
+
+TENANTS = f"{ADMIN}/tenants"
+
+
+@asynccontextmanager
+async def running(folder, *, dies=False):
+    """A life of the broker over a folder: a function that asks for its tenants."""
+    broker = Broker.open(config_for(folder))
+    app = make_app(broker, RestOptions(), broker.stopping)
+
+    async def asked(method, path, body=None, status=200):
+        answer = await call(app, method, path, body)
+        assert answer.status == status, (path, answer.body)
+        if status == 204:
+            assert broker.durability.durable_ticket >= broker.catalogue.ticket
+        return answer
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.run)
+        yield asked
+        nursery.cancel_scope.cancel()
+    if dies:
+        broker.abandon()
+    else:
+        broker.close()
+
+
+async def roles_of(asked, tenant):
+    return (await asked("GET", f"{TENANTS}/{tenant}")).json["adminRoles"]
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_a_restart_forgets_nothing_of_tenants(tmp_path, dies):
+    async with running(tmp_path, dies=dies) as asked:
+        await asked("PUT", f"{TENANTS}/bank", {"adminRoles": ["boss", "clerk"]}, 204)
+        await asked("PUT", f"{TENANTS}/gone", {}, 204)
+        await asked("POST", f"{TENANTS}/public", {"adminRoles": ["chef"]}, 204)
+        await asked("PUT", f"{ADMIN}/namespaces/bank/cash", status=204)
+    async with running(tmp_path, dies=dies) as asked:
+        assert (await asked("GET", TENANTS)).json == ["bank", "gone", "public"]
+        assert await roles_of(asked, "bank") == ["boss", "clerk"]
+        assert await roles_of(asked, "public") == ["chef"]
+        assert (await asked("GET", f"{ADMIN}/namespaces/gone")).json == []
+        await asked("PUT", f"{TENANTS}/gone", {}, 409)
+        await asked("DELETE", f"{TENANTS}/gone", status=204)
+        await asked("DELETE", f"{TENANTS}/bank", status=409)
+        await asked("DELETE", f"{ADMIN}/namespaces/bank/cash", status=204)
+        await asked("POST", f"{TENANTS}/bank", {"adminRoles": ["boss"]}, 204)
+    async with running(tmp_path, dies=dies) as asked:
+        assert (await asked("GET", TENANTS)).json == ["bank", "public"]
+        assert await roles_of(asked, "bank") == ["boss"]
+        await asked("GET", f"{TENANTS}/gone", status=404)
+
+
+async def test_what_is_refused_is_told_in_the_words_of_apaches_broker(ask, monkeypatch):
+    monkeypatch.setattr(namespaces, "TENANTS_MAX", 1)
+    await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["é" * 2048]}, 400)
+    await ask("GET", f"{TENANTS}/bank", status=404)
+    await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["é" * 2047]}, 204)
+    assert "Tenant already exists" in (await ask("PUT", f"{TENANTS}/bank", {}, 409)).json["reason"]
+    await ask("PUT", f"{TENANTS}/other", {}, 429)
+    await ask("POST", f"{TENANTS}/public", {}, 429)
+    await ask("PUT", f"{ADMIN}/namespaces/bank/cash", status=204)
+    answer = await ask("DELETE", f"{TENANTS}/bank", status=409)
+    assert "active namespaces" in answer.json["reason"]
+    await ask("DELETE", f"{TENANTS}/public", status=409)
+    await ask("DELETE", f"{TENANTS}/nobody", status=404)
+    await ask("GET", f"{ADMIN}/namespaces/nobody", status=404)

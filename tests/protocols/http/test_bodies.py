@@ -1,0 +1,268 @@
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+import trio
+from starlette.requests import Request
+
+from braidlog.protocols.http.bodies import (
+    PROMPT_S,
+    Bodies,
+    BodyReader,
+    decoded_group,
+    group_text,
+    page_limit,
+    parsed_topic,
+    topic_name,
+)
+from braidlog.protocols.http.errors import Refused
+from braidlog.protocols.http.limits import SERVED_WAIT_S
+from braidlog.protocols.http.options import RestOptions
+from tests.protocols.http.asgi import scope_of
+
+
+class Wanted(msgspec.Struct, forbid_unknown_fields=True):
+    number: int = 0
+
+
+def request_of(*pieces: bytes, headers: dict[str, str] | None = None, end: bool = True) -> Request:
+    messages = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    if end:
+        messages.append({"type": "http.request", "body": b"", "more_body": False})
+    messages.reverse()
+
+    async def receive():
+        await trio.lowlevel.checkpoint()
+        if not messages:
+            await trio.sleep_forever()
+        return messages.pop()
+
+    exchange = SimpleNamespace(at_end=[], uncounted=nullcontext)
+    return Request({**scope_of("PUT", "/", headers), "exchange": exchange}, receive)
+
+
+def reader(*, bytes_max: int = 100, stopping: trio.Event | None = None) -> BodyReader:
+    never = trio.Event()
+    return BodyReader(bytes_max, 30.0, never if stopping is None else stopping)
+
+
+async def refused(request: Request, bodies: BodyReader | None = None) -> str:
+    with pytest.raises(Refused) as caught:
+        await (bodies or reader()).read(request, Wanted)
+    return caught.value.wire.code
+
+
+async def test_a_body_in_pieces_is_one_body():
+    assert await reader().read(request_of(b'{"num', b'ber": 5}'), Wanted) == Wanted(5)
+
+
+async def test_no_body_is_the_empty_object():
+    assert await reader().read(request_of(), Wanted) == Wanted(0)
+
+
+@pytest.mark.parametrize(
+    "body", [b"{", b"[]", b'{"number": "5"}', b'{"numbre": 5}', b"\xff", b'{"number": 1e400}']
+)
+async def test_what_is_not_the_body_wanted_is_refused(body):
+    assert await refused(request_of(body)) == "bad_body"
+
+
+async def test_a_wrong_field_is_named():
+    with pytest.raises(Refused, match="numbre"):
+        await reader().read(request_of(b'{"numbre": 5}'), Wanted)
+
+
+async def test_a_body_of_the_limit_is_taken_and_one_byte_more_is_not():
+    body = b'{"number": 5}'
+    exact = reader(bytes_max=len(body))
+    assert await exact.read(request_of(body), Wanted) == Wanted(5)
+    assert await refused(request_of(body, b" "), exact) == "body_too_large"
+
+
+async def test_an_endless_body_is_refused_as_soon_as_it_is_too_large():
+    assert await refused(request_of(b" " * 60, b" " * 60, end=False)) == "body_too_large"
+
+
+async def test_a_declared_size_is_refused_before_anything_is_read():
+    request = request_of(headers={"Content-Length": "101"}, end=False)
+    assert await refused(request) == "body_too_large"
+
+
+async def test_a_silent_client_is_let_go(autojump_clock):
+    started = trio.current_time()
+    assert await refused(request_of(b"{", end=False)) == "body_timeout"
+    assert trio.current_time() - started == pytest.approx(30.0)
+
+
+async def test_a_silent_client_does_not_hold_a_stop(autojump_clock):
+    stopping = trio.Event()
+    async with trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def stop():
+            await trio.testing.wait_all_tasks_blocked()
+            stopping.set()
+
+        assert await refused(request_of(end=False), reader(stopping=stopping)) == "shutting_down"
+    assert trio.current_time() < 1.0
+
+
+async def test_a_slow_body_is_whole_in_the_end(autojump_clock):
+    whole = b'{"number": 123456789}'
+    pieces = [whole[at : at + 1] for at in range(len(whole))]
+
+    async def receive():
+        await trio.sleep(0.2)
+        body = pieces.pop(0)
+        return {"type": "http.request", "body": body, "more_body": bool(pieces)}
+
+    uncounted = []
+    request = request_of()
+    request.scope["exchange"].uncounted = lambda: uncounted.append(1) or nullcontext()
+    request = Request(request.scope, receive)
+    assert await reader().read(request, Wanted) == Wanted(123456789)
+    assert trio.current_time() > 4.0
+    assert uncounted == [1]
+
+
+async def test_only_so_many_bodies_are_waited_for(autojump_clock, nursery, monkeypatch):
+    monkeypatch.setattr("braidlog.protocols.http.bodies.UPLOADS_MAX", 1)
+    bodies = reader()
+    nursery.start_soon(refused, request_of(end=False), bodies)
+    await trio.sleep(2 * PROMPT_S)
+    assert await refused(request_of(end=False), bodies) == "limit_exceeded"
+    assert await bodies.read(request_of(b'{"number": 5}'), Wanted) == Wanted(5)
+    await trio.sleep(60)  # The first one has timed out.
+    assert await refused(request_of(end=False), bodies) == "body_timeout"
+
+
+@pytest.mark.parametrize("pause_s", [0, 2 * PROMPT_S])
+async def test_a_body_that_there_is_no_room_for_is_refused_when_it_comes_late_too(
+    autojump_clock, monkeypatch, pause_s
+):
+    monkeypatch.setattr("braidlog.protocols.http.bodies.BODY_BYTES_SMALL", 4)
+    monkeypatch.setattr("braidlog.protocols.http.bodies.BODIES_BYTES_ALL_MAX", 8)
+    request = request_of(b'{"number": 5}')
+    receive = request.receive
+
+    async def late():
+        await trio.sleep(pause_s)
+        return await receive()
+
+    assert await refused(Request(request.scope, late)) == "limit_exceeded"
+
+
+@pytest.mark.parametrize("timeout_s", [0.1, PROMPT_S])
+async def test_a_timeout_may_be_shorter_than_what_is_prompt(autojump_clock, timeout_s):
+    short = BodyReader(100, timeout_s, trio.Event())
+    assert await refused(request_of(b"{", end=False), short) == "body_timeout"
+    assert trio.current_time() == pytest.approx(timeout_s)
+
+
+async def test_a_prompt_body_costs_no_task():
+    class Spawned(trio.abc.Instrument):
+        count = 0
+
+        def task_spawned(self, task):
+            self.count += 1
+
+    spawned = Spawned()
+    trio.lowlevel.add_instrument(spawned)
+    assert await reader().read(request_of(b'{"number": 5}'), Wanted) == Wanted(5)
+    trio.lowlevel.remove_instrument(spawned)
+    assert spawned.count == 0
+
+
+def test_the_bodies_of_all_requests_share_their_memory():
+    bodies = Bodies.of(RestOptions(), trio.Event())
+    assert bodies.of_messages.budget is bodies.of_others.budget
+    assert bodies.of_messages.bytes_max > bodies.of_others.bytes_max
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Content-Type": "text/plain"}, {"Content-Encoding": "gzip"}],
+)
+async def test_what_is_not_plain_json_is_refused(headers):
+    assert await refused(request_of(b"{}", headers=headers)) == "not_json"
+
+
+async def test_json_may_say_its_charset():
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    assert await reader().read(request_of(b"{}", headers=headers), Wanted) == Wanted(0)
+
+
+def asking(query: str = "", **path_params: str) -> Request:
+    return Request({**scope_of("GET", f"/?{query}"), "path_params": path_params})
+
+
+def test_a_topic_name_is_percent_decoded_once():
+    request = asking(tenant="t", namespace="a%20b", topic="c%252Fd")
+    assert topic_name(request).full == "t/a b/c%2Fd"
+
+
+@pytest.mark.parametrize("topic", ["a%2Fb", "x-partition-3", "%FF", "%00", ""])
+def test_a_bad_topic_name_is_refused(topic):
+    with pytest.raises(Refused) as caught:
+        topic_name(asking(tenant="t", namespace="n", topic=topic))
+    assert caught.value.wire.status == 412
+
+
+def test_a_topic_in_a_query_has_public_default_for_what_it_leaves_out():
+    assert parsed_topic("orders").full == "public/default/orders"
+
+
+@pytest.mark.parametrize("name", [b"billing", b"a/b", "ö".encode(), b"\xff\x00", b""])
+def test_a_group_name_comes_back_as_it_was_told(name):
+    text, encoding = group_text(name)
+    assert decoded_group(asking(f"encoding={encoding}"), text.encode()) == name
+
+
+@pytest.mark.parametrize(("query", "name"), [("encoding=hex", b"aa"), ("encoding=base64", b"a")])
+def test_a_group_name_in_no_known_encoding_is_refused(query, name):
+    with pytest.raises(Refused) as caught:
+        decoded_group(asking(query), name)
+    assert caught.value.wire.code == "bad_query"
+
+
+def test_a_page_has_a_thousand_lines_unless_told():
+    assert page_limit(asking()) == 1000
+    assert page_limit(asking("limit=10000")) == 10_000
+
+
+@pytest.mark.parametrize("limit", ["0", "10001", "-1", "x", "", "1.5", "9" * 5000, "\u0661"])
+def test_a_senseless_page_size_is_refused(limit):
+    with pytest.raises(Refused) as caught:
+        page_limit(asking(f"limit={limit}"))
+    assert caught.value.wire.code == "bad_query"
+
+
+async def test_large_bodies_are_served_as_others_end(autojump_clock, monkeypatch):
+    """JSON becomes twenty times its size in objects, so that bodies in memory are no measure."""
+    monkeypatch.setattr("braidlog.protocols.http.bodies.SERVED_BYTES_SMALL", 5)
+    monkeypatch.setattr("braidlog.protocols.http.bodies.SERVED_BYTES_MAX", 20)
+    bodies, body = reader(), b'{"number": 5}'
+    first, second, small = request_of(body), request_of(body), request_of(b"{}")
+    for request in (first, second):
+        request.scope["exchange"] = SimpleNamespace(at_end=[])
+    assert await bodies.read(first, Wanted) == Wanted(5)
+    assert await bodies.read(small, Wanted) == Wanted(0)
+    begun_at = trio.current_time()
+    assert await refused(request_of(body), bodies) == "limit_exceeded"
+    assert trio.current_time() - begun_at >= SERVED_WAIT_S
+
+    async def end_first():
+        await trio.sleep(1)
+        for ended in first.scope["exchange"].at_end:
+            ended()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(end_first)
+        assert await bodies.read(second, Wanted) == Wanted(5)
+
+
+async def test_a_fault_names_the_field_in_plain_words():
+    with pytest.raises(Refused) as caught:
+        await reader().read(request_of(b'{"number": "x"}'), Wanted)
+    assert str(caught.value) == "number: expected int, got str"

@@ -1,0 +1,129 @@
+import gc
+
+import h2.connection
+import h2.events
+import pytest
+from trio.testing import wait_all_tasks_blocked
+
+from braidlog.protocols.http import requests
+from braidlog.protocols.http.bodies import PROMPT_S
+from braidlog.protocols.http.connection import HttpConnection
+from braidlog.protocols.http.http1 import HALF_CLOSED_S
+from braidlog.protocols.http.server import KEEP_ALIVE_S
+from tests.protocols.http.http2 import LONG_POLL, MESSAGES, events_until, http2, with_orders
+from tests.protocols.http.listening import READ_BYTES, ask, connect, read_to_end
+from tests.waiting import PAUSE_S, until
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+EVENTS = f"GET {MESSAGES} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n".encode()
+
+
+@pytest.fixture
+async def counted(broker):
+    """A broker with a topic."""
+    return await with_orders(broker)
+
+
+async def two_requests(stream):
+    await ask(stream, "/healthz")
+    await ask(stream, "/no-such")
+
+
+async def no_request(stream):
+    await stream.send_all(b"\x00\xff\r\n\r\n")
+    await read_to_end(stream)
+
+
+async def half_a_body(stream):
+    await stream.send_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{")
+
+
+async def posts(stream):
+    body = b'{"messages": [{"value": "v"}]}'
+    head = f"POST /topics/public/default/orders HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}"
+    await stream.send_all(f"{head}\r\n\r\n".encode() + body)
+    assert b"200" in await stream.receive_some(READ_BYTES)
+
+
+async def waits_for_records(stream):
+    await stream.send_all(f"GET {LONG_POLL} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+
+
+async def has_events(stream):
+    await stream.send_all(EVENTS)
+    received = b""
+    while b": ready" not in received:
+        received += await stream.receive_some(READ_BYTES)
+
+
+async def speaks_http2(stream):
+    connection = await http2(stream, "/healthz")
+    await events_until(stream, connection, h2.events.StreamEnded)
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [two_requests, posts, no_request, half_a_body, waits_for_records, has_events, speaks_http2],
+)
+async def test_an_ended_connection_goes_at_once_and_leaves_no_circle(
+    mock_clock, listener, counted, talk
+):
+    address, _, _ = listener
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        async with await connect(address) as stream:
+            await talk(stream)
+        await until(lambda: counted.admission.open == 0)
+        gc.collect()
+        assert not [one for one in gc.garbage if isinstance(one, HttpConnection)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+async def test_a_connection_without_requests_is_closed_in_time(mock_clock, listener):
+    address, _, _ = listener
+    stream = await connect(address)
+    await ask(stream, "/healthz")
+    for letter in b"GET":  # A head that never ends is no request.
+        await wait_all_tasks_blocked()
+        await stream.send_all(bytes([letter]))
+        mock_clock.jump(KEEP_ALIVE_S / 3 + 0.1)
+    assert await read_to_end(stream) == b""
+
+
+async def test_uploads_that_stall_keep_no_other_request_from_its_answer(
+    mock_clock, listener, counted, monkeypatch
+):
+    monkeypatch.setattr(requests, "REQUESTS_MAX", 3)
+    head = "POST /topics/public/default/orders HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"
+    stalled = [await connect(listener[0]) for _ in range(3)]
+    for stream in stalled:
+        await stream.send_all(head.encode())
+    other = await connect(listener[0])
+    await wait_all_tasks_blocked(cushion=PAUSE_S)
+    mock_clock.jump(PROMPT_S + 0.1)
+    await wait_all_tasks_blocked(cushion=PAUSE_S)
+    assert await ask(other, "/healthz") == (200, b"ok\n")
+
+
+async def test_a_client_that_pipelined_and_closed_its_side_is_answered(mock_clock, listener):
+    address, _, _ = listener
+    stream = await connect(address)
+    await stream.send_all(HEALTH * 3)
+    await stream.send_eof()
+    assert (await read_to_end(stream)).count(b"HTTP/1.1 200") == 3
+
+
+async def test_a_stream_that_holds_up_a_request_ends_with_its_client(mock_clock, listener, counted):
+    address, _, _ = listener
+    stream = await connect(address)
+    await stream.send_all(EVENTS + HEALTH)
+    await stream.send_eof()
+    for _ in range(5):  # The first of them may come before there is a pause.
+        await wait_all_tasks_blocked(cushion=PAUSE_S)
+        mock_clock.jump(HALF_CLOSED_S)
+    await until(lambda: counted.admission.open == 0)

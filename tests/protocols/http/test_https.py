@@ -1,0 +1,122 @@
+"""The HTTP listener with TLS: the same answers, certificates of clients, and who speaks no TLS."""
+
+import socket
+from contextlib import asynccontextmanager
+
+import h2.connection
+import h2.events
+import pytest
+import structlog
+import trio
+
+from braidlog.broker.config.settings import TlsConfig
+from braidlog.broker.server.tls import HANDSHAKE_S, TlsSettings
+from braidlog.protocols.http.adapter import ADAPTER
+from braidlog.protocols.http.options import RestOptions
+from tests.broker.server.certificates import client_context, open_tls, write_files
+from tests.protocols.http.listening import READ_BYTES, ask, connect, read_to_end
+
+
+@pytest.fixture
+async def serve(nursery, counted, tmp_path):
+    """`async with serve() as address`: while the listener with TLS serves."""
+
+    @asynccontextmanager
+    async def serve(clients="none"):
+        certificate, ca = write_files(tmp_path)
+        config = TlsConfig(
+            certificate_file=certificate, client_ca_file=ca, client_certificates=clients
+        )
+        tls = TlsSettings(config, ADAPTER.alpn_protocols)
+        stopping = trio.Event()
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            listening.setblocking(False)
+            listening.listen(16)
+            async with trio.open_nursery() as serving:
+
+                async def run():
+                    sockets = [listening]
+                    await ADAPTER.serve(counted, sockets, RestOptions(), stopping, tls=tls)
+
+                serving.start_soon(run)
+                yield listening.getsockname()
+                stopping.set()
+
+    return serve
+
+
+async def test_requests_are_answered_as_without(serve):
+    async with serve() as address:
+        stream = await open_tls(address)
+        assert await ask(stream, "/healthz") == (200, b"ok\n")
+        assert (await ask(stream, "/api/v1/topics"))[0] == 200
+        await stream.aclose()
+
+
+async def test_clients_that_can_speak_http_2(serve):
+    async with serve() as address:
+        context = client_context()
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        stream = await open_tls(address, context)
+        assert stream.selected_alpn_protocol() == "h2"
+        client = h2.connection.H2Connection()
+        client.initiate_connection()
+        names = {":method": "GET", ":path": "/healthz", ":scheme": "https", ":authority": "x"}
+        client.send_headers(1, [*names.items()], end_stream=True)
+        await stream.send_all(client.data_to_send())
+        body, is_over = b"", False
+        while not is_over:
+            for event in client.receive_data(await stream.receive_some(READ_BYTES)):
+                body += event.data if isinstance(event, h2.events.DataReceived) else b""
+                is_over |= isinstance(event, h2.events.StreamEnded)
+            await stream.send_all(client.data_to_send())
+        assert body == b"ok\n"
+        await stream.aclose()
+
+
+async def test_a_clients_certificate_says_who_it_is(serve, counted):
+    seen = []
+    counted.authentication.by_certificate = lambda given, at: seen.append(given)
+    async with serve("optional") as address:
+        stream = await open_tls(address, client_context(common_name="alice"))
+        assert (await ask(stream, "/healthz"))[0] == 200
+        await stream.aclose()
+        stream = await open_tls(address)
+        assert (await ask(stream, "/healthz"))[0] == 200
+        await stream.aclose()
+
+
+async def test_who_speaks_no_tls_is_hung_up_on_and_it_is_logged(serve):
+    with structlog.testing.capture_logs() as logs:
+        async with serve() as address:
+            stream = await connect(address)
+            await stream.send_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert b"HTTP" not in await read_to_end(stream)
+            encrypted = await open_tls(address)  # Others are served.
+            assert (await ask(encrypted, "/healthz"))[0] == 200
+            await encrypted.aclose()
+    (said,) = [one for one in logs if one["event"] == "tls_handshake_failed"]
+    assert said["reason"] == "the client does not speak TLS: this listener does"
+
+
+async def test_a_handshake_that_does_not_come_ends_in_time(serve, autojump_clock):
+    with structlog.testing.capture_logs() as logs:
+        async with serve() as address:
+            stream = await connect(address)
+            await trio.sleep(HANDSHAKE_S + 1)
+            assert await read_to_end(stream) == b""
+    (said,) = [one for one in logs if one["event"] == "tls_handshake_failed"]
+    assert said["reason"] == f"not done within {HANDSHAKE_S:.0f} s"
+
+
+async def test_a_client_that_is_gone_before_it_is_served_is_no_bug(serve):
+    with structlog.testing.capture_logs() as logs:
+        async with serve() as address:
+            for _ in range(5):
+                stream = await connect(address)
+                await stream.aclose()
+            encrypted = await open_tls(address)
+            assert (await ask(encrypted, "/healthz"))[0] == 200
+            await encrypted.aclose()
+    assert not [one for one in logs if one["log_level"] == "error"]

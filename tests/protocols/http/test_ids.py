@@ -1,0 +1,40 @@
+"""Message ids as text: what is one, what is none."""
+
+import base64
+
+import pytest
+
+from braidlog.protocols.http.ids import ID_TEXT_MAX, BadMessageId, MessageId, read_id, write_id
+from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import MessageIdData
+
+
+def packed(**fields):
+    return base64.b64encode(MessageIdData(**fields).SerializePartialToString()).decode()
+
+
+@pytest.mark.parametrize(
+    "one",
+    [MessageId(1, 2, 0, -1), MessageId(1, 2, -1, 5), MessageId(2**63 - 1, 2**63 - 1, 3, 0)],
+)
+def test_an_id_is_read_as_it_was_written_with_and_without_its_padding(one):
+    text = write_id(one)
+    assert read_id(text) == read_id(text.rstrip("=")) == one
+    assert read_id(text.translate(str.maketrans("+/", "-_"))) == one
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "1 to 256 characters"),
+        ("A" * (ID_TEXT_MAX + 1), "1 to 256 characters"),
+        ("?", "is not a message id"),
+        ("AAAA", "is not a message id"),
+        (packed(ledgerId=1), "ledger or entry is missing"),
+        (packed(entryId=1), "ledger or entry is missing"),
+        (packed(ledgerId=2**63, entryId=1), "of a stored message"),
+        (packed(ledgerId=1, entryId=2**64 - 1), "of a stored message"),
+    ],
+)
+def test_what_is_no_id_says_why(text, said):
+    with pytest.raises(BadMessageId, match=said):
+        read_id(text)

@@ -1,0 +1,129 @@
+"""HTTP requests that change something, sent to a broker that is not the owner, while the owner's
+answer is lost: what the client is told is true, and a repeat does no harm.
+"""
+
+from contextlib import asynccontextmanager
+
+import pytest
+
+from braidlog.protocols.http.requests import READING
+from tests.broker.cluster.cut_links import States, Told, check_told, lossy
+from tests.broker.cluster.nodes import topic_of
+from tests.protocols.http.test_access import filled, routes
+from tests.protocols.http.test_two_brokers import serving
+from tests.waiting import until
+
+TOPIC = "/topics/public/default/{topic}"
+ADMIN, OF_TOPIC = "/admin/v2", "/admin/v2/persistent/public/default/{topic}"
+NEW = "/admin/v2/persistent/public/default/{new}"
+API = "/api/v1/topics/public/default"
+SCHEMA = {"type": "STRING", "schema": "", "properties": {}}
+CHANGES = {
+    "append": ("POST", TOPIC, {"messages": [{"value": "x", "partition": 0}]}),
+    "seek": (
+        "POST",
+        f"{TOPIC}/subscription/g/cursor",
+        {"type": "Seek", "position": "earliest"},
+    ),
+    "make a subscription": ("PUT", f"{OF_TOPIC}/subscription/new", "latest"),
+    "end a subscription": ("DELETE", f"{OF_TOPIC}/subscription/g", None),
+    "skip": ("POST", f"{OF_TOPIC}-partition-0/subscription/g/skip_all", None),
+    "set positions": (
+        "PUT",
+        "/api/v1/groups/public/default/{topic}/g/positions",
+        {"positions": {"0": 2}},
+    ),
+    "schema": ("POST", f"{ADMIN}/schemas/public/default/{{topic}}/schema", SCHEMA),
+    "tenant": ("PUT", f"{ADMIN}/tenants/made", {"adminRoles": ["boss"]}),
+    "namespace": ("PUT", f"{ADMIN}/namespaces/public/made", None),
+    "namespace goes": ("DELETE", f"{ADMIN}/namespaces/public/empty", None),
+    "namespace policy": ("POST", f"{ADMIN}/namespaces/public/default/messageTTL", 7),
+    "token": ("PUT", "/api/v1/users/anna/tokens/ci", {}),
+    "admin makes": ("PUT", f"{NEW}/partitions", 2),
+    "admin grows": ("POST", f"{OF_TOPIC}/partitions", 3),
+    "admin deletes": ("DELETE", f"{OF_TOPIC}/partitions", None),
+    "topic policy": ("POST", f"{OF_TOPIC}/messageTTL?messageTTL=7", None),
+    "terminate": ("POST", f"{OF_TOPIC}/terminate/partitions", None),
+    "truncate": ("DELETE", f"{OF_TOPIC}/truncate", None),
+    "user": ("PUT", "/api/v1/users/eve", {"password": "secret12"}),
+    "user goes": ("DELETE", "/api/v1/users/anna", None),
+    "make": ("PUT", f"{API}/{{new}}", {"partitions": 2}),
+    "grow": ("PATCH", f"{API}/{{topic}}", {"partitions": 3}),
+    "delete": ("DELETE", f"{API}/{{topic}}", None),
+}
+
+
+class Near:
+    """A client of the broker that owns neither the catalogue nor the topic."""
+
+    def __init__(self, client, topic, new):
+        self._client = client
+        self.topic, self._new = topic, new
+
+    async def ask(self, method, path, body=None):
+        """What the client is told."""
+        path = path.replace("{topic}", self.topic).replace("{new}", self._new)
+        given = {} if body is None else {"json": body}
+        answer = await self._client.request(method, path, **given)
+        self.text = answer.text
+        if answer.is_success:
+            return Told.DONE
+        return Told.UNKNOWN if answer.status_code == 502 else Told.NOT_DONE
+
+
+@asynccontextmanager
+async def prepared(path):
+    """A client, the owner, the owner's state, and what cuts the link to the owner."""
+    async with (
+        lossy(path) as (asker, owner, cutter, _),
+        serving(asker.broker) as client,
+        serving(owner.broker),
+    ):
+        topic, new = (topic_of(owner.held, prefix).topic for prefix in ("tp", "new"))
+        near = Near(client, topic, new)
+        for method, url, body in (
+            ("PUT", f"{NEW}/partitions".replace("{new}", "{topic}"), 2),
+            ("POST", TOPIC, {"messages": [{"value": n, "partition": 0} for n in range(3)]}),
+            ("PUT", f"{OF_TOPIC}/subscription/g", "earliest"),
+            (*CHANGES["set positions"][:2], {"positions": {"0": 1}}),
+            ("PUT", f"{ADMIN}/namespaces/public/empty", None),
+            ("PUT", "/api/v1/users/anna", {"password": "secret12"}),
+        ):
+            assert await near.ask(method, url, body) is Told.DONE, near.text
+        await until(lambda: asker.broker.users.find("anna"))
+        yield near, owner, States(owner.broker), cutter
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHANGES)
+async def test_what_is_told_of_a_request_without_an_answer_is_true(tmp_path, name):
+    async with prepared(tmp_path / "whole") as (near, _, states, _cutter):
+        before = states.now()
+        assert await near.ask(*CHANGES[name]) is Told.DONE, near.text
+        after = states.now()
+    async with prepared(tmp_path / "cut") as (near, _, states, cutter):
+        assert states.now() == before
+        cutter.answers_to_lose = 1
+        told = await near.ask(*CHANGES[name])
+        assert cutter.lost == 1
+        check_told(told, before, states.now(), after)
+        if told is not Told.DONE:
+            await near.ask(*CHANGES[name])
+        if name == "append":  # Without sequence numbers: it may be stored twice.
+            assert [*states.now()] == [*after]
+        else:
+            assert states.now() == after
+
+
+@pytest.mark.slow
+async def test_no_route_says_that_nothing_was_done_after_a_change(tmp_path):
+    async with prepared(tmp_path) as (near, owner, states, cutter):
+        for method, path in list(routes(owner.broker)):
+            if method in READING:
+                continue
+            path = path.replace("{topic}", near.topic).replace("{name}", near.topic)
+            before, cutter.answers_to_lose = states.now(), 1
+            told = await near.ask(method, filled(path), {})
+            cutter.answers_to_lose = 0
+            if told is Told.NOT_DONE:
+                assert states.now() == before, (method, path)

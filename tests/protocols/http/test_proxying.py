@@ -1,0 +1,258 @@
+"""Requests about topics of another broker: where they go while a topic is on its way."""
+
+from types import SimpleNamespace
+
+import pytest
+import trio
+import trio.testing
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.cluster.placement import NOBODY, Owner, Placement, elsewhere
+from braidlog.broker.cluster.siblings import Siblings
+from braidlog.broker.errors import NotOwner
+from braidlog.broker.metrics import Metrics
+from braidlog.protocols.http import proxying
+from braidlog.protocols.http.errors import NO_OWNER, OWNER_LOST, Refused
+from braidlog.protocols.http.proxying import HOP, Proxy
+from braidlog.protocols.http.requests import Exchange, Working
+from tests.protocols.http.asgi import bare_broker, scope_of
+
+OTHER = Owner(2)
+PATH = {"tenant": "public", "namespace": "default", "topic": "t"}
+BODY = [b"a" * 1000, b"b" * 1000]
+
+
+class Moving(Placement):
+    """Says for each look who owns everything; the last one stays. `ended` are sessions that ended;
+    `looks` counts who asks for that.
+    """
+
+    def __init__(self, *owners):
+        super().__init__()
+        self.owners = list(owners)
+        self.ended = set()
+        self.looks = 0
+
+    def is_over(self, session):
+        self.looks += 1
+        return session in self.ended
+
+    def owner(self, name):
+        return self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
+
+
+class Frozen(bytes):
+    """What a broker said before it froze: its connection stays open."""
+
+
+class Other(Siblings):
+    """The other broker: what it says to each request in turn, None: it is not reached."""
+
+    is_alone = False
+
+    def __init__(self, nursery, *answers):
+        self.nursery = nursery
+        self.answers = list(answers)
+        self.asked = []
+        self.followed = 0
+
+    async def relay(self, node, listener):
+        answer = self.answers.pop(0)
+        if answer is None:
+            raise NotOwner("not reached", 0)
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        ours = await trio.testing.open_stream_to_socket_listener(listeners[0])
+        self.nursery.start_soon(self._serve, await listeners[0].accept(), answer)
+        await listeners[0].aclose()
+        return ours
+
+    async def _serve(self, stream, answer):
+        data = b""
+        while not data.endswith(b"\r\n\r\n" if data.startswith(b"GET") else BODY[-1]):
+            data += await stream.receive_some()
+        self.asked.append(data)
+        await stream.send_all(answer)
+        if isinstance(answer, Frozen):
+            await trio.sleep_forever()
+        await stream.aclose()
+
+    async def follow(self):
+        self.followed += 1
+
+
+def http(status, *headers):
+    lines = [f"HTTP/1.1 {status} x", *headers, "content-length: 0", "", ""]
+    return "\r\n".join(lines).encode()
+
+
+MOVED = http(503, f"{HOP}: 0")
+GONE = b""  # The connection ends without an answer.
+
+
+async def received(request):
+    return Response(await request.body(), 200)
+
+
+class Asked:
+    """One request through a proxy in front of `received`."""
+
+    def __init__(self, nursery, owners, *answers, handler=received):
+        self.siblings = Other(nursery, *answers)
+        self.broker = bare_broker()
+        self.broker.placement = Moving(*owners)
+        self.broker.siblings = self.siblings
+        self.broker.listeners = {"http": SimpleNamespace(name="http", protocol="http")}
+        self.broker.topics = SimpleNamespace(find=lambda name: None)
+        self.serve = Proxy(self.broker).around(handler)
+
+    async def __call__(self, method="POST", **headers):
+        pieces = [*BODY] if method == "POST" else []
+        pieces = [{"type": "http.request", "body": one, "more_body": True} for one in pieces]
+        pieces.append({"type": "http.request", "body": b"", "more_body": False})
+
+        async def receive():
+            if not pieces:
+                await trio.sleep_forever()  # The client stays.
+            return pieces.pop(0)
+
+        async def send(message):
+            raise AssertionError("nothing is sent here")
+
+        sent = {"content-length": "2000"} if method == "POST" else {}
+        scope = {**scope_of(method, "/t", sent | headers), "path_params": PATH}
+        working = Working(Metrics().number("braidlog_waiting_requests", "http"))
+        scope["exchange"] = Exchange(scope, send, working, self.broker)
+        return await self.serve(Request(scope, receive))
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch):
+    monkeypatch.setattr(proxying, "LOOK_S", 0.0)
+
+
+async def test_a_request_for_a_topic_without_owner_waits_for_one(nursery):
+    asked = Asked(nursery, [NOBODY, NOBODY, None])
+    answer = await asked()
+    assert (answer.status_code, answer.body) == (200, b"".join(BODY))
+
+
+@pytest.mark.parametrize("before", [None, MOVED])
+async def test_who_does_not_own_it_any_more_has_it_be_asked_elsewhere(nursery, before):
+    asked = Asked(nursery, [OTHER, None], before)
+    answer = await asked()
+    assert (answer.status_code, answer.body) == (200, b"".join(BODY))
+
+
+async def test_a_body_goes_whole_to_the_next_owner_too(nursery):
+    asked = Asked(nursery, [OTHER], MOVED, http(201))
+    assert (await asked()).status_code == 201
+    first, second = asked.siblings.asked
+    assert first == second and first.count(b"a") >= 1000 and first.count(b"b") >= 1000
+
+
+async def test_a_topic_that_moves_while_its_request_is_handled_is_asked_for_elsewhere(nursery):
+    handled = []
+
+    async def handler(request):
+        handled.append(await request.body())
+        raise elsewhere("t", OTHER)
+
+    asked = Asked(nursery, [None, OTHER], http(201), handler=handler)
+    assert (await asked()).status_code == 201
+    assert handled == [b"".join(BODY)]
+
+
+@pytest.mark.parametrize("owners", [[NOBODY], [OTHER]])
+async def test_who_finds_no_owner_in_time_is_told_to_come_again(nursery, monkeypatch, owners):
+    monkeypatch.setattr(proxying, "FIND_S", -1.0)
+    asked = Asked(nursery, owners, MOVED)
+    with pytest.raises(Refused) as refused:
+        await asked()
+    assert refused.value.wire is NO_OWNER
+
+
+async def test_a_stopping_broker_waits_for_no_owner(nursery):
+    asked = Asked(nursery, [NOBODY])
+    asked.broker.stopping.set()
+    with pytest.raises(Refused) as refused:
+        await asked()
+    assert refused.value.wire is NO_OWNER
+
+
+async def test_a_body_that_there_is_no_memory_for_goes_to_one_owner_alone(nursery, monkeypatch):
+    monkeypatch.setattr(proxying.BodyBudget, "take", lambda *_: False)
+    asked = Asked(nursery, [OTHER], MOVED, http(201))
+    with pytest.raises(Refused) as refused:
+        await asked()
+    assert refused.value.wire is NO_OWNER
+    asked = Asked(nursery, [OTHER], http(201))
+    assert (await asked()).status_code == 201
+
+
+async def test_a_lost_owner_is_asked_again_only_for_what_changes_nothing(nursery):
+    asked = Asked(nursery, [OTHER, None], GONE)
+    assert (await asked("GET")).status_code == 200
+    asked = Asked(nursery, [OTHER, None], GONE)
+    with pytest.raises(Refused) as refused:
+        await asked()
+    assert refused.value.wire is OWNER_LOST
+
+
+FROZEN = Owner(2, session=7)
+
+
+async def test_a_frozen_owner_is_not_waited_for_once_its_session_has_ended(nursery, monkeypatch):
+    monkeypatch.setattr(proxying, "SILENT_S", 0.01)
+    asked = Asked(nursery, [FROZEN, None], Frozen())
+    asked.broker.placement.ended.add(7)
+    assert (await asked("GET")).status_code == 200
+    asked = Asked(nursery, [FROZEN, None], Frozen(b"HTTP/1.1 200 x\r\n"))
+    asked.broker.placement.ended.add(7)
+    with pytest.raises(Refused) as refused:
+        await asked()
+    assert refused.value.wire is OWNER_LOST
+
+
+async def test_a_silent_owner_is_waited_for_while_its_session_goes_on(nursery, monkeypatch):
+    monkeypatch.setattr(proxying, "SILENT_S", 0.001)
+    asked = Asked(nursery, [FROZEN, None], Frozen())
+    placement = asked.broker.placement
+
+    @nursery.start_soon
+    async def end():
+        while placement.looks < 5:
+            await trio.lowlevel.checkpoint()
+        placement.ended.add(7)
+
+    assert (await asked("GET")).status_code == 200
+    assert placement.looks >= 5
+
+
+async def test_a_stream_ends_with_the_session_of_its_frozen_owner(nursery, monkeypatch):
+    monkeypatch.setattr(proxying, "SILENT_S", 0.01)
+    head = b"HTTP/1.1 200 x\r\ntransfer-encoding: chunked\r\n\r\n"
+    asked = Asked(nursery, [FROZEN], Frozen(head + b"4\r\n: x\n\r\n"))
+    answer = await asked("GET")
+    sent = []
+
+    async def send(message):
+        sent.append(message.get("body"))
+        asked.broker.placement.ended.add(7)
+
+    await answer({}, None, send)
+    assert sent == [None, b": x\n"]
+
+
+async def test_what_was_passed_on_goes_no_further(nursery):
+    asked = Asked(nursery, [OTHER])
+    answer = await asked(**{HOP: "1"})
+    assert (answer.status_code, answer.headers[HOP]) == (503, "0")
+    assert answer.headers["retry-after"] == "1"
+    assert not asked.siblings.asked
+
+
+async def test_a_broker_that_is_asked_by_another_makes_sure_what_topics_there_are(nursery):
+    asked = Asked(nursery, [None])
+    assert (await asked(**{HOP: "1"})).status_code == 200
+    assert asked.siblings.followed == 1

@@ -1,0 +1,81 @@
+"""Answers about thousands of partitions give everybody turns."""
+
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from braidlog.protocols.http.turns import SORTED_TOGETHER, TURN, backlog_of, first_topics, in_turns
+from braidlog.storage.metadata.names import TopicName
+from tests.protocols.http.asgi import call
+
+
+async def turns_during(work):
+    """How often another task came to run."""
+    turns = 0
+
+    async def other():
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(other)
+        await work()
+        nursery.cancel_scope.cancel()
+    return turns
+
+
+@pytest.mark.parametrize("count", [0, 1, TURN - 1, TURN, 5 * TURN + 1])
+async def test_all_items_come_in_order_with_a_turn_after_some(count):
+    found = []
+
+    async def work():
+        found.extend([item async for item in in_turns(range(count))])
+
+    turns = await turns_during(work)
+    assert found == list(range(count))
+    assert turns >= count // TURN - 1  # Trio gives the turns of one round in any order.
+
+
+class Subscription:
+    topic = SimpleNamespace(partitions=range(10 * TURN))
+
+    def backlog(self, index):
+        return index
+
+
+async def test_a_backlog_is_that_of_all_partitions():
+    assert await backlog_of(Subscription()) == sum(range(10 * TURN))
+    assert await turns_during(lambda: backlog_of(Subscription())) >= 9
+
+
+async def test_topics_are_put_in_order_in_turns():
+    names = [f"{number * 7919 % 10_007:05}" for number in range(5 * SORTED_TOGETHER)]
+    topics = [SimpleNamespace(name=SimpleNamespace(full=name)) for name in names]
+    found = []
+
+    async def work():
+        found.extend(await first_topics(topics, lambda topic: topic.name.full > "00100", 3000))
+
+    assert await turns_during(work) >= 4
+    wanted = sorted(name for name in names if name > "00100")[:3000]
+    assert [topic.name.full for topic in found] == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "path", ["/api/v1/topics/public/default/big", "/api/v1/groups", "/metrics"]
+)
+async def test_others_have_turns_while_a_large_topic_is_told_of(app, broker, path):
+    topic = await broker.topics.create(TopicName("public", "default", "big"), 2 * TURN)
+    for name in (b"a", b"b", b"c"):
+        broker.subscriptions.open(topic, name).commit(0, 0)
+    answer = []
+
+    async def ask():
+        answer.append(await call(app, "GET", path))
+
+    assert await turns_during(ask) >= 5  # Two for each group; asking alone takes one or two.
+    assert answer[0].status == 200

@@ -1,0 +1,92 @@
+"""From options to spans, on a real log, without a JVM."""
+
+import pytest
+
+from braidlog.storage.export.readers import FolderReader
+from braidlog.storage.export.source.offsets import DataLoss, Span, spans, split
+from braidlog.storage.export.source.options import BadOption, read_options
+from braidlog.storage.formats.api import BodyFormat
+from braidlog.storage.log.data_dir import NewPartition
+from braidlog.storage.log.settings import LogSettings
+from tests.storage.export.test_worker import TOPIC, Data, record
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Partition 0 has offsets 0 to 9, at 0 to 9 ms; partition 1 is empty."""
+    data = Data(tmp_path)
+    for number in range(0, 10, 2):
+        pair = [record(publish_us=one * 1000) for one in (number, number + 1)]
+        data.append(BodyFormat.PLAIN, pair)
+    data.directory.create_partitions([NewPartition(2, TOPIC, 1)], LogSettings(), data.committer)
+    return data
+
+
+def found(data, **given):
+    given.setdefault("subscribe", "orders")
+    options = read_options({"path": data.directory.path, **given}, streaming=False)
+    return [
+        (span.partition, span.start, span.end)
+        for span in spans(FolderReader(options.place), options)
+    ]
+
+
+def test_all_that_is_there_is_the_default(data):
+    assert found(data) == [(0, 0, 10)]
+
+
+def test_offsets_of_one_partition_and_the_default_of_the_other(data):
+    with pytest.warns(UserWarning, match="orders/1"):
+        assert found(data, startingOffsets='{"orders": {"0": 3}}') == [(0, 3, 10)]
+    both = '{"orders": {"0": 7, "1": -1}}'
+    assert found(data, endingOffsets=both) == [(0, 0, 7)]
+
+
+def test_times_name_the_first_record_that_late(data):
+    with pytest.warns(UserWarning):
+        one = found(data, startingOffsetsByTimestamp='{"orders": {"0": 5}}')
+    assert one == [(0, 5, 10)]
+    end = {"endingTimestamp": "3", "startingOffsetsByTimestampStrategy": "latest"}
+    assert found(data, **end) == [(0, 0, 3)]
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"startingTimestamp": "10"}, "no record that late"),
+        ({"startingOffsets": '{"orders": {"5": 1}}'}, "partition 5 of .* is not read"),
+        ({"subscribe": "other"}, "there is no topic"),
+        ({"subscribePattern": "("}, "subscribePattern"),
+    ],
+)
+def test_what_is_not_there_is_a_clear_error(data, given, text):
+    with pytest.raises(BadOption, match=text):
+        found(data, **given)
+
+
+def test_an_offset_beyond_the_log_is_loss_or_its_end(data):
+    beyond = {"startingOffsets": '{"orders": {"0": 11, "1": 0}}'}
+    with pytest.raises(DataLoss, match="11"):
+        found(data, **beyond)
+    with pytest.warns(UserWarning):
+        assert found(data, failOnDataLoss="false", **beyond) == []
+
+
+def test_patterns_match_short_and_full_names(data):
+    for pattern in ("ord.*", "public/default/.*"):
+        options = {"path": data.directory.path, "subscribePattern": pattern}
+        read = read_options(options, streaming=False)
+        assert len(spans(FolderReader(read.place), read)) == 1
+
+
+def span(start, end, partition=0):
+    return Span(TOPIC, partition, 1, start, end)
+
+
+def test_large_spans_are_split_in_proportion():
+    pieces = split([span(0, 90), span(0, 10, 1)], 10, None)
+    assert len([one for one in pieces if one.partition == 0]) == 9
+    assert [(one.start, one.end) for one in pieces][:2] == [(0, 10), (10, 20)]
+    assert split([span(0, 5)], None, 2) == [span(0, 1), span(1, 3), span(3, 5)]
+    assert split([span(0, 2)], 100, None) == [span(0, 1), span(1, 2)]
+    assert split([], 4, None) == []

@@ -1,0 +1,128 @@
+"""The options of the data source, against the table of the guide to Spark's Kafka source."""
+
+import pytest
+
+from braidlog.storage.export.places import store_place
+from braidlog.storage.export.source.options import (
+    EARLIEST,
+    LATEST,
+    BadOption,
+    Edge,
+    Selection,
+    TriggerLimits,
+    ValueFormat,
+    read_more_columns,
+    read_options,
+)
+
+ORDERS = "public/default/orders"
+
+
+def read(streaming=False, **given):
+    return read_options({"path": "/data", "subscribe": "orders", **given}, streaming=streaming)
+
+
+def test_names_have_no_case_and_defaults_are_those_of_kafkas_source():
+    found = read_options({"PATH": "/data", "Subscribe": "orders"}, streaming=False)
+    assert found.selection == Selection(topics=(ORDERS,))
+    assert (found.starting, found.ending) == (Edge(EARLIEST), Edge(LATEST))
+    assert (found.fail_on_loss, found.corrupt) == (True, "fail")
+    assert read_more_columns({"IncludeHeaders": "true"}) == (True, False)
+    assert read(streaming=True).starting == Edge(LATEST)
+
+
+@pytest.mark.parametrize(
+    ("given", "selection"),
+    [
+        ({"subscribe": "a, t/n/b"}, Selection(topics=("public/default/a", "t/n/b"))),
+        ({"subscribePattern": "or.*"}, Selection(pattern="or.*")),
+        ({"assign": '{"a": [0, 2]}'}, Selection(assigned={"public/default/a": (0, 2)})),
+    ],
+)
+def test_topics_are_named_listed_or_matched(given, selection):
+    assert read_options({"path": "x", **given}, streaming=False).selection == selection
+
+
+def test_offsets_of_single_partitions_and_times():
+    assert read(startingOffsets='{"orders": {"0": 23, "1": -2}}').starting == Edge(
+        EARLIEST, offsets={ORDERS: {0: 23, 1: EARLIEST}}
+    )
+    assert read(startingTimestamp="5").starting == Edge(EARLIEST, time_us=5_000)
+    by_time = read(endingOffsetsByTimestamp='{"orders": {"0": 7}}').ending
+    assert by_time == Edge(LATEST, times_us={ORDERS: {0: 7_000}})
+
+
+def test_the_time_for_all_wins_over_times_and_these_over_offsets():
+    given = {
+        "startingTimestamp": "5",
+        "startingOffsetsByTimestamp": '{"orders": {"0": 7}}',
+        "startingOffsets": "earliest",
+    }
+    assert read(**given).starting.time_us == 5_000
+    del given["startingTimestamp"]
+    assert read(**given).starting.times_us == {ORDERS: {0: 7_000}}
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"subscribePattern": "x"}, "exactly one of subscribe"),
+        ({"broker": "localhost:8080"}, "exactly one of path"),
+        ({"subscribe": " , "}, "names no topic"),
+        ({"startingOffsets": "latest"}, "for streams"),
+        ({"startingOffsets": '{"orders": {"0": -1}}'}, "for streams"),
+        ({"endingOffsets": "earliest"}, "would read nothing"),
+        ({"endingOffsets": '{"orders": {"0": -2}}'}, "would read nothing"),
+        ({"startingOffsets": "soon"}, "no JSON"),
+        ({"startingOffsets": '{"orders": {"x": 1}}'}, "partitions are numbers"),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, "no lower number"),
+        ({"startingTimestamp": "today"}, "no number"),
+        ({"minPartitions": "0"}, "at least 1"),
+        ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"corrupt": "ignore"}, "one of fail, skip, deadletter"),
+        ({"corrupt": "deadletter"}, "go together"),
+        ({"valueFormat": "xml"}, "json or avro"),
+        ({"valueSchema": "x"}, "needs valueFormat"),
+        ({"minPartition": "2"}, "no option 'minpartition'"),
+        ({"store": "s3://b/p"}, "exactly one of path"),
+        ({"database": "host=db"}, "database goes with store"),
+        ({"endpoint": "http://s3"}, "endpoint goes with store"),
+    ],
+)
+def test_what_cannot_be_is_a_clear_error(given, text):
+    with pytest.raises(BadOption, match=text):
+        read(**given)
+
+
+def test_streams_have_limits_and_no_end():
+    found = read(streaming=True, maxOffsetsPerTrigger="9", minOffsetsPerTrigger="2")
+    assert found.limits == TriggerLimits(9, None, 2, 900)
+    assert read(streaming=True, maxTriggerDelay="30s").limits.delay_s == 30
+    with pytest.raises(BadOption, match="above"):
+        read(streaming=True, maxOffsetsPerTrigger="1", minOffsetsPerTrigger="2")
+    with pytest.raises(BadOption, match="no end"):
+        read(streaming=True, endingOffsets="latest")
+
+
+def test_options_of_other_connectors_and_of_streams_are_told_of_and_ignored():
+    with pytest.warns(UserWarning, match="kafka.bootstrap.servers is ignored"):
+        read(**{"kafka.bootstrap.servers": "localhost:9092"})
+    with pytest.warns(UserWarning, match="for streams"):
+        assert read(maxOffsetsPerTrigger="5").limits == TriggerLimits()
+
+
+def test_a_broker_is_a_url():
+    given = {"broker": "host:8080", "subscribe": "a", "valueFormat": "json", "valueSchema": "s"}
+    found = read_options(given, streaming=False)
+    assert (found.place, found.value_format) == ("http://host:8080", ValueFormat("json", "s"))
+
+
+def test_a_store_is_a_place_without_passwords():
+    given = {"store": "s3://b/p", "database": "host=db", "endpoint": "http://s3", "subscribe": "a"}
+    assert read_options(given, streaming=True).place == store_place(
+        "s3://b/p", "host=db", "http://s3"
+    )
+    with pytest.raises(BadOption, match="PGPASSWORD"):
+        read_options({**given, "database": "host=db password=x"}, streaming=False)
+    with pytest.raises(BadOption, match="store: 'b'"):
+        read_options({**given, "store": "b"}, streaming=False)

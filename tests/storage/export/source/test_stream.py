@@ -1,0 +1,145 @@
+"""The stream reader as Spark calls it, without a JVM."""
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+from braidlog.storage.export.source.offsets import DataLoss
+from braidlog.storage.export.source.options import BadOption, read_options
+from braidlog.storage.export.source.reading import Reading
+from braidlog.storage.export.source.stream import StreamReader
+from braidlog.storage.export.source.table import Table
+from braidlog.storage.formats.api import BodyFormat
+from braidlog.storage.log.data_dir import NewPartition
+from braidlog.storage.log.settings import LogSettings
+from tests.storage.export.test_worker import TOPIC, Data, record
+
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture
+def data(tmp_path):
+    return Data(tmp_path)
+
+
+def fill(data, count):
+    data.append(BodyFormat.KAFKA, [record(value=b"v") for _ in range(count)])
+
+
+def reader(data, **given):
+    given = {"path": data.directory.path, **given}
+    given |= {} if "assign" in given else {"subscribe": given.get("subscribe", "orders")}
+    given.setdefault("startingOffsets", "earliest")
+    options = read_options(given, streaming=True)
+    return StreamReader(options, Reading(options.place, Table(("offset",)), options.fail_on_loss))
+
+
+def at(offset, partition_id=1):
+    return {TOPIC: {"0": [offset, partition_id]}}
+
+
+def test_the_limit_that_spark_is_given_is_the_one_of_the_options(data):
+    assert reader(data).getDefaultReadLimit() == ALL
+    assert reader(data, maxOffsetsPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
+    assert reader(data, maxBytesPerTrigger="5").getDefaultReadLimit() == ReadMaxBytes(5)
+
+
+def test_a_micro_batch_keeps_to_its_limit_and_ends_with_the_same_offset(data):
+    fill(data, 7)
+    stream = reader(data)
+    assert stream.initialOffset() == at(0)
+    assert stream.latestOffset(at(0), ReadMaxRows(5)) == at(5)
+    assert stream.latestOffset(at(5), ReadMaxRows(5)) == at(7)
+    assert stream.latestOffset(at(7), ReadMaxRows(5)) == at(7)
+    assert stream.reportLatestOffset() == at(7)
+    few = stream.latestOffset(at(0), ReadMaxBytes(1))
+    assert few == at(1)
+
+
+def test_rows_are_those_between_two_offsets(data):
+    fill(data, 7)
+    stream = reader(data, minPartitions="2")
+    parts = stream.partitions(at(2), at(6))
+    offsets = [
+        row for part in parts for batch in stream.read(part) for row in batch["offset"].to_pylist()
+    ]
+    assert (len(parts), offsets) == (2, [2, 3, 4, 5])
+
+
+def test_available_now_reads_what_was_there_when_it_began(data):
+    fill(data, 3)
+    stream = reader(data)
+    stream.prepareForTriggerAvailableNow()
+    fill(data, 3)
+    assert stream.latestOffset(at(0), ALL) == at(3)
+    assert stream.latestOffset(at(3), ALL) == at(3)
+
+
+def test_too_little_is_waited_for_as_long_as_the_delay(data):
+    fill(data, 3)
+    waits = reader(data, minOffsetsPerTrigger="10", maxTriggerDelay="1h")
+    assert waits.latestOffset(at(0), ALL) == at(0)
+    fill(data, 7)
+    assert waits.latestOffset(at(0), ALL) == at(10)
+    hurries = reader(data, minOffsetsPerTrigger="100", maxTriggerDelay="0s")
+    assert hurries.latestOffset(at(0), ALL) == at(10)
+
+
+def test_a_partition_that_is_new_begins_at_its_log_start(data):
+    fill(data, 3)
+    data.directory.create_partitions([NewPartition(2, TOPIC, 1)], LogSettings(), data.committer)
+    ends = reader(data).latestOffset(at(3), ALL)
+    assert ends == {TOPIC: {"0": [3, 1], "1": [0, 2]}}
+
+
+def test_a_topic_made_again_is_an_error_or_read_from_its_start(data):
+    fill(data, 3)
+    with pytest.raises(DataLoss, match="deleted and made again"):
+        reader(data).latestOffset(at(3, partition_id=9), ALL)
+    stream = reader(data, failOnDataLoss="false")
+    end = stream.latestOffset(at(3, partition_id=9), ALL)
+    assert end == at(3)
+    assert [part.span.start for part in stream.partitions(at(3, partition_id=9), end)] == [0]
+
+
+def gone(data, **given):
+    """A reader of a topic that is there and one that was deleted, and what its checkpoint knows."""
+    fill(data, 3)
+    return reader(data, subscribe="gone,orders", **given), {"public/default/gone": {"0": [5, 9]}}
+
+
+def test_a_topic_that_was_deleted_is_an_error_or_passed_over(data):
+    stream, known = gone(data)
+    with pytest.raises(BadOption, match="no topic public/default/gone"):
+        stream.latestOffset({**known, **at(0)}, ALL)
+    stream, known = gone(data, failOnDataLoss="false")
+    with pytest.warns(UserWarning, match="no topic public/default/gone"):
+        end = stream.latestOffset({**known, **at(0)}, ALL)
+    assert end == {**known, **at(6)}
+    assert [part.span.topic for part in stream.partitions({**known, **at(0)}, end)] == [TOPIC]
+
+
+def test_available_now_passes_over_a_topic_that_was_deleted(data):
+    stream, known = gone(data, failOnDataLoss="false")
+    with pytest.warns(UserWarning, match="no topic public/default/gone"):
+        stream.prepareForTriggerAvailableNow()
+    assert stream.latestOffset({**known, **at(0)}, ALL) == {**known, **at(3)}
+
+
+def test_an_assigned_partition_that_was_deleted_is_passed_over(data):
+    fill(data, 3)
+    assign = '{"orders": [0], "gone": [0]}'
+    stream = reader(data, failOnDataLoss="false", assign=assign)
+    with pytest.warns(UserWarning, match="no partition 0 of topic public/default/gone"):
+        assert stream.latestOffset(at(0), ALL) == at(3)
+
+
+def test_a_new_stream_begins_with_topics_that_are_there(data):
+    """A name with a typing error is not one that was deleted."""
+    stream, _ = gone(data, failOnDataLoss="false")
+    with pytest.raises(BadOption, match="no topic public/default/gone"):
+        stream.initialOffset()
+
+
+def test_a_log_that_ends_before_the_checkpoint_is_an_error(data):
+    with pytest.raises(DataLoss, match="the log ends at 0, not 3"):
+        reader(data).latestOffset(at(3), ALL)

@@ -1,0 +1,21 @@
+"""The log's folder as the export and the source see it, while a broker works beside them."""
+
+import shutil
+
+from braidlog.storage.export.readers import FolderReader
+from braidlog.storage.log.data_dir import NewPartition
+from tests.storage.log.logs import OneLog
+
+
+def test_a_topic_deleted_while_partitions_are_listed_is_left_out(tmp_path):
+    one = OneLog(tmp_path)
+    new = [NewPartition(2, "public/default/clicks", 0)]
+    one.data_dir.create_partitions(new, one.settings, one.committer)
+
+    def is_wanted(topic):
+        if topic == "public/default/clicks":
+            shutil.rmtree(one.data_dir.partition_folder(2))
+        return True
+
+    states = FolderReader(str(tmp_path)).partitions(is_wanted)
+    assert [state.topic for state in states] == ["public/default/orders"]
