@@ -64,7 +64,7 @@ conformance: $(TEST_NEEDS)  ## every case with every real client: a matrix of pa
 	$(BIN)/python -m conformance $(ARGS)
 
 proto: $(STAMPS)/proto  ## generate the Pulsar protobuf code again from its .proto
-	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. storage/formats/pulsar/pb/*.proto
+	$(BIN)/python -m grpc_tools.protoc --proto_path=. --python_out=. --pyi_out=. braidlog/storage/formats/pulsar/pb/*.proto
 	# Two of Pulsar's schema types cannot be declared in Python as they are called: None is no name, and KeyValue
 	# would hide the message of that name. Schema.Type.Value("None") and Schema.Type.KeyValue reach them.
 	sed -i -e '/^ *None: /d' -e '/^    KeyValue: Schema.Type$$/d' storage/formats/pulsar/pb/PulsarApi_pb2.pyi

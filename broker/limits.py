@@ -138,6 +138,9 @@ COMPACTION_REST_S_MAX = 0.5
 # Of the whole broker. Each costs file descriptors, some KB of memory and start-up time.
 TOPICS_MAX = 50_000
 PARTITIONS_MAX = 100_000
+# Of one topic. Each costs a folder, files and a cursor of every subscription; Iggy's own bound is
+# ten times that.
+TOPIC_PARTITIONS_MAX = 10_000
 
 # Of all subscriptions together. Each limit, once reached, means some 100 MB.
 SUBSCRIPTIONS_MAX = 250_000

@@ -18,6 +18,7 @@ NO_LIMITS = re.compile(
     r"^_|_POS$|^INT_MAX|TIME_MS_MAX|TIME_US_MAX|TIME_MAX_US|INT32_MAX|INT64_MAX|UINT32_MAX|UINT64_MAX|NUMBER_MAX"
     r"|OFFSET_MAX|DELTA_MAX|VARINT_BYTES_MAX|VARLONG_BYTES_MAX|TAG_BYTES_MAX|SUM_MAX|DIGITS_MAX|SEQUENCE_MAX|^RECORDS_MAX|^BYTES_MAX"
 )
+OF_SPARK = re.compile(r"/pb/|columns(\.py|/)")  # Decoders to Arrow, in Spark's workers.
 PROGRAMS = ("broker/cli", "storage/export", "storage/tools")
 
 
@@ -35,7 +36,7 @@ def modules() -> Iterator[tuple[str, set[str]]]:
 def limits() -> Iterator[tuple[str, str]]:
     """(file, name) of each."""
     for file, names in modules():
-        if not file.startswith(PROGRAMS) and "/pb/" not in file:
+        if not file.startswith(PROGRAMS) and not OF_SPARK.search(file):
             for name in sorted(names):
                 if NAME.search(name) and not NO_LIMITS.search(name):
                     yield file, name
@@ -90,7 +91,9 @@ def constants() -> dict[str, set[float]]:
     wanted = {name for names, _ in rows() for name in names}
     for file, names in modules():
         for name in wanted & names:
-            module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+            module = importlib.import_module(
+                "braidlog." + file.removesuffix(".py").replace("/", ".")
+            )
             value = getattr(module, name)
             if isinstance(value, int | float):
                 found[name].add(value)

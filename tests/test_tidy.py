@@ -7,15 +7,13 @@ adapters' error tables.
 import ast
 import importlib
 import re
-import tomllib
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from itertools import pairwise
 
 import pytest
 
 from braidlog.broker.errors import BrokerError
-from tests.sources import CODE, PRODUCT, ROOT, Function, Source, product, sources
+from tests.sources import PRODUCT, ROOT, Function, Source, product, sources
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
@@ -30,8 +28,9 @@ STORAGE_FOR_ADAPTERS = (
     "braidlog.storage.errors",
     "braidlog.storage.metadata.names",
 )
-# Pulsar's entry ids are a function of its stored entries, and this module alone makes them.
-NAMES_A_CODEC = {"broker/delivery/entries.py"}
+# Pulsar's entry ids are a function of its stored entries: `entries.py` alone makes the ids, and
+# the two others make and open entries for delivery.
+NAMES_A_CODEC = {f"broker/delivery/{name}.py" for name in ("entries", "entry_reads", "holes")}
 NO_IO = {"trio", "socket", "asyncio", "anyio"}
 PURE_FILES = {"framing.py", "reader.py", "machine.py", "messages.py"}
 BLOCKS = (ast.If, ast.For, ast.While, ast.With, ast.Try, ast.Match, ast.AsyncFor, ast.AsyncWith)
@@ -65,13 +64,34 @@ def nesting(node: ast.AST) -> int:
 
 
 def test_imports_point_down() -> None:
-    above = {"storage": ("broker", "protocols"), "broker": ("protocols",), "protocols": ()}
-    above = {package: (*names, "tests", "conformance") for package, names in above.items()}
+    packages = ("storage", "broker", "protocols")
+    above = {
+        package: (*(f"braidlog.{name}" for name in packages[level + 1 :]), "tests", "conformance")
+        for level, package in enumerate(packages)
+    }
     offenders = [
         f"{source.path}:{line} imports {name}"
         for source in product()
         for line, name in source.imports
         if inside(name, *above[source.package])
+    ]
+    assert not offenders, "\n".join(offenders)
+
+
+@pytest.mark.parametrize("package", PRODUCT)
+def test_each_module_has_one_name(package: str) -> None:
+    """The folders are reached by the links in `braidlog/` alone."""
+    link = ROOT / "braidlog" / package
+    assert link.is_symlink()
+    assert link.resolve() == ROOT / package
+    sys.modules.pop(package, None)
+    with pytest.raises(ImportError, match=rf"imported as braidlog\.{package}"):
+        importlib.import_module(package)
+    offenders = [
+        f"{source.path}:{line} imports {name}"
+        for source in sources()
+        for line, name in source.imports
+        if inside(name, package)
     ]
     assert not offenders, "\n".join(offenders)
 
@@ -82,7 +102,7 @@ def test_listeners_reach_into_storage_only_for_codecs_and_names() -> None:
         for source in product()
         if source.package == "protocols"
         for line, name in source.imports
-        if inside(name, "storage") and not inside(name, *STORAGE_FOR_ADAPTERS)
+        if inside(name, "braidlog.storage") and not inside(name, *STORAGE_FOR_ADAPTERS)
     ]
     assert not offenders, "\n".join(offenders)
 
@@ -93,7 +113,7 @@ def test_adapters_never_import_each_other() -> None:
         parts = source.path.split("/")
         if parts[0] != "protocols" or len(parts) < 3:
             continue
-        others = [f"protocols.{name}" for name in adapters() if name != parts[1]]
+        others = [f"braidlog.protocols.{name}" for name in adapters() if name != parts[1]]
         offenders += [
             f"{source.path}:{line} imports {name}"
             for line, name in source.imports
@@ -180,7 +200,7 @@ def test_the_pure_parts_of_adapters_know_nothing_of_the_broker() -> None:
         for source in product()
         if is_pure(source)
         for line, name in source.imports
-        if inside(name, "broker") and not inside(name, "braidlog.broker.server.endings")
+        if inside(name, "braidlog.broker") and not inside(name, "braidlog.broker.server.endings")
     ]
     endings = next(source for source in product() if source.path == "broker/server/endings.py")
     assert not endings.imports
@@ -222,7 +242,8 @@ def circles() -> list[set[str]]:
 
 
 def module_name(source: Source) -> str:
-    return source.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    name = source.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    return f"braidlog.{name}"
 
 
 def home(asked: str, modules: Mapping[str, Source]) -> str | None:
@@ -394,96 +415,12 @@ def bases_of(name: str, bases: Mapping[str, list[str]]) -> Iterator[str]:
         yield from bases_of(base, bases)
 
 
-TEXT_SUFFIXES = {".py", ".pyi", ".md", ".toml", ".txt", ".proto", ".tsv", ".json", ".sh", ""}
-BESIDES = ("docs", "requirements", ".ci")
-
-
-@cache
-def texts() -> tuple[tuple[str, str], ...]:
-    """Path and text of every text file of the project, whoever wrote it."""
-    tops = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith(".")]
-    for folder in (*CODE, *BESIDES):
-        tops += (path for path in (ROOT / folder).rglob("*") if path.is_file())
-    return tuple(
-        (path.relative_to(ROOT).as_posix(), path.read_text(errors="replace"))
-        for path in sorted(tops)
-        if path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts
-    )
-
-
-@pytest.mark.parametrize(
-    ("what", "pattern"),
-    [
-        ("a path of somebody's machine", r"(?<![\w.])/(?:work|root|home)/\w"),
-        ("unfinished business", r"\b(?:TO" r"DO|FIX" r"ME|XX" r"X)\b"),
-    ],
-)
-def test_no_text_holds(what: str, pattern: str) -> None:
-    found = re.compile(pattern)
-    offenders = [
-        f"{path}:{number} {what}: {line.strip()[:80]}"
-        for path, text in texts()
-        if found.search(text)
-        for number, line in enumerate(text.splitlines(), 1)
-        if found.search(line)
-    ]
-    assert not offenders, "\n".join(offenders)
-
-
-def test_requirements_are_pinned_with_hashes_and_name_no_address() -> None:
-    offenders = []
-    for path in sorted((ROOT / "requirements").glob("*.txt")):
-        text = path.read_text()
-        if "://" in text or re.search(r"^\s*-(?!-hash)", text, re.MULTILINE):
-            offenders.append(f"{path.name}: an address or an option")
-        offenders += [
-            f"{path.name}: not pinned with hashes: {block.splitlines()[0]}"
-            for block in re.split(r"\n(?=\w)", text.split("\n", 1)[1])
-            if "==" not in block or "--hash=sha256:" not in block
-        ]
-    assert not offenders, "\n".join(offenders)
-
-
-def test_lock_files_of_programs_name_no_address() -> None:
-    paths = sorted((ROOT / "conformance").rglob("*lock*.json"))
-    assert paths
-    offenders = [str(path) for path in paths if "://" in path.read_text()]
-    assert not offenders, "\n".join(offenders)
-
-
-def test_each_extra_has_its_requirements() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    expected = {"core", "build", *project["optional-dependencies"]}
-    assert {path.stem for path in (ROOT / "requirements").glob("*.txt")} == expected
-
-
-IGNORED_TYPE = re.compile(r"# type: ignore\b")
-SWALLOWED = re.compile(r"except( Base| )?(Exception)?:|^\s*with suppress\(")
-
-
-def test_what_is_left_unchecked_says_why() -> None:
-    """A type that is ignored, an error of any kind: a comment beside it or above it."""
-    offenders = [
-        f"{source.path}:{number} {line.strip()}"
-        for source in product()
-        for above, (number, line) in pairwise([(0, ""), *enumerate(source.text.splitlines(), 1)])
-        if IGNORED_TYPE.search(line) or SWALLOWED.search(line)
-        if not above[1].strip().startswith("#") and not says_why(line)
-    ]
-    assert not offenders, "\n".join(offenders)
-
-
-def says_why(line: str) -> bool:
-    """A comment that is none for the checkers."""
-    return any(not re.match(r"(?: ?type: ignore| ?noqa)", one) for one in line.split("#")[1:])
-
-
 # Errors.
 
 
 def adapters() -> list[str]:
     """Names of the protocol folders."""
-    return sorted(path.parent.name for path in (ROOT / "protocols").glob("*/__init__.py"))
+    return sorted(path.parent.name for path in (ROOT / "protocols").glob("*/adapter.py"))
 
 
 def subclasses(of: type[BrokerError]) -> set[type[BrokerError]]:
@@ -493,7 +430,7 @@ def subclasses(of: type[BrokerError]) -> set[type[BrokerError]]:
 
 @pytest.mark.parametrize("adapter", adapters())
 def test_every_broker_error_has_a_wire_code(adapter: str) -> None:
-    table = importlib.import_module(f"protocols.{adapter}.errors").WIRE_CODES
+    table = importlib.import_module(f"braidlog.protocols.{adapter}.errors").WIRE_CODES
     own = {
         error for error in subclasses(BrokerError) if error.__module__ == "braidlog.broker.errors"
     }

@@ -145,14 +145,8 @@ def export(
     try:
         import pyspark  # noqa: F401 - only to say early what is missing
 
+        from braidlog.storage.export import export as jobs
         from braidlog.storage.export.commit import FolderBusy
-        from braidlog.storage.export.export import (
-            ExportFailed,
-            ExportJob,
-            NoSuchTopic,
-            Progress,
-            Source,
-        )
         from braidlog.storage.export.files import Compression, TableSettings
         from braidlog.storage.export.jvm import NoJava
         from braidlog.storage.export.ranges import LogTooShort, RecordsLost
@@ -165,8 +159,8 @@ def export(
     try:
         _check_names(topics, pattern)
         names = tuple(parse_topic(name) for name in topics)
-        job = ExportJob(
-            source=Source(_place(data_dir, store, url), names, pattern),
+        job = jobs.ExportJob(
+            source=jobs.Source(_place(data_dir, store, url), names, pattern),
             target=to,
             on_corrupt=faults.corrupt,
             fail_on_loss=faults.lost == "fail",
@@ -175,7 +169,7 @@ def export(
             table=TableSettings(
                 files.partition_by, files.time, Compression.parse(files.compression)
             ),
-            progress=None if url is None else Progress(url, group),
+            progress=None if url is None else jobs.Progress(url, group),
             compact=files.compact,
         )
         pause_s = parse_seconds(runs.loop, unit="s") if runs.loop else None
@@ -183,11 +177,11 @@ def export(
             _run(job, spark, pause_s, output)
     except (InvalidTopicName, ValueError) as error:
         return _fail(str(error), EXIT_USAGE)
-    except NoSuchTopic as error:
+    except jobs.NoSuchTopic as error:
         return _fail(str(error), EXIT_NOT_FOUND)
     except OSError as error:
         return _fail(f"{error.filename or to}: {error.strerror or error}", EXIT_FAILED)
-    except (ExportFailed, FolderBusy, LogTooShort, NoJava, RecordsLost, SparkFailed) as error:
+    except (jobs.ExportFailed, FolderBusy, LogTooShort, NoJava, RecordsLost, SparkFailed) as error:
         return _fail(str(error), EXIT_FAILED)
     return EXIT_DONE
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import trio
 
 from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
-from braidlog.broker.limits import CURSORS_MAX, PARTITIONS_MAX, TOPICS_MAX
+from braidlog.broker.limits import CURSORS_MAX, PARTITIONS_MAX, TOPIC_PARTITIONS_MAX, TOPICS_MAX
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.deletion import HeldNames, Leaving
 from braidlog.broker.topics.topic import (
@@ -40,10 +40,6 @@ from braidlog.storage.metadata.names import (
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
-
-# Of one topic. Each costs a folder, files and a cursor of every subscription; Iggy's own bound is
-# ten times that.
-TOPIC_PARTITIONS_MAX: Final = 10_000
 
 
 @dataclass(slots=True, frozen=True)

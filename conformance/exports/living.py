@@ -16,7 +16,7 @@ LOOK_EVERY = 50  # Runs between two looks at the whole folder.
 
 
 class InThisProcess:
-    """Runs tasks one after the other, as `braidlog.storage.export.session.Spark` runs them anywhere."""
+    """Run tasks in turn, in the place of `braidlog.storage.export.session.Spark`."""
 
     def map(self, work: Work, parts: Sequence[Any], total: int, report: Report | None) -> list[Any]:
         """Every outcome."""

@@ -1,8 +1,8 @@
 """The formats of messages in the dialects: how the messages of a SEND become a stored body, and how
 stored messages are returned to a poll.
 
-A form is pure: bytes in, bytes out. Two of them are the stored formats (`storage/formats/iggy/classic.py`,
-`iggy_typed.py`), which are returned unchanged.
+A form is pure: bytes in, bytes out. Two of them are the stored formats (`classic.py` and `typed.py`
+in `storage/formats/iggy/`), which are returned unchanged.
 """
 
 from __future__ import annotations

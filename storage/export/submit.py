@@ -1,4 +1,4 @@
-"""`python -m braidlog.storage.export.submit`, or `spark-submit` of this file: an export as a Spark job.
+"""`spark-submit` of this file, or `python -m` of this module: an export as a Spark job.
 
 The few options that a cluster's job needs; `braidlog export` has them all, with a progress bar.
 Knows the export, no broker.

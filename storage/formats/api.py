@@ -213,8 +213,8 @@ class Codec(Protocol):
 # Optional part of a codec, for Spark: whole runs of bodies to columns, without records.
 #
 # A codec names it in an attribute `column_decoder` ("module:function"). It takes batches of its
-# format (`braidlog.storage.log.batch.Batch`; never with a flag OPAQUE, CHUNK or MARKER) and returns
-# `braidlog.storage.formats.columns.records.Columns` with exactly the records that `decode` gives. It raises
-# `braidlog.storage.formats.columns.vectors.Irregular`, or any BodyError, for whatever it does not handle: each
-# batch is then tried alone, and in the end given to `decode`.
+# format (`storage/log/batch.py`; never with a flag OPAQUE, CHUNK or MARKER) and returns `Columns`
+# (`storage/formats/columns/records.py`) with exactly the records that `decode` gives. The decoder
+# raises `Irregular` (`storage/formats/columns/vectors.py`), or any BodyError, for a batch that it
+# cannot handle: the caller then tries each batch alone, and in the end uses `decode`.
 ColumnDecoder = Callable[[Sequence[Any]], Any]

@@ -80,7 +80,8 @@ def test_usage_errors_are_one_line_and_exit_with_2(capsys, arguments, said):
 )
 def test_command_that_cannot_be_imported_spoils_no_other(arguments, code, said):
     program = (
-        "import sys; sys.modules['braidlog.broker.cli.log'] = None\n"  # An import of it fails from now on.
+        # The import of this module fails from now on.
+        "import sys; sys.modules['braidlog.broker.cli.log'] = None\n"
         f"from braidlog.broker.cli.main import run; sys.exit(run({arguments!r}))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -1,9 +1,9 @@
 import pytest
 
 from braidlog.broker import errors
+from braidlog.broker.limits import TOPIC_PARTITIONS_MAX
 from braidlog.broker.topics import topics as module
 from braidlog.broker.topics.topic import TopicEvent
-from braidlog.broker.topics.topics import TOPIC_PARTITIONS_MAX
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import NOW_US, FakeFactory, Heard, House
 from tests.broker.pieces import counting

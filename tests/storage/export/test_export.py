@@ -64,7 +64,8 @@ def test_a_run_that_was_killed_is_taken_up_without_a_repeat(data, spark):
     run_export(job(data), spark)
     fill(data, 500, 900)
     code = (
-        "import sys; from pathlib import Path; from braidlog.storage.metadata.names import parse_topic;"
+        "import sys; from pathlib import Path;"
+        "from braidlog.storage.metadata.names import parse_topic;"
         "from braidlog.storage.export.export import ExportJob, Source, run_export;"
         "from braidlog.storage.export.session import Spark;"
         "source = Source(sys.argv[2], (parse_topic(sys.argv[1]),));"
