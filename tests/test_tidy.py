@@ -374,8 +374,8 @@ def test_no_drawer_for_everything() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-# Hypercorn's name for it; a count that only tests ask for; a limit that follows from others.
-USED_BY_OTHERS = {"spawn_app", "open_count", "LOOKED_AT_MAX"}
+# A count that only tests ask for; a limit that follows from others.
+USED_BY_OTHERS = {"open_count", "LOOKED_AT_MAX"}
 COMMAND_LINE = "broker/cli/"  # Its functions are named by their decorators.
 
 

@@ -46,7 +46,7 @@ def configure(*, level: str, log_format: str) -> None:
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    # Lines of libraries that use `logging` (Hypercorn) appear beside ours, warnings and up.
+    # Lines of libraries that use `logging` appear beside ours, warnings and up.
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LibraryFormatter(logging.BASIC_FORMAT))
     logging.basicConfig(level=max(LEVELS[level], logging.WARNING), handlers=[handler])

@@ -1,5 +1,5 @@
-"""Requests over HTTP, one in flight on each connection, and what a bare Starlette answer on
-Hypercorn makes of them: the limit of a server of that kind.
+"""HTTP requests, each connection with a single request in flight, to the broker and to a bare
+Starlette application on the same transport: the limit of a server of that kind.
 """
 
 import json
@@ -10,7 +10,6 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from conformance.bench.process import cpu_seconds
 from conformance.raw.wire import TIMEOUT_S
@@ -89,9 +88,7 @@ def _piece(sock: socket.socket) -> bytes:
 
 @contextmanager
 def bare_server() -> Iterator[tuple[tuple[str, int], int]]:
-    """Starlette on Hypercorn's trio worker in a process of its own: it reads a body and answers.
-    Its address and process id.
-    """
+    """Run Starlette on the transport in another process; yield the address and the process id."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
         listening.setblocking(False)
         child = os.fork()
@@ -108,24 +105,36 @@ def bare_server() -> Iterator[tuple[tuple[str, int], int]]:
 
 
 def _serve_bare(fd: int) -> None:
-    import hypercorn.trio
     import trio
-    from hypercorn.config import Config
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
 
+    from braidlog.protocols.http.refusals import raw_refusal
+    from braidlog.protocols.http.server import HEAD_BYTES_MAX, KEEP_ALIVE_S
+    from braidlog.protocols.transport.connection import HttpConnection, Settings
+
     async def answer(request: Request) -> Response:
         await request.body()
         return Response(BARE_ANSWER, media_type="application/json")
 
-    config = Config()
-    config.bind = [f"fd://{fd}"]
-    config.accesslog = None
-    config.loglevel = "WARNING"
     app = Starlette(routes=[Route("/{path:path}", answer, methods=["POST"])])
-    trio.run(partial(hypercorn.trio.serve, app, config))  # type: ignore[arg-type]
+    settings = Settings(
+        app,
+        raw_refusal,
+        head_bytes_max=HEAD_BYTES_MAX,
+        keep_alive_s=KEEP_ALIVE_S,
+    )
+
+    async def serve(stream: trio.SocketStream) -> None:
+        await HttpConnection(settings, stream).run()
+
+    async def serve_all() -> None:
+        listening = trio.socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM)
+        await trio.serve_listeners(serve, [trio.SocketListener(listening)])
+
+    trio.run(serve_all)
 
 
 def bare_requests(seconds: float) -> tuple[float, float]:

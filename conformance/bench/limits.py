@@ -3,7 +3,7 @@
 L: blocking loopback MB/s with 128 KiB sends. W: pwritev of 128 KiB pieces into the page cache,
 MB/s. P: blocking ping-pongs of 64 B per second. S: fdatasyncs per second of 1 KiB appends in
 sequence. D: MB/s of 128 KiB appends with an fdatasync after each. H: requests per second of a bare
-Starlette answer on Hypercorn; H us: processor time of one.
+Starlette answer on the transport; H us: processor time of one.
 """
 
 import os

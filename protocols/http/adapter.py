@@ -1,6 +1,4 @@
-"""The HTTP listener as a plug-in. Imports neither Starlette nor Hypercorn: `server.py` does, once
-it serves.
-"""
+"""The HTTP listener as a plug-in. Starlette and h11 are imported when the listener starts."""
 
 from __future__ import annotations
 
@@ -24,12 +22,12 @@ Serve = Callable[
 
 
 class RestAdapter:
-    """Brings its own server: Starlette's routes on Hypercorn's trio worker."""
+    """Brings its own server: Starlette's routes on the HTTP/1.1 transport."""
 
     name = "http"
     default_address = ("127.0.0.1", 8080)
     options_type = RestOptions
-    alpn_protocols = ("h2", "http/1.1")
+    alpn_protocols = ("http/1.1",)
 
     async def serve(
         self,

@@ -38,8 +38,8 @@ from braidlog.protocols.http.limits import (
     UPLOADS_MAX,
 )
 from braidlog.protocols.http.management.messages import BadBody, Encoding, decode
-from braidlog.protocols.http.ordinary import WHOLE_BODY
 from braidlog.protocols.http.query import DIGITS_MAX
+from braidlog.protocols.transport.messages import WHOLE_BODY
 from braidlog.storage.metadata.names import (
     InvalidTopicName,
     TopicName,
@@ -115,7 +115,7 @@ class BodyBudget:
 class BodyReader:
     """Reads bodies: of at most `bytes_max`, within `timeout_s`, and not once the broker stops.
 
-    Neither Starlette nor Hypercorn bounds a body, and a slow or silent client would delay a stop.
+    Neither Starlette nor h11 bounds a body, and a slow or silent client would delay a stop.
     """
 
     bytes_max: int

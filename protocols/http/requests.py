@@ -88,8 +88,8 @@ class Exchange:
             await self._give_way()
             self.status = message["status"]
             headers = [*message["headers"], (b"x-request-id", self.request_id.encode())]
-            if self._stopping.is_set() and self.scope["http_version"].startswith("1"):
-                headers.append((b"connection", b"close"))  # HTTP/2 says it in a frame of its own.
+            if self._stopping.is_set():
+                headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         elif self.allowance is not None:
             self.allowance.spend(0, len(message.get("body", b"")))

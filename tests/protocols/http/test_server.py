@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import h2.connection
-import h2.events
 import pytest
 import structlog
 import trio
@@ -181,23 +179,6 @@ async def test_head_is_get_without_its_body(listener):
     head, body = head_and_body(await read_to_end(stream))
     assert head[0].startswith("http/1.1 200") and "content-length: 3" in head
     assert body == b""
-
-
-async def test_http_2_is_spoken(listener):
-    address, _, _ = listener
-    stream = await connect(address)
-    connection = h2.connection.H2Connection()
-    connection.initiate_connection()
-    headers = [(":method", "GET"), (":path", "/healthz"), (":authority", "x"), (":scheme", "http")]
-    connection.send_headers(1, headers, end_stream=True)
-    await stream.send_all(connection.data_to_send())
-    body, done = b"", False
-    while not done:
-        for event in connection.receive_data(await stream.receive_some(READ_BYTES)):
-            if isinstance(event, h2.events.DataReceived):
-                body += event.data
-            done = done or isinstance(event, h2.events.StreamEnded)
-    assert body == b"ok\n"
 
 
 async def test_connections_count_in_the_limit_of_all_listeners(mock_clock, listener, counted):

@@ -1,19 +1,18 @@
 import gc
 
-import h2.connection
-import h2.events
 import pytest
 from trio.testing import wait_all_tasks_blocked
 
 from braidlog.protocols.http import requests
 from braidlog.protocols.http.bodies import PROMPT_S
-from braidlog.protocols.http.connection import HttpConnection
-from braidlog.protocols.http.http1 import HALF_CLOSED_S
 from braidlog.protocols.http.server import KEEP_ALIVE_S
-from tests.protocols.http.http2 import LONG_POLL, MESSAGES, events_until, http2, with_orders
+from braidlog.protocols.transport.connection import HALF_CLOSED_S, HttpConnection
+from braidlog.storage.metadata.names import TopicName
 from tests.protocols.http.listening import READ_BYTES, ask, connect, read_to_end
 from tests.waiting import PAUSE_S, until
 
+MESSAGES = "/topics/public/default/orders/partitions/0/messages"
+LONG_POLL = f"{MESSAGES}?timeout=60000"
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 EVENTS = f"GET {MESSAGES} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n".encode()
 
@@ -21,7 +20,8 @@ EVENTS = f"GET {MESSAGES} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r
 @pytest.fixture
 async def counted(broker):
     """A broker with a topic."""
-    return await with_orders(broker)
+    await broker.topics.create(TopicName("public", "default", "orders"), 1)
+    return broker
 
 
 async def two_requests(stream):
@@ -56,14 +56,8 @@ async def has_events(stream):
         received += await stream.receive_some(READ_BYTES)
 
 
-async def speaks_http2(stream):
-    connection = await http2(stream, "/healthz")
-    await events_until(stream, connection, h2.events.StreamEnded)
-
-
 @pytest.mark.parametrize(
-    "talk",
-    [two_requests, posts, no_request, half_a_body, waits_for_records, has_events, speaks_http2],
+    "talk", [two_requests, posts, no_request, half_a_body, waits_for_records, has_events]
 )
 async def test_an_ended_connection_goes_at_once_and_leaves_no_circle(
     mock_clock, listener, counted, talk

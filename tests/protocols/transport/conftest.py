@@ -1,0 +1,5 @@
+"""The fixtures of the HTTP listener: its connections are those of the transport."""
+
+from tests.protocols.http.conftest import counted, listener
+
+__all__ = ["counted", "listener"]
