@@ -91,6 +91,9 @@ $(STAMPS)/venv:
 # The extension in C is built where there is a compiler; without one this goes on, and Python does it all.
 $(STAMPS)/project: pyproject.toml storage/formats/speedups.c storage/formats/checksums.h $(STAMPS)/build
 	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	# Spark looks for the packages pyspark_* in the folders of sys.path; an editable install has a finder instead.
+	@$(BIN)/python -c "import pathlib, sysconfig; pathlib.Path(sysconfig.get_path('purelib'), \
+	    'braidlog_spark.pth').write_text(str(pathlib.Path('storage/export/package').resolve()))"
 	@$(BIN)/python -c "from braidlog.storage.formats.quick import LANGUAGE; print('hot loops run in', LANGUAGE)"
 	@touch $@
 

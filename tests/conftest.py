@@ -4,7 +4,6 @@ listeners. Decides what would otherwise be left to chance.
 
 import os
 from importlib import import_module
-from pathlib import Path
 
 import hypothesis
 import pytest
@@ -34,12 +33,6 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("same")
 
-
-# The first test that starts a JVM decides what its Python workers find: Spark's data source, too.
-_PLUGIN = Path(__file__).parents[1] / "storage" / "spark" / "package"
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    filter(None, (str(_PLUGIN), os.environ.get("PYTHONPATH")))
-)
 
 # Brokers in processes of their own say more than they would to an operator.
 os.environ["BRAIDLOG_LOOP_TURN_LOG_MS"] = f"{turns.TURN_S_MAX * 1000:.0f}"

@@ -47,7 +47,7 @@ def test_a_cluster_of_processes_exports_and_says_so(tmp_path):
     command = [
         str(Path(sys.executable).with_name("spark-submit")),
         *("--master", "local-cluster[1,1,1024]", "--conf", "spark.ui.enabled=false"),
-        str(root / "storage" / "spark" / "submit.py"),
+        str(root / "storage" / "export" / "submit.py"),
         *("orders", "--log", data.directory.path, "--to", str(tmp_path / "lake")),
     ]
     environment = os.environ | {
