@@ -15,7 +15,7 @@ NAME = re.compile(r"_MAX(_[A-Z]+)?$")
 # The largest value of a type or of a format, or what programs of their own (command line, Spark's
 # workers, tools) put into one table, file or request: nothing that a client of a broker meets.
 NO_LIMITS = re.compile(
-    r"^_|_POS$|^INT_MAX|TIME_MS_MAX|TIME_US_MAX|TIME_MAX_US|INT32_MAX|INT64_MAX|UINT32_MAX|UINT64_MAX|NUMBER_MAX"
+    r"^_|_POS$|^INT_MAX|TIME_MS_MAX|TIME_US_MAX|TIME_MAX_US|INT32_MAX|INT64_MAX|U(?:INT)?32_MAX|U(?:INT)?64_MAX|NUMBER_MAX"
     r"|OFFSET_MAX|DELTA_MAX|VARINT_BYTES_MAX|VARLONG_BYTES_MAX|TAG_BYTES_MAX|SUM_MAX|DIGITS_MAX|SEQUENCE_MAX|^RECORDS_MAX|^BYTES_MAX"
 )
 OF_SPARK = re.compile(r"/pb/|columns(\.py|/)")  # Decoders to Arrow, in Spark's workers.
