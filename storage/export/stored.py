@@ -37,7 +37,9 @@ def open_store(place: str) -> "StoreReader":
         from braidlog.storage.shared.obstore import ObstoreObjects, StoreSetting
         from braidlog.storage.shared.postgres import PostgresLedger
     except ImportError as error:
-        raise OSError(f"{error.name} is missing: pip install 'braidlog[spark,shared]'") from error
+        raise OSError(
+            f"{error.name} is missing: install '.[spark,shared]' of Braidlog's source with pip"
+        ) from error
     try:
         objects = ObstoreObjects(
             store, given.get("endpoint"), timeout_ms=GET_TIMEOUT_MS, makes_folder=False
