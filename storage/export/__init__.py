@@ -1,3 +1,4 @@
-"""The log as Spark sees it, read from a data directory, a broker or a shared store. Takes no lock
-there and writes nothing.
+"""The log as a Spark data set, read from a data directory, a broker or a shared store.
+
+Takes no lock there and writes nothing.
 """

@@ -1,7 +1,7 @@
 """Joins the pieces of chunked messages for tables. Knows codecs and a log reader, no Spark.
 
-A message that came in pieces is one row, at its last piece's offset, as for every reader of another
-format. Its first pieces may lie in an earlier range, or far back: they are looked for.
+A chunked message is a single row, at the offset of its last piece, as for readers of other formats.
+The first pieces may lie in an earlier range or far back, so the joiner searches backwards for them.
 """
 
 from collections import defaultdict
@@ -15,21 +15,21 @@ from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.batch import Batch
 
-LOOK_BACK_RECORDS = 10_000  # First step back; each further one is twice as long.
+LOOK_BACK_RECORDS = 10_000  # First step back; each further step is twice as long.
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkLimits:
-    """What a task may hold and read for chunked messages.
+    """Limits on memory and reads of a task for chunked messages.
 
-    `held_bytes_max`: pieces kept in memory, others are read again when they are needed.
-    `pieces_max`: pieces whose places are known. `look_back_bytes_max`: how far before the task's
-    records pieces are looked for, in stored bytes.
+    `held_bytes_max`: pieces kept in memory; other pieces are read again when needed. `pieces_max`:
+    pieces whose offsets are known. `look_back_bytes_max`: distance before the task's records, in
+    stored bytes, that the joiner searches for pieces.
     """
 
-    joined_bytes_max: int = 128 << 20  # A worker holds a message whole, and Arrow a copy of it.
+    joined_bytes_max: int = 128 << 20  # A worker holds the whole message, and Arrow a copy.
     held_bytes_max: int = 64 << 20
-    pieces_max: int = 200_000  # Some 20 MB.
+    pieces_max: int = 200_000  # About 20 MB.
     look_back_bytes_max: int = 1 << 30
 
 
@@ -41,7 +41,7 @@ class Incomplete(Exception):
 
 
 class ChunkJoiner:
-    """Notes pieces in offset order and gives the whole message at its last one."""
+    """Notes pieces in offset order and returns the whole message at the last piece."""
 
     def __init__(
         self, reader: PartitionReader, start: int, limits: ChunkLimits = CHUNK_LIMITS
@@ -57,11 +57,11 @@ class ChunkJoiner:
         self._step = LOOK_BACK_RECORDS
 
     def whole(self, codec: Codec, piece: Record) -> Record | None:
-        """The joined message if this piece is its last.
+        """Return the joined message if this piece is the last.
 
         Raises:
-            Incomplete: some of its pieces are not in the log.
-            BodyError: it is too large to be joined, does not unpack, or has too many pieces.
+            Incomplete: some of the pieces are not in the log.
+            BodyError: the message is too large to be joined or does not unpack; or too many pieces.
         """
         chunk = piece.chunk
         assert chunk is not None
@@ -75,7 +75,7 @@ class ChunkJoiner:
         if max(chunk.total_bytes, chunk.uncompressed_bytes) <= self._limits.joined_bytes_max:
             pieces = [self._piece(places[number]) for number in range(chunk.chunk_count - 1)]
         else:
-            pieces = []  # The codec says that it is too large.
+            pieces = []  # The codec then reports the message as too large.
         joined: Record = join([*pieces, piece], self._limits.joined_bytes_max)
         return joined
 
@@ -91,7 +91,7 @@ class ChunkJoiner:
             self._held_bytes -= len(oldest.value or b"")
 
     def _places_of(self, last: Record) -> dict[int, int]:
-        """Where each piece except the last is."""
+        """Return the offset of each piece except the last."""
         chunk = last.chunk
         assert chunk is not None
         if chunk.chunk_count > self._limits.pieces_max:
@@ -118,7 +118,7 @@ class ChunkJoiner:
         )
 
     def _look_back(self) -> None:
-        """Note the pieces in one more step before what was looked at; later pieces win."""
+        """Note the pieces of one more step back; later pieces win."""
         end = self._scanned_from
         self._scanned_from = max(self._reader.log_start_offset, end - self._step)
         self._step *= 2
@@ -131,7 +131,7 @@ class ChunkJoiner:
                     if piece.offset < end:
                         found[piece.chunk.uuid, piece.chunk.chunk_id] = piece.offset
         except OffsetOutOfRange:
-            pass  # Retention was faster: what it dropped is not in the log.
+            pass  # Retention was faster: the dropped pieces are not in the log.
         except DamagedLog as error:
             raise UnreadableBody(f"pieces of the chunked message: {error}") from error
         self._count += len(found)
@@ -158,6 +158,6 @@ def _pieces_in(batch: Batch) -> Iterator[Record]:
     try:
         codec = codec_for(batch.header.body_format)
     except BodyError:
-        return  # The task that reads its range reports it.
+        return  # The task that reads this range reports the error.
     decoded = codec.decode(batch.body, batch.base_offset, batch.header.append_us)
     yield from (record for record in decoded.records if record.chunk is not None)

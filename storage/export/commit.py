@@ -1,16 +1,17 @@
-"""The export folder's own records: intents, staged files, commits. Exactly once for every reader of
-it.
+"""The export folder's own records: intents, staged files, commits. Every reader of the folder sees
+each record exactly once.
 
     OUT/topic=<percent-encoded name>/date=YYYY-MM-DD[/hour=HH]/records+<name>+<partition>
     +<partition id>+<first>+<end>.parquet
     OUT/_export/lock  intent/<run>.json  prepared/<run>.json  commits/<run>.json
     OUT/_export/staging/<run>/  deadletter/run=<run>/
 
-A run's intent fixes its ranges before anything is written, and file names follow from the intent
+A run's intent fixes the ranges before any file is written, and file names follow from the intent
 and the records alone. When all tasks are done, the prepared record names every staged file and its
-place; only then files are moved, and the prepared record becomes the commit record, which is the
-truth of what was exported. So a run that died before its prepared record has published nothing, and
-one that died after it is completed without the log. Knows files and JSON; no Spark, no Parquet.
+final path. Only then does the run move files. The prepared record becomes the commit record, which
+is the truth about exported records. A run that died before its prepared record has published
+nothing. A run that died later is completed without the log. Knows files and JSON; no Spark, no
+Parquet.
 """
 
 import fcntl
@@ -30,11 +31,11 @@ class FolderBusy(Exception):
 
 
 class FolderBroken(Exception):
-    """The folder's records and files do not fit each other; one line for the operator."""
+    """The folder's records and files contradict each other; one line for the operator."""
 
 
 class StagedFile(msgspec.Struct, frozen=True):
-    """A file that a task wrote, and where it belongs; times in microseconds, UTC."""
+    """A file that a task wrote, and its final path; times in microseconds, UTC."""
 
     staged: str
     final: str
@@ -46,7 +47,7 @@ class StagedFile(msgspec.Struct, frozen=True):
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """What a run is going to export."""
+    """The plan of a run: ranges to export."""
 
     run: int
     ranges: list[Range]
@@ -54,10 +55,10 @@ class Intent(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """What has been exported; `positions` maps every partition id to its next offset.
+    """A finished run; `positions` maps every partition id to its next offset.
 
-    `gaps` is what was lost before this run; `replaced` lists files that compaction merged into the
-    files of this run.
+    `gaps` lists records lost before this run; `replaced` lists files that compaction merged into
+    the files of this run.
     """
 
     run: int
@@ -81,7 +82,7 @@ class ExportFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """One export at a time. Raises FolderBusy."""
+        """Lock the folder: one export at a time. Raises FolderBusy."""
         with (self._records / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -90,19 +91,19 @@ class ExportFolder:
             yield
 
     def last_commit(self) -> Commit | None:
-        """The newest commit record, None before the first run."""
+        """Return the newest commit record, None before the first run."""
         runs = sorted(int(path.stem) for path in (self._records / "commits").glob("*.json"))
         if not runs:
             return None
         return msgspec.json.decode(self._record("commits", runs[-1]).read_bytes(), type=Commit)
 
     def next_run(self) -> int:
-        """The number of the run that comes next."""
+        """Return the number of the next run."""
         last = self.last_commit()
         return last.run + 1 if last else 1
 
     def finish_prepared(self) -> Commit | None:
-        """Publish and commit what an earlier run had prepared when it died.
+        """Publish and commit the prepared files of an earlier run that died.
 
         Raises FolderBroken.
         """
@@ -114,22 +115,22 @@ class ExportFolder:
         return commit
 
     def open_intent(self, run: int) -> Intent | None:
-        """The intent of a run that was begun and not committed."""
+        """Return the intent of a run that was begun and not committed."""
         path = self._record("intent", run)
         return msgspec.json.decode(path.read_bytes(), type=Intent) if path.exists() else None
 
     def write_intent(self, intent: Intent) -> None:
-        """Write an intent, durably; what an earlier attempt had staged is removed."""
+        """Write an intent durably; remove staged files of an earlier attempt."""
         shutil.rmtree(self._staging(intent.run), ignore_errors=True)
         _write_record(self._record("intent", intent.run), msgspec.json.encode(intent))
 
     def drop_intent(self, run: int) -> None:
-        """Take back the intent of a run that is not prepared: nothing of it was published."""
+        """Remove the intent of a run that is not prepared and so published nothing."""
         self._record("intent", run).unlink(missing_ok=True)
         shutil.rmtree(self._staging(run), ignore_errors=True)
 
     def staging(self, run: int) -> Path:
-        """Where the tasks of a run put their files; made if missing."""
+        """Return the folder for the staged files of a run; create a missing folder."""
         folder = self._staging(run)
         folder.mkdir(exist_ok=True)
         return folder
@@ -199,7 +200,7 @@ def _sync(path: Path) -> None:
 
 
 def _missing_parents(path: Path, root: Path) -> list[Path]:
-    """Folders between root and path that are not there, the outermost first."""
+    """Return the missing folders between root and path, the outermost first."""
     missing = []
     folder = path.parent
     while folder != root and not folder.exists():

@@ -1,10 +1,10 @@
-"""Merges the small files of an export folder: neighbours of one partition and one date into one.
-Renames files of earlier releases that readers skip.
+"""Merges small neighbouring files of a partition and date in an export folder. Renames files of
+earlier releases that readers skip.
 
-A merge or a renaming is a run like any other: staged files, a prepared record with the files that
-they replace, then a commit. A reader that lists the folder while files are moved may see records
-twice for that moment, never none: the new file is there before the old ones go. Knows Parquet, no
-log and no Spark.
+A merge or a renaming is a run like any other: staged files, a prepared record that names the files
+to replace, then a commit. A reader that lists the folder while files move may see records twice for
+that moment, never none: the new file appears before the old files go. Knows Parquet, no log and no
+Spark.
 """
 
 import uuid
@@ -22,15 +22,15 @@ from braidlog.storage.export.commit import Commit, ExportFolder, StagedFile, syn
 from braidlog.storage.export.files import Compression, parquet_writer
 from braidlog.storage.export.layout import FileName
 
-MERGED_BYTES = 256 << 20  # Of a merged file, at most about this; larger files are left alone.
-MERGED_FILES_MAX = 1000  # Files of one merge: their names are in one record.
+MERGED_BYTES = 256 << 20  # Approximate limit of a merged file; larger files are left alone.
+MERGED_FILES_MAX = 1000  # Files per merge: a single record lists their names.
 BATCH_ROWS = 64 << 10
-GROUP_BYTES = 32 << 20  # Rows that make a row group.
+GROUP_BYTES = 32 << 20  # Rows per row group.
 
 
 @dataclass(frozen=True, slots=True)
 class SmallFile:
-    """An exported file, by its place relative to the root."""
+    """An exported file, by its path relative to the root."""
 
     path: str
     name: FileName
@@ -38,7 +38,8 @@ class SmallFile:
 
 
 def compact(folder: ExportFolder, compression: Compression) -> Commit | None:
-    """Merge what can be merged, in one run; None if there is nothing. The folder is locked.
+    """Merge all mergeable files in one run; return None if there are none. The caller holds the
+    lock.
 
     Raises OSError, pyarrow.ArrowException.
     """
@@ -56,10 +57,11 @@ def compact(folder: ExportFolder, compression: Compression) -> Commit | None:
 
 
 def show_hidden_files(folder: ExportFolder) -> Commit | None:
-    """Rename the files that readers skip, in one run; None if there are none. The folder is locked.
+    """Rename the files that readers skip, in one run; return None if there are none.
 
-    Earlier releases began the file names of topics such as `_schemas` with the topic's name. A
-    killed renaming is finished by the next run: the prepared record names each file and its place.
+    The caller holds the lock. Earlier releases began the file names of topics such as `_schemas`
+    with the topic's name. The next run finishes a killed renaming: the prepared record names each
+    file and its final path.
 
     Raises OSError, pyarrow.ArrowException.
     """
@@ -92,7 +94,7 @@ def _renamed(root: Path, path: Path, name: FileName) -> StagedFile:
 
 
 def _times(rows: pa.Table | pa.RecordBatch) -> tuple[int, int]:
-    """The first and the last timestamp of some rows."""
+    """Return the first and the last timestamp of these rows."""
     times = pa.compute.min_max(rows["timestamp"].cast(pa.int64())).as_py()
     return times["min"], times["max"]
 
@@ -102,7 +104,7 @@ def _topic_of(path: str) -> str:
 
 
 def _merges(root: Path) -> Iterator[list[SmallFile]]:
-    """Neighbouring files that become one, at least two."""
+    """Yield groups of at least two neighbouring files to merge."""
     for group in _groups(root):
         merge: list[SmallFile] = []
         size = 0
@@ -118,7 +120,7 @@ def _merges(root: Path) -> Iterator[list[SmallFile]]:
 
 
 def _groups(root: Path) -> Iterator[list[SmallFile]]:
-    """The files of each folder and partition, by their first offset."""
+    """Yield the files of each folder and partition, by first offset."""
     groups: defaultdict[tuple[str, int], list[SmallFile]] = defaultdict(list)
     for path in sorted(root.glob("topic=*/**/*.parquet")):
         name = FileName.parse(path.name)
@@ -153,7 +155,7 @@ def _merged(
 
 
 def _tables(root: Path, merge: Sequence[SmallFile], schema: pa.Schema) -> Iterator[pa.Table]:
-    """All rows in the order of the files, in pieces that make good row groups."""
+    """Yield all rows in the order of the files, in pieces that make good row groups."""
     pending: list[pa.Table] = []
     size = 0
     for file in merge:
@@ -170,5 +172,5 @@ def _tables(root: Path, merge: Sequence[SmallFile], schema: pa.Schema) -> Iterat
 
 
 def _joined(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    """One table; columns that older files lack are null."""
+    """Join the tables; columns that older files lack are null."""
     return pa.concat_tables(tables, promote_options="default").select(schema.names).cast(schema)

@@ -1,9 +1,9 @@
 """The export job: a Spark batch job that keeps its own positions. Runs beside a running or stopped
-broker. Run as a program (`python -m braidlog.storage.export.export`), it is `submit.py`.
+broker. `python -m braidlog.storage.export.export` runs `submit.py`.
 
-Tasks decode ranges and write Parquet themselves; the driver only publishes and commits. What an
-earlier run had prepared when it died is published first; a run that was only begun is repeated by
-its intent, if the log still has the records.
+Tasks decode ranges and write Parquet themselves; the driver only publishes and commits. A run first
+publishes the prepared files of an earlier run that died. A run that only wrote its intent is
+repeated, if the log still has the records.
 """
 
 import importlib
@@ -27,15 +27,15 @@ from braidlog.storage.export.worker import DeadLetters, Job, OnCorrupt, TaskFail
 from braidlog.storage.metadata.names import TopicName
 
 FAILURES_TOLD = 3
-PLANS_MAX = 3  # In one call: meanwhile topics are deleted and renamed, and retention goes on.
+PLANS_MAX = 3  # In one call: topics may be deleted and renamed meanwhile, and retention goes on.
 
 
 class ExportFailed(Exception):
-    """The export stopped; what was committed before is untouched. One line for the operator."""
+    """The export stopped; earlier commits are untouched. One line for the operator."""
 
 
 class PlanOutdated(ExportFailed):
-    """What a run was going to read is no longer in the log, or no longer under that name."""
+    """Planned records are no longer in the log, or no longer under that name."""
 
 
 class NoSuchTopic(ExportFailed):
@@ -44,9 +44,9 @@ class NoSuchTopic(ExportFailed):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What to export, and from where: topics by name, or all that `pattern` matches whole.
+    """The topics to export and their log: topics by name, or all that `pattern` matches whole.
 
-    `place` is what `braidlog.storage.export.places.open_log` takes.
+    `braidlog.storage.export.places.open_log` opens `place`.
     """
 
     place: str
@@ -54,7 +54,7 @@ class Source:
     pattern: str | None = None
 
     def wanted(self, log: LogReader) -> list[PartitionState]:
-        """The partitions of these topics. Raises NoSuchTopic, OSError."""
+        """Return the partitions of these topics. Raises NoSuchTopic, OSError."""
         if self.pattern is not None:
             return log.partitions(partial(matches, self.pattern))
         names = {topic.full for topic in self.topics}
@@ -66,7 +66,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The group under whose name the export commits its progress to a broker."""
+    """The group name for commits of the export's progress to a broker."""
 
     url: str
     group: str
@@ -74,7 +74,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """An export: what, where to, and how. `start` applies to partitions never exported."""
+    """An export: source, target and settings. `start` applies to partitions never exported."""
 
     source: Source
     target: Path
@@ -89,9 +89,10 @@ class ExportJob:
 
 @dataclass(slots=True)
 class Summary:
-    """What one call exported, and how far each partition id is now.
+    """Result of a call: exported records and the position of each partition id.
 
-    `untold` says why the positions could not be committed to a broker; the export is done anyway.
+    `untold` is the reason for a failed commit of positions to a broker; the export itself
+    succeeded.
     """
 
     rows: int = 0
@@ -106,7 +107,7 @@ class Summary:
     untold: str | None = None
 
     def add(self, commit: Commit) -> None:
-        """Add one run."""
+        """Add a run."""
         self.rows += sum(file.rows for file in commit.files)
         self.files += len(commit.files)
         self.bytes += sum(file.bytes for file in commit.files)
@@ -119,11 +120,11 @@ class Summary:
 
 
 def run_export(job: ExportJob, spark: Spark, report: Report | None = None) -> Summary:
-    """Export what was not exported yet, up to the watermarks and within the bounds of one run.
+    """Export all new records, up to the watermarks and within the bounds of a run.
 
     Raises:
-        ExportFailed; storage.spark.ranges.RecordsLost, storage.spark.ranges.LogTooShort,
-        storage.spark.commit.FolderBusy, storage.spark.jvm.NoJava; OSError where the log or the
+        ExportFailed; storage.export.ranges.RecordsLost, storage.export.ranges.LogTooShort,
+        storage.export.commit.FolderBusy, storage.export.jvm.NoJava; OSError if the log or the
         folder cannot be reached.
     """
     run = _Run(spark, open_log(job.source.place), report)
@@ -154,7 +155,7 @@ def _compact(job: ExportJob, folder: ExportFolder, summary: Summary) -> None:
 def _tell(
     progress: Progress, partitions: Sequence[PartitionState], positions: dict[int, int]
 ) -> str | None:
-    """Commit the export's progress to the broker; returns the reason if that fails."""
+    """Commit the export's progress to the broker; return the reason if that fails."""
     told = {
         (state.topic, state.index): positions[state.partition_id]
         for state in partitions
@@ -181,7 +182,7 @@ def _export(
     summary: Summary,
     run: _Run,
 ) -> Sequence[PartitionState]:
-    """Export once; plan again if the log has changed. Returns the partitions planned for."""
+    """Export once; plan again if the log has changed. Return the planned partitions."""
     for _ in range(PLANS_MAX - 1):
         try:
             _export_once(job, folder, partitions, summary, run)
@@ -199,7 +200,7 @@ def _export_once(
     summary: Summary,
     run: _Run,
 ) -> None:
-    """Finish what an earlier run left, then run what is new. Raises PlanOutdated."""
+    """Finish an earlier run, then export the new records. Raises PlanOutdated."""
     prepared = folder.finish_prepared()
     if prepared is not None:
         summary.add(prepared)
@@ -266,15 +267,16 @@ def _run(job: ExportJob, folder: ExportFolder, intent: Intent, run: _Run) -> Com
 
 
 def _is_kept(intent: Intent, log: LogReader) -> bool:
-    """Whether all that a run was going to read is in the log, under those names."""
+    """Return True if the log still has all records of an intent, under the same names."""
     kept = log.partitions({part.topic for part in intent.ranges}.__contains__)
     return all(is_kept(part, kept) for part in intent.ranges)
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether a pattern matches a topic whole: its full name, or the short one of public/default.
+    """Return True if a pattern matches a whole name: the full name, or the short name in
+    public/default.
 
-    Raises ExportFailed if it is not a regular expression.
+    Raises ExportFailed for an invalid regular expression.
     """
     try:
         return topic_matches(pattern, topic)
@@ -282,5 +284,5 @@ def matches(pattern: str, topic: str) -> bool:
         raise ExportFailed(f"{pattern!r} is no regular expression: {error}") from None
 
 
-if __name__ == "__main__":  # By name: that module needs this one.
+if __name__ == "__main__":  # Imported by name, because that module imports this module.
     sys.exit(importlib.import_module("braidlog.storage.export.submit").main())

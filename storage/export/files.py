@@ -29,18 +29,18 @@ from braidlog.storage.export.rows import BadBody
 from braidlog.storage.formats.columns.vectors import Array
 
 ROW_GROUP_ROWS = 1 << 20
-PENDING_BYTES_MAX = 32 << 20  # Rows of all open files that are not written yet.
-FILE_BYTES = 24 << 20  # Rows of one file that make a row group.
+PENDING_BYTES_MAX = 32 << 20  # Buffered rows of all open files.
+FILE_BYTES = 24 << 20  # Rows per row group of a file.
 FILES_MAX = 200  # Open files of a task; records of further dates go to the folder without a date.
 DEAD_BYTES_MAX = 16 << 20
-# Rows decoded together that are large: bodies are, or have many records. Usual rows have 8 MB.
+# Threshold for large rows, which have large bodies or many records. Usual rows have 8 MB.
 LARGE_BYTES = 12 << 20
-# Of the process: above this, and after large rows, Arrow gives unused memory back. Otherwise it is
-# kept for the next row group: taking it from the kernel again each time costs a tenth of an export.
-# Workers may hold 400 MB.
+# Memory of the process. Above this, and after large rows, Arrow returns unused memory. Otherwise
+# Arrow keeps the memory for the next row group: a new request to the kernel each time costs a tenth
+# of an export. Workers may hold 400 MB.
 RESIDENT_BYTES_MAX = 224 << 20
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-RUNS_MAX = 32  # Pieces of a batch with one date each; with more, rows are gathered by date.
+RUNS_MAX = 32  # Single-date pieces of a batch; above this, rows are gathered by date.
 
 _DELTA = {
     "offset": "DELTA_BINARY_PACKED",
@@ -51,7 +51,7 @@ _DELTA = {
 _LENGTHS = {"key": "DELTA_LENGTH_BYTE_ARRAY", "value": "DELTA_LENGTH_BYTE_ARRAY"}
 _DICTIONARY = ["partition", "timestampType", "protocol", "producerName", "schemaVersion"]
 
-# The levels of each codec; others than these make Parquet's writer fail in the middle of a task.
+# The levels of each codec; other levels make Parquet's writer fail in the middle of a task.
 LEVELS = {
     "zstd": range(-7, 23),
     "gzip": range(10),
@@ -83,7 +83,7 @@ class Compression(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "Compression":
-        """`zstd:1`, `snappy`, `none`. Raises ValueError."""
+        """Parse `zstd:1`, `snappy`, `none`. Raises ValueError."""
         codec, _, level = text.partition(":")
         known = LEVELS.get(codec)
         if known is None or (level and not (LEVEL.fullmatch(level) and int(level) in known)):
@@ -95,7 +95,7 @@ class Compression(msgspec.Struct, frozen=True):
 
 
 class TableSettings(msgspec.Struct, frozen=True):
-    """How an export's files look."""
+    """Format of an export's files."""
 
     by: PartitionBy = "date"
     time: str = "timestamp"
@@ -105,7 +105,7 @@ class TableSettings(msgspec.Struct, frozen=True):
 def parquet_writer(
     path: Path, schema: pa.Schema, compression: Compression
 ) -> parquet.ParquetWriter:
-    """A writer with the encodings that suit these columns."""
+    """Return a writer with the encodings that suit these columns."""
     names = set(schema.names)
     encodings = {name: code for name, code in {**_DELTA, **_LENGTHS}.items() if name in names}
     return parquet.ParquetWriter(
@@ -120,7 +120,7 @@ def parquet_writer(
 
 
 class TaskFiles:
-    """All files of one range."""
+    """All files of a range."""
 
     def __init__(
         self, staging: Path, part: Range, settings: TableSettings, schema: pa.Schema
@@ -139,7 +139,7 @@ class TaskFiles:
         if not len(slots):
             return
         cuts = [0, *(np.flatnonzero(slots[1:] != slots[:-1]) + 1).tolist(), len(slots)]
-        if len(cuts) <= RUNS_MAX:  # Times mostly ascend: pieces of the batch, and no copy.
+        if len(cuts) <= RUNS_MAX:  # Times mostly ascend: slice the batch without a copy.
             for start, end in pairwise(cuts):
                 piece = batch.slice(start, end - start)
                 self._add(int(slots[start]), piece, times[start:end])
@@ -163,7 +163,7 @@ class TaskFiles:
             self._pending -= largest.flush()
 
     def finish(self) -> list[StagedFile]:
-        """Write the rest, durably: a file is synced while the next one is written."""
+        """Write the remaining rows durably: sync a file while the next file is written."""
         done, syncs = [], []
         with ThreadPoolExecutor(1) as syncing:
             for slot, file in self._files.items():
@@ -175,7 +175,7 @@ class TaskFiles:
         return done
 
     def close(self) -> None:
-        """Close what is open; what was staged and not published is removed with the run."""
+        """Close the open files; staged files that are not published go with the run."""
         for file in self._files.values():
             file.close()
 
@@ -184,7 +184,7 @@ class TaskFiles:
 
 
 class _SlotFile:
-    """One Parquet file in the making."""
+    """A Parquet file in the making."""
 
     def __init__(self, path: Path, schema: pa.Schema, settings: TableSettings) -> None:
         self.pending = 0
@@ -203,7 +203,7 @@ class _SlotFile:
         self.pending += batch.nbytes
 
     def flush(self) -> int:
-        """Write a row group; returns the bytes that no longer wait."""
+        """Write a row group; return the number of bytes no longer buffered."""
         written, self.pending = self.pending, 0
         is_large = any(batch.nbytes > LARGE_BYTES for batch in self._rows)
         if self._rows:
@@ -228,7 +228,7 @@ class _SlotFile:
 
 
 class DeadFile:
-    """The bodies of one range that have no row. Makes no file until there is such a body."""
+    """The dead-letter file of a range: bodies without a row. Created at the first such body."""
 
     def __init__(self, staging: Path, part: Range, run: int) -> None:
         self._path = staging / f"{uuid.uuid4().hex}.dead.parquet"
@@ -241,7 +241,7 @@ class DeadFile:
         self._bodies = 0
 
     def add(self, bad: BadBody) -> None:
-        """Add one body with the reason."""
+        """Add a body with the reason."""
         self.count += bad.count
         self._bodies += 1
         self._pending += len(bad.body)
@@ -260,7 +260,7 @@ class DeadFile:
             self._flush()
 
     def finish(self) -> StagedFile | None:
-        """The durable file, None if nothing was set aside."""
+        """Return the durable file, None if nothing was set aside."""
         self._flush()
         self.close()
         if not self._bodies:
@@ -279,7 +279,7 @@ class DeadFile:
         self._rows, self._pending = [], 0
 
     def close(self) -> None:
-        """Close the file as it stands."""
+        """Close the file in its present state."""
         if self._writer is not None:
             self._writer.close()
 
@@ -290,7 +290,7 @@ def _resident_bytes() -> int:
 
 
 def _times_us(batch: pa.RecordBatch, column: str) -> Array:
-    """The time of `column`, which decides on the folder; `timestamp` for records without it."""
+    """Return the times of `column`, which decides the folder, or of `timestamp` as a fallback."""
     times = batch[column].cast(pa.int64())
     if times.null_count:
         times = pa.compute.coalesce(times, batch["timestamp"].cast(pa.int64()))

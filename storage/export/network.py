@@ -1,8 +1,8 @@
 """The log of a running broker, read over its HTTP listener (docs/api.md, "Raw batches").
 
-For clusters whose executors do not see the broker's disk. Batches come as they are stored and are
-checked and decoded here. One connection for each open partition; one request at a time, which is
-the back-pressure. Knows the standard library's HTTP client, and no Spark.
+For clusters whose executors do not see the broker's disk. Batches arrive as stored; this module
+checks and decodes them. Each open partition has a connection, with a single request at a time,
+which is the back-pressure. Knows the standard library's HTTP client, and no Spark.
 """
 
 import http.client
@@ -21,12 +21,12 @@ from braidlog.storage.export.readers import IsWanted, PartitionReader, Partition
 from braidlog.storage.export.registered import RegisteredSchema, by_version
 from braidlog.storage.log.batch import HEADER_BYTES, BadHeader, Batch, unpack
 
-WIRE_SALT = 0  # The salt of headers on the wire: a segment's own stays secret.
-BYTES_MAX = 4 << 20  # Asked for at once.
+WIRE_SALT = 0  # Salt of headers on the wire: a segment's own salt stays secret.
+BYTES_MAX = 4 << 20  # Size of a request.
 TIMEOUT_S = 60.0
-BUSY = (429, 502, 503)  # 502, 503: the partition is on its way to another broker, too.
+BUSY = (429, 502, 503)  # 502, 503: the partition may also be moving to another broker.
 DAMAGED = ("damaged_log", "corrupt_batch")
-BUSY_TRIES = 20  # Of a broker that is busy or starting: about a minute.
+BUSY_TRIES = 20  # Tries on a broker that is busy or starting: about a minute.
 BUSY_PAUSE_MAX_S = 5.0
 TOKEN_VARIABLE = "BRAIDLOG_TOKEN"
 API, ADMIN = "/api/v1", "/admin/v2"
@@ -45,7 +45,9 @@ class BrokerReader:
         self._url = url
 
     def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
-        """All that the token may read. In a cluster other brokers are asked for theirs."""
+        """Return all partitions that the token may read; in a cluster, ask other brokers for
+        theirs.
+        """
         states: list[PartitionState] = []
         after: str | None = ""
         with _Connection(self._url) as connection:
@@ -58,11 +60,11 @@ class BrokerReader:
         return states
 
     def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
-        """One partition. Raises FileNotFoundError if it is gone."""
+        """Open a partition. Raises FileNotFoundError for a deleted partition."""
         return BrokerPartition(self._url, topic, index, partition_id)
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
-        """As `LogReader.schemas`, with one request per topic."""
+        """Return the same as `LogReader.schemas`, with one request per topic."""
         found = {}
         with _Connection(self._url) as connection:
             for topic in topics:
@@ -79,7 +81,7 @@ class BrokerReader:
 
 
 class BrokerPartition:
-    """One partition, as far as it was durable when this was opened."""
+    """A partition, up to its durable end at the time of opening."""
 
     def __init__(self, url: str, topic: str, index: int, partition_id: int) -> None:
         self._connection = _Connection(url)
@@ -91,7 +93,7 @@ class BrokerPartition:
         self.high_watermark: int = state["high_watermark"]
 
     def batches(self, from_offset: int, to_offset: int | None = None) -> Iterator[Batch]:
-        """As `ReadOnlyLog.batches`."""
+        """Yield the same as `ReadOnlyLog.batches`."""
         offset, end = from_offset, self.high_watermark
         if not self.log_start_offset <= offset <= end:
             raise OffsetOutOfRange(offset, self.log_start_offset, end)
@@ -120,7 +122,7 @@ class BrokerPartition:
         return content
 
     def first_at(self, time_us: int) -> int | None:
-        """As `PartitionReader.first_at`."""
+        """Return the same as `PartitionReader.first_at`."""
         found: int | None = self._state(time_us=time_us)["first_offset"]
         return found
 
@@ -142,7 +144,7 @@ class BrokerPartition:
 def tell_broker(url: str, group: str, positions: Mapping[tuple[str, int], int]) -> None:
     """Commit positions, (topic, partition) to the next offset, under a group's name.
 
-    Raises OSError; the topics before the failing one are committed.
+    Raises OSError; the topics before the failing topic are committed.
     """
     topics: dict[str, dict[str, int]] = {}
     for (topic, index), position in positions.items():
@@ -155,7 +157,7 @@ def tell_broker(url: str, group: str, positions: Mapping[tuple[str, int], int]) 
 
 
 class _Connection:
-    """One kept-alive connection to the API of a broker."""
+    """A kept-alive connection to the API of a broker."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
@@ -182,14 +184,14 @@ class _Connection:
         self._connection.close()
 
     def json(self, path: str) -> Json:
-        """The answer to a GET. Raises OSError."""
+        """Return the answer to a GET. Raises OSError."""
         status, content = self.ask("GET", path)
         _check(status, content)
         found: Json = msgspec.json.decode(content)
         return found
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Status and content, once the broker is not too busy. Raises OSError."""
+        """Return status and content, once the broker is not too busy. Raises OSError."""
         for _ in range(BUSY_TRIES):
             status, content, pause_s = self._once(method, path, body)
             if status not in BUSY:
@@ -203,7 +205,8 @@ class _Connection:
                 self._connection.request(method, self._base + path, body, self._headers)
                 response = self._connection.getresponse()
             except (ConnectionError, http.client.RemoteDisconnected):
-                self._connection.close()  # It was idle for too long: try again on a new one.
+                # The connection was idle for too long: try again on a new connection.
+                self._connection.close()
                 self._connection.request(method, self._base + path, body, self._headers)
                 response = self._connection.getresponse()
             content = response.read()
@@ -216,7 +219,7 @@ class _Connection:
 
 
 def _state_of(found: Json, connection: _Connection) -> list[PartitionState]:
-    """The state of a listed partition; [] if it was deleted meanwhile. Raises OSError."""
+    """Return the state of a listed partition; [] if deleted meanwhile. Raises OSError."""
     topic, index, partition_id = found["topic"], found["partition"], found["partition_id"]
     figures = found
     if not found["is_here"]:
@@ -230,7 +233,7 @@ def _state_of(found: Json, connection: _Connection) -> list[PartitionState]:
 
 
 def _batches(content: bytes, name: str, offset: int) -> Iterator[Batch]:
-    """The batches of one answer, checked. Raises DamagedLog."""
+    """Yield the batches of an answer, checked. Raises DamagedLog."""
     view, pos = memoryview(content), 0
     while pos < len(view):
         try:
@@ -257,7 +260,7 @@ def _message(content: bytes) -> str:
 
 
 def _said(content: bytes, what: str) -> str:
-    """A field of the broker's error; empty if the content is not one."""
+    """Return a field of the broker's error; empty if the content is no error."""
     try:
         return str(msgspec.json.decode(content)[what])
     except (msgspec.DecodeError, KeyError, TypeError):

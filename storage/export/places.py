@@ -1,5 +1,5 @@
-"""Where a log is. A place is a text that is sent to Spark's workers: the path of a data directory,
-the URL of a broker, or a cluster's store with its database.
+"""Places of a log. A place is a text for Spark's workers: the path of a data directory, the URL of
+a broker, or a cluster's store with its database.
 """
 
 import re
@@ -11,20 +11,21 @@ from braidlog.storage.export.readers import FolderReader, LogReader
 
 STORES = ("s3://", "file://")
 
-# A password in a connection string or URL of libpq. The name of a password file may be there.
+# A password in a connection string or URL of libpq. The name of a password file is allowed.
 PASSWORD = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
 
 
 class BadPlace(ValueError):
-    """There can be no log at such a place; the text says what a place looks like."""
+    """The place is invalid; the text gives the valid forms."""
 
 
 def store_place(store: str, database: str | None = None, endpoint: str | None = None) -> str:
-    """The place of a cluster's log. The arguments are its settings `shared.store`,
-    `shared.database` (None: the log's reader takes it from its own environment) and
-    `shared.endpoint`.
+    """Return the place of a cluster's log.
 
-    Raises BadPlace, also for a database with its password: plans and logs would show it.
+    The arguments are the settings `shared.store`, `shared.database` (None: the log's reader takes
+    the database from its own environment) and `shared.endpoint`.
+
+    Raises BadPlace, also for a database with its password: plans and logs would show the password.
     """
     if not store.startswith(STORES):
         raise BadPlace(f"store: {store!r}: s3://BUCKET/PREFIX or file:///FOLDER")
@@ -39,12 +40,12 @@ def store_place(store: str, database: str | None = None, endpoint: str | None = 
 
 
 def is_url(place: str) -> bool:
-    """Whether a place is a broker's."""
+    """Return True for the place of a broker."""
     return place.startswith(("http://", "https://"))
 
 
 def shown(place: str) -> str:
-    """A place as messages may show it: without a token, and without a store's database."""
+    """Return the place for messages: without a token, and without a store's database."""
     if place.startswith(STORES):
         return place.partition("?")[0]
     return re.sub(r"://[^/@]*@", "://", place) if is_url(place) else place
@@ -61,14 +62,16 @@ def tell_positions(place: str, group: str, positions: Mapping[tuple[str, int], i
 
 
 def open_log(place: str) -> LogReader:
-    """The log at a place: the path of a data directory, `http://[:TOKEN@]HOST:PORT`, or what
-    `store_place` gives. Raises OSError.
+    """Open the log at a place. Raises OSError.
+
+    A place is the path of a data directory, `http://[:TOKEN@]HOST:PORT`, or a result of
+    `store_place`.
     """
     if is_url(place):
         return BrokerReader(place)
     if place.startswith(STORES):
         from braidlog.storage.export.stored import (
-            open_store,  # A worker of another place needs none of it.
+            open_store,  # Imported here, because workers of other places do not need this.
         )
 
         return open_store(place)

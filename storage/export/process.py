@@ -1,4 +1,4 @@
-"""Settings of a Spark Python worker, made before its first task. Knows no log and no table."""
+"""Set-up of a Spark Python worker before its first task. Knows no log and no table."""
 
 import gc
 from functools import cache
@@ -8,10 +8,10 @@ import pyarrow as pa
 
 @cache
 def settle() -> None:
-    """Once per process: keep its imports out of garbage collection, and Arrow to one core.
+    """Exclude imports from garbage collection and limit Arrow to one core; call once per process.
 
-    Spark's daemon searches for garbage after each task. Over all that was imported that took 40 ms,
-    as long as decoding 20 MB of log.
+    Spark's daemon collects garbage after each task. With all imported objects a collection took 40
+    ms, as long as decoding 20 MB of log.
     """
-    pa.set_cpu_count(1)  # One task per core is all the parallelism there should be.
+    pa.set_cpu_count(1)  # One task per core is enough parallelism.
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What a run exports: ranges of offsets, split into tasks. Pure; knows no Spark and no Parquet."""
+"""Plans of a run: ranges of offsets, split into tasks. Pure; knows no Spark and no Parquet."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,8 +9,8 @@ from braidlog.storage.export.readers import PartitionState
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
-TASK_BYTES = 96 << 20  # Of log: between the 64 and 128 MB at which a task outweighs its start.
-TASK_BYTES_MIN = 8 << 20  # Below it more files cost more than idle cores.
+TASK_BYTES = 96 << 20  # Log bytes: between the 64 and 128 MB at which a task outweighs its start.
+TASK_BYTES_MIN = 8 << 20  # Below this, more files cost more than idle cores.
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,9 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much one run takes at most, None for all; shared in proportion to the backlogs. Below
-    `bytes_min` of log there is no run: it would make small files.
+    """Limits of a run, None for no limit; shared in proportion to the backlogs.
+
+    Below `bytes_min` of log there is no run, because a run would make small files.
     """
 
     rows_max: int | None = None
@@ -37,7 +38,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class Plan:
-    """The tasks of a run, and what retention had dropped before it was exported."""
+    """The tasks of a run, and the records that retention dropped before export."""
 
     ranges: list[Range] = field(default_factory=list)
     gaps: list[Range] = field(default_factory=list)
@@ -54,7 +55,7 @@ class RecordsLost(Exception):
 
 
 class LogTooShort(Exception):
-    """The log ends before what was exported of it: it is another one, or an older state of it."""
+    """The log ends before the exported position: a different log, or an older state of this log."""
 
     def __init__(self, topic: str, index: int, position: int, watermark: int) -> None:
         super().__init__(
@@ -73,15 +74,15 @@ def plan(
     cores: int = 1,
     from_latest: bool = False,
 ) -> Plan:
-    """Tasks from the exported positions (partition id to next offset) up to the watermarks.
+    """Plan tasks from the exported positions (partition id to next offset) up to the watermarks.
 
     A partition that was never exported starts at its log start, or at its watermark with
-    `from_latest`. There are tasks for all `cores` where the backlog is worth it.
+    `from_latest`. There are tasks for all `cores` if the backlog is large enough.
 
     Raises:
         RecordsLost: a position lies below the log start, unless `fail_on_loss` is False.
-        LogTooShort: a position lies above the watermark. Waiting until the log has reached it would
-            leave out what was written meanwhile.
+        LogTooShort: a position lies above the watermark. Waiting for the log to reach the position
+            would leave out the records written meanwhile.
     """
     found = Plan()
     backlogs: list[tuple[PartitionState, int]] = []
@@ -110,9 +111,10 @@ def plan(
 
 
 def shares(wanted: Mapping[KeyT, int], limit: int) -> dict[KeyT, int]:
-    """How much of each backlog a run or a micro-batch takes: one at least where the limit has room
-    for that, so that none waits for ever beside a large one; of the rest in proportion. What
-    rounding leaves over goes to the largest.
+    """Return the share of each backlog in a run or micro-batch.
+
+    Each share is at least 1 if the limit allows, so that no backlog waits for ever beside a large
+    backlog. The rest is shared in proportion. Rounding remainders go to the largest backlog.
     """
     total = sum(wanted.values())
     if total <= limit:
@@ -131,7 +133,7 @@ def shares(wanted: Mapping[KeyT, int], limit: int) -> dict[KeyT, int]:
 
 
 def is_kept(part: Range, partitions: Sequence[PartitionState]) -> bool:
-    """Whether all of a range is still in the log."""
+    """Return True if the log still has the whole range."""
     return any(
         state.partition_id == part.partition_id
         and state.log_start_offset <= part.start
@@ -143,7 +145,7 @@ def is_kept(part: Range, partitions: Sequence[PartitionState]) -> bool:
 def _shares(
     wanted: list[int], backlogs: list[tuple[PartitionState, int]], bounds: Bounds
 ) -> list[int]:
-    """How many offsets of each backlog the bounds allow; at least one in all, if there are any."""
+    """Return the number of offsets of each backlog within the bounds; at least 1 in all, if any."""
     total = sum(wanted)
     fraction = 1.0
     if bounds.rows_max is not None and total:
@@ -159,13 +161,15 @@ def _shares(
 
 
 def _bytes_of(state: PartitionState, count: int) -> int:
-    """Estimated by the average size of a record of this partition."""
+    """Estimate bytes by the average record size of this partition."""
     kept = max(1, state.watermark - state.log_start_offset)
     return state.size_bytes * count // kept
 
 
 def _split(state: PartitionState, start: int, wanted: int, task_bytes: int) -> list[Range]:
-    """Even pieces of about `task_bytes`; an empty range fixes where an export begins."""
+    """Split into even pieces of about `task_bytes`; an empty range fixes the beginning of an
+    export.
+    """
     pieces = max(1, min(wanted, -(-_bytes_of(state, wanted) // task_bytes)))
     cuts = [start + wanted * i // pieces for i in range(pieces + 1)]
     return [

@@ -1,7 +1,7 @@
-"""How the log is read: a small interface, and its implementation for a broker's folder here.
-Others are for a broker's HTTP listener (`network.py`) and a shared store (`stored.py`).
+"""Interface to read the log, and its implementation for a broker's folder on this machine.
+Implementations for a broker's HTTP listener and a shared store are in `network.py` and `stored.py`.
 
-Everything above reads partitions through `LogReader`. Takes no lock, writes nothing.
+The rest of the export reads partitions through `LogReader`. Takes no lock, writes nothing.
 """
 
 import re
@@ -23,7 +23,7 @@ DEFAULT_PREFIX = "public/default/"
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition as it was found; `size_bytes` is that of its log, `topic` its full name."""
+    """State of a partition; `size_bytes` is the size of the log, `topic` the full name."""
 
     topic: str
     partition_id: int
@@ -33,30 +33,32 @@ class PartitionState:
     size_bytes: int
 
 
-IsWanted = Callable[[str], bool]  # Of a topic's full name.
+IsWanted = Callable[[str], bool]  # The argument is a topic's full name.
 
 
 def every_topic(_: str) -> bool:
-    """All are wanted."""
+    """Accept all topics."""
     return True
 
 
 class PartitionReader(Protocol):
-    """One partition's log, as far as it was durable when this was opened."""
+    """A partition's log, up to its durable end at the time of opening."""
 
     log_start_offset: int
     high_watermark: int
 
     def batches(self, from_offset: int, to_offset: int | None = None) -> Iterator[Batch]:
-        """Batches that hold offsets in `[from_offset, to_offset)`, the first and last ones whole.
+        """Yield batches that hold offsets in `[from_offset, to_offset)`, the first and last batch
+        whole.
 
-        Raises: OffsetOutOfRange, DamagedLog; OSError where the place cannot be reached.
+        Raises: OffsetOutOfRange, DamagedLog; OSError if the place cannot be reached.
         """
 
     def first_at(self, time_us: int) -> int | None:
-        """An offset before which every record is older; None if all are.
+        """Return an offset before which every record is older; None if all records are older.
 
-        It is a batch's: single records in that may still be older. Raises DamagedLog, OSError.
+        The offset belongs to a batch, of which single records may still be older. Raises
+        DamagedLog, OSError.
         """
 
     def __enter__(self) -> Self: ...
@@ -70,8 +72,9 @@ class PartitionReader(Protocol):
 
 
 def check_holds(log: PartitionReader, end: int) -> None:
-    """Check that a log still reaches an offset up to which it was planned to be read: it does,
-    unless an older state of it took its place. Raises OffsetOutOfRange.
+    """Check that a log still reaches the planned end of a read. Raises OffsetOutOfRange.
+
+    The check fails only if an older state of the log replaced the log.
     """
     if end > log.high_watermark:
         raise OffsetOutOfRange(end, log.log_start_offset, log.high_watermark)
@@ -81,13 +84,13 @@ class LogReader(Protocol):
     """A log with all its partitions."""
 
     def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
-        """Every partition of the wanted topics now, by topic and index. Raises OSError."""
+        """Return every partition of the wanted topics, by topic and index. Raises OSError."""
 
     def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
-        """One of them. Raises OSError; FileNotFoundError if it is gone."""
+        """Open a partition. Raises OSError; FileNotFoundError for a deleted partition."""
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
-        """The registered schemas of topics by full name, by version; none for others.
+        """Return the registered schemas of topics by full name, by version; none for other topics.
 
         Raises DamagedLog, OSError.
         """
@@ -100,12 +103,13 @@ class FolderReader:
         self._data_dir = data_dir
 
     def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
-        """As far as the watermark slots say."""
+        """Return the partitions up to their watermark slots."""
         states = []
         for found in list_partitions(self._data_dir):
             if not is_wanted(found.topic):
                 continue
-            with suppress(FileNotFoundError), ReadOnlyLog(found.folder) as log:  # Deleted since.
+            # Deleted meanwhile.
+            with suppress(FileNotFoundError), ReadOnlyLog(found.folder) as log:
                 states.append(
                     PartitionState(
                         found.topic,
@@ -119,17 +123,19 @@ class FolderReader:
         return states
 
     def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
-        """The partition's folder."""
+        """Open the partition's folder."""
         return ReadOnlyLog(f"{self._data_dir}/partitions/{partition_id}")
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
-        """From the catalogue's journal."""
+        """Return the schemas of the catalogue's journal."""
         found = read_catalogue(self._data_dir).all_topics()
         return {meta.name.full: registered_of(meta) for meta in found if meta.name.full in topics}
 
 
 def registered_of(meta: TopicMeta) -> list[RegisteredSchema]:
-    """A topic's schemas as the catalogue has them, by version; none once the last was deleted."""
+    """Return a topic's schemas in the catalogue, by version; none once the last schema was
+    deleted.
+    """
     known = meta.schemas if meta.schemas and not meta.schemas[-1].is_deletion else ()
     return by_version(
         {
@@ -141,8 +147,10 @@ def registered_of(meta: TopicMeta) -> list[RegisteredSchema]:
 
 
 def topic_matches(pattern: str, topic: str) -> bool:
-    """Whether a regular expression matches a whole name: the full one, or in public/default the
-    short one. Raises re.error.
+    """Return True if a pattern matches a whole name: the full name, or the short name in
+    public/default.
+
+    Raises re.error.
     """
     names = (topic, topic.removeprefix(DEFAULT_PREFIX))
     return any(re.fullmatch(pattern, name) for name in names)

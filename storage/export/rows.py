@@ -1,8 +1,8 @@
-"""The records of a range of one partition as Arrow batches, in offset order.
+"""The records of a range of a partition as Arrow batches, in offset order.
 
-Batches of one body format are decoded together by that format's column decoder; what only the plain
-codec can handle goes through it. Bodies that cannot be opened are handed to the caller. Knows
-codecs and a log reader, no Spark and no file.
+The column decoder of a body format decodes several batches together. The plain codec handles the
+remaining batches. The caller receives the bodies that cannot be opened. Knows codecs and a log
+reader, no Spark and no file.
 """
 
 import struct
@@ -24,23 +24,23 @@ from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for, column_decoder_for
 from braidlog.storage.log.batch import Batch
 
-WINDOW_BYTES = 4 << 20  # Of bodies decoded together: numpy pays from some hundred records on.
+WINDOW_BYTES = 4 << 20  # Bodies decoded together: numpy pays from some hundred records on.
 WINDOW_BATCHES = 20_000
-# Of records decoded together, in whole batches: the numbers of each take some 300 bytes for a
-# moment, however small it is.
+# Records decoded together, in whole batches. Each record briefly takes some 300 bytes, however
+# small the record is.
 WINDOW_RECORDS = 200_000
-PAGE_RECORDS = 100_000  # Plain records held at a time, and keys and values of them together.
+PAGE_RECORDS = 100_000  # Plain records held at a time, and their keys and values together.
 PAGE_BYTES = 16 << 20
 
 SLOW_FLAGS = BatchFlag.OPAQUE | BatchFlag.CHUNK | BatchFlag.MARKER
 
-# What a column decoder may raise for bytes that are not as they should be.
+# Errors that a column decoder may raise for malformed bytes.
 NOT_REGULAR = (Irregular, BodyError, IndexError, ValueError, OverflowError, struct.error)
 
 
 @dataclass(slots=True, frozen=True)
 class BadBody:
-    """Records that have no row: `count` offsets from `offset` on, their stored bytes, and why.
+    """Records without a row: `count` offsets from `offset` on, their stored bytes, and the reason.
 
     `is_damage` is False if no reader can get the record and no repair helps: a chunked message
     whose other pieces are not in the log.
@@ -58,7 +58,7 @@ SetAside = Callable[[BadBody], None]
 
 
 class RangeRows:
-    """Rows of the offsets [start, end) of one partition."""
+    """Rows of the offsets [start, end) of a partition."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RangeRows:
         set_aside: SetAside,
         limits: ChunkLimits = CHUNK_LIMITS,
     ) -> None:
-        """`set_aside` may raise to stop; otherwise the rows go on after the bad ones."""
+        """Set up a read; if `set_aside` does not raise, the rows continue after the bad records."""
         self._reader = reader
         self._start = start
         self._end = end
@@ -78,7 +78,7 @@ class RangeRows:
         self._joiner = ChunkJoiner(reader, start, limits)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Batches of some MB. Raises: as the reader does, and what `set_aside` raises."""
+        """Yield batches of some MB. Raises the errors of the reader and of `set_aside`."""
         window: list[Batch] = []
         size = records = 0
         for batch in self._reader.batches(self._start, self._end):
@@ -111,14 +111,14 @@ class RangeRows:
             yield self._in_order(parts)
 
     def _in_order(self, parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """What was decoded format by format, in the order of the log."""
+        """Merge the batches of all formats in the order of the log."""
         table = pa.Table.from_batches(parts)
         if "offset" in self._target.names:
             table = table.take(pa.compute.sort_indices(table["offset"]))
         return table.combine_chunks().to_batches()[0] if table.num_rows else parts[0]
 
     def _group(self, body_format: int, batches: Sequence[Batch]) -> Iterator[pa.RecordBatch]:
-        is_large = batches[0].header.record_count > WINDOW_RECORDS  # Then it is alone.
+        is_large = batches[0].header.record_count > WINDOW_RECORDS  # A large batch is alone.
         columns = None if body_format < 0 or is_large else self._columns(batches)
         if columns is not None:
             name = codec_for(batches[0].header.body_format).name
@@ -127,12 +127,15 @@ class RangeRows:
         elif len(batches) == 1:
             yield from self._plainly(batches[0])
         else:
-            half = len(batches) // 2  # One may be damaged, or all unpack to too much.
+            # A batch may be damaged, or all batches together unpack to too much.
+            half = len(batches) // 2
             yield from self._group(body_format, batches[:half])
             yield from self._group(body_format, batches[half:])
 
     def _columns(self, batches: Sequence[Batch]) -> Columns | None:
-        """None if they must be taken in smaller parts, in the end a batch by the plain codec."""
+        """Return None if the batches need smaller parts, in the end a single batch by the plain
+        codec.
+        """
         try:
             codec = codec_for(batches[0].header.body_format)
             decode = column_decoder_for(codec)
@@ -144,7 +147,7 @@ class RangeRows:
         return columns.where((columns.offset >= self._start) & (columns.offset < self._end))
 
     def _plainly(self, batch: Batch) -> Iterator[pa.RecordBatch]:
-        """One batch through the plain codec, some records at a time."""
+        """Decode a batch by the plain codec, some records at a time."""
         header = batch.header
         offset, end = max(batch.base_offset, self._start), min(batch.next_offset, self._end)
         try:
@@ -178,7 +181,7 @@ class RangeRows:
                 break
 
     def _whole(self, batch: Batch, codec: Codec, record: Record) -> Sequence[Record]:
-        """The record; for the last piece of a chunked message the whole message."""
+        """Return the record; for the last piece of a chunked message, the whole message."""
         if record.chunk is None:
             return [record]
         try:
@@ -193,7 +196,7 @@ class RangeRows:
     def _pass_over(
         self, batch: Batch, codec: Codec, offset: int, end: int, error: BodyError
     ) -> int:
-        """Set the entry with this offset aside; returns the offset after it."""
+        """Set the entry with this offset aside; return the offset after the entry."""
         body, following = bytes(batch.body), end
         if offset >= end:
             return end

@@ -1,6 +1,6 @@
-"""The one schema of records in tables, whatever protocol they came by.
+"""The schema of records in tables, the same for all protocols.
 
-Names, types and order of the first columns are those of Spark's own Kafka source. Needs pyarrow.
+Names, types and order of the first columns follow Spark's own Kafka source. Needs pyarrow.
 """
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ HEADERS = pa.list_(
 )
 HEADER_KINDS = pa.list_(pa.field("element", pa.int32()))
 
-# What set the timestamp, as Spark's Kafka source numbers it.
+# Source of the timestamp, numbered as in Spark's Kafka source.
 SET_BY_PRODUCER, SET_ON_APPEND = 0, 1
 
 # The columns of exported files; `topic` is in the folder's name.

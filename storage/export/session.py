@@ -1,7 +1,7 @@
-"""Spark for the export: started when there is work for it, or taken over from spark-submit.
+"""Spark for the export: started on demand, or taken over from spark-submit.
 
-The export needs no SQL, and hardly any Java: rows stay in the Python workers. So it starts a bare
-context in a Java that hardly optimises; a session is made only if asked for.
+The export needs no SQL, and hardly any Java: rows stay in the Python workers. So the export starts
+a bare context in a Java that hardly optimises, and makes a session only on request.
 """
 
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REPORT_INTERVAL_S = 0.25
-SUBMITTED = "PYSPARK_GATEWAY_PORT"  # Set by spark-submit, whose JVM and settings are used then.
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # Set by spark-submit, whose JVM and settings are then used.
 
 LOG_SETTINGS = Path(__file__).resolve().parent / "log4j2.properties"
 
@@ -32,9 +32,9 @@ LOCAL_SETTINGS = {
 }
 SETTINGS = {"spark.ui.showConsoleProgress": "false", "spark.task.maxFailures": "1"}
 SESSION_SETTINGS = {"spark.sql.session.timeZone": "UTC"}
-# For a Java that has little to do: the second compiler would take a third of the start's time.
+# For a Java with little work: the second compiler would take a third of the start's time.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"  # Of the Java that only puts Spark's command together.
+LAUNCHER_OPTIONS = "SPARK_LAUNCHER_OPTS"  # For the Java that only builds Spark's command line.
 
 # (records done, records in all)
 Report = Callable[[int, int], None]
@@ -42,11 +42,11 @@ Work = Callable[[Callable[[int], None], Iterable[Any]], Iterable[Any]]
 
 
 class SparkFailed(Exception):
-    """Spark itself gave up; the text is the first line of its error."""
+    """Spark itself failed; the text is the first line of the error."""
 
 
 class Spark:
-    """One context for all runs of an export; local, unless `master` or spark-submit is given."""
+    """A context for all runs of an export; local, unless `master` or spark-submit is given."""
 
     def __init__(self, java: str = jvm.AUTO, master: str | None = None) -> None:
         self._java = java
@@ -82,7 +82,9 @@ class Spark:
             raise SparkFailed(_cause(error)) from error
 
     def started(self) -> "SparkSession":
-        """A session with SQL; its Java optimises, unless `map` was called before. Raises NoJava."""
+        """Return a session with SQL; its Java optimises, unless `map` was called before. Raises
+        NoJava.
+        """
         if self._session is None:
             from pyspark.sql import SparkSession
 
@@ -103,12 +105,13 @@ class Spark:
                 settings.set(JAVA_OPTIONS, f"{settings.get(JAVA_OPTIONS)} {QUICK_START}")
             try:
                 self._context = SparkContext.getOrCreate(settings)
-            except PySparkException as error:  # Java has said why: an unknown master, no memory.
+            # Java has printed the reason: an unknown master, no memory.
+            except PySparkException as error:
                 raise SparkFailed(f"Spark did not start: {error}") from error
         return self._context
 
     def _settings(self) -> "SparkConf":
-        """How Spark is started, with its environment set. Raises NoJava."""
+        """Return Spark's settings and set the environment. Raises NoJava."""
         from pyspark import SparkConf
 
         settings = dict(SETTINGS) | {"spark.app.name": "braidlog export"}
@@ -124,14 +127,14 @@ class Spark:
 
 
 def _cause(error: Exception) -> str:
-    """What Spark says, without its pages of trace."""
+    """Return Spark's reason, without the pages of trace."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if "Exception" in line or "Error" in line]
     return (told or lines or ["Spark failed"])[0]
 
 
 class _Counted:
-    """The work of a task, with an accumulator to count in. A class, so that it can be pickled."""
+    """The work of a task, with an accumulator for progress. A class, to be picklable."""
 
     def __init__(self, work: Work, done: "Accumulator[int]") -> None:
         self._work = work
@@ -143,7 +146,7 @@ class _Counted:
 
 @contextmanager
 def _reporting(done: "Accumulator[int]", total: int, report: Report | None) -> Iterator[None]:
-    """Call `report` with how far the tasks are while the body runs."""
+    """Call `report` with the progress of the tasks while the body runs."""
     if report is None:
         yield
         return

@@ -1,8 +1,8 @@
 """The log of a cluster, read from its shared store without its brokers (docs/cluster.md).
 
-Driver and tasks ask PostgreSQL where records are and take ranges of objects; both are only read.
-Needs the extra `shared`. Passwords and keys are looked up where this runs, as libpq and S3's
-clients do: a place (`places.store_place`) holds none.
+Driver and tasks ask PostgreSQL for the places of records and read ranges of objects. Both only
+read. Needs the extra `shared`. Passwords and keys come from the local environment, as for libpq and
+S3's clients: a place (`places.store_place`) holds none.
 """
 
 import os
@@ -22,12 +22,12 @@ from braidlog.storage.export.registered import RegisteredSchema
 from braidlog.storage.metadata.names import parse_topic
 from braidlog.storage.shared.reader import StoreLook
 
-GET_TIMEOUT_MS = 30_000  # Of a range of some MiB; asked for again if there is no answer.
-DATABASE_VARIABLE = "BRAIDLOG_SHARED__DATABASE"  # The brokers' own, where it is set.
+GET_TIMEOUT_MS = 30_000  # Timeout of a range of some MiB; retried without an answer.
+DATABASE_VARIABLE = "BRAIDLOG_SHARED__DATABASE"  # The brokers' own variable, if set.
 
 
 def open_store(place: str) -> "StoreReader":
-    """The log at the place of a store. Raises OSError, also if the extra is missing."""
+    """Open the log at the place of a store. Raises OSError, also if the extra is missing."""
     store, _, query = place.partition("?")
     given = dict(parse_qsl(query))
     database = given.get("database") or os.environ.get(DATABASE_VARIABLE)
@@ -50,13 +50,13 @@ def open_store(place: str) -> "StoreReader":
 
 
 class StoreReader:
-    """A cluster's log, read by a look into its stores."""
+    """A cluster's log, read directly from its stores."""
 
     def __init__(self, look: StoreLook) -> None:
         self._look = look
 
     def partitions(self, is_wanted: IsWanted = every_topic) -> list[PartitionState]:
-        """As the catalogue has them, as far as rounds were published."""
+        """Return the partitions of the catalogue, up to the published rounds."""
         with _reached():
             topics = {
                 meta.name.full: meta.partition_ids
@@ -74,7 +74,7 @@ class StoreReader:
         return states
 
     def open(self, topic: str, index: int, partition_id: int) -> PartitionReader:
-        """One partition. Raises FileNotFoundError if it is gone."""
+        """Open a partition. Raises FileNotFoundError for a deleted partition."""
         with _reached():
             log = self._look.open(topic, partition_id)
             if log.size_bytes == 0 and not self._is_there(topic, partition_id):
@@ -87,7 +87,7 @@ class StoreReader:
         return meta is not None and partition_id in meta.partition_ids
 
     def schemas(self, topics: Collection[str]) -> dict[str, list[RegisteredSchema]]:
-        """From the journals of the topics' shards."""
+        """Return the schemas from the journals of the topics' shards."""
         with _reached():
             found = self._look.catalogue(kept_of=topics).all_topics()
         return {meta.name.full: registered_of(meta) for meta in found if meta.name.full in topics}
@@ -95,7 +95,7 @@ class StoreReader:
 
 @contextmanager
 def _reached() -> Iterator[None]:
-    """Raise OSError for a place that cannot be reached, or is no cluster's."""
+    """Raise OSError for a place that cannot be reached, or that belongs to no cluster."""
     try:
         yield
     except StorageError as error:

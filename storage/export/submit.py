@@ -1,7 +1,7 @@
-"""`spark-submit` of this file, or `python -m` of this module: an export as a Spark job.
+"""An export as a Spark job: `spark-submit` of this file, or `python -m` of this module.
 
-The few options that a cluster's job needs; `braidlog export` has them all, with a progress bar.
-Knows the export, no broker.
+Has the few options of a cluster's job; `braidlog export` has all options and a progress bar. Knows
+the export, no broker.
 """
 
 import argparse
@@ -23,7 +23,7 @@ EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do one run; print its summary as a line of JSON."""
+    """Do a run; print the summary as a line of JSON."""
     options = _parser().parse_args(arguments)
     if bool(options.topics) == (options.pattern is not None):
         print("name topics, or give one --pattern", file=sys.stderr)
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _place(options: argparse.Namespace) -> str:
-    """Raises BadPlace."""
+    """Return the place of the options. Raises BadPlace."""
     log: str = options.log
     if log.startswith(STORES):
         return store_place(log, options.database, options.endpoint)

@@ -1,6 +1,6 @@
-"""The work of one task, inside a Spark Python worker: read a range, decode it, write Parquet.
+"""The work of a task, inside a Spark Python worker: read a range, decode, write Parquet.
 
-The worker writes the files itself: rows never cross into the JVM. Every failure comes back as a
+The worker writes the files itself: rows never cross into the JVM. Every failure is returned as a
 value, since Spark would wrap an exception into pages of trace and retry the task.
 """
 
@@ -23,13 +23,13 @@ from braidlog.storage.formats.columns.records import Target
 
 
 class TaskFailed(msgspec.Struct, frozen=True):
-    """Why a range could not be exported, for the operator."""
+    """The reason for a failed range, for the operator."""
 
     text: str
 
 
 class DeadLetters(msgspec.Struct, frozen=True):
-    """Records set aside: how many, and the file that holds them."""
+    """Records set aside: their number and file."""
 
     count: int
     file: StagedFile
@@ -40,7 +40,7 @@ Outcome = StagedFile | DeadLetters | TaskFailed
 
 
 class Job(msgspec.Struct, frozen=True):
-    """Settings that every task of a run gets."""
+    """Settings of every task of a run."""
 
     root: str
     place: str
@@ -52,9 +52,9 @@ class Job(msgspec.Struct, frozen=True):
 def write_range(
     job: Job, part: Range, progress: Callable[[int], None] = lambda _: None
 ) -> list[Outcome]:
-    """Export one range into staged files, one for each date of its records.
+    """Export a range into staged files, a file for each date of its records.
 
-    `progress` is called with the number of rows of each piece that was written.
+    `progress` is called with the number of rows of each written piece.
     """
     if part.start == part.end:
         return []
@@ -96,7 +96,7 @@ def _write(
 def run_ranges(
     job: Job, progress: Callable[[int], None], parts: Iterable[Range]
 ) -> Iterator[Outcome]:
-    """`write_range` over what Spark hands to one task."""
+    """Call `write_range` for each range of a task."""
     settle()
     for part in parts:
         yield from write_range(job, part, progress)

@@ -1,4 +1,4 @@
 """The Spark data source `braidlog`: batch and stream, with the options of Spark's Kafka source.
 
-`options` and `offsets` know no Spark; `plugin`, `batch` and `stream` are what Spark calls.
+`options` and `offsets` know no Spark; Spark calls `plugin`, `batch` and `stream`.
 """

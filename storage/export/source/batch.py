@@ -31,7 +31,7 @@ Narrow = Callable[[Span], Span | None]
 
 
 class SpanPartition(InputPartition):
-    """What one task reads."""
+    """The span of a task."""
 
     def __init__(self, span: Span) -> None:
         super().__init__(span)
@@ -39,33 +39,33 @@ class SpanPartition(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Reads what the options name, one task for each span."""
+    """Reads the partitions of the options, one task for each span."""
 
     def __init__(self, options: ReadOptions, reading: Reading) -> None:
         self.options = options
         self.reading = reading
 
     def spans(self) -> list[Span]:
-        """What is read. Raises BadOption, DataLoss."""
+        """Return the spans to read. Raises BadOption, DataLoss."""
         return spans(open_log(self.options.place), self.options)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks: what is read, split as the options say."""
+        """Return the tasks: the spans, split by the options."""
         options = self.options
         pieces = split(self.spans(), options.min_partitions, options.records_max)
         return [SpanPartition(span) for span in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task; without any span Spark makes a task whose value is None."""
+        """Yield the rows of a task; without any span, Spark makes a task whose value is None."""
         if not isinstance(partition, SpanPartition):
             return iter(())
         return self.reading.rows(partition.span)
 
 
 class FilteredBatchReader(BatchReader):
-    """As `BatchReader`, with filters on topic, partition, offset and timestamp.
+    """`BatchReader` with filters on topic, partition, offset and timestamp.
 
-    Only for option filterPushdown: Spark refuses every reader that can do this while
+    Only for option filterPushdown: Spark refuses every reader with filters while
     spark.sql.python.filterPushdown.enabled is off.
     """
 
@@ -75,7 +75,7 @@ class FilteredBatchReader(BatchReader):
         self._after_us: int | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Takes what cuts spans exactly; gives back what Spark has to judge."""
+        """Accept filters that cut spans exactly; return the filters that Spark must apply."""
         for one in filters:
             if isinstance(one, IsNotNull) and one.attribute[0] in NEVER_NULL:
                 continue
@@ -94,7 +94,7 @@ class FilteredBatchReader(BatchReader):
                 self._after_us = max(time_us, self._after_us or time_us)
 
     def spans(self) -> list[Span]:
-        """What is read, as far as the filters leave it."""
+        """Return the spans to read within the filters."""
         log = open_log(self.options.place)
         left = []
         for span in spans(log, self.options):
@@ -109,14 +109,14 @@ class FilteredBatchReader(BatchReader):
 
 
 def _later(log: LogReader, span: Span, time_us: int) -> Span | None:
-    """The span without what lies before the first record of that time: all of it is older."""
+    """Return the span from the first record of that time; all records cut off are older."""
     with log.open(span.topic, span.partition, span.partition_id) as reader:
         first = reader.first_at(time_us)
     return None if first is None else replace(span, start=max(span.start, first))
 
 
 def _narrowing(one: Filter) -> Narrow | None:
-    """How a filter narrows a span exactly; None if it does not."""
+    """Return the exact narrowing of a span by a filter; None for other filters."""
     name = getattr(one, "attribute", ("",))
     value = getattr(one, "value", None)
     if name == ("topic",):

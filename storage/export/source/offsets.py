@@ -1,4 +1,4 @@
-"""From options to ranges of offsets: which partitions, from where, to where, in how many tasks.
+"""From options to ranges of offsets: partitions, start, end and tasks.
 
 Knows a log reader and no Spark.
 """
@@ -31,12 +31,12 @@ from braidlog.storage.formats.columns.records import Target
 
 
 class DataLoss(Exception):
-    """Wanted records are no longer in the log; failOnDataLoss=false reads what is there."""
+    """Wanted records are no longer in the log; failOnDataLoss=false reads the remaining records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Offsets [start, end) of one partition: what one task reads."""
+    """Offsets [start, end) of a partition: the work of a task."""
 
     topic: str
     partition: int
@@ -48,8 +48,9 @@ class Span:
 def select(
     log: LogReader, selection: Selection, *, may_be_gone: bool = False
 ) -> list[PartitionState]:
-    """The partitions that are asked for. Raises BadOption if one is missing, unless it may be gone;
-    OSError.
+    """Return the selected partitions.
+
+    Raises OSError; BadOption for a missing partition, unless `may_be_gone`.
     """
     if selection.pattern is not None:
         return log.partitions(partial(matches, selection.pattern))
@@ -75,7 +76,7 @@ def _refuse_or_warn(text: str, may_be_gone: bool) -> None:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether a pattern matches the whole name, full or (in public/default) short."""
+    """Return True if a pattern matches the whole name, full or (in public/default) short."""
     try:
         return topic_matches(pattern, topic)
     except re.error as error:
@@ -83,7 +84,7 @@ def matches(pattern: str, topic: str) -> bool:
 
 
 def begin(state: PartitionState, options: ReadOptions, log: LogReader) -> int:
-    """Where reading of a partition begins. Raises DataLoss, BadOption."""
+    """Return the first offset to read of a partition. Raises DataLoss, BadOption."""
     offset = _at(options.starting, state, log, EARLIEST)
     if offset is None:
         if not options.no_match_is_latest:
@@ -96,13 +97,13 @@ def begin(state: PartitionState, options: ReadOptions, log: LogReader) -> int:
 
 
 def finish(state: PartitionState, options: ReadOptions, log: LogReader) -> int:
-    """Where reading of a partition ends, exclusive. Raises DataLoss."""
+    """Return the end of the read of a partition, exclusive. Raises DataLoss."""
     offset = _at(options.ending, state, log, LATEST)
     return state.watermark if offset is None else _within(offset, state, options, "endingOffsets")
 
 
 def check_named(edge: Edge, states: Sequence[PartitionState], name: str) -> None:
-    """Raise for offsets of partitions that are not read; warn about missing ones."""
+    """Raise for offsets of partitions outside the read; warn about missing partitions."""
     named = edge.offsets if edge.offsets is not None else edge.times_us
     if named is None:
         return
@@ -117,7 +118,7 @@ def check_named(edge: Edge, states: Sequence[PartitionState], name: str) -> None
 
 
 def spans(log: LogReader, options: ReadOptions) -> list[Span]:
-    """What a batch reads, a span for each partition that has something. Raises as above."""
+    """Return the spans of a batch read, for each non-empty partition. Raises as above."""
     states = select(log, options.selection)
     check_named(options.starting, states, "startingOffsets")
     check_named(options.ending, states, "endingOffsets")
@@ -132,7 +133,7 @@ def spans(log: LogReader, options: ReadOptions) -> list[Span]:
 def split(found: Sequence[Span], pieces: int | None, records_max: int | None) -> list[Span]:
     """Split larger spans until there are about `pieces` and none is above `records_max` records.
 
-    As Spark's KafkaOffsetRangeCalculator does it.
+    Follows Spark's KafkaOffsetRangeCalculator.
     """
     total = sum(span.end - span.start for span in found)
     result = []
@@ -152,7 +153,7 @@ def split(found: Sequence[Span], pieces: int | None, records_max: int | None) ->
 
 
 def first_row_at(reader: PartitionReader, state: PartitionState, time_us: int) -> int | None:
-    """The first offset whose timestamp is that time or later; None if there is none."""
+    """Return the first offset whose timestamp is that time or later, None if there is none."""
     first = reader.first_at(time_us)
     if first is None:
         return None
@@ -166,7 +167,7 @@ def first_row_at(reader: PartitionReader, state: PartitionState, time_us: int) -
 
 
 def _at(edge: Edge, state: PartitionState, log: LogReader, default: int) -> int | None:
-    """The offset that an edge names; None where a time is later than every record."""
+    """Return the offset of an edge; None for a time later than every record."""
     time_us = edge.time_us
     if edge.times_us is not None:
         time_us = edge.times_us.get(state.topic, {}).get(state.index)
@@ -182,7 +183,7 @@ def _at(edge: Edge, state: PartitionState, log: LogReader, default: int) -> int 
 
 
 def _within(offset: int, state: PartitionState, options: ReadOptions, name: str) -> int:
-    """The offset, if the log has it; else the nearest one, if loss does not matter."""
+    """Return the offset if the log has it; else the nearest offset, if loss is allowed."""
     low, high = state.log_start_offset, state.watermark
     if low <= offset <= high:
         return offset

@@ -1,7 +1,7 @@
 """The options of the data source, read and checked. Does no I/O; knows no Spark and no log.
 
-Names, values and precedence are those of Spark's Kafka source (Structured Streaming + Kafka
-Integration Guide), so that code written for it runs; what we add is in docs/spark.md.
+Names, values and precedence follow Spark's Kafka source (Structured Streaming + Kafka Integration
+Guide), so that code for that source runs. Our additions are in docs/spark.md.
 """
 
 import json
@@ -40,7 +40,7 @@ KNOWN = frozenset(
 
 
 class BadOption(ValueError):
-    """An invalid option; the text names it and says what is valid."""
+    """An invalid option; the text gives the name and the valid values."""
 
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -48,7 +48,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which partitions: topics by full name, a pattern of whole names, or exact partitions."""
+    """Selected partitions: topics by full name, a pattern of whole names, or exact partitions."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -57,8 +57,10 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Where reading begins or ends: for all partitions `offset` (EARLIEST, LATEST) or `time_us`;
-    `offsets` or `times_us` for single ones, and then the default for partitions not named.
+    """Begin or end of a read.
+
+    For all partitions `offset` (EARLIEST, LATEST) or `time_us`; for single partitions `offsets` or
+    `times_us`, with the default for other partitions.
     """
 
     offset: int
@@ -69,7 +71,7 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """Bounds of a stream's micro-batch; the lower one only until the longest delay is over."""
+    """Bounds of a stream's micro-batch; the lower bound only until the longest delay is over."""
 
     rows_max: int | None = None
     bytes_max: int | None = None
@@ -79,7 +81,7 @@ class TriggerLimits:
 
 @dataclass(frozen=True, slots=True)
 class ValueFormat:
-    """How values become the column `data`; an empty schema is that of the topic."""
+    """Decoding of values to the column `data`; an empty schema means the topic's schema."""
 
     name: str
     schema: str
@@ -87,7 +89,7 @@ class ValueFormat:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """Everything that was asked for."""
+    """All options of a read."""
 
     place: str
     selection: Selection
@@ -106,7 +108,7 @@ class ReadOptions:
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """The options as Spark gives them, whatever their case. Raises BadOption."""
+    """Parse Spark's options, in any case. Raises BadOption."""
     options = {name.lower(): value for name, value in given.items()}
     _check_names(options, streaming=streaming)
     read_more_columns(options)
@@ -141,13 +143,13 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def read_more_columns(given: Mapping[str, str]) -> tuple[bool, bool]:
-    """Whether headers and whether metadata have columns of their own. Raises BadOption."""
+    """Return whether headers and metadata have columns of their own. Raises BadOption."""
     options = {name.lower(): value for name, value in given.items()}
     return _switch(options, "includeHeaders"), _switch(options, "includeMetadata")
 
 
 def read_value_options(given: Mapping[str, str]) -> tuple[str, Selection, ValueFormat] | None:
-    """Place, selection and format of values, where they are to be decoded. Raises BadOption."""
+    """Return place, selection and format of values, None if values stay bytes. Raises BadOption."""
     options = {name.lower(): value for name, value in given.items()}
     found = _value_format(options)
     return None if found is None else (_place(options), _selection(options), found)
@@ -172,7 +174,7 @@ def _check_names(options: Mapping[str, str], *, streaming: bool) -> None:
 
 
 def _place(options: Mapping[str, str]) -> str:
-    """A folder, `http://HOST:PORT` with the token before an @ where one is needed, or a store."""
+    """Return a folder, a store, or `http://HOST:PORT` with an optional token before an @."""
     given = [name for name in ("path", "broker", "store") if name in options]
     if len(given) != 1:
         raise BadOption(
@@ -216,7 +218,7 @@ def _selection(options: Mapping[str, str]) -> Selection:
 
 
 def topic_name(text: str) -> str:
-    """The full name of a topic as users write it. Raises BadOption."""
+    """Return the full name of a topic from user input. Raises BadOption."""
     try:
         return parse_topic(text).full
     except InvalidTopicName as error:
@@ -224,7 +226,9 @@ def topic_name(text: str) -> str:
 
 
 def _edge(options: Mapping[str, str], which: str, default: int) -> Edge:
-    """`...Timestamp` wins over `...OffsetsByTimestamp`, which wins over `...Offsets`."""
+    """Parse an edge: `...Timestamp` wins over `...OffsetsByTimestamp`, which wins over
+    `...Offsets`.
+    """
     time = options.get(f"{which}timestamp")
     if time is not None:
         return Edge(default, time_us=_number(time, f"{which}Timestamp") * MS)

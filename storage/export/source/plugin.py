@@ -1,4 +1,4 @@
-"""The data source as Spark knows it: `spark.read.format("braidlog")` and `readStream`."""
+"""The data source's interface to Spark: `spark.read.format("braidlog")` and `readStream`."""
 
 from typing import TYPE_CHECKING
 
@@ -30,11 +30,11 @@ class BraidlogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the format's name."""
         return "braidlog"
 
     def schema(self) -> str:
-        """The columns of Spark's Kafka source, and those that the options add.
+        """Return the columns of Spark's Kafka source and of the options.
 
         Raises BadOption.
         """
@@ -46,13 +46,13 @@ class BraidlogSource(DataSource):
         return f"{ddl(names)}, {DATA} {ddl_of(values_of(*values).type)}"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader for a batch; only the columns in `schema` are decoded. Raises BadOption."""
+        """Return the batch reader; only the columns in `schema` are decoded. Raises BadOption."""
         options = read_options(self.options, streaming=False)
         kind = FilteredBatchReader if options.filter_pushdown else BatchReader
         return kind(options, _reading(options, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader for a stream. Raises BadOption."""
+        """Return the stream reader. Raises BadOption."""
         options = read_options(self.options, streaming=True)
         return StreamReader(options, _reading(options, schema))
 

@@ -1,6 +1,6 @@
-"""What a task does: the rows of one span, in the form that Spark wants. Stateless between tasks.
+"""The work of a task: the rows of a span, in Spark's form. Stateless between tasks.
 
-Knows log reader, decoder and table; of Spark nothing but what it pickles.
+Knows log reader, decoder and table; of Spark only the classes for pickling.
 """
 
 import logging
@@ -24,14 +24,14 @@ from braidlog.storage.export.source.table import Table
 from braidlog.storage.export.source.value_schemas import TopicValues, Values
 from braidlog.storage.formats.columns.records import Target
 
-NO_FORMAT = 0  # In a dead letter that is a value, and no stored body.
+NO_FORMAT = 0  # In a dead letter that is a value, not a stored body.
 
 log = logging.getLogger("braidlog.spark")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How every task of a read reads."""
+    """Settings of a read, the same for every task."""
 
     place: str
     table: Table
@@ -41,7 +41,7 @@ class Reading:
     values: Values | None = None
 
     def rows(self, span: Span) -> Iterator[pa.RecordBatch]:
-        """The rows of a span. Raises DataLoss, UnreadableBody, DamagedLog, OSError."""
+        """Yield the rows of a span. Raises DataLoss, UnreadableBody, DamagedLog, OSError."""
         settle()
         dead = _DeadLetters(self, span)
         try:
@@ -74,8 +74,10 @@ class Reading:
     def _shaped(
         self, batch: pa.RecordBatch, span: Span, values: TopicValues | None, dead: "_DeadLetters"
     ) -> pa.RecordBatch:
-        """The rows with their values decoded; what does not decode goes where `corrupt` says:
-        a dead letter has no row, a skipped value is null.
+        """Return the rows with decoded values.
+
+        `corrupt` decides about values that do not decode: a dead letter has no row, a skipped value
+        is null.
         """
         if values is None:
             return self.table.shaped(batch, span.topic)
@@ -113,7 +115,7 @@ class Reading:
 
 
 class _DeadLetters:
-    """What becomes of bodies that have no row, as option `corrupt` says."""
+    """Handling of bodies without a row, by option `corrupt`."""
 
     def __init__(self, reading: Reading, span: Span) -> None:
         self._corrupt = reading.corrupt
@@ -126,7 +128,7 @@ class _DeadLetters:
             self._file = DeadFile(folder, part, 0)
 
     def set_aside(self, bad: BadBody) -> None:
-        """Raises UnreadableBody if the read is to fail."""
+        """Set a body aside. Raises UnreadableBody if the read must fail."""
         if self._file is not None:
             self._file.add(bad)
         elif bad.is_damage and self._corrupt == "fail":
@@ -138,7 +140,7 @@ class _DeadLetters:
             log.warning("offset %s of %s has no row: %s", bad.offset, self._span.topic, bad.reason)
 
     def finish(self) -> None:
-        """Give the file a name that follows from the span: a repeated task overwrites its own."""
+        """Name the file after the span, so that a repeated task overwrites its own file."""
         if self._file is None:
             return
         written = self._file.finish()

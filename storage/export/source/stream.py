@@ -1,7 +1,7 @@
 """The stream reader that Spark calls. Lives beside the driver; its tasks are stateless.
 
-An offset is a JSON object, {"topic": {"0": [next offset, partition id]}}: the partition id tells a
-topic that was deleted and made again from the one that the checkpoint knows.
+An offset is a JSON object, {"topic": {"0": [next offset, partition id]}}. The partition id
+distinguishes a recreated topic from the topic in the checkpoint.
 """
 
 import logging
@@ -33,7 +33,7 @@ Offset = dict[str, dict[str, list[int]]]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Continues from a checkpoint, in micro-batches of bounded size."""
+    """Reader that continues from a checkpoint, in micro-batches of bounded size."""
 
     def __init__(self, options: ReadOptions, reading: Reading) -> None:
         self._options = options
@@ -43,11 +43,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger = time.monotonic()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the end of the query: it reads only what is there now."""
+        """Fix the end of the query at the present end of the log."""
         self._target = self._states(may_be_gone=not self._options.fail_on_loss)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """As the options say."""
+        """Return the limit of the options."""
         limits = self._options.limits
         if limits.rows_max is not None:
             return ReadMaxRows(limits.rows_max)
@@ -56,7 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def initialOffset(self) -> Offset:
-        """Where a new query begins; asked for on its first run only."""
+        """Return the begin of a new query; Spark calls this on the query's first run only."""
         states = list(self._states().values())
         check_named(self._options.starting, states, "startingOffsets")
         source = open_log(self._options.place)
@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """End of the next micro-batch; `start` if there is nothing to read yet.
+        """Return the end of the next micro-batch; `start` if there is nothing to read yet.
 
         Raises DataLoss.
         """
@@ -96,11 +96,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _sorted({**kept, **ends})
 
     def reportLatestOffset(self) -> Offset:
-        """For the query's progress: how far the log reaches."""
+        """Return the end of the log, for the query's progress."""
         return self._latest
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The tasks between two offsets. Raises DataLoss."""
+        """Return the tasks between two offsets. Raises DataLoss."""
         found = []
         begins = _flat(start)
         for (topic, index), (stop, partition_id) in _flat(end).items():
@@ -113,7 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SpanPartition(span) for span in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task; Spark makes one of value None where there is no span."""
+        """Yield the rows of a task; without a span, Spark makes a task of value None."""
         if not isinstance(partition, SpanPartition):
             return iter(())
         return self._reading.rows(partition.span)
@@ -121,7 +121,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: Offset) -> None:
         """Commit the query's progress to the broker; Spark calls this one micro-batch late.
 
-        Spark never calls it for the last batch of an availableNow query.
+        Spark never calls this for the last batch of an availableNow query.
         """
         group = self._options.progress_group
         if group is None:
@@ -129,7 +129,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = {key: offset for key, (offset, _) in _flat(end).items()}
         try:
             tell_positions(self._options.place, group, positions)
-        except OSError as error:  # The checkpoint is the truth; this is for people who look.
+        except OSError as error:  # The checkpoint is the truth; the commit only informs people.
             log.warning("positions of %s could not be told: %s", group, error)
 
     def _states(self, *, may_be_gone: bool = False) -> dict[tuple[str, int], PartitionState]:
@@ -138,10 +138,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {(state.topic, state.index): state for state in found}
 
     def _begin(self, key: tuple[str, int], state: PartitionState, start: Offset) -> int:
-        """Where the next micro-batch begins; a partition that is new begins at its log start."""
+        """Return the begin of the next micro-batch; a new partition begins at its log start."""
         offset, partition_id = _flat(start).get(key, (state.log_start_offset, state.partition_id))
         if partition_id == state.partition_id and offset <= state.watermark:
-            return offset  # Below the log start, the task says what is lost.
+            return offset  # Below the log start, the task reports the loss.
         text = f"{key[0]} partition {key[1]}: the topic was deleted and made again"
         if partition_id == state.partition_id:
             text = f"{key[0]} partition {key[1]}: the log ends at {state.watermark}, not {offset}"
@@ -151,7 +151,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return state.log_start_offset if partition_id != state.partition_id else state.watermark
 
     def _waits(self, available: int) -> bool:
-        """Whether there is too little for a micro-batch, and time left to wait for more."""
+        """Return True while the backlog is too small for a micro-batch and the delay is not
+        over.
+        """
         limits = self._options.limits
         if limits.rows_min is None or self._target is not None or available >= limits.rows_min:
             return False
@@ -163,7 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted: dict[tuple[str, int], int],
         limit: ReadLimit,
     ) -> dict[tuple[str, int], int]:
-        """The share of each partition's backlog that the limit and the options allow."""
+        """Return the share of each partition's backlog within the limit and the options."""
         rows_max = [self._options.limits.rows_max]
         bytes_max = [self._options.limits.bytes_max]
         if isinstance(limit, ReadMaxRows):
@@ -191,7 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _bytes_of(state: PartitionState, count: int) -> int:
-    """Estimated by the average size of a record of this partition."""
+    """Estimate bytes by the average record size of this partition."""
     return state.size_bytes * count // max(1, state.watermark - state.log_start_offset)
 
 
@@ -204,7 +206,7 @@ def _flat(offset: Offset) -> dict[tuple[str, int], tuple[int, int]]:
 
 
 def _sorted(positions: dict[tuple[str, int], tuple[int, int]]) -> Offset:
-    """An offset with its keys in order, since Spark compares offsets by their text."""
+    """Return an offset with its keys in order, since Spark compares offsets by their text."""
     found: dict[str, dict[str, Any]] = {}
     for (topic, index), value in sorted(positions.items()):
         found.setdefault(topic, {})[str(index)] = list(value)

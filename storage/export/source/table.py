@@ -1,4 +1,4 @@
-"""The columns that Spark is given: names, types and order, and rows put into that form.
+"""The columns of a DataFrame: names, types and order, and the conversion of rows.
 
 Knows Arrow and Spark's type names, no reader.
 """
@@ -41,7 +41,7 @@ SPARK_TYPES = {
 
 
 def column_names(*, headers: bool, metadata: bool) -> tuple[str, ...]:
-    """The columns of a DataFrame with these options, in their order."""
+    """Return the columns of a DataFrame with these options, in order."""
     names: tuple[str, ...] = KAFKA_COLUMNS
     if headers:
         names += HEADER_COLUMNS
@@ -51,12 +51,12 @@ def column_names(*, headers: bool, metadata: bool) -> tuple[str, ...]:
 
 
 def ddl(names: Sequence[str]) -> str:
-    """The columns in Spark's DDL."""
+    """Return the columns in Spark's DDL."""
     return ", ".join(f"{name} {SPARK_TYPES[name]}" for name in names)
 
 
 def check_columns(wanted: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """The names of (name, Spark type) pairs that a user asked for. Raises BadOption."""
+    """Return the names of the requested (name, Spark type) pairs. Raises BadOption."""
     for name, type_ in wanted:
         if name == DATA:
             continue
@@ -77,7 +77,7 @@ class Table:
 
     @property
     def stored(self) -> frozenset[str]:
-        """The stored columns that have to be decoded for these."""
+        """The stored columns that must be decoded."""
         wanted = {name for name in self.names if name not in ("topic", DATA)}
         if DATA in self.names:
             wanted |= {"value", "offset", "schemaVersion"}
@@ -85,7 +85,7 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """As `to_arrow_schema` of Spark makes it from the DataFrame's schema."""
+        """The schema that Spark's `to_arrow_schema` makes from the DataFrame's schema."""
         return pa.schema([pa.field(name, self._type(name)) for name in self.names])
 
     def _type(self, name: str) -> pa.DataType:
@@ -96,7 +96,7 @@ class Table:
     def shaped(
         self, rows: pa.RecordBatch, topic: str, data: pa.Array | None = None
     ) -> pa.RecordBatch:
-        """Decoded rows in the form that Spark checks."""
+        """Return decoded rows in the form that Spark checks."""
         arrays = []
         for name in self.names:
             if name == "topic":

@@ -1,7 +1,7 @@
-"""Which schema decodes values: the one that is given, or those registered for each topic.
+"""Choice of the schema that decodes values: the given schema, or each topic's registered schemas.
 
 Values of a registered Avro schema are read by the version that their record names, into the columns
-of the version that was the latest when the query began. Knows a log reader and no Spark.
+of the latest version at the query's begin. Knows a log reader and no Spark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ TYPES = {"avro": AVRO, "json": JSON}  # Pulsar's name of the schema type by valu
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """How the values of all topics of a query become one column."""
+    """Conversion of the values of all topics of a query to a single column."""
 
     place: str
     type: pa.StructType
@@ -29,7 +29,7 @@ class Values:
     by_topic: Mapping[str, ValueDecoder] = field(default_factory=dict)
 
     def of(self, topic: str) -> "TopicValues":
-        """The decoder for one topic's values. Raises BadOption for one that came later."""
+        """Return the decoder for a topic's values. Raises BadOption for a topic created later."""
         decoder = self.given or self.by_topic.get(topic)
         if decoder is None:
             raise BadOption(
@@ -39,7 +39,7 @@ class Values:
 
 
 class TopicValues:
-    """Decodes the values of one topic; looks again when a schema version is not known yet."""
+    """Decodes the values of a topic; reads the schemas again for an unknown schema version."""
 
     def __init__(self, place: str, topic: str, decoder: ValueDecoder) -> None:
         self._place = place
@@ -47,7 +47,9 @@ class TopicValues:
         self._decoder = decoder
 
     def decode(self, rows: pa.RecordBatch) -> tuple[pa.Array, list[Undecodable]]:
-        """As `ValueDecoder.decode`; with writers the rows need a column schemaVersion."""
+        """Return the same as `ValueDecoder.decode`; with writers the rows need a column
+        schemaVersion.
+        """
         decoder = self._decoder
         if not decoder.writers:
             return decoder.decode(rows["value"])
@@ -60,7 +62,7 @@ class TopicValues:
 
 
 def values_of(place: str, selection: Selection, format_: ValueFormat) -> Values:
-    """How values are decoded, as the options say. Raises BadOption, OSError."""
+    """Return the decoders for the options. Raises BadOption, OSError."""
     if format_.schema.strip():
         given = decoder_of(format_)
         return Values(place, given.type, given)
@@ -92,5 +94,5 @@ def _registered(
 
 
 def _definitions(schemas: Sequence[RegisteredSchema], wanted: str) -> tuple[str, ...]:
-    """Definitions by version; empty for one of another type."""
+    """Return definitions by version; empty for a schema of another type."""
     return tuple(one.definition if one.type == wanted else "" for one in schemas)

@@ -1,7 +1,7 @@
-"""The type of the column `data`, from the schema that a user gives. Pure; knows no value.
+"""The type of the column `data`, from the user's schema. Pure; knows no value.
 
-A schema is an Avro schema (JSON), a Spark schema as `StructType.json()` gives it, or a list of
-columns as `id bigint, name string`.
+A schema is an Avro schema (JSON), a Spark schema in the form of `StructType.json()`, or a list of
+columns such as `id bigint, name string`.
 """
 
 import json
@@ -63,7 +63,7 @@ _AVRO_LOGICAL: dict[str, pa.DataType] = {
 
 
 def struct_type(schema: str, *, avro: bool) -> pa.StructType:
-    """The type of `data`; `avro`: only an Avro schema will do. Raises BadOption."""
+    """Return the type of `data`; `avro` allows only an Avro schema. Raises BadOption."""
     text = schema.strip()
     if not text:
         raise BadOption("valueSchema: expected an Avro schema, a Spark schema, or columns")
@@ -83,7 +83,7 @@ def struct_type(schema: str, *, avro: bool) -> pa.StructType:
 
 
 def ddl_of(type_: pa.DataType) -> str:
-    """A type in Spark's DDL."""
+    """Return a type in Spark's DDL."""
     if pa.types.is_struct(type_):
         inner = ",".join(f"`{one.name}`:{ddl_of(one.type)}" for one in type_)
         return f"struct<{inner}>"

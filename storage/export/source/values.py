@@ -1,7 +1,7 @@
 """Values as JSON or Avro, decoded into the column `data`. Knows Arrow and no log.
 
-JSON goes through Arrow's reader, many values at a time; a block that does not parse is halved until
-the values that do not parse are alone.
+Arrow's reader parses JSON, many values at a time. A block that does not parse is halved until the
+bad values are alone.
 """
 
 import io
@@ -18,13 +18,13 @@ import pyarrow.json
 from braidlog.storage.export.source.options import ValueFormat
 from braidlog.storage.export.source.value_types import struct_type
 
-VERSION_BYTES = 8  # Of a schema version as Pulsar's records name it.
-BLOCK_BYTES = 64 << 20  # Above any block that is given: Arrow must see it as one.
+VERSION_BYTES = 8  # Size of a schema version in Pulsar's records.
+BLOCK_BYTES = 64 << 20  # Larger than any block, because Arrow must see a single block.
 
 
 @dataclass(frozen=True, slots=True)
 class Undecodable:
-    """A row whose value is not of the schema: its place in the batch, and why."""
+    """A row whose value does not match the schema: its place in the batch, and the reason."""
 
     row: int
     reason: str
@@ -32,9 +32,9 @@ class Undecodable:
 
 @dataclass(frozen=True, slots=True)
 class ValueDecoder:
-    """Decodes values of one format and type; `schema` is Avro's, as JSON.
+    """Decodes values of a format and type; `schema` is Avro's, as JSON.
 
-    `writers` are the topic's registered schemas by version, if values are read by their own.
+    `writers` are the topic's registered schemas by version, for values with a schema version.
     """
 
     name: str
@@ -43,7 +43,7 @@ class ValueDecoder:
     writers: tuple[str, ...] = ()
 
     def knows(self, versions: pa.Array) -> bool:
-        """Whether all of these schema versions, as records name them, are known."""
+        """Return True if all of these schema versions of records are known."""
         named = (one for one in versions.unique().to_pylist() if one is not None)
         return all(self._writer(one) is not None for one in named)
 
@@ -54,9 +54,9 @@ class ValueDecoder:
     def decode(
         self, values: pa.Array, versions: pa.Array | None = None
     ) -> tuple[pa.Array, list[Undecodable]]:
-        """`data` for each value, null where the value is null or does not decode.
+        """Return `data` for each value, null for values that are null or do not decode.
 
-        `versions` are the schema versions of the records, as they name them.
+        `versions` are the schema versions of the records.
         """
         given = values.to_pylist()
         rows = [row for row, value in enumerate(given) if value is not None]
@@ -64,7 +64,7 @@ class ValueDecoder:
         if self.name == "avro":
             named = [None] * len(given) if versions is None else versions.to_pylist()
             parts = self._avro(given, named, rows, bad)
-        else:  # A blank line is no row to Arrow, and would hide that another value is two.
+        else:  # Arrow skips a blank line, which would hide that another value makes two rows.
             bad += [Undecodable(row, "no JSON: blank") for row in rows if not given[row].strip()]
             parts = self._json(given, [row for row in rows if given[row].strip()], bad)
         failed = {one.row for one in bad}
@@ -130,7 +130,7 @@ class ValueDecoder:
                 continue
             try:
                 one = fastavro.schemaless_reader(source, writer, reader)
-            except Exception as error:  # fastavro raises whatever the bytes lead it to.
+            except Exception as error:  # fastavro raises any error for bad bytes.
                 bad.append(Undecodable(row, f"no Avro of the schema: {error}"))
                 continue
             if source.tell() == len(values[row]):
@@ -140,7 +140,9 @@ class ValueDecoder:
         return [self._fitting(found, bad)]
 
     def _fitting(self, found: Sequence[tuple[int, object]], bad: list[Undecodable]) -> pa.Array:
-        """The values that fit the columns: times beyond the year 9999 do not, for one."""
+        """Return the values that fit the columns: times beyond the year 9999, for example, do
+        not.
+        """
         try:
             return pa.array([one for _, one in found], self.type)
         except (pa.ArrowException, ValueError, OverflowError):
@@ -154,13 +156,13 @@ class ValueDecoder:
 
 
 def decoder_of(format_: ValueFormat) -> ValueDecoder:
-    """The decoder that options ask for. Raises BadOption."""
+    """Return the decoder for the options. Raises BadOption."""
     type_ = struct_type(format_.schema, avro=format_.name == "avro")
     return ValueDecoder(format_.name, type_, format_.schema)
 
 
 def _line(value: bytes) -> bytes:
-    """A value as one line; JSON may be written on several."""
+    """Return a value on a single line; JSON may span several."""
     if b"\n" not in value and b"\r" not in value:
         return value
     return msgspec.json.encode(msgspec.json.decode(value))

@@ -1,5 +1,6 @@
-"""Lets Spark find the format `braidlog` by itself: it looks for packages whose name begins with
-`pyspark_` and that have a `DefaultSource`. Everything else is in `braidlog.storage.export.source`.
+"""Entry point by which Spark finds the format `braidlog`. Spark looks for packages whose name
+begins with `pyspark_` and that have a `DefaultSource`. All other code is in
+`braidlog.storage.export.source`.
 """
 
 from braidlog.storage.export.source.plugin import BraidlogSource as DefaultSource
