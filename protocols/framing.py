@@ -1,7 +1,9 @@
-"""Length-prefixed frames: finds the size of the next one, and refuses it before it is buffered.
+"""Length-prefixed frames: finds the size of the next frame, and refuses a frame of a wrong size
+before it is buffered.
 
-Kafka, Pulsar and classic Iggy frames begin with a length that counts what follows it. Knows no
-socket, no buffer and no protocol: each listener says how the length is written, and its bounds.
+Kafka, Pulsar and classic Iggy frames begin with a length that counts the bytes after the length.
+Knows no socket, no buffer and no protocol: each adapter gives the layout of the length and its
+bounds.
 """
 
 import struct
@@ -12,17 +14,18 @@ from braidlog.broker.server.endings import ProtocolError
 
 @dataclass(frozen=True, slots=True)
 class LengthPrefix:
-    """A length at the very start of a frame, from `bytes_min` to `bytes_max`, both included."""
+    """A length at the start of a frame, from `bytes_min` to `bytes_max`, both included."""
 
     layout: struct.Struct
     bytes_min: int
     bytes_max: int
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Whole size of the frame, its length field included; None while the length is missing.
+        """Return the whole size of the frame, with the length field; None while the length is
+        incomplete.
 
         Raises:
-            ProtocolError: The length is out of bounds, as it is if the bytes are HTTP or TLS.
+            ProtocolError: The length is out of bounds. HTTP and TLS bytes have such a length.
         """
         if len(view) < self.layout.size:
             return None

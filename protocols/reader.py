@@ -1,7 +1,8 @@
-"""Reads fields out of one frame, with the bounds checked in one place. Knows no protocol.
+"""Reads the fields of a frame, with all bounds checks in one place. Knows no protocol.
 
-A frame that ends too early raises ProtocolError and nothing else, whatever the peer sends. `take`
-and `rest` return views that die with the frame; the caller copies what it keeps longer.
+A frame that ends too early raises ProtocolError and nothing else, for any bytes of the peer. `take`
+and `rest` return views that are valid as long as the frame; the caller copies data that it keeps
+longer.
 """
 
 import struct
@@ -11,7 +12,7 @@ from braidlog.broker.server.endings import ProtocolError
 
 
 class Reader:
-    """A position in a frame. The subclasses say in which byte order its integers are written."""
+    """A position in a frame. Subclasses define the byte order of integers."""
 
     __slots__ = ("_end", "_pos", "_view")
 
@@ -28,16 +29,16 @@ class Reader:
 
     @property
     def pos(self) -> int:
-        """Where the next field begins, in bytes from the start of the view."""
+        """Position of the next field, in bytes from the start of the view."""
         return self._pos
 
     @property
     def left(self) -> int:
-        """Bytes not read yet."""
+        """Number of bytes not read yet."""
         return self._end - self._pos
 
     def take(self, size: int) -> memoryview:
-        """The next `size` bytes, not copied. Raises ProtocolError if there are fewer."""
+        """Return the next `size` bytes, not copied. Raises ProtocolError if fewer are left."""
         start = self._pos
         end = start + size
         if size < 0 or end > self._end:
@@ -46,11 +47,11 @@ class Reader:
         return self._view[start:end]
 
     def rest(self) -> memoryview:
-        """All bytes not read yet, not copied."""
+        """Return all bytes not read yet, not copied."""
         return self.take(self.left)
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """The fields of a fixed layout, in the byte order that it names. Raises ProtocolError."""
+        """Return the fields of a layout, in the layout's byte order. Raises ProtocolError."""
         start = self._pos
         end = start + layout.size
         if end > self._end:
@@ -59,24 +60,24 @@ class Reader:
         return layout.unpack_from(self._view, start)
 
     def u8(self) -> int:
-        """An unsigned byte."""
+        """Return an unsigned byte."""
         return int(self.unpack(self._U8)[0])
 
     def i16(self) -> int:
-        """A signed 16-bit integer."""
+        """Return a signed 16-bit integer."""
         return int(self.unpack(self._I16)[0])
 
     def u32(self) -> int:
-        """An unsigned 32-bit integer."""
+        """Return an unsigned 32-bit integer."""
         return int(self.unpack(self._U32)[0])
 
     def i32(self) -> int:
-        """A signed 32-bit integer."""
+        """Return a signed 32-bit integer."""
         return int(self.unpack(self._I32)[0])
 
 
 class BigEndianReader(Reader):
-    """Integers in network byte order (Kafka, Pulsar)."""
+    """A reader with integers in network byte order (Kafka, Pulsar)."""
 
     __slots__ = ()
 
@@ -86,7 +87,7 @@ class BigEndianReader(Reader):
 
 
 class LittleEndianReader(Reader):
-    """Integers with the least significant byte first (Iggy)."""
+    """A reader with the least significant byte of integers first (Iggy)."""
 
     __slots__ = ()
 

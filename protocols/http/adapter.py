@@ -22,7 +22,7 @@ Serve = Callable[
 
 
 class RestAdapter:
-    """Brings its own server: Starlette's routes on the HTTP/1.1 transport."""
+    """An adapter with its own server: Starlette's routes on the HTTP/1.1 transport."""
 
     name = "http"
     default_address = ("127.0.0.1", 8080)
@@ -38,22 +38,22 @@ class RestAdapter:
         *,
         tls: TlsSettings | None = None,
     ) -> None:
-        """Serve the sockets until `stopping`; running requests are still answered (`server.py`)."""
+        """Serve the sockets until `stopping`, then finish running requests (`server.py`)."""
         serve = _import_server()
         await serve(broker, sockets, options, stopping, tls)
 
     async def serve_relayed(self, broker: Broker, stream: trio.SocketStream) -> None:
-        """Serve a connection that another broker has made for its clients."""
+        """Serve a connection that another broker relays for its clients."""
         from braidlog.protocols.http.server import serve_relayed
 
         await serve_relayed(broker, stream)
 
     def prepare(self) -> None:
-        """Import the server, before anything is opened: see `Preparing`."""
+        """Import the server before the broker opens anything: see `Preparing`."""
         _import_server()
 
     def describe(self, host: str, port: int, options: RestOptions) -> str:
-        """A command to copy and paste."""
+        """Return a command to copy and paste."""
         return f"curl http://{address_text((host, port))}/api/v1/topics"
 
 

@@ -49,7 +49,7 @@ class Application(Requests):
 
 
 def make_app(broker: Broker, options: RestOptions, stopping: trio.Event) -> Application:
-    """The ASGI application of one broker's HTTP listener."""
+    """Return the ASGI application of one broker's HTTP listener."""
     return Application(broker, options, stopping)
 
 
@@ -59,7 +59,7 @@ def make_routes(
     stopping: trio.Event,
     consumers: Consumers | None = None,
 ) -> list[Route]:
-    """Every path that is served."""
+    """Return the routes of every path of the listener."""
     routes = Routes(broker)
     registry = SchemaRegistry(broker)
     if consumers is None:
@@ -155,7 +155,9 @@ def _managing(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]
 
 
 def _raw_log(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]:
-    """The log as it is stored, for Spark's readers, and the positions that they keep."""
+    """Return the routes of the log as stored, for Spark's readers, and of the positions that
+    readers store.
+    """
     route = routes.route
     raw_log = RawLogApi(broker, bodies)
     partition = f"{API}/log/{TOPIC}/{{partition}}"

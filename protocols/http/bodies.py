@@ -1,4 +1,4 @@
-"""Reads the parts of a request under limits: its body, its query, the names in its path.
+"""Reads the parts of a request under limits: the body, the query, and the names in the path.
 
 Knows no route and no topic.
 """
@@ -54,15 +54,15 @@ if TYPE_CHECKING:
 
 PAGE_DEFAULT = 1000
 PAGE_MAX = 10_000  # Entries in one answer: a few ms of the loop, 2 MB of JSON.
-# Most bodies are complete within this time. Until then no task watches for a stop, which allows for
-# that (STOP_S): such a task costs as much as a small body.
+# Most bodies are complete within this time. Until then no task watches for a stop, because such a
+# task costs as much as a small body. STOP_S allows for this delay.
 PROMPT_S = 0.5
-NAMES_MAX = 1000  # Topic names of paths that are kept parsed; a path has up to some KB.
+NAMES_MAX = 1000  # Parsed topic names in the cache; a path has up to some KB.
 T = TypeVar("T")
 
 
 class BodyBudget:
-    """The memory for the bodies of all running requests, except small ones."""
+    """Memory for the bodies of all running requests, except small bodies."""
 
     def __init__(self) -> None:
         self._left = BODIES_BYTES_ALL_MAX
@@ -70,7 +70,9 @@ class BodyBudget:
         self._uploads = 0
 
     def take(self, request: Request, have: int, more: int) -> bool:
-        """Count a piece of a body until its request has ended; returns whether there is room."""
+        """Reserve memory for a piece of a body until the request ends; return False if memory is
+        used up.
+        """
         if have + more <= BODY_BYTES_SMALL:
             return True
         if more > self._left:
@@ -84,7 +86,7 @@ class BodyBudget:
 
     @contextmanager
     def upload(self, request: Request) -> Iterator[None]:
-        """Wrap the wait for the rest of a body that does not come at once. Raises Refused."""
+        """Wrap the wait for the rest of a body that did not arrive at once. Raises Refused."""
         if self._uploads >= UPLOADS_MAX:
             raise Refused(TOO_BUSY, f"{UPLOADS_MAX} requests wait for their bodies already")
         exchange: Exchange = request.scope["exchange"]
@@ -96,8 +98,9 @@ class BodyBudget:
             self._uploads -= 1
 
     async def turn_of(self, request: Request, size: int) -> bool:
-        """Wait until a whole body may be served; it is counted until its request has ended. Returns
-        False if that takes too long.
+        """Wait until a whole body may be served; the body counts until the request has ended.
+
+        Return False if the wait takes too long.
         """
         if size <= SERVED_BYTES_SMALL:
             return True
@@ -113,9 +116,9 @@ class BodyBudget:
 
 @dataclass(frozen=True, slots=True)
 class BodyReader:
-    """Reads bodies: of at most `bytes_max`, within `timeout_s`, and not once the broker stops.
+    """Reads bodies of at most `bytes_max`, within `timeout_s`, until the broker stops.
 
-    Neither Starlette nor h11 bounds a body, and a slow or silent client would delay a stop.
+    Neither Starlette nor h11 limits a body, and a slow or silent client would delay a stop.
     """
 
     bytes_max: int
@@ -124,7 +127,9 @@ class BodyReader:
     budget: BodyBudget = field(default_factory=BodyBudget)
 
     async def read(self, request: Request, into: type[T]) -> T:
-        """The request's JSON body as an `into`; no body is the empty object. Raises Refused."""
+        """Return the request's JSON body as an `into`; an absent body is the empty object. Raises
+        Refused.
+        """
         body = await self._read(request)
         try:
             return decode(body, into)
@@ -132,7 +137,7 @@ class BodyReader:
             raise Refused(BAD_BODY, str(error)) from None
 
     async def read_json(self, request: Request) -> bytes:
-        """The request's body, which is UTF-8 and still to be parsed. Raises Refused."""
+        """Return the request's body as unparsed UTF-8. Raises Refused."""
         body = await self._read(request)
         if not body.isascii():
             try:
@@ -190,14 +195,15 @@ class BodyReader:
         return Refused(BODY_TOO_LARGE, f"the body is larger than {self.bytes_max} bytes")
 
     async def _collect(self, request: Request, body: bytearray) -> bool:
-        """Add the rest of the body, or as much of it as shows that it is too large. Returns False
-        if there is no room for it. If this is cancelled, what was added stays. Raises nothing: an
-        exception out of a nursery would come in a group.
+        """Append the rest of the body to `body`, at most up to the first piece above the limit.
+
+        Return False if the memory budget is used up. After a cancellation the pieces read so far
+        stay in `body`. Raises nothing: an exception out of a nursery would arrive in a group.
         """
         while len(body) <= self.bytes_max:
             message = await request.receive()
             if message["type"] == "http.disconnect":
-                body.clear()  # Nobody is left to be answered.
+                body.clear()  # The client left, so nobody needs an answer.
                 return True
             piece = message.get("body", b"")
             if not self.budget.take(request, len(body), len(piece)):
@@ -214,27 +220,27 @@ class BodyReader:
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """The readers for bodies with messages and for all others; they share one memory budget."""
+    """The body readers for messages and for all other bodies; both share a memory budget."""
 
     of_messages: BodyReader
     of_others: BodyReader
 
     @classmethod
     def of(cls, options: RestOptions, stopping: trio.Event) -> Bodies:
-        """The readers for a listener's options."""
+        """Return the readers for a listener's options."""
         large = BodyReader(options.produce_bytes_max, options.request_timeout_s, stopping)
         return cls(large, replace(large, bytes_max=options.request_bytes_max))
 
 
 def topic_name(request: Request) -> TopicName:
-    """The topic that the path names. Raises Refused, also for `x-partition-3`."""
+    """Return the topic that the path names. Raises Refused, also for `x-partition-3`."""
     parts = request.path_params
     return _named_topic(parts["tenant"], parts["namespace"], parts["topic"])
 
 
 @lru_cache(NAMES_MAX)
 def _named_topic(*parts: str) -> TopicName:
-    """The topic of tenant, namespace and topic as written in a path. Raises Refused."""
+    """Return the topic of tenant, namespace and topic as written in a path. Raises Refused."""
     try:
         name = TopicName(*(unquote_to_bytes(part).decode() for part in parts))
         check_topic_name(name)
@@ -244,7 +250,7 @@ def _named_topic(*parts: str) -> TopicName:
 
 
 def parsed_topic(text: str) -> TopicName:
-    """A topic named in a query, as `t` or `tenant/namespace/t`. Raises Refused."""
+    """Return a topic named in a query, as `t` or `tenant/namespace/t`. Raises Refused."""
     try:
         return _no_partition(parse_topic(text))
     except InvalidTopicName as error:
@@ -258,7 +264,8 @@ def _no_partition(name: TopicName) -> TopicName:
 
 
 def group_name(request: Request) -> bytes:
-    """The group that the path names: any bytes, percent-encoded, or base64 with `encoding=base64`.
+    """Return the group that the path names: any bytes, percent-encoded, or base64 with
+    `encoding=base64`.
 
     Raises Refused.
     """
@@ -279,7 +286,7 @@ def decoded_group(request: Request, name: bytes) -> bytes:
 
 
 def group_text(name: bytes) -> tuple[str, Encoding]:
-    """A group's name for JSON, and its encoding: base64 if it is not UTF-8."""
+    """Return a group's name for JSON and the encoding: base64 if the name is not UTF-8."""
     try:
         return name.decode(), "utf8"
     except UnicodeDecodeError:
@@ -287,12 +294,12 @@ def group_text(name: bytes) -> tuple[str, Encoding]:
 
 
 def path_bytes(request: Request, part: str) -> bytes:
-    """One part of the path, percent-decoded once."""
+    """Return a part of the path, percent-decoded once."""
     return unquote_to_bytes(request.path_params[part])
 
 
 def page_limit(request: Request) -> int:
-    """How many entries of a list are asked for at once. Raises Refused."""
+    """Return the number of list entries that the request asks for. Raises Refused."""
     text = request.query_params.get("limit", str(PAGE_DEFAULT))
     is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
     if not is_number or not 1 <= int(text) <= PAGE_MAX:

@@ -1,5 +1,7 @@
-"""`/openapi.json` and `/docs`. Both are made when somebody first asks for one of them: few do, and
-a broker would keep the documents, and the modules that make them, in memory for nothing.
+"""`/openapi.json` and `/docs`. The first request for either makes both documents.
+
+Few users request them, and otherwise every broker would keep the documents, and the modules that
+make them, in memory.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class Documents:
 
 
 class Document(Response):
-    """Sends what all clients share in pieces: of one that takes nothing, only a piece is kept."""
+    """An answer that all clients share, sent in pieces: for a client that does not receive, only a
+    piece stays in memory.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""
@@ -45,7 +49,9 @@ class Document(Response):
 
 
 class Documentation:
-    """The documents of one listener's routes; made once, in a thread: it takes some 20 ms."""
+    """The documents of a listener's routes, made once in a worker thread, because that takes some
+    20 ms.
+    """
 
     def __init__(self, described: Sequence[Described], version: str) -> None:
         self._described = described

@@ -1,8 +1,8 @@
-"""The wire codes of broker errors and of the HTTP layer's own refusals. Knows no route.
+"""Wire codes of broker errors and of the HTTP layer's own refusals. Knows no route.
 
-Numbers are those of PIP-64's error list where it has one (it took them from the Kafka REST proxy);
-the others are ours, in the same pattern: the HTTP status and two digits. `code` is the stable name
-that programs test.
+Numbers are from PIP-64's error list where possible (PIP-64 took them from the Kafka REST proxy).
+The other numbers are ours, in the same pattern: the HTTP status and two digits. `code` is the
+stable name that programs test.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from braidlog.broker import errors
 
 @dataclass(frozen=True, slots=True)
 class WireCode:
-    """How one kind of error is reported: HTTP status, number and stable name."""
+    """The report of an error kind: HTTP status, number and stable name."""
 
     status: int
     number: int
@@ -21,7 +21,7 @@ class WireCode:
 
 @dataclass(slots=True)
 class Refused(Exception):
-    """A request that this listener refuses before the broker is asked."""
+    """Refusal of a request by this listener, before any call of the broker."""
 
     wire: WireCode
     message: str
@@ -55,7 +55,7 @@ BAD_KEY_SCHEMA = WireCode(422, 42203, "bad_key_schema")
 BAD_VALUE_SCHEMA = WireCode(422, 42204, "bad_value_schema")
 BAD_MESSAGES = WireCode(422, 42205, "bad_messages")
 BAD_ACK_TYPE = WireCode(422, 42206, "bad_ack_type")
-# Pulsar's admin API; the statuses are those that its clients know.
+# Pulsar's admin API; the statuses are those that Pulsar's clients know.
 BAD_TTL = WireCode(412, 41203, "bad_ttl")
 NOTHING_TO_EXPIRE = WireCode(409, 40924, "nothing_to_expire")
 NOT_ON_NON_PERSISTENT = WireCode(405, 40521, "not_on_non_persistent")
@@ -119,5 +119,7 @@ WIRE_CODES: dict[type[errors.BrokerError], WireCode] = {
 
 
 def wire_code(error: errors.BrokerError) -> WireCode:
-    """The wire code of a broker error; an error class of a plug-in has that of its nearest base."""
+    """Return the wire code of a broker error; an error class of a plug-in has the code of its
+    nearest base.
+    """
     return next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)

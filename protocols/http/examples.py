@@ -1,4 +1,4 @@
-"""One body of each kind of request, for `/openapi.json`. Knows no broker."""
+"""An example body for each kind of request, for `/openapi.json`. Knows no broker."""
 
 from __future__ import annotations
 

@@ -14,9 +14,7 @@ from google.protobuf.message import DecodeError
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import MessageIdData
 
 NONE = -1  # A partition or batch index that is absent.
-ID_TEXT_MAX = (
-    256  # Characters; ids of Pulsar's clients have some twenty, those of chunks some sixty.
-)
+ID_TEXT_MAX = 256  # Characters; ids of Pulsar's clients have some twenty, ids of chunks some sixty.
 INT64_MAX = 2**63 - 1
 
 _STANDARD = str.maketrans("-_ ", "+/+")  # A `+` of a query string arrives as a blank.
@@ -28,7 +26,7 @@ class BadMessageId(ValueError):
 
 @dataclass(slots=True, frozen=True)
 class MessageId:
-    """Where a record is, in Pulsar's numbers; -1 if it has no partition or batch index."""
+    """The place of a record in Pulsar's numbers; -1 for an absent partition or batch index."""
 
     ledger: int
     entry: int
@@ -37,7 +35,7 @@ class MessageId:
 
 
 def write_id(message_id: MessageId) -> str:
-    """The id as text for clients. Absent fields are left out, as Pulsar's clients do."""
+    """Return the id as text for clients. Absent fields are omitted, as Pulsar's clients do."""
     data = MessageIdData(ledgerId=message_id.ledger, entryId=message_id.entry)
     if message_id.partition >= 0:
         data.partition = message_id.partition

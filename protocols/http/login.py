@@ -1,6 +1,6 @@
-"""Authenticates HTTP clients: by Basic (RFC 7617), Bearer (RFC 6750), else by their certificate.
+"""Authenticates HTTP clients by Basic (RFC 7617), Bearer (RFC 6750) or TLS certificate.
 
-Knows no password and no key: the broker's authentication does.
+Knows no password and no key; `Authentication` checks them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from braidlog.broker.access.authentication import Authentication, Identity
 
-CERTIFICATE: Final = "braidlog.certificate"  # In a request's scope: what the TLS library checked.
+CERTIFICATE: Final = "braidlog.certificate"  # Scope key of the verified certificate.
 
 
 async def identity_of(authentication: Authentication, request: Request) -> Identity | None:
-    """Whom a request acts for; None if no authentication is required.
+    """Return the client's identity; None if no authentication is required.
 
     Raises NotAuthenticated, LimitExceeded.
     """
@@ -41,7 +41,7 @@ async def identity_of(authentication: Authentication, request: Request) -> Ident
 
 
 def origin(request: Request) -> str:
-    """The protocol and the client's host, as the audit log shows them."""
+    """Return the protocol and the client's host, in the form of the audit log."""
     return f"http {request.client.host if request.client is not None else ''}"
 
 

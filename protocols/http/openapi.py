@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the routes themselves, and the page that shows it.
+"""The OpenAPI document, generated from the routes, and its HTML page.
 
 Knows the table of routes and the types of bodies, no broker.
 """
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 def make_document(described: Sequence[Described], version: str) -> Json:
-    """The OpenAPI document of these routes."""
+    """Return the OpenAPI document of these routes."""
     types: dict[type, None] = {ErrorBody: None}
     for _, methods in described:
         for served in methods.values():
@@ -53,8 +53,9 @@ def make_document(described: Sequence[Described], version: str) -> Json:
 
 
 def _leave_out_false_items(schema: object) -> None:
-    """Leave out `items: false`, by which msgspec says that a tuple has no more items. `maxItems`
-    says it, too, and openapi-python-client makes no client where a schema is a boolean.
+    """Remove `items: false`, by which msgspec says that a tuple has no more items.
+
+    `maxItems` says the same, and openapi-python-client fails for a boolean schema.
     """
     if isinstance(schema, dict):
         if schema.get("items") is False:
@@ -106,7 +107,7 @@ def _in_query(query: Query) -> Json:
 
 
 def make_page(document: Json) -> str:
-    """The document as one page of plain HTML."""
+    """Return the document as a page of plain HTML."""
     rows: list[str] = []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():

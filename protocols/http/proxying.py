@@ -1,8 +1,8 @@
-"""Passes requests about topics of another broker on to its HTTP listener, once, and returns its
-answers.
+"""Forwards requests about topics of another broker to that broker's HTTP listener, once, and
+returns the answers.
 
-They go over the brokers' own port, so it does not matter how clients reach that listener.
-Credentials are sent along in the headers: the owner authenticates the client again. While a topic
+Requests go over the brokers' own port, so the clients' address of that listener does not matter.
+The headers carry the client's credentials: the owner authenticates the client again. While a topic
 moves from one broker to another, its requests wait here, and then go to the new owner.
 """
 
@@ -35,33 +35,35 @@ if TYPE_CHECKING:
 Handler = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 
-# In a request: it was passed on, and must not be passed on again. In an answer: nothing was done,
-# as that broker does not own the topic any more.
+# In a request: the request was forwarded, and must not be forwarded again. In an answer: the broker
+# did nothing, as the broker does not own the topic any more.
 HOP: Final = "braidlog-hop"
-# Headers about one connection (RFC 9110, 7.6.1), and those that this connection sets itself.
+# Headers about one connection (RFC 9110, section 7.6.1), and headers that this connection sets
+# itself.
 OWN_HEADERS: Final = frozenset(
     {
         *(b"connection", b"keep-alive", b"proxy-connection", b"te", b"trailer", b"upgrade"),
         *(b"transfer-encoding", HOP.encode()),
     }
 )
-# How long to wait for a topic's owner. If one was killed, the next one owns the topic after the
-# lease (5 s) and the time of the takeover.
+# Time limit for finding a topic's owner. After a kill of the owner, the next broker owns the topic
+# after the lease (5 s) and the time of the takeover.
 FIND_S: Final = 10.0
 LOOK_S: Final = 0.05
 RECEIVE_BYTES: Final = 64 * 1024
-# How long an owner may be silent before a look whether its session goes on. One that is frozen, or
-# cut off from us, closes no connection: others own its topics, and it would be waited for forever.
+# After this silence of an owner, check that the owner's session is alive. A frozen broker, or a
+# broker cut off from this one, closes no connection: other brokers take over its topics, and the
+# wait would never end.
 SILENT_S: Final = 1.0
-# The owner is gone, or its answer is not HTTP.
+# The owner has gone, or its answer is not HTTP.
 LOST: Final = (OSError, trio.BrokenResourceError, h11.ProtocolError)
 
 log = structlog.get_logger()
 
 
 class Body:
-    """A request's body as it comes. It is kept as long as there is memory for it, so that it can
-    also be sent to another broker.
+    """A request's body while it arrives. Kept as long as memory allows, so that the body can be
+    sent to another broker too.
     """
 
     def __init__(self, request: Request, budget: BodyBudget) -> None:
@@ -73,7 +75,9 @@ class Body:
         self.has_ended = False
 
     def request(self) -> Request:
-        """The request, with its body from the first byte on. Only possible while it is kept."""
+        """Return the request with its body from the first byte on. Only possible while the body is
+        kept.
+        """
         place = 0
 
         async def receive() -> Message:
@@ -86,9 +90,7 @@ class Body:
         return Request(self._request.scope, receive)
 
     async def drain(self) -> None:
-        """Read the rest, though nobody wants it: an earlier answer would be lost with the
-        connection.
-        """
+        """Read and drop the rest: an earlier answer would be lost with the connection."""
         with trio.move_on_after(FIND_S):
             while not self.has_ended:
                 await self._next()
@@ -108,14 +110,14 @@ class Body:
 
 
 class Proxy:
-    """Passes requests on for one listener."""
+    """Forwards the requests of a listener."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._budget = BodyBudget()
 
     def around(self, handler: Handler) -> Handler:
-        """Wrap a handler: it serves what this broker owns, and passes other requests on."""
+        """Wrap a handler: requests about this broker's topics are served, others are forwarded."""
 
         async def serve(request: Request) -> Response:
             if HOP in request.headers:
@@ -136,7 +138,9 @@ class Proxy:
         return serve
 
     async def _serve_once(self, request: Request, handler: Handler) -> Response:
-        """Raises NotOwner if nobody owns it now; nothing was done then."""
+        """Serve or forward a request. Raises NotOwner, before any effect, if no broker owns the
+        topic now.
+        """
         owner = self._owner(request)
         if owner is None:
             return await handler(request)
@@ -145,7 +149,7 @@ class Proxy:
         return await self._pass_on(request, owner)
 
     async def _serve_for_another(self, request: Request, handler: Handler) -> Response:
-        """Serve what another broker passes on, as it takes this one for the owner."""
+        """Serve a request from a broker that takes this broker for the owner."""
         body = Body(request, self._budget)
         try:
             owner = self._owner(request)
@@ -153,7 +157,7 @@ class Proxy:
                 raise elsewhere("that", owner)
             name = _topic_of(request)
             if name is not None and self._broker.topics.find(name) is None:
-                await self._broker.siblings.follow()  # The other broker may be ahead of us.
+                await self._broker.siblings.follow()  # The other broker may be ahead.
             return await handler(body.request())
         except NotOwner as error:
             await body.drain()
@@ -162,7 +166,7 @@ class Proxy:
             return answer
 
     def _owner(self, request: Request) -> Owner | None:
-        """The other broker that serves it; None: this one does."""
+        """Return the other broker that serves the request; None if this broker does."""
         placement = self._broker.placement
         name = _topic_of(request)
         if name is not None:
@@ -171,8 +175,10 @@ class Proxy:
         return None if request.method in READING else placement.catalogue_owner()
 
     async def _pass_on(self, request: Request, owner: Owner) -> Response:
-        """Pass a request on. Raises NotOwner if that broker was not reached or is not the
-        owner, or if it was lost during a request that changes nothing; Refused.
+        """Forward a request.
+
+        Raises NotOwner if the other broker was not reached or is not the owner, or if it was lost
+        during a request that changes nothing. Raises Refused.
         """
         name = next(one.name for one in self._broker.listeners.values() if one.protocol == "http")
         stream = await self._broker.siblings.relay(owner.node_id, name)
@@ -187,14 +193,14 @@ class Proxy:
             if request.method in READING:
                 raise NotOwner(text, 0) from error
             raise Refused(OWNER_LOST, text) from error
-        except BaseException:  # Also if the client is gone.
+        except BaseException:  # Also after a disconnect of the client.
             await exchange.close()
             raise
         return _PassedOn(request, exchange, answer)
 
 
 def _topic_of(request: Request) -> TopicName | None:
-    """The topic that the path names, if it names one. Raises Refused."""
+    """Return the topic that the path names; None without a topic. Raises Refused."""
     parts = request.path_params
     if "role" not in parts and "name" in parts:
         return admin_name(request)[0]
@@ -202,7 +208,7 @@ def _topic_of(request: Request) -> TopicName | None:
 
 
 class _PassedOn(Response):
-    """Returns the owner's answer piece by piece as it comes, until the client leaves."""
+    """The owner's answer, returned piece by piece as it arrives, until the client leaves."""
 
     def __init__(self, request: Request, exchange: _Exchange, answer: h11.Response) -> None:
         super().__init__(status_code=answer.status_code)
@@ -215,7 +221,7 @@ class _PassedOn(Response):
         self._exchange = exchange
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the answer. If the owner is lost it ends early, and so does the connection."""
+        """Send the answer. If the owner is lost, end the answer and the connection early."""
 
         async def watch() -> None:
             await disconnected(self._request)
@@ -248,13 +254,13 @@ class _Exchange:
     """One request over a connection of its own."""
 
     def __init__(self, stream: trio.SocketStream, is_over: Callable[[], bool]) -> None:
-        """`is_over`: whether the session of the other side has ended."""
+        """Use `stream`; `is_over` returns True once the session of the other broker has ended."""
         self._stream = stream
         self._is_over = is_over
         self._http = h11.Connection(h11.CLIENT)
 
     async def ask(self, request: Request) -> h11.Response:
-        """Send the request, and return the head of the answer. Raises one of LOST."""
+        """Send the request and return the head of the answer. Raises one of LOST."""
         scope = request.scope
         target = bytes(scope["raw_path"])
         if query := bytes(scope["query_string"]):
@@ -279,12 +285,12 @@ class _Exchange:
                 return event
 
     async def piece(self) -> bytes:
-        """The next piece of the answer's body; b"" at its end. Raises one of LOST."""
+        """Return the next piece of the answer's body; b"" at the end. Raises one of LOST."""
         event = await self._next()
         return bytes(event.data) if isinstance(event, h11.Data) else b""
 
     async def close(self) -> None:
-        """Close the connection, whatever is still to come."""
+        """Close the connection without reading the rest."""
         await trio.aclose_forcefully(self._stream)
 
     async def _send(self, event: h11.Request | h11.Data | h11.EndOfMessage) -> None:
@@ -301,7 +307,10 @@ class _Exchange:
             self._http.receive_data(await self._while_there(receive))
 
     async def _while_there(self, act: Callable[[], Awaitable[T]]) -> T:
-        """Send or receive: nothing of it is lost where it is cancelled. Raises one of LOST."""
+        """Run a send or receive until done, and check the owner's session after each silence.
+
+        A cancelled send or receive loses no bytes. Raises one of LOST.
+        """
         while True:
             with trio.move_on_after(SILENT_S):
                 return await act()

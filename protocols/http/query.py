@@ -1,4 +1,4 @@
-"""Typed query parameters, under limits. Unknown ones are ignored. Knows no route."""
+"""Typed query parameters, under limits. Unknown parameters are ignored. Knows no route."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from starlette.requests import Request
 
 from braidlog.protocols.http.errors import BAD_QUERY, Refused
 
-DIGITS_MAX = 19  # Of a 64-bit number.
+DIGITS_MAX = 19  # Digits of a 64-bit number.
 TRUTHS = {"true": True, "1": True, "": True, "false": False, "0": False}
 
 
 def number(
     request: Request, names: Sequence[str], default: int | None, *, least: int, most: int | None
 ) -> int | None:
-    """The number of the first name that is given, lowered to `most`. Raises Refused."""
+    """Return the number of the first given name, at most `most`. Raises Refused."""
     for name in names:
         text = request.query_params.get(name)
         if text is None:
@@ -30,7 +30,7 @@ def number(
 
 
 def integer(request: Request, name: str, default: int) -> int:
-    """A number that may be below zero. Raises Refused."""
+    """Return a number that may be negative. Raises Refused."""
     text = request.query_params.get(name)
     if text is None:
         return default
@@ -41,7 +41,7 @@ def integer(request: Request, name: str, default: int) -> int:
 
 
 def truth(request: Request, names: Sequence[str]) -> bool:
-    """Whether a switch is on; it is off unless it is given. Raises Refused."""
+    """Return True if a switch is on; an absent switch is off. Raises Refused."""
     for name in names:
         text = request.query_params.get(name)
         if text is not None:
@@ -52,7 +52,7 @@ def truth(request: Request, names: Sequence[str]) -> bool:
 
 
 def choice(request: Request, name: str, choices: Sequence[str]) -> str:
-    """The given choice, by default the first one. Raises Refused."""
+    """Return the given choice; by default the first choice. Raises Refused."""
     text = request.query_params.get(name, choices[0]).lower()
     if text not in choices:
         raise Refused(BAD_QUERY, f"{name} is one of {', '.join(choices)}, not {text[:40]!r}")

@@ -21,7 +21,7 @@ TEXTS: dict[WireCode, str] = {
 
 
 def raw_refusal(status: int) -> tuple[h11.Response, h11.Data, h11.EndOfMessage]:
-    """The answer to a client whose bytes never became a request."""
+    """Return the answer to a client that sent bytes which are no valid request."""
     wire = errors.HEAD_TOO_LARGE if status == HEAD_TOO_LARGE else errors.BAD_REQUEST
     if status == errors.NOT_IMPLEMENTED.status:
         wire = errors.NOT_IMPLEMENTED

@@ -1,8 +1,8 @@
-"""What every request goes through: a request id, its body under limits, errors as JSON, counting
+"""The layer around every request: request id, limit of running requests, errors as JSON, metrics
 and a log line.
 
-Knows no route. Paths are matched as they were sent, still percent-encoded, so that a name may
-contain what a URL cannot: `%2F` in a group's name does not end it.
+Knows no route. Routes match the path as sent, still percent-encoded, so that a name may contain
+characters that a URL cannot: `%2F` in a group's name does not end the name.
 """
 
 from __future__ import annotations
@@ -39,51 +39,51 @@ log = structlog.get_logger()
 
 Handler = Callable[[Request], Awaitable[Response]]
 
-# Handled at the same time; one more gets 429 instead of queueing unseen. A request whose client has
-# to take a piece of its answer is none of them unless that is large: a few clients that take none
-# would keep all others out.
+# Limit of running requests; a request above the limit gets 429 instead of a place in an invisible
+# queue. A request does not count while its client has to receive a piece of the answer, unless the
+# piece is large: a few clients that do not receive would block all others.
 REQUESTS_MAX = 256
-# The header that goes with 401 (RFC 9110, section 11.6.1).
+# The header of a 401 answer (RFC 9110, section 11.6.1).
 CHALLENGE = 'Basic realm="braidlog", charset="UTF-8", Bearer'
-RETRY_AFTER_S = 1  # The header that goes with 429 and 503.
-REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # A client's own id is used if it is sane.
+RETRY_AFTER_S = 1  # The header of 429 and 503 answers.
+REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")  # A client's own id, if valid.
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(slots=True)
 class Working:
-    """How many requests are being worked on, and how many wait for records."""
+    """Number of running requests, and of requests that wait for records."""
 
     waiting: Number
     count: int = 0
 
 
 class Exchange:
-    """One request and its outcome."""
+    """A request and its outcome."""
 
     def __init__(self, scope: Scope, send: Send, working: Working, broker: Broker) -> None:
         self.request_id = _given_id(scope) or os.urandom(16).hex()
         path = _origin_form(scope["raw_path"].decode("ascii"))
         self.scope: Scope = {**scope, "path": path, "exchange": self}
         self.principal: Principal = ANONYMOUS
-        self.at = ""  # where its client is, for the audit log
-        self.allowance: Allowance | None = None  # what limits the principal
+        self.at = ""  # The client's address, for the audit log.
+        self.allowance: Allowance | None = None  # The principal's quota.
         # For endless answers: raises the error that would refuse the request now.
         self.check_again: Callable[[], None] = _allowed
         self.status = 0
-        self.code = ""  # of the error in the answer, if there is one
-        self.is_frequent = False  # like requests with messages: not logged unless it failed
+        self.code = ""  # Code of the answer's error; "" without an error.
+        self.is_frequent = False  # Like requests with messages: only failures are logged.
         self._send = send
         self._working = working
         self._stopping = broker.stopping
         self._give_way = broker.poller.give_way
         self.arrived = time.perf_counter()
-        self.waited_s = 0.0  # for records, on purpose
-        self.at_end: list[Callable[[], None]] = []  # Called once the answer was sent, or cannot be.
+        self.waited_s = 0.0  # Deliberate wait for records.
+        self.at_end: list[Callable[[], None]] = []  # Called when the answer is sent or cannot be.
 
     async def send(self, message: Message) -> None:
-        """Send an answer, with the request's id in its headers."""
+        """Send an ASGI message of the answer; add the request's id to the headers."""
         if message["type"] == "http.response.start":
             await self._give_way()
             self.status = message["status"]
@@ -96,12 +96,14 @@ class Exchange:
         if len(message.get("body", b"")) > JSON_PIECE_BYTES:
             await self._send(message)
             return
-        with self.uncounted():  # Its client may take it as late as it likes.
+        with self.uncounted():  # The client may receive the piece arbitrarily late.
             await self._send(message)
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Wrap a wait for records: it counts neither as work nor as time spent on work."""
+        """Wrap a wait for records. The request does not count as running, and the wait not as
+        working time.
+        """
         began = time.perf_counter()
         working = self._working
         working.count -= 1
@@ -128,14 +130,14 @@ class Exchange:
 
     @property
     def api(self) -> str:
-        """The template of the route that served it: few different values, whoever asks."""
+        """The template of the request's route: few different values, whatever clients send."""
         route = self.scope.get("route")
         method = self.scope["method"] if self.scope["method"] in METHODS else "other"
         return f"{method} {route.path}" if route is not None else "none"
 
 
 def _given_id(scope: Scope) -> str:
-    """The id that the client gave its request; "" for none, or one that is not sane."""
+    """Return the request id that the client sent; "" if the id is absent or invalid."""
     for name, value in scope["headers"]:
         if name == b"x-request-id":
             given: str = value.decode("latin-1")
@@ -144,11 +146,11 @@ def _given_id(scope: Scope) -> str:
 
 
 def _allowed() -> None:
-    """Do nothing: the request needed no right."""
+    """Do nothing: the request needed no permission."""
 
 
 class Requests:
-    """The outermost layer of the application: everything that comes before and after a route."""
+    """The outermost layer of the application: all work before and after a route."""
 
     def __init__(self, app: ASGIApp, broker: Broker) -> None:
         self._app = app
@@ -157,16 +159,18 @@ class Requests:
 
     @property
     def working(self) -> int:
-        """Requests that run and do not wait for records."""
+        """Number of requests that run and do not wait for records."""
         return self._working.count
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request. A handler's bug is logged with its id, and ends only this request."""
+        """Serve a request. A handler's bug is logged with the request's id and ends only this
+        request.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         exchange = Exchange(scope, send, self._working, self._broker)
-        work_for(exchange)  # A task may serve many clients: it no longer works for the last one.
+        work_for(exchange)  # The task may serve many clients; now it serves this request.
         self._working.count += 1
         try:
             try:
@@ -177,7 +181,7 @@ class Requests:
                 self._working.count -= 1
                 for act in exchange.at_end:
                     act()
-            # Requests that wait here do not count as work: hundreds may have ended together.
+            # Requests that wait here do not count as running: hundreds may have ended together.
             await self._broker.poller.give_way()
         except Exception:  # A bug ends this request and nothing else.
             log.exception("request_failed", protocol="http", request_id=exchange.request_id)
@@ -207,8 +211,10 @@ class Requests:
 
 
 def _origin_form(target: str) -> str:
-    """The path of a request's target. An absolute target (RFC 9112, 3.2.2), which any client may
-    send and proxies do, loses its host.
+    """Return the path of a request's target.
+
+    An absolute target (RFC 9112, section 3.2.2), which any client may send and proxies do send,
+    loses its host.
     """
     if target.startswith("/"):
         return target
@@ -218,12 +224,12 @@ def _origin_form(target: str) -> str:
 
 
 def json_response(body: msgspec.Struct, status: int = 200) -> Response:
-    """A JSON answer."""
+    """Return a JSON answer."""
     return Response(encode(body), status, media_type="application/json")
 
 
 def refuse(exchange: Exchange, wire: errors.WireCode, message: str) -> Response:
-    """The answer for an error; every error has this form."""
+    """Return the answer for an error; every error has this form."""
     exchange.code = wire.code
     body = ErrorBody(wire.number, wire.code, message, message)
     headers = {}
@@ -239,24 +245,26 @@ def _too_busy(exchange: Exchange) -> ASGIApp:
 
 
 async def on_refused(request: Request, error: Exception) -> Response:
-    """Answer with a refusal of this listener's own."""
+    """Answer with one of the listener's own refusals."""
     assert isinstance(error, errors.Refused)
     return refuse(request.scope["exchange"], error.wire, error.message)
 
 
 async def on_broker_error(request: Request, error: Exception) -> Response:
-    """Answer with an error of the broker, by the table."""
+    """Answer with an error of the broker, by the table of wire codes."""
     assert isinstance(error, BrokerError)
     return refuse(request.scope["exchange"], errors.wire_code(error), str(error))
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """Answer what Starlette's routing refuses: an unknown path, or a method it does not have."""
+    """Answer a refusal of Starlette's routing: an unknown path, or a method that the path does not
+    have.
+    """
     assert isinstance(error, HTTPException)
     exchange: Exchange = request.scope["exchange"]
     if error.status_code == errors.METHOD_NOT_ALLOWED.status:
         allowed = (error.headers or {}).get("Allow", "")
-        if request.method == "OPTIONS":  # It asks for the allowed methods.
+        if request.method == "OPTIONS":  # The client asks for the allowed methods.
             return Response(status_code=204, headers={"Allow": f"{allowed}, OPTIONS"})
         message = f"{request.method} is not possible here, only {allowed}"
         response = refuse(exchange, errors.METHOD_NOT_ALLOWED, message)
@@ -268,14 +276,14 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def on_bug(request: Request, _: Exception) -> Response:
-    """Answer with an internal error, and the id under which it is in the log."""
+    """Answer with an internal error and the request id of the log entry."""
     exchange: Exchange = request.scope["exchange"]
     message = f"internal error, in the broker's log as request {exchange.request_id}"
     return refuse(exchange, errors.INTERNAL, message)
 
 
 class _Unsent(Response):
-    """An answer that is not sent: nobody would get it."""
+    """An answer that is not sent, as the client has left."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send nothing."""

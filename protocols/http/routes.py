@@ -1,5 +1,5 @@
-"""The layer between a route and its handlers: picks the method's handler, and checks the right to
-call it.
+"""The layer between a route and its handlers: selects the method's handler and checks the client's
+permission to call the handler.
 
 Knows topics only by the names in the path.
 """
@@ -48,12 +48,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How one method of a path is served, what its client must be allowed to do, and how the
-    description of the API shows it.
+    """A handler of a path's method, the permission that its client needs, and its description in
+    the API document.
     """
 
     handler: Handler
-    action: Action | None  # None: any connected client may do it.
+    action: Action | None  # None: any connected client may call the handler.
     _: KW_ONLY
     body: type | None = None
     answer: type | None = None
@@ -61,9 +61,9 @@ class Served:
     statuses: Sequence[int] = (200,)
     other_formats: Sequence[str] = ()
     needs_body: bool = True
-    lists: bool = False  # It shows only what its client may see: any client that logged in may ask.
-    within: bool = False  # The same within a tenant or namespace, if the client may see some of it.
-    frequent: bool = False  # Like requests with messages: a successful one is not logged.
+    lists: bool = False  # Shows only visible resources: any logged-in client may ask.
+    within: bool = False  # The same within a tenant or namespace, if the client may see some part.
+    frequent: bool = False  # Like requests with messages: a success is not logged.
 
 
 Described = tuple[str, Mapping[str, Served]]
@@ -71,8 +71,8 @@ Described = tuple[str, Mapping[str, Served]]
 
 @dataclass(frozen=True, slots=True)
 class _Endpoint:
-    """A handler as an application: Starlette would wrap a function in layers of its own, whose work
-    `routing.py` does already.
+    """A handler as an application. Starlette would wrap a function in its own layers, which repeat
+    the work of `routing.py`.
     """
 
     serve: Handler
@@ -91,7 +91,9 @@ class Routes:
         self._proxy = None if broker.siblings.is_alone else Proxy(broker)
 
     def route(self, path: str, **methods: Served) -> Route:
-        """One path with all its methods, so that a refused method can list them."""
+        """Return the route of a path with all its methods, so that the answer to an unknown method
+        can list them.
+        """
 
         self.described.append((path, methods))
         proxy = self._proxy
@@ -112,8 +114,8 @@ class Routes:
         return Route(path, _Endpoint(serve), methods=list(methods))
 
     async def _admit(self, request: Request, served: Served) -> None:
-        """Authenticate the client, and check its rights. Raises NotAuthenticated, NotAuthorized,
-        LimitExceeded.
+        """Authenticate the client and check its permissions. Raises NotAuthenticated,
+        NotAuthorized, LimitExceeded.
         """
         broker, exchange = self._broker, request.scope["exchange"]
         identity = await identity_of(broker.authentication, request)
@@ -144,7 +146,7 @@ class Routes:
 
 
 def _allowance(broker: Broker, principal: Principal, request: Request) -> Allowance | None:
-    """The principal's allowance, with this request counted. Raises LimitExceeded."""
+    """Return the principal's allowance, after counting this request. Raises LimitExceeded."""
     allowance = broker.quotas.of(principal)
     if allowance is None:
         return None
@@ -157,7 +159,7 @@ def _allowance(broker: Broker, principal: Principal, request: Request) -> Allowa
 
 
 def seen_by(broker: Broker, request: Request) -> Callable[[Resource], bool]:
-    """A function that says whether a list may show its client a resource."""
+    """Return a function that is true for each resource that a list may show to the client."""
     principal, allows = request.scope["exchange"].principal, broker.access.allows
     if allows(principal, Action.DESCRIBE, CLUSTER):
         return lambda _: True
@@ -167,25 +169,25 @@ def seen_by(broker: Broker, request: Request) -> Callable[[Resource], bool]:
 async def topics_seen(
     broker: Broker, request: Request, namespace: tuple[str, str], topics: Sequence[TopicT]
 ) -> Sequence[TopicT]:
-    """The topics of a namespace that the client may see."""
+    """Return the topics of a namespace that the client may see."""
     principal, resource_of = request.scope["exchange"].principal, attrgetter("resource")
     return await seen(broker.access, principal, namespace, topics, resource_of)
 
 
 def groups_seen(broker: Broker, request: Request, topic: Topic) -> list[bytes]:
-    """The names of a topic's groups that the client may see."""
+    """Return the names of a topic's groups that the client may see."""
     return list(filter(group_check(broker, request, topic), broker.subscriptions.names(topic)))
 
 
 def group_check(broker: Broker, request: Request, topic: Topic) -> Callable[[bytes], bool]:
-    """Whether the client may see a topic's group of a name."""
+    """Return a function that is true for each group name of a topic that the client may see."""
     is_seen = seen_by(broker, request)
     return lambda name: is_seen(Resource.of_group(name, topic.name))
 
 
 async def made_by_itself(broker: Broker, request: Request, name: TopicName) -> Topic:
-    """Create a topic because a client uses it. Raises NotAuthorized, and what `Topics.auto_create`
-    raises.
+    """Create a topic because a client uses the topic's name. Raises NotAuthorized, and every error
+    of `Topics.auto_create`.
     """
     exchange = request.scope["exchange"]
     resource = Resource.of_topic(name)
@@ -194,9 +196,10 @@ async def made_by_itself(broker: Broker, request: Request, name: TopicName) -> T
 
 
 def named_in(request: Request) -> Resource:
-    """What the path names: a group of a topic, a topic, a namespace, a tenant, or the cluster.
+    """Return the resource that the path names: a group of a topic, a topic, a namespace, a tenant,
+    or the cluster.
 
-    Raises Refused for an impossible name.
+    Raises Refused for an invalid name.
     """
     parts = request.path_params
     name = admin_name(request)[0] if "name" in parts else None

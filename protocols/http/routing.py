@@ -1,7 +1,7 @@
-"""Finds the route of a path, and the answer to an error. Knows no path and no error by name.
+"""Finds the route of a path and the answer to an error. Knows no path and no error by name.
 
-Starlette's application tries one regular expression after another, and turns errors into answers in
-two layers and once more around each route: as much work as a small request.
+Starlette's application tries each regular expression in turn. It converts errors to answers in two
+layers, and in another layer around each route. All of that costs as much as a small request.
 """
 
 from __future__ import annotations
@@ -17,30 +17,32 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 ErrorHandlers = Mapping[type[Exception], Callable[[Request, Exception], Awaitable[Response]]]
-# The first word of a path, and how many slashes it has; None for a route that takes any number.
+# The first word of a path and its number of slashes; None for a route that accepts any number.
 Shape = tuple[str, int | None]
-REST = ":path}"  # A parameter of a route that takes slashes too.
+REST = ":path}"  # A route parameter that may contain slashes.
 
 
 class Answering:
-    """An application of Starlette's routes; `handlers` turn their errors into answers. An error
-    that only the handler for `Exception` matches is a bug: it is raised, too.
+    """An application of Starlette's routes; `handlers` convert errors of routes to answers.
+
+    An error that only the handler for `Exception` matches is a bug, so the error is raised again
+    after the answer.
     """
 
     def __init__(self, routes: Sequence[Route], handlers: ErrorHandlers) -> None:
         self._handlers = handlers
-        # Without redirects for slashes: such an answer has no error code.
+        # No redirects for slashes: such an answer has no error code.
         self._nothing = Router(redirect_slashes=False)
         self._routers = {
             shape: Router(some, redirect_slashes=False) for shape, some in _by_shape(routes).items()
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request of the `exchange` in its scope."""
+        """Serve the request of the `exchange` in the scope."""
         if scope["type"] != "http":
             await self._nothing(scope, receive, send)
             return
-        scope["app"] = self  # Without one Starlette answers errors by itself.
+        scope["app"] = self  # Without this entry Starlette answers errors itself.
         try:
             await self._router(scope["path"]).app(scope, receive, send)
         except Exception as error:
@@ -51,10 +53,10 @@ class Answering:
             await response(scope, receive, send)
             if handler is self._handlers[Exception]:
                 raise
-            error.__traceback__ = None  # Breaks a reference cycle: its frames hold it.
+            error.__traceback__ = None  # Breaks a reference cycle: the frames hold the error.
 
     def _router(self, path: str) -> Router:
-        """The routes that may match a path, in their order."""
+        """Return the router of the routes that may match a path, in the order of the table."""
         word = path[1:].partition("/")[0]
         found = self._routers.get((word, path.count("/")))
         return found or self._routers.get((word, None), self._nothing)
@@ -64,7 +66,9 @@ class Answering:
 
 
 def _by_shape(routes: Sequence[Route]) -> dict[Shape, list[Route]]:
-    """Which routes may match the paths of a shape, in their order."""
+    """Return for each shape the routes that may match paths of the shape, in the order of the
+    table.
+    """
     shapes = {_shape(route) for route in routes}
     return {
         shape: [route for route in routes if _shape(route) in (shape, (shape[0], None))]

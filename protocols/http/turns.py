@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from braidlog.broker.runtime.poller import Poller
     from braidlog.broker.topics.topic import Topic
 
-TURN = 200  # Partitions between two checkpoints: a millisecond of the loop, or a few.
+TURN = 200  # Partitions between two checkpoints: one or a few milliseconds of the loop.
 SORTED_TOGETHER = 2000  # Topics sorted by name in one turn: two milliseconds.
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ async def in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 async def between_messages(number: int, poller: Poller) -> None:
-    """Give others their turn if it is due after `number` messages of a request."""
+    """Let other tasks run if a turn is due after `number` messages of a request."""
     if number % TURN_MESSAGES == 0:
         await trio.lowlevel.checkpoint()
     elif number % PIECE_MESSAGES == 0:
@@ -39,8 +39,9 @@ async def between_messages(number: int, poller: Poller) -> None:
 async def first_topics(
     topics: Iterable[Topic], wanted: Callable[[Topic], bool], count: int
 ) -> list[Topic]:
-    """The first `count` topics by name that are `wanted`. Sorting 50,000 of them at once would hold
-    the loop for a tenth of a second.
+    """Return the first `count` topics by name that are `wanted`.
+
+    Sorting 50,000 topics at once would hold the loop for a tenth of a second.
     """
     every = tuple(topics)
     best: list[tuple[str, Topic]] = []
@@ -54,7 +55,7 @@ async def first_topics(
 
 
 async def backlog_of(subscription: Subscription) -> int:
-    """Records that a subscription has still to read, in all partitions."""
+    """Return the subscription's backlog in records, summed over all partitions."""
     total = 0
     async for index in in_turns(range(len(subscription.topic.partitions))):
         total += subscription.backlog(index)

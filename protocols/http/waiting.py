@@ -1,7 +1,8 @@
-"""A request that waits: for records, until its client leaves, the broker stops, or time is up.
+"""Waiting requests: each waits for records until the client leaves, the broker stops, or the
+timeout ends.
 
-Knows no route. ASGI reports a disconnected client only by a message (`http.disconnect`), so
-somebody has to look for it.
+Knows no route. ASGI reports a disconnected client only by a message (`http.disconnect`), so a task
+has to watch for that message.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Waiting:
-    """All waiting requests of one listener."""
+    """All waiting requests of a listener."""
 
     def __init__(self, stopping: trio.Event) -> None:
         self.stopping = stopping
@@ -35,11 +36,13 @@ class Waiting:
         *,
         is_stream: bool = False,
     ) -> bool:
-        """Run `act`; True once it returns, False if the time is up or the broker stops first.
+        """Run `act`; return True once `act` returns, False if the timeout ends or the broker stops
+        first.
 
-        It is cancelled then. Meanwhile the request does not count as being worked on. Raises
-        Refused if too many wait already, ClientDisconnect (a stream looks for that itself), and
-        the BrokerError of `act`.
+        On False `act` is cancelled. A waiting request does not count as a running request.
+
+        Raises Refused if too many requests wait already, ClientDisconnect (except for a stream,
+        which watches the client itself), and the BrokerError of `act`.
         """
         if self.count >= WAITING_MAX:
             raise Refused(TOO_BUSY, f"{WAITING_MAX} requests are waiting already")
@@ -75,7 +78,9 @@ class Waiting:
             try:
                 await act()
                 acted = True
-            except BrokerError as error:  # Not from in here: it would come out in a group.
+            except (
+                BrokerError
+            ) as error:  # Raised below: from here the error would arrive in a group.
                 failure = error
             nursery.cancel_scope.cancel()
         if failure is not None:
