@@ -77,7 +77,7 @@ FIELD_CODES: dict[str, WireCode] = {
 
 
 class MessagesApi:
-    """Produce and read, for one broker."""
+    """Produce and read handlers of a broker."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class MessagesApi:
         return await streams.whole(answer)
 
     async def other_domain(self, request: Request) -> Response:
-        """Refuse topics of a domain that is not served."""
+        """Refuse topics of a domain that the broker does not serve."""
         raise Refused(TOPIC_NOT_FOUND, "non-persistent topics are not served")
 
     async def _topic(self, request: Request) -> Topic:
@@ -165,14 +165,14 @@ class MessagesApi:
 
 
 def read_body(body: bytes, into: type[BodyT]) -> BodyT:
-    """A typed body. Raises Refused, with the code of the field that is wrong."""
+    """Return a typed body. Raises Refused, with the code of the wrong field."""
     value = _decode(body, into)
     _check_names(body, EVERYWHERE)
     return value
 
 
 def read_small(body: bytes) -> ProduceRequest:
-    """Parse a request with messages in one piece. Raises Refused."""
+    """Parse a request with messages in a single step. Raises Refused."""
     wanted = _decode(body, ProduceRequest)
     if not has_every_member(body, wanted):
         _check_names(body, OBJECT)
@@ -191,7 +191,7 @@ class _Messages(msgspec.Struct):
 def _check_names(
     text: bytes, within: msgspec.json.Decoder[Any], place: str = "", wire: WireCode = BAD_BODY
 ) -> None:
-    """Refuse an object that names a field twice. Raises Refused."""
+    """Check that no object names a field twice. Raises Refused."""
     try:
         check_names(text, within)
     except RepeatedName as error:
@@ -201,7 +201,7 @@ def _check_names(
 
 
 def _decode(body: bytes, into: type[BodyT]) -> BodyT:
-    """A typed body, whose objects may name a field twice. Raises Refused."""
+    """Return a typed body, whose objects may name a field twice. Raises Refused."""
     try:
         return msgspec.json.decode(body, type=into)
     except msgspec.ValidationError as error:

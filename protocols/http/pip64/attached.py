@@ -1,7 +1,7 @@
-"""Attaches consumers over HTTP to delivery: one `HttpConsumer` for each partition of a topic.
+"""Attaches consumers over HTTP to delivery, with an `HttpConsumer` for each partition of a topic.
 
-The only place of this listener that attaches to dispatchers. A consumer takes entries while a fetch
-is open, notes where they are, and keeps no bytes: a fetch reads the records itself. Knows no
+The only module of this listener that attaches to dispatchers. A consumer takes entries while a
+fetch is open. The consumer stores their offsets and no bytes: the fetch reads the records. Knows no
 request.
 """
 
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Taken:
-    """An entry that delivery gave to a consumer: where it is, and which messages are wanted."""
+    """An entry that delivery gave to a consumer: its place and its unacknowledged messages."""
 
     offset: int
     record_count: int
     ack_set: tuple[int, ...]
     redelivery_count: int
     size: int
-    skip: int = 0  # How many of its messages an earlier fetch has given out.
+    skip: int = 0  # Number of messages that earlier fetches returned.
 
     @property
     def end(self) -> int:
-        """Offset after its last message."""
+        """Offset after the entry's last message."""
         return self.offset + self.record_count
 
     def has(self, offset: int) -> bool:
-        """Whether the message at that offset belongs to it."""
+        """Return True if the message at the offset belongs to the entry."""
         return self.offset <= offset < self.end
 
     def wants(self, offset: int) -> bool:
-        """Whether its message at that offset is not acknowledged."""
+        """Return True if the entry's message at the offset is not acknowledged."""
         place = offset - self.offset
         word = place // 64
         return word >= len(self.ack_set) or bool(self.ack_set[word] >> (place % 64) & 1)
@@ -62,19 +62,21 @@ class Owner(Protocol):
 
     @property
     def wants_more(self) -> bool:
-        """Whether a fetch is open that has room."""
+        """True while a fetch with room is open."""
 
     def take(self, consumer: HttpConsumer, taken: Taken, wanted: int) -> None:
-        """Take an entry that came, with `wanted` unacknowledged messages."""
+        """Take an entry from delivery, with `wanted` unacknowledged messages."""
 
     def touch(self) -> None:
-        """Note that it is in use."""
+        """Record that the consumer is in use."""
 
     def is_live(self) -> bool:
-        """Whether it was in use lately."""
+        """Return True if the consumer was in use recently."""
 
     def dropped(self, consumer: HttpConsumer) -> None:
-        """Note that a seek or a deletion has detached the consumer from its partition."""
+        """Drop a partition's entries: a seek or a deletion has detached the consumer from the
+        partition.
+        """
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -85,7 +87,8 @@ class HttpConsumer(Consumer):
 
     owner: Owner
     partition: Partition
-    dispatcher: Dispatcher | None = None  # It is attached to this, or was before it was closed.
+    # The dispatcher of the attached consumer; after a close, the previous dispatcher.
+    dispatcher: Dispatcher | None = None
     sent: dict[int, float] = field(default_factory=dict)
     """When entries that were given out come back unless they are acknowledged, oldest first."""
 
@@ -96,11 +99,11 @@ class HttpConsumer(Consumer):
 
     @property
     def stays_after_seek(self) -> bool:
-        """Until it is ended: it is a consumer between two fetches, too."""
+        """True until the end of the consumer, which also exists between two fetches."""
         return self.dispatcher is not None
 
     def send(self, entries: Sequence[Entry], size: int) -> None:
-        """Note where entries are."""
+        """Store the places of entries."""
         for entry in entries:
             taken = Taken(
                 entry.offset,
@@ -112,31 +115,33 @@ class HttpConsumer(Consumer):
             self.owner.take(self, taken, entry.wanted)
 
     def takes_more(self) -> bool:
-        """Whether it takes more: only while a fetch with room is open."""
+        """Return True if the consumer takes more entries: only while a fetch with room is open."""
         return self.owner.wants_more
 
     def disconnect(self) -> None:
-        """Drop what it held: a seek, which attaches it again, or a deletion has detached it."""
+        """Drop the entries held: a seek, which attaches the consumer again, or a deletion has
+        detached it.
+        """
         self.sent.clear()
         self.owner.dropped(self)
 
     async def is_alive(self) -> bool:
-        """Whether it was used lately: there is no connection that could tell."""
+        """Return True if the consumer was used recently: no connection could tell."""
         return self.owner.is_live()
 
     def holds(self, entry: int) -> bool:
-        """Whether the entry was given out here and, as far as is known, is not acknowledged."""
+        """Return True if this consumer holds the entry and no acknowledgement is known."""
         return entry in self.pending or entry in self.sent
 
     def forget(self, entry: int) -> None:
-        """Forget an entry that was acknowledged."""
+        """Forget an acknowledged entry."""
         self.sent.pop(entry, None)
 
     async def pass_over(self, skipped: Sequence[int]) -> None:
-        """Acknowledge what it holds at these offsets but may not have by the topic's settings:
-        nobody else ever will.
+        """Acknowledge held entries at offsets that the topic's settings exclude from delivery. No
+        client ever will.
 
-        Earlier pieces of a chunked message are acknowledged with its last one.
+        Earlier pieces of a chunked message are acknowledged with the last piece.
         """
         ledger = self.partition.partition_id
         done: list[int] = []
@@ -151,7 +156,7 @@ class HttpConsumer(Consumer):
                 self.forget(offset)
 
     def still_wants(self, offset: int) -> bool:
-        """Whether the entry, which was given to this consumer, is not acknowledged."""
+        """Return True if the entry, which was given to this consumer, is not acknowledged."""
         return self.is_attached and self._is_wanted(offset)
 
     def open(self, permits: int) -> None:
@@ -161,11 +166,11 @@ class HttpConsumer(Consumer):
             self.dispatcher.flow(self, permits)
 
     def close(self) -> None:
-        """Take nothing more until it is opened again."""
+        """Take no more entries until the next `open`."""
         self.permits = 0
 
     def put_back(self, offsets: Sequence[int]) -> None:
-        """Return entries for redelivery now; they count as delivered once more."""
+        """Return entries for immediate redelivery; the delivery count of each rises."""
         for offset in offsets:
             self.sent.pop(offset, None)
         if self.dispatcher is not None and self.is_attached:
@@ -177,7 +182,7 @@ class HttpConsumer(Consumer):
     def _is_wanted(self, offset: int) -> bool:
         if offset in self.pending:
             return True
-        # Exclusive and Failover remember less: there only the cursor tells.
+        # Exclusive and Failover dispatchers remember less: there only the cursor knows.
         dispatcher = self.dispatcher
         return isinstance(dispatcher, OrderedDispatcher) and not dispatcher.is_acked(offset)
 
@@ -189,10 +194,11 @@ async def attach(
     kind: SubscriptionKind,
     initial: Callable[[Partition], int],
 ) -> None:
-    """Join the subscription's delivery of the consumer's partition, once its cursor is on disk.
+    """Join the subscription's delivery of the consumer's partition, once the cursor is on disk.
 
-    Raises SubscriptionBusy if it is of another kind, or already has its one consumer,
-    SubscriptionNotFound if another client ends it meanwhile, and TopicNotFound, NotOwner.
+    Raises SubscriptionBusy if the subscription has another type or its only permitted consumer,
+    SubscriptionNotFound if another client deletes the subscription meanwhile, TopicNotFound,
+    NotOwner.
     """
     dispatchers, partition, name = broker.dispatchers, consumer.partition, subscription.name
     while True:
@@ -210,26 +216,28 @@ async def attach(
                 await _take_out_silent(broker, dispatcher)
                 continue  # The dispatcher may be gone with its last consumer.
             break
-        partition.check_here()  # Another one may have its number by now.
+        partition.check_here()  # Another topic may have the partition's number by now.
         ticket = subscription.start(partition.index, initial(partition))
         await broker.durability.reached(max(ticket, subscription.topic.ticket))
         found = dispatchers.find(partition, name)
         if found is not None and (found.consumers or found.resetting is not None):
-            continue  # Another consumer was quicker.
+            continue  # Another consumer was faster.
         partition.check_here()
         cursor = SubscriptionCursor(subscription, partition.index)
         if not cursor.is_set:
             raise SubscriptionNotFound("another client has ended the subscription")
         dispatcher = dispatchers.make(partition, name, kind, cursor)
         break
-    # Atomic: no await since the last look at the dispatcher.
+    # Atomic: no await since the last check of the dispatcher.
     dispatchers.attach(dispatcher, consumer)
     consumer.dispatcher = dispatcher
 
 
 def detach(broker: Broker, consumer: HttpConsumer) -> None:
-    """Leave the delivery of its partition; what it holds is redelivered, unless the partition is
-    gone. A consumer that a deletion has closed must still release its dispatcher.
+    """Leave the delivery of the partition; entries held are redelivered, unless the partition was
+    removed.
+
+    A consumer that a deletion has closed must still release its dispatcher.
     """
     dispatcher = consumer.dispatcher
     if dispatcher is None:
@@ -249,7 +257,9 @@ def _check_same(dispatcher: Dispatcher, kind: SubscriptionKind) -> None:
 
 
 async def _take_out_silent(broker: Broker, dispatcher: Dispatcher) -> None:
-    """Detach the one consumer of a subscription if it is not there. Raises SubscriptionBusy."""
+    """Detach the only consumer of a subscription if the consumer is dead. Raises
+    SubscriptionBusy.
+    """
     holder = dispatcher.consumers[0]
     if await holder.is_alive():
         raise SubscriptionBusy(f"{dispatcher.kind.value} consumer is already connected")

@@ -1,5 +1,7 @@
-"""PIP-64's consumers: create, fetch from, delete. They outlive the connection that created them,
-and end when they are not used for a while. Knows requests; `subscriber.py` has the consumers.
+"""PIP-64's consumers: create, fetch, delete.
+
+A consumer outlives the connection that created it, and ends after an idle timeout. Knows requests;
+`subscriber.py` has the consumers.
 """
 
 from __future__ import annotations
@@ -59,15 +61,17 @@ if TYPE_CHECKING:
 
 CONSUMER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 KINDS = {kind.value.lower(): kind for kind in SubscriptionKind}
-SWEEP_S = 1.0  # How often idle consumers and overdue messages are looked for.
-# How long existing records may take to come: delivery reads ahead, perhaps from a cold disk.
+SWEEP_S = 1.0  # Interval of the search for idle consumers and overdue messages.
+# Extra wait for existing records: delivery reads ahead, possibly from a cold disk.
 READY_S = 0.1
 SWEEP_TURN = 200  # Consumers checked between two checkpoints.
 
 
 class Consumers:
-    """Every consumer over HTTP of one listener. An id is unique in a subscription: whether another
-    subscription has a consumer of that id is not for every client to know.
+    """All consumers over HTTP of a listener.
+
+    An id is unique only within a subscription: a client must not learn that another subscription
+    has a consumer of the same id.
     """
 
     def __init__(self, broker: Broker, options: RestOptions) -> None:
@@ -83,19 +87,20 @@ class Consumers:
         return iter(tuple(self._by_key.values()))
 
     def find(self, topic: Topic, name: bytes, identity: str) -> Subscriber | None:
-        """The live consumer of that id and subscription, if there is one."""
+        """Return the live consumer of the id and subscription; None if it does not exist."""
         found = self._by_key.get((topic.meta.topic_id, name, identity))
         if found is None or found.is_over or found.subscription.topic is not topic:
             return None
         return found
 
     def of(self, subscription: Subscription) -> list[Subscriber]:
-        """The consumers of one subscription."""
+        """Return the consumers of a subscription."""
         return [one for one in self._by_key.values() if one.subscription is subscription]
 
     def add(self, subscriber: Subscriber) -> None:
-        """Register a consumer; a former one of its id, whose topic has gone, ends. Raises
-        LimitExceeded.
+        """Register a consumer, and end a former consumer of the same id whose topic is deleted.
+
+        Raises LimitExceeded.
         """
         former = self._by_key.get(_key(subscriber))
         if former is not None:
@@ -106,13 +111,13 @@ class Consumers:
         self._by_key[_key(subscriber)] = subscriber
 
     def end(self, subscriber: Subscriber) -> None:
-        """End a consumer; what it holds goes back to its subscription."""
+        """End a consumer; entries that the consumer holds return to the subscription."""
         if self.has(subscriber):
             del self._by_key[_key(subscriber)]
             subscriber.leave()
 
     def has(self, subscriber: Subscriber) -> bool:
-        """Whether the consumer has not ended."""
+        """Return True if the consumer has not ended."""
         return self._by_key.get(_key(subscriber)) is subscriber
 
     async def keep_time(self) -> None:
@@ -122,7 +127,7 @@ class Consumers:
             await self.sweep(trio.current_time())
 
     async def sweep(self, now: float) -> None:
-        """Do once what `keep_time` repeats."""
+        """Run a single round of `keep_time`."""
         for number, subscriber in enumerate(self, 1):
             if number % SWEEP_TURN == 0:
                 await trio.lowlevel.checkpoint()
@@ -157,9 +162,9 @@ class ConsumersApi:
         self._consumers = consumers
 
     async def create(self, request: Request) -> Response:
-        """Create a consumer: 201, or 200 for one that exists."""
+        """Create a consumer: 201, or 200 if the consumer exists."""
         given = read_body(await self._bodies.read_json(request), CreateConsumer)
-        await load_parser()  # What it reads may have a schema.
+        await load_parser()  # The consumer's topic may have a schema.
         topic = topic_of(self._broker, request)
         known = self._broker.subscriptions.find(topic, subscription_name(request))
         name = subscription_name(request, is_new=known is None)
@@ -175,7 +180,7 @@ class ConsumersApi:
                 return json_response(self._told(request, there))
         subscription = known or self._broker.subscriptions.open(topic, name)
         subscriber = self._new(given, subscription, wanted)
-        self._consumers.add(subscriber)  # Atomic: no await since its id and name were looked up.
+        self._consumers.add(subscriber)  # Atomic: no await since the check of id and name.
         try:
             await subscriber.join()
         except BaseException:  # Also Cancelled: no client knows of this consumer, so it must go.
@@ -250,7 +255,7 @@ class ConsumersApi:
             return streams.EventStream(request, self._waiting, follower.next_messages)
         given: Sequence[Given] = ()
         room = None
-        if request.method != "HEAD":  # Without a body nobody would get what it takes.
+        if request.method != "HEAD":  # Without a body the client would not get the messages.
             given, room = await self._take(request, subscriber, wanted, is_stream=False)
         if room is not None:
             room.until_sent(request)
@@ -263,7 +268,7 @@ class ConsumersApi:
         return await streams.whole(answer)
 
     def _subscriber(self, request: Request) -> Subscriber:
-        """The consumer of the path. Raises Refused, TopicNotFound."""
+        """Return the consumer of the path. Raises Refused, TopicNotFound."""
         topic = topic_of(self._broker, request)
         identity = request.path_params["consumer"]
         found = self._consumers.find(topic, subscription_name(request), identity)
@@ -285,10 +290,11 @@ class ConsumersApi:
         *,
         is_stream: bool,
     ) -> tuple[Sequence[Given], Room | None]:
-        """Wait for messages for one answer, for as long as allowed. Returns them with the room that
-        they hold until they are sent, None if none came: no room is held while waiting.
+        """Wait for messages for an answer until the timeout.
 
-        Raises Refused, BrokerError, ClientDisconnect.
+        Return the messages and their memory room, which is held until they are sent; the room is
+        None without messages, because no room is held during the wait. Raises Refused, BrokerError,
+        ClientDisconnect.
         """
         try:
             fetch = await subscriber.begin(wanted.messages, wanted.bytes)
@@ -312,7 +318,7 @@ class ConsumersApi:
                 if given:
                     self._count(subscriber, given)
                     return given, room
-                # A seek, pieces of an incomplete message, or skipped records: go on waiting.
+                # A seek, pieces of an incomplete message, or skipped records: continue to wait.
                 await subscriber.go_on(fetch, wanted.messages, wanted.bytes)
             return (), None
         finally:
@@ -366,7 +372,9 @@ class _Follower:
 
     @asynccontextmanager
     async def next_messages(self, seconds: float) -> AsyncIterator[Sequence[ShownMessage]]:
-        """The next messages, after at most `seconds`. Raises Refused if the consumer has ended."""
+        """Yield the next messages, after at most `seconds`. Raises Refused if the consumer has
+        ended.
+        """
         api, subscriber = self._api, self._subscriber
         if not api._consumers.has(subscriber):
             raise Refused(CONSUMER_NOT_FOUND, f"consumer {subscriber.id} has ended")

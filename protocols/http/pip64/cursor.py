@@ -1,7 +1,8 @@
-"""PIP-64's cursor: a subscription's position, acknowledging, negative acknowledging, seeking.
+"""PIP-64's cursor: position, acknowledgement, negative acknowledgement and seek of a subscription.
 
-Knows the one position that all protocols share, and the dispatchers that may hold records of it; no
-consumer is needed. `docs/positions.md` says what a change means to other protocols.
+Knows the position that all protocols share, and the dispatchers that may hold records of the
+subscription. No consumer is needed. `docs/positions.md` says what a change means to other
+protocols.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.bodies import BodyReader
 
-RANGES_TOLD_MAX = 100  # Of one partition; a Shared subscription can have very many.
+RANGES_TOLD_MAX = 100  # Of a partition; a Shared subscription can have very many ranges.
 TIME_MS_MAX = (2**63 - 1) // 1000
 SEVERAL = (SubscriptionKind.SHARED, SubscriptionKind.KEY_SHARED)
 
@@ -58,7 +59,7 @@ class Named:
 
 
 class CursorApi:
-    """Handlers of the cursors of one broker."""
+    """Handlers of a broker's cursors."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
@@ -71,7 +72,7 @@ class CursorApi:
         return json_response(messages.CursorAnswer(await self.cursor(subscription)))
 
     async def update(self, request: Request) -> Response:
-        """Change a cursor; answered with the cursor once the change is on disk."""
+        """Change a cursor; the answer is the cursor, after the change is on disk."""
         wanted = read_body(await self._bodies.read_json(request), UpdateCursor)
         topic = topic_of(self._broker, request)
         subscription = self._broker.subscriptions.get(topic, subscription_name(request))
@@ -83,7 +84,7 @@ class CursorApi:
         await self._broker.durability.reached(ticket)
         return json_response(messages.CursorAnswer(await self.cursor(subscription)))
 
-    # Changes. Each returns the ticket to wait for.
+    # Changes. Each method returns the ticket to wait for.
 
     async def _individual(self, subscription: Subscription, wanted: UpdateCursor) -> int:
         found = [await self._span(one) for one in self._named(subscription.topic, wanted)]
@@ -97,7 +98,8 @@ class CursorApi:
         return ticket
 
     async def _span(self, named: Named) -> tuple[Partition, Span | None, Span | None]:
-        """The entry that is named, and the part of it that is meant; None if it is gone already.
+        """Return the named entry and the named part of the entry; None for both below the log
+        start.
 
         Raises Refused if there is no such message.
         """
@@ -124,7 +126,7 @@ class CursorApi:
             for offset in await piece_offsets(partition, span.offset):
                 ranges.append((offset, offset + 1))
                 ids.append(EntryId(partition.partition_id, offset))
-        partition.check_here()  # Another one may have its number by now.
+        partition.check_here()  # Another topic may have the number.
         ticket = subscription.start(partition.index, partition.log_start_offset)
         dispatcher = self._dispatcher(subscription, partition)
         if dispatcher is None or not dispatcher.consumers:
@@ -133,7 +135,7 @@ class CursorApi:
             _touch(dispatcher, one.entry, is_done=not one.ack_set)
         holder = dispatcher.consumers[0]  # The dispatcher finds the consumer that holds an entry.
         ticket = max(ticket, await dispatcher.acknowledge(holder, ids, lazy=False))
-        dispatcher.wake()  # A consumer that was at its limit may go on.
+        dispatcher.wake()  # A consumer at its limit may continue.
         return ticket
 
     async def _cumulative(self, subscription: Subscription, wanted: UpdateCursor) -> int:
@@ -153,7 +155,7 @@ class CursorApi:
             ):
                 text = "Cumulative would acknowledge what other consumers hold"
                 raise Refused(BAD_ACK_TYPE, text)
-            partition.check_here()  # Another one may have its number by now.
+            partition.check_here()  # Another topic may have the number.
         ticket = 0
         for partition, position in positions.items():
             started = subscription.start(partition.index, partition.log_start_offset)
@@ -208,11 +210,13 @@ class CursorApi:
         partition: Partition,
         resolve: Callable[[], Awaitable[int]],
     ) -> int:
-        """Move the position in one partition, and close its consumers; the ticket to wait for."""
+        """Move the position in a partition and close its consumers; return the ticket to wait
+        for.
+        """
         dispatcher = self._dispatcher(subscription, partition)
         if dispatcher is None or dispatcher.resetting is not None:
             position = await resolve()
-            partition.check_here()  # Another one may have its number by now.
+            partition.check_here()  # Another topic may have the number.
             return subscription.seek(partition.index, position)
         try:
             return await dispatcher.reset(resolve)
@@ -220,7 +224,7 @@ class CursorApi:
             self._broker.dispatchers.release(dispatcher)
 
     def _named(self, topic: Topic, wanted: UpdateCursor) -> list[Named]:
-        """The messages that the request names, every one checked. Raises Refused."""
+        """Return the messages that the request names, each checked. Raises Refused."""
         texts = either(wanted.messageIds, wanted.message_ids)
         if not texts:
             raise Refused(BAD_MESSAGES, "messageIds: expected at least one")
@@ -235,7 +239,7 @@ class CursorApi:
     # The cursor object.
 
     async def cursor(self, subscription: Subscription) -> messages.Cursor:
-        """A subscription's position, partition by partition."""
+        """Return a subscription's position in each partition."""
         topic = subscription.topic
         consumers: dict[str, messages.CursorConsumer] = {}
         kind: SubscriptionKind | None = None
@@ -285,7 +289,7 @@ def _named(topic: Topic, number: int, text: str | None) -> Named:
 
 
 def _positions(topic: Topic, wanted: UpdateCursor) -> Positions:
-    """Where a seek of the whole subscription leads, by partition."""
+    """Return the target of a seek of the whole subscription, by partition."""
     if wanted.timestamp is not None:
         try:
             time_ms = whole_number(wanted.timestamp)
@@ -308,7 +312,7 @@ async def _end_of(partition: Partition, place: str) -> int:
 
 
 async def _place_of(named: Named) -> int:
-    """The offset of a message; of the next one if it is gone, the end if it is beyond the log."""
+    """Return the offset of a message; of the next message if removed, the end if beyond the log."""
     place = EntryId(named.id.ledger, named.id.entry)
     position = await entries.resolve_seek(named.partition, place)
     if named.id.batch_index > 0 and position == named.id.entry:
@@ -318,7 +322,7 @@ async def _place_of(named: Named) -> int:
 
 
 def _touch(dispatcher: Dispatcher, entry: int, *, is_done: bool = False) -> None:
-    """Note that the consumer over HTTP that holds the named entry is in use."""
+    """Record that the consumer over HTTP which holds the entry is in use."""
     for consumer in dispatcher.consumers:
         if isinstance(consumer, HttpConsumer) and consumer.holds(entry):
             consumer.owner.touch()
@@ -365,7 +369,7 @@ async def _partition(
 
 
 async def _mark_delete(partition: Partition, position: int | None) -> str | None:
-    """The last message below the position."""
+    """Return the id of the last message below the position."""
     if not position:
         return None
     span = await entries.entry_at_or_before(partition, position - 1)

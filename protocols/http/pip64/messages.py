@@ -26,7 +26,7 @@ Ignored = Annotated[
 
 
 class ProducedMessage(msgspec.Struct, omit_defaults=True):
-    """One message to be stored."""
+    """A message to store."""
 
     value: RawJson = msgspec.UNSET
     payload: str | None = None  # In Pulsar's own dialect, instead of `value`.
@@ -63,26 +63,28 @@ class SchemaSettings(msgspec.Struct, omit_defaults=True):
 
 
 class ProduceSettings(SchemaSettings):
-    """The fields of a POST of messages that apply to all of them."""
+    """The fields of a produce request that apply to all its messages."""
 
     producer_name: str | None = None
     producerName: str | None = None
 
 
 class ProduceRequest(ProduceSettings):
-    """POST of messages."""
+    """Body of a produce request."""
 
     messages: list[ProducedMessage] | None = None
 
 
 class ProduceEnvelope(ProduceSettings):
-    """The same with its messages still as text: a large body may hold millions of them."""
+    """A produce request with its messages still as text: a large body may hold millions of
+    messages.
+    """
 
     messages: RawJson = msgspec.UNSET
 
 
 class ProducedId(msgspec.Struct):
-    """The result for one message; `error_code` 1: do not retry, 2: retry."""
+    """The result for a message; `error_code` 1: do not retry, 2: retry."""
 
     partition: int | None
     messageId: str | None
@@ -98,7 +100,7 @@ class ProduceAnswer(msgspec.Struct):
 
 
 class ShippedResult(msgspec.Struct, omit_defaults=True):
-    """The result for one message in Apache Pulsar's form."""
+    """The result for a message in Apache Pulsar's form."""
 
     messageId: str | None = None
     errorMsg: str | None = None
@@ -114,16 +116,16 @@ class ShippedAnswer(msgspec.Struct):
 
 
 class ShownHeader(msgspec.Struct, omit_defaults=True):
-    """One header, for those that a map of properties cannot hold: repeated names, bytes, kinds."""
+    """A header, for headers that a map of properties cannot hold: repeated names, bytes, kinds."""
 
     name: str
     value: str
-    encoding: str | None = None  # The value's, if base64; `name_encoding` is the name's.
+    encoding: str | None = None  # Of the value, if base64; `name_encoding` is for the name.
     name_encoding: str | None = None
 
 
 class ShownMessage(msgspec.Struct, omit_defaults=True):
-    """One message in an answer. Fields that a record does not have are left out."""
+    """A message in an answer. Fields that a record does not have are left out."""
 
     messageId: str
     partition: int
@@ -155,7 +157,7 @@ class ShownSchema(msgspec.Struct):
 
 
 class ReadAnswer(msgspec.Struct):
-    """Answer to a read of a partition; `next_offset` is where the next read begins."""
+    """Answer to a read of a partition; the next read begins at `next_offset`."""
 
     messages: list[ShownMessage]
     next_offset: int
@@ -166,7 +168,7 @@ class ReadAnswer(msgspec.Struct):
 
 
 class CreateConsumer(SchemaSettings):
-    """POST of a consumer."""
+    """Body of a request for a consumer."""
 
     name: str | None = None
     id: str | None = None
@@ -179,7 +181,7 @@ class CreateConsumer(SchemaSettings):
 
 
 class ConsumerAnswer(msgspec.Struct):
-    """A consumer that was created, or found again."""
+    """A consumer that was created, or existed already."""
 
     id: str
     name: str
@@ -196,7 +198,7 @@ class FetchAnswer(msgspec.Struct):
 
 
 class UpdateCursor(msgspec.Struct):
-    """POST of an acknowledgement or a move."""
+    """Body of an acknowledgement or a seek."""
 
     type: str | None = None
     messageIds: list[str | None] | None = None
@@ -206,7 +208,7 @@ class UpdateCursor(msgspec.Struct):
 
 
 class CursorConsumer(msgspec.Struct):
-    """One consumer of a subscription, of any protocol."""
+    """A consumer of a subscription, of any protocol."""
 
     id: str | None
     name: str
@@ -215,7 +217,7 @@ class CursorConsumer(msgspec.Struct):
 
 
 class CursorPartition(msgspec.Struct):
-    """A subscription's position in one partition; ranges are closed."""
+    """A subscription's position in a partition; ranges are closed."""
 
     partition: int
     mark_delete: str | None
@@ -238,18 +240,18 @@ class Cursor(msgspec.Struct):
 
 
 class CursorAnswer(msgspec.Struct):
-    """Answer to a GET of a cursor, and to a change of it."""
+    """Answer to a read or a change of a cursor."""
 
     cursor: Cursor
 
 
 def either(first: T | None, second: T | None) -> T | None:
-    """The value of a field that has two spellings."""
+    """Return the value of a field that has two spellings."""
     return second if first is None else first
 
 
 def raw_or_none(first: RawJson, second: RawJson = msgspec.UNSET) -> bytes | None:
-    """The JSON of a field that has two spellings; None where it is absent or null."""
+    """Return the JSON of a field that has two spellings; None for an absent or null field."""
     for raw in (first, second):
         if raw is not msgspec.UNSET:
             text = bytes(raw)

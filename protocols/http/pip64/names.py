@@ -1,4 +1,4 @@
-"""What the paths of PIP-64 name. Knows topics, no body and no query."""
+"""Names in the paths of PIP-64. Knows topics, no body and no query."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PARTITION = re.compile(r"[0-9]{1,9}")
 
 
 def topic_of(broker: Broker, request: Request) -> Topic:
-    """The topic of the path. Raises Refused, TopicNotFound."""
+    """Return the topic of the path. Raises Refused, TopicNotFound."""
     name = topic_name(request)
     if name.tenant in RESERVED_TENANTS:
         raise Refused(INVALID_NAME, f"{name.tenant!r} cannot be a tenant")
@@ -32,7 +32,7 @@ def topic_of(broker: Broker, request: Request) -> Topic:
 
 
 def partition_of(topic: Topic, request: Request) -> Partition:
-    """The partition of the path. Raises Refused, PartitionNotFound."""
+    """Return the partition of the path. Raises Refused, PartitionNotFound."""
     text = request.path_params["partition"]
     if not PARTITION.fullmatch(text):
         raise Refused(PARTITION_NOT_FOUND, f"{topic.name} has no partition {text[:40]!r}")
@@ -40,12 +40,12 @@ def partition_of(topic: Topic, request: Request) -> Partition:
 
 
 def subscription_name(request: Request, *, is_new: bool = False) -> bytes:
-    """The subscription of the path; a new one must follow the rule for names. Raises Refused."""
+    """Return the subscription's name in the path; checked if new. Raises Refused."""
     return _name(path_bytes(request, "subscription"), "subscription", is_new)
 
 
 def checked_name(text: str, what: str) -> str:
-    """A name out of a body, checked. Raises Refused."""
+    """Return a name from a body after a check. Raises Refused."""
     _name(text.encode(), what, is_new=True)
     return text
 

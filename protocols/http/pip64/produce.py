@@ -1,7 +1,7 @@
-"""PIP-64's produce: a whole request is checked, then appended, one batch per partition.
+"""PIP-64's produce: checks a whole request, then appends a batch to each partition.
 
-Knows records and partitions, no HTTP. A fault of the request raises Refused before anything is
-written; an error of an append is reported for each message.
+Knows records and partitions, no HTTP. A fault of the request raises Refused before any write; an
+error of an append is reported for each message.
 """
 
 from __future__ import annotations
@@ -78,13 +78,13 @@ DEFAULT_PRODUCER = "rest"
 INT64_MAX = 2**63 - 1
 TIME_MS_MAX = INT64_MAX // 1000
 UINT64_MAX = 2**64 - 1
-FINAL, RETRIABLE = 1, 2  # PIP-64's error codes of one message.
+FINAL, RETRIABLE = 1, 2  # PIP-64's error codes of a message.
 MAY_BE_TRIED_AGAIN = (StorageFull, StorageFailed, ShuttingDown, LimitExceeded, NotOwner)
 
 
 @dataclass(slots=True)
 class Placed:
-    """The result for one message: where it is, or why it was not stored."""
+    """The result for a message: its place, or the error that prevented the append."""
 
     partition: int
     ledger: int = -1
@@ -99,14 +99,14 @@ class Placed:
 
 @dataclass(slots=True)
 class _Share:
-    """The part of a request that goes to one partition."""
+    """The part of a request for a single partition."""
 
     records: list[Record] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)  # Indexes of the messages in the request.
 
 
 class Producing:
-    """Stores the messages of requests, for one broker."""
+    """Stores the messages of requests of a broker."""
 
     def __init__(self, broker: Broker, registry: SchemaRegistry) -> None:
         self._broker = broker
@@ -121,8 +121,10 @@ class Producing:
         only_partition: int | None = None,
         body_bytes: int,
     ) -> tuple[int | None, list[Placed]]:
-        """Append every message; return the schema version and each message's result once they are
-        on disk. `body_bytes` is the request's size. Raises Refused, BrokerError.
+        """Append every message; after the messages are on disk, return the schema version and each
+        message's result.
+
+        `body_bytes` is the request's size. Raises Refused, BrokerError.
         """
         messages = request.messages or []
         if len(messages) > MESSAGES_MAX:
@@ -158,7 +160,7 @@ class Producing:
         records: Sequence[Record],
         writer: _RecordWriter,
     ) -> dict[int, _Share]:
-        """The records by partition: the one named, the one of the key, or the next in turn."""
+        """Return the records by partition: the named partition, the key's, or the next in turn."""
         count = len(topic.partitions)
         shares: dict[int, _Share] = {}
         for number, (message, record) in enumerate(zip(messages, records, strict=True)):
@@ -174,7 +176,7 @@ class Producing:
 
     def _next_turn(self, topic: Topic, count: int) -> int:
         if len(self._turns) > 2 * len(self._broker.topics) + TURN_MESSAGES:
-            self._turns.clear()  # Most belong to topics that are gone.
+            self._turns.clear()  # Most belong to deleted topics.
         index = self._turns.get(topic.meta.topic_id, 0) % count
         self._turns[topic.meta.topic_id] = index + 1
         return index
@@ -182,8 +184,10 @@ class Producing:
     async def _append(
         self, topic: Topic, shares: dict[int, _Share], count: int, ticket: int
     ) -> tuple[list[Placed], int]:
-        """Raises NotOwner if the topic moves, StorageFull if the disk is full, where that is so for
-        every partition: nothing was stored.
+        """Append the shares; return the places of messages and the ticket.
+
+        Raises NotOwner if the topic moves, StorageFull if the disk is full, in both cases only if
+        every partition fails the same way: nothing was stored.
         """
         placed = [Placed(-1)] * count
         refusals: list[BrokerError] = []
@@ -207,7 +211,7 @@ class Producing:
         return placed, ticket
 
     async def _append_share(self, partition: Partition, share: _Share) -> tuple[int, int]:
-        """Append one batch; its base offset and ticket. Raises BrokerError."""
+        """Append a batch; return its base offset and ticket. Raises BrokerError."""
         body: list[bytes] = []
         broker = self._broker
         for start in range(0, len(share.records), PIECE_MESSAGES):
@@ -232,7 +236,7 @@ class Producing:
 
 
 class _RecordWriter:
-    """Makes the records of one request. Raises Refused, with the place of the first fault."""
+    """Makes the records of a request. Raises Refused, with the place of the first fault."""
 
     def __init__(
         self,
@@ -252,14 +256,14 @@ class _RecordWriter:
         self._producer = (name or DEFAULT_PRODUCER).encode()
         self._only_partition = only_partition
         self._offset = 0
-        self.routing_keys: dict[int, bytes] = {}  # For keys that are inside the value (INLINE).
+        self.routing_keys: dict[int, bytes] = {}  # For keys inside the value (INLINE).
 
     def write_all(self, messages: Sequence[ProducedMessage]) -> list[Record]:
-        """Every record; offsets have no meaning yet."""
+        """Return every record; offsets have no meaning yet."""
         return [self.write(number, message) for number, message in enumerate(messages)]
 
     def write(self, number: int, message: ProducedMessage) -> Record:
-        """The record of one message."""
+        """Return the record of a message."""
         try:
             return self._write(number, message)
         except NotFromJson as error:
@@ -302,7 +306,9 @@ class _RecordWriter:
         return record
 
     def _deliver_at_us(self, message: ProducedMessage) -> int | None:
-        """When the message may be delivered; None: at once, which 0 means to Pulsar's clients."""
+        """Return the time of delivery; None for an immediate delivery, for which Pulsar's clients
+        send 0.
+        """
         at = _number(message.deliverAt, message.deliver_at, TIME_MS_MAX, "deliverAt")
         most = TIME_MS_MAX - self._now_us // 1000
         after = _number(message.deliverAfterMs, message.deliver_after_ms, most, "deliverAfterMs")
@@ -313,7 +319,9 @@ class _RecordWriter:
         return at * 1000 if at else None
 
     def named_partition(self, message: ProducedMessage) -> int | None:
-        """The partition that the request names. Raises BadValue if it names two."""
+        """Return the partition that the request names. Raises BadValue for two different
+        partitions.
+        """
         if self._only_partition is None:
             return message.partition
         if message.partition not in (None, self._only_partition):
@@ -343,7 +351,7 @@ class _RecordWriter:
         return key, value
 
     def _encoded(self, text: bytes | None, encoding: str | None, *, is_key: bool) -> bytes | None:
-        """Bytes that may be given as base64, as readers get those that are not text."""
+        """Return bytes; the input may be base64, as in answers for bytes that are not text."""
         if text is None:
             return None
         part = self._codec.key if is_key else self._codec.value
@@ -371,7 +379,7 @@ async def _in_turns(
 
 
 def _properties(message: ProducedMessage) -> dict[str, str]:
-    """A message's properties. Raises BadValue."""
+    """Return a message's properties. Raises BadValue."""
     text = raw_or_none(message.properties)
     if text is None:
         return {}
@@ -393,7 +401,7 @@ def _properties(message: ProducedMessage) -> dict[str, str]:
 
 
 def schema_fields(request: SchemaSettings) -> SchemaFields:
-    """What a request says about its schema."""
+    """Return the schema fields of a request."""
     return SchemaFields(
         either(request.schema_type, request.schemaType),
         either(request.schema_version, request.schemaVersion),
@@ -403,18 +411,18 @@ def schema_fields(request: SchemaSettings) -> SchemaFields:
 
 
 def _payload_text(payload: str, codec: RecordCodec) -> bytes:
-    """A payload of Pulsar's own dialect, which is always text, as the JSON of a value."""
+    """Return a payload of Pulsar's own dialect, which is always text, as the JSON of a value."""
     if codec.type in (types.NONE, types.STRING):
         return msgspec.json.encode(payload)
     try:
         msgspec.json.decode(payload.encode(), type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
-        return msgspec.json.encode(payload)  # Not JSON, such as a date: it is text.
+        return msgspec.json.encode(payload)  # No JSON, such as a date: plain text.
     return payload.encode()
 
 
 def _number(first: Number | None, second: Number | None, most: int, name: str) -> int | None:
-    """A number from 0 to `most`, of a field that has two spellings."""
+    """Return a number from 0 to `most`, of a field that has two spellings."""
     value = second if first is None else first
     if value is None or value == "":
         return None

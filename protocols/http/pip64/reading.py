@@ -1,6 +1,6 @@
-"""PIP-64's read of a partition: no subscription, nothing acknowledged.
+"""PIP-64's read of a partition: no subscription, no acknowledgement.
 
-Knows the log through the broker's services, and requests; `streams.py` makes endless reads of it.
+Knows requests, and the log through the broker's services; `streams.py` makes endless reads of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ENCODINGS = ("auto", "utf8", "base64")
 
 @dataclass(slots=True, frozen=True)
 class ReadLimits:
-    """How much one answer may hold, and how long it waits for its first message."""
+    """Limits of an answer: sizes, and the wait for the first message."""
 
     timeout_s: float
     messages: int
@@ -47,7 +47,9 @@ class ReadLimits:
 
 
 def read_limits(request: Request) -> ReadLimits:
-    """The limits of a read or fetch; values above ours are lowered. Raises Refused."""
+    """Return the limits of a read or fetch; values above the listener's limits are lowered. Raises
+    Refused.
+    """
     timeout_ms = query.number(
         request,
         ("timeout",),
@@ -75,7 +77,7 @@ def read_limits(request: Request) -> ReadLimits:
 
 
 def show_options(request: Request, registry: SchemaRegistry, topic: Topic) -> ShowOptions:
-    """How values are wanted. Raises Refused."""
+    """Return the form in which the client wants values. Raises Refused."""
     reader = None
     name = request.query_params.get("schema_type", request.query_params.get("schemaType"))
     if name is not None:
@@ -91,7 +93,7 @@ def show_options(request: Request, registry: SchemaRegistry, topic: Topic) -> Sh
 
 
 async def start_offset(request: Request, partition: Partition) -> int:
-    """Where a read begins. Raises Refused; 416 beyond the log's end."""
+    """Return the offset at which a read begins. Raises Refused; 416 beyond the log's end."""
     resumed = request.headers.get("last-event-id")
     if resumed:
         return await _after_id(resumed, partition)
@@ -134,7 +136,7 @@ async def _after_id(text: str, partition: Partition) -> int:
 
 
 def check_place(wanted: MessageId, partition: Partition) -> None:
-    """Raises BadMessageId for an id of another partition."""
+    """Check that an id is of this partition. Raises BadMessageId."""
     if wanted.partition not in (-1, partition.index) or (
         wanted.partition == -1 and len(partition.topic.partition_ids) > 1
     ):
@@ -144,7 +146,9 @@ def check_place(wanted: MessageId, partition: Partition) -> None:
 
 
 async def after(wanted: MessageId, partition: Partition) -> int:
-    """The offset after a message, or after the last one before it. Raises BadMessageId."""
+    """Return the offset after a message, or after the last message before a removed one. Raises
+    BadMessageId.
+    """
     if wanted.entry >= partition.high_watermark:
         raise BadMessageId("the message id is beyond the end of the log")
     if wanted.entry < partition.log_start_offset:
@@ -164,24 +168,24 @@ async def room_for(output: OutputBudget, wanted: int) -> Room:
 
 
 class Room:
-    """The memory that an answer may hold until it is sent."""
+    """Memory that an answer may hold until the answer is sent."""
 
     def __init__(self, held: Reservation) -> None:
-        self.bytes = held.size // limits.ANSWER_EXPANSION  # of keys and values
+        self.bytes = held.size // limits.ANSWER_EXPANSION  # Of keys and values.
         self.held = held
 
     def until_sent(self, request: Request) -> None:
-        """Give the room back when the request has ended."""
+        """Release the room when the request has ended."""
         exchange: Exchange = request.scope["exchange"]
         exchange.at_end.append(self.give_back)
 
     def give_back(self) -> None:
-        """Give the room back."""
+        """Release the room."""
         self.held.keep(0)
 
 
 class PartitionReader:
-    """Reads one partition for one request."""
+    """Reads a partition for a request."""
 
     def __init__(
         self, request: Request, partition: Partition, waiting: Waiting, shower: Shower
@@ -194,7 +198,7 @@ class PartitionReader:
     async def answer(
         self, offset: int, wanted: ReadLimits, output: OutputBudget
     ) -> tuple[ReadAnswer, Sequence[ShownSchema]]:
-        """Messages from `offset` on, and the schemas that they use."""
+        """Return messages from `offset` on, and the schemas that the messages use."""
         partition = self._partition
         await self.wait(offset, wanted.timeout_s)
         room = await room_for(output, wanted.bytes)
@@ -211,17 +215,17 @@ class PartitionReader:
         return whole, [schemas[version] for version in sorted(schemas)]
 
     async def wait(self, offset: int, seconds: float, *, is_stream: bool = False) -> None:
-        """Wait for a record at `offset` or after it. Raises Refused, ClientDisconnect."""
+        """Wait for a record at `offset` or later. Raises Refused, ClientDisconnect."""
         partition = self._partition
         if offset >= partition.high_watermark and not partition.removed:
             wait = partial(partition.wait_for, offset)
             await self._waiting.wait(self._request, seconds, wait, is_stream=is_stream)
 
     async def read(self, offset: int, room: Room, records_max: int) -> RecordsRead:
-        """Records from `offset` on, as many as there are now and have room. Records that
-        retention removed are skipped.
+        """Return records from `offset` on: as many as exist now and fit the room.
 
-        Raises UnreadableRecord, DamagedLog, TopicNotFound.
+        Records that retention removed are skipped. Raises UnreadableRecord, DamagedLog,
+        TopicNotFound.
         """
         while True:
             try:
@@ -239,7 +243,7 @@ class PartitionReader:
 
 
 class Follower:
-    """Reads one partition without end, for a stream of events."""
+    """Reads a partition without end, for a stream of events."""
 
     def __init__(
         self,
@@ -257,7 +261,7 @@ class Follower:
 
     @asynccontextmanager
     async def next_messages(self, seconds: float) -> AsyncIterator[Sequence[ShownMessage]]:
-        """The next messages, after at most `seconds`."""
+        """Yield the next messages, after at most `seconds`."""
         await self._reader.wait(self._offset, seconds, is_stream=True)
         room = await room_for(self._output, limits.READ_BYTES_DEFAULT)
         try:
@@ -271,7 +275,7 @@ class Follower:
 async def _last_id(
     partition: Partition, records: Sequence[PlacedRecord], next_offset: int
 ) -> str | None:
-    """The id after which the next read begins; None at the beginning of the log."""
+    """Return the id after which the next read begins; None at the beginning of the log."""
     if records:
         return message_id(partition, records[-1].entry, records[-1].batch_index)
     span = await entries.entry_at_or_before(partition, next_offset - 1)

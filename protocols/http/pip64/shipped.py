@@ -1,6 +1,6 @@
-"""The answer of produce as Apache Pulsar shipped it, under `/topics/persistent/...`.
+"""The answer of produce in Apache Pulsar's shipped form, under `/topics/persistent/...`.
 
-Its requests differ only in field names, which `messages.py` accepts everywhere. Knows no log.
+Such requests differ only in field names, which `messages.py` accepts everywhere. Knows no log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NO_VERSION = -1
 
 
 def answer(topic: Topic, version: int | None, placed: Sequence[Placed]) -> ShippedAnswer:
-    """The answer that Apache's broker gives (TopicsBase.java); its results all have version 0."""
+    """Return the answer of Apache's broker (TopicsBase.java); its results all have version 0."""
     told = NO_VERSION if version is None else version
     return ShippedAnswer([_result(topic, one) for one in placed], told)
 

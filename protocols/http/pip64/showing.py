@@ -27,27 +27,27 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.values.resolving import SchemaRegistry
 
-VERSION = struct.Struct(">q")  # A record's schema version, as Pulsar's clients and we write it.
+VERSION = struct.Struct(">q")  # A record's schema version, as in Pulsar's clients.
 US = 1000  # Microseconds in a millisecond.
-# Characters that text does not have (blanks and line ends aside); a few of them are accepted.
+# Control characters other than blanks and line ends; text may have a few of them.
 CONTROLS = bytes(sorted({*range(32), 127} - set(b"\t\n\r")))
 CONTROLS_MIN = 16
 
 
 @dataclass(slots=True, frozen=True)
 class ShowOptions:
-    """How a reader wants values."""
+    """The form in which a reader wants values."""
 
-    encoding: str = "auto"  # Of what has no schema: auto, utf8 or base64.
+    encoding: str = "auto"  # Of values without a schema: auto, utf8 or base64.
     int64_as_string: bool = False
     reader: RecordCodec | None = None  # Used instead of the records' own schemas.
 
 
 class Shower:
-    """Makes messages of one topic's records."""
+    """Converts records of a topic to messages."""
 
     def __init__(self, registry: SchemaRegistry, topic: Topic, options: ShowOptions) -> None:
-        self.schemas: dict[int, ShownSchema] = {}  # Used by the messages so far, by version.
+        self.schemas: dict[int, ShownSchema] = {}  # Schemas of the messages so far, by version.
         self._registry = registry
         self._topic = topic
         self._options = options
@@ -55,7 +55,7 @@ class Shower:
     async def show(
         self, partition: Partition, placed: Sequence[PlacedRecord], *, with_offset: bool
     ) -> list[ShownMessage]:
-        """One message for each record, in order."""
+        """Return a message for each record, in order."""
         if self._is_slow(placed):
             return await run_in_thread(self._show_all, partition, placed, with_offset)
         shown: list[ShownMessage] = []
@@ -84,7 +84,7 @@ class Shower:
     def message(
         self, partition: Partition, placed: PlacedRecord, *, with_offset: bool
     ) -> ShownMessage:
-        """One message."""
+        """Return the message of a record."""
         record = placed.record
         shown = ShownMessage(
             message_id(partition, placed.entry, placed.batch_index), partition.index
@@ -105,7 +105,7 @@ class Shower:
         return shown
 
     def _codec(self, record: Record) -> tuple[RecordCodec | None, int | None]:
-        """The codec to read a record with, and its own schema version. Raises BadValue."""
+        """Return the codec for a record, and the record's own schema version. Raises BadValue."""
         version = None
         if record.schema_version is not None and len(record.schema_version) == VERSION.size:
             version = VERSION.unpack(record.schema_version)[0]
@@ -164,12 +164,16 @@ class Shower:
         shown.key, shown.key_encoding = text, None if encoding == "utf8" else encoding
 
     def _json(self, value: Json, data: bytes) -> Json:
-        """A 64-bit number as text if that is wanted: JavaScript would lose its last digits."""
+        """Return a 64-bit number as text if the reader wants that: JavaScript would lose the last
+        digits.
+        """
         is_long = type(value) is int and len(data) == 8
         return str(value) if is_long and self._options.int64_as_string else value
 
     def _show_headers(self, shown: ShownMessage, headers: Sequence[Header]) -> None:
-        """Show properties as a map of texts; if that cannot hold all, every header in order too."""
+        """Show properties as a map of texts; if a map cannot hold all, add every header in
+        order.
+        """
         properties: dict[str, str] = {}
         is_whole = True
         for header in headers:
@@ -192,7 +196,7 @@ class Shower:
 
 
 def message_id(partition: Partition, entry: int, batch_index: int) -> str:
-    """The id of a record as text."""
+    """Return the id of a record as text."""
     index = partition.index if partition.topic.partitioned else -1
     return write_id(MessageId(partition.partition_id, entry, index, batch_index))
 
@@ -209,7 +213,7 @@ def _header(header: Header) -> ShownHeader:
 
 
 def _text_or_none(data: bytes | None) -> str | None:
-    """The text of a field that is nearly always text; None if it is not."""
+    """Return the text of a field that is nearly always text; None for other bytes."""
     try:
         return None if data is None else data.decode()
     except UnicodeDecodeError:
@@ -217,7 +221,9 @@ def _text_or_none(data: bytes | None) -> str | None:
 
 
 def _as_text(data: bytes, encoding: str) -> tuple[str, str]:
-    """Bytes for JSON, and their encoding: `utf8`, or `base64` if wanted or if they are not text."""
+    """Return bytes for JSON and their encoding: `utf8`, or `base64` if wanted or for bytes that are
+    no text.
+    """
     if encoding != "base64" and not is_binary(data):
         try:
             return data.decode(), "utf8"
@@ -227,7 +233,7 @@ def _as_text(data: bytes, encoding: str) -> tuple[str, str]:
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether it has too many control characters to be text; each takes six bytes of JSON."""
+    """Return True for more control characters than text has; each takes six bytes of JSON."""
     return len(data) - len(data.translate(None, CONTROLS)) > CONTROLS_MIN + len(data) // 10
 
 

@@ -1,6 +1,6 @@
-"""The formats of a read or fetch: one JSON object, one message per line, or server-sent events.
+"""The formats of a read or fetch: a JSON object, a message per line, or server-sent events.
 
-Knows how messages are framed, not where they come from.
+Knows the framing of messages, not their source.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ if TYPE_CHECKING:
 JSON, LINES, EVENTS = "application/json", "application/x-ndjson", "text/event-stream"
 ANY = {"*/*": JSON, "application/*": JSON, "text/*": EVENTS, JSON: JSON, LINES: LINES}
 ANY[EVENTS] = EVENTS
-# Some ten seconds of silence, or more, make proxies and browsers think that a stream is dead.
+# After some ten seconds of silence, proxies and browsers take a stream for dead.
 HEARTBEAT_S = 10.0
 _STANDARD_TO_URL = str.maketrans("+/", "-_")
 
-# Waits for messages for at most so many seconds, and yields what came. Its room is held until exit.
+# Waits at most that many seconds for messages and yields them. The messages' room is held until
+# exit.
 NextMessages = Callable[[float], AbstractAsyncContextManager[Sequence[ShownMessage]]]
 
 
 def accepted(request: Request) -> str:
-    """The first format of `Accept` that is served. Raises Refused."""
+    """Return the first format of `Accept` that the listener serves. Raises Refused."""
     accept = request.headers.get("accept", "*/*")
     for wanted in accept.split(","):
         kind, _, parameters = wanted.partition(";")
@@ -47,7 +48,7 @@ def accepted(request: Request) -> str:
 
 
 async def lines(messages: Sequence[ShownMessage], headers: dict[str, str]) -> Response:
-    """An answer with one message per line."""
+    """Return an answer with a message per line."""
     pieces = await _encoded(messages, b"\n", _line)
     if pieces:
         pieces.append(b"\n")
@@ -55,7 +56,7 @@ async def lines(messages: Sequence[ShownMessage], headers: dict[str, str]) -> Re
 
 
 async def whole(answer: ReadAnswer | FetchAnswer) -> Response:
-    """An answer of one JSON object."""
+    """Return an answer of a single JSON object."""
     messages, answer.messages = answer.messages, []
     head, empty, tail = msgspec.json.encode(answer).partition(b'"messages":[')
     return Pieces([head + empty, *await _encoded(messages, b",", msgspec.json.encode), tail], JSON)
@@ -64,7 +65,9 @@ async def whole(answer: ReadAnswer | FetchAnswer) -> Response:
 async def _encoded(
     messages: Sequence[ShownMessage], between: bytes, encode: Callable[[ShownMessage], bytes]
 ) -> list[bytes]:
-    """The JSON of messages, in pieces that can each be made and sent in one turn."""
+    """Return the JSON of messages in pieces, each small enough to encode and send in a single
+    turn.
+    """
     pieces: list[bytes] = []
     gathered: list[bytes] = []
     size = 0
@@ -81,7 +84,7 @@ async def _encoded(
 
 
 class Pieces(Response):
-    """An answer of known size, each piece of which is held until it is sent."""
+    """An answer of known size; each piece stays in memory until sent."""
 
     def __init__(
         self, pieces: list[bytes], media_type: str, headers: dict[str, str] | None = None
@@ -116,10 +119,10 @@ class EventStream(Response):
         self._next_messages = next_messages
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events; if the client leaves, whatever runs is cancelled."""
+        """Send events; if the client leaves, the running step is cancelled."""
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
-        if self._request.method == "HEAD":  # It has no body, so nothing would ever end it.
+        if self._request.method == "HEAD":  # No body, so nothing would ever end the request.
             await send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         left = False
@@ -160,7 +163,9 @@ def _event(message: ShownMessage) -> bytes:
 
 
 def _line(message: ShownMessage) -> bytes:
-    """A message's JSON in one line. A JSON value is kept as its client wrote it: line ends between
-    its tokens would end the line, or the event, in the middle of it. Strings have none.
+    """Return a message's JSON in a single line.
+
+    A JSON value keeps the client's spelling: line ends between tokens would end the line, or the
+    event, too early. Strings contain no line ends.
     """
     return msgspec.json.encode(message).replace(b"\n", b" ").replace(b"\r", b" ")

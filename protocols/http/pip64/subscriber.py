@@ -1,7 +1,9 @@
-"""A consumer as clients over HTTP know it: an id that outlives connections, one fetch at a time.
+"""A consumer as clients over HTTP know it: an id that outlives connections, a single fetch at a
+time.
 
-It is a consumer of every partition of its topic (`attached.py`), and takes entries only while a
-fetch is open. Entries that a fetch took and could not give out wait for the next. Knows no HTTP.
+The consumer reads every partition of its topic (`attached.py`), and takes entries only while a
+fetch is open. Entries that a fetch took and could not return wait for the next fetch. Knows no
+HTTP.
 """
 
 from __future__ import annotations
@@ -32,26 +34,26 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.protocols.http.values.values import RecordCodec
 
-# After the first entry a fetch that knows of more records waits this long for each next one before
-# it is answered. Delivery reads ahead in less time; cold records may wait for the next fetch.
+# After the first entry, a fetch that knows of more records waits this long for each further entry
+# before the answer. Delivery reads ahead in less time; cold records may wait for the next fetch.
 LINGER_S = 0.005
 RUN_ENTRIES_MAX = 1000  # Entries read together.
 
 
 @dataclass(slots=True)
 class Wanted:
-    """The options of a consumer: where it starts, and how it is served."""
+    """The options of a consumer: start position, acknowledgement timeout and schema."""
 
     kind: SubscriptionKind
     is_earliest: bool
-    ack_timeout_s: float  # 0: never
+    ack_timeout_s: float  # 0: no timeout.
     reader: RecordCodec | None
     schema_version: int | None
 
 
 @dataclass(slots=True)
 class Given:
-    """A message that a fetch gives out."""
+    """A message that a fetch returns."""
 
     partition: Partition
     record: PlacedRecord
@@ -60,7 +62,7 @@ class Given:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """An entry, or the rest of one, that was taken and is not given out yet."""
+    """An entry, or the rest of an entry, that was taken and is not returned yet."""
 
     consumer: HttpConsumer
     taken: Taken
@@ -68,31 +70,31 @@ class Held:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is still not acknowledged."""
+        """True while the entry is not acknowledged."""
         return self.consumer.still_wants(self.taken.offset)
 
     def follows(self, other: Held) -> bool:
-        """Whether it comes right after the other one."""
+        """Return True if this entry comes directly after the other entry."""
         return self.consumer is other.consumer and self.taken.offset == other.taken.end
 
 
 @dataclass(slots=True, eq=False)
 class Fetch:
-    """One request for messages, while it takes entries."""
+    """A request for messages, while it takes entries."""
 
     messages_left: int
     bytes_left: int
-    came: trio.Event = field(default_factory=trio.Event)  # Something came since the last look.
-    ended: trio.Event = field(default_factory=trio.Event)  # By a newer one, or by a deletion.
+    came: trio.Event = field(default_factory=trio.Event)  # Set when an entry arrives.
+    ended: trio.Event = field(default_factory=trio.Event)  # By a newer fetch, or by a deletion.
 
     @property
     def has_room(self) -> bool:
-        """Whether it takes more."""
+        """True while the fetch takes more entries."""
         return self.messages_left > 0 and self.bytes_left > 0 and not self.ended.is_set()
 
 
 class Subscriber:
-    """One consumer of a subscription."""
+    """A consumer of a subscription."""
 
     def __init__(
         self, broker: Broker, identity: str, name: str, subscription: Subscription, wanted: Wanted
@@ -104,7 +106,7 @@ class Subscriber:
         self.last_used = trio.current_time()
         self.idle_s = 0.0
         self.fetch: Fetch | None = None
-        self._is_open = False  # It has been attached to every partition once.
+        self._is_open = False  # Was attached to every partition once.
         self._broker = broker
         self._parts: dict[int, HttpConsumer] = {}
         self._held: deque[Held] = deque()
@@ -112,15 +114,15 @@ class Subscriber:
         self._joining = trio.Lock()
         self._has_left = False
 
-    # What `attached.py` needs.
+    # The interface for `attached.py`.
 
     @property
     def wants_more(self) -> bool:
-        """Whether a fetch is open that has room."""
+        """True while a fetch with room is open."""
         return self.fetch is not None and self.fetch.has_room
 
     def take(self, consumer: HttpConsumer, taken: Taken, wanted: int) -> None:
-        """Take an entry that came, with `wanted` unacknowledged messages."""
+        """Take an entry from delivery, with `wanted` unacknowledged messages."""
         self._held.append(Held(consumer, taken, trio.current_time()))
         fetch = self.fetch
         if fetch is not None:
@@ -130,19 +132,21 @@ class Subscriber:
 
     @property
     def is_over(self) -> bool:
-        """Whether its topic was deleted, or has moved to another broker."""
+        """True after the topic was deleted or has moved to another broker."""
         return self.subscription.topic.deleted or self.subscription.has_moved
 
     def touch(self) -> None:
-        """Note that it is in use."""
+        """Record that the consumer is in use."""
         self.last_used = trio.current_time()
 
     def is_live(self) -> bool:
-        """Whether it was in use lately."""
+        """Return True if the consumer was in use recently."""
         return self.fetch is not None or trio.current_time() - self.last_used < self.idle_s
 
     def dropped(self, consumer: HttpConsumer) -> None:
-        """Drop what a consumer held: a seek or a deletion has detached it from its partition."""
+        """Drop a partition's entries: a seek or a deletion has detached the consumer from the
+        partition.
+        """
         self._held = deque(one for one in self._held if one.consumer is not consumer)
         if self.fetch is not None:
             self.fetch.came.set()  # The fetch attaches again.
@@ -150,10 +154,10 @@ class Subscriber:
     # Joining and leaving.
 
     async def join(self) -> None:
-        """Attach to every partition that it is not attached to.
+        """Attach to every partition that is not attached yet.
 
-        Raises SubscriptionBusy, SubscriptionNotFound once another client has ended it,
-        LimitExceeded, BrokerError of the log.
+        Raises SubscriptionBusy, SubscriptionNotFound after another client has deleted the
+        subscription, LimitExceeded, BrokerError of the log.
         """
         topic = self.subscription.topic
         if len(topic.partitions) > CONSUMER_PARTITIONS_MAX:
@@ -186,7 +190,7 @@ class Subscriber:
         return partition.high_watermark
 
     def leave(self) -> None:
-        """Detach from everything: all that it holds goes back to the subscription."""
+        """Detach from every partition: all entries held return to the subscription."""
         self._has_left = True
         self.end_fetch()
         self._held.clear()
@@ -197,7 +201,7 @@ class Subscriber:
     # Fetching.
 
     def end_fetch(self) -> None:
-        """Make an open fetch be answered at once."""
+        """End an open fetch, so that its request is answered at once."""
         if self.fetch is not None:
             self.fetch.ended.set()
             self.fetch.came.set()
@@ -206,7 +210,7 @@ class Subscriber:
                 part.close()
 
     async def begin(self, messages: int, size: int) -> Fetch:
-        """Open a fetch; an open one is answered at once. Raises LimitExceeded, and as `join`."""
+        """Open a fetch and end an older fetch. Raises LimitExceeded, and as `join`."""
         self.touch()
         self.end_fetch()
         room = self._room()
@@ -229,7 +233,7 @@ class Subscriber:
         return CONSUMER_UNACKED_MAX - sum(part.unacked for part in self._parts.values())
 
     async def go_on(self, fetch: Fetch, messages: int, size: int) -> None:
-        """Take entries again, as what came could not be given out. Raises what `join` raises."""
+        """Take entries again after entries that could not be returned. Raises as `join`."""
         fetch.came = trio.Event()
         await self.join()
         if not self._held:
@@ -238,19 +242,19 @@ class Subscriber:
         self.open_parts(fetch)
 
     def open_parts(self, fetch: Fetch) -> None:
-        """Ask every partition for entries for a fetch."""
+        """Request entries for a fetch from every partition."""
         for part in self._parts.values():
             part.open(fetch.messages_left)
 
     def finish(self, fetch: Fetch) -> None:
-        """End a fetch: nothing more is taken for it."""
+        """End a fetch: it takes no more entries."""
         self.touch()
         if self.fetch is fetch:
             self.end_fetch()
 
     async def settle(self, fetch: Fetch) -> None:
-        """After the first entry: wait until the fetch is full, until it has the records that are
-        stored by now, or until nothing more comes at once.
+        """After the first entry, wait until the fetch is full, until the fetch has all records
+        stored by now, or until no more entries arrive at once.
         """
         ends = {index: part.partition.next_offset for index, part in self._parts.items()}
         while fetch.has_room and self.more_is_there(ends):
@@ -261,8 +265,8 @@ class Subscriber:
                 return
 
     def more_is_there(self, ends: Mapping[int, int] | None = None) -> bool:
-        """Whether a partition has records that no consumer holds; `ends`, by partition: without
-        those that came after that.
+        """Return True if a partition has records that no consumer holds. Records after `ends`, by
+        partition, do not count.
         """
         for index, part in self._parts.items():
             if part.dispatcher is not None and part.is_attached:
@@ -275,14 +279,14 @@ class Subscriber:
         return False
 
     async def give_out(self, messages: int, size: int, memory: Reservation) -> list[Given]:
-        """Give out messages of the entries taken: at most `messages` and about `size` bytes, but at
-        least one if there is any. `memory` is reserved for them.
+        """Return messages of the entries taken: at most `messages` and about `size` bytes, but at
+        least a single message if possible.
 
-        Raises UnreadableRecord if the first one cannot be read: it stays the next one until it is
-        acknowledged. Raises DamagedLog, TopicNotFound.
+        `memory` is reserved for the messages. Raises UnreadableRecord for an unreadable first
+        record, which remains the next record until acknowledged. Raises DamagedLog, TopicNotFound.
         """
         given: list[Given] = []
-        async with self._giving:  # A newer fetch waits until the older one has its answer.
+        async with self._giving:  # A newer fetch waits for the answer of the older fetch.
             while len(given) < messages and size > 0 and (run := self._next_run()):
                 try:
                     found = await self._read_run(run, messages - len(given), size, memory)
@@ -298,7 +302,7 @@ class Subscriber:
         return given
 
     def _next_run(self) -> list[Held]:
-        """The first entries held that follow one another in one partition."""
+        """Return the first entries held that follow each other in a partition."""
         while self._held and not self._held[0].is_wanted:
             self._held.popleft()
         run: list[Held] = []
@@ -311,7 +315,7 @@ class Subscriber:
     async def _read_run(
         self, run: Sequence[Held], messages: int, size: int, memory: Reservation
     ) -> list[Given]:
-        """The messages of a run; its entries are dropped as far as they are given out."""
+        """Return the messages of a run, and drop its entries as far as they are returned."""
         consumer, first = run[0].consumer, run[0].taken
         reached = run[-1].taken.end
         placed: list[PlacedRecord] = []
@@ -324,17 +328,18 @@ class Subscriber:
                 memory=memory,
             )
         except OffsetOutOfRange:
-            pass  # Retention removed it: nothing is left to give out.
+            pass  # Retention removed the records: no messages are left.
         else:
             placed = read.records
-            # A read goes on past what it skips, and may come to entries that others hold.
+            # A read continues after skipped records, and may reach entries that other consumers
+            # hold.
             passed = [start for start, _ in read.skipped if any(h.taken.has(start) for h in run)]
             if passed:
                 await consumer.pass_over(passed)
             if read.next_offset > first.offset + first.skip:
                 reached = min(read.next_offset, reached)
         if not self._held or self._held[0] is not run[0]:
-            return []  # A seek, or a deletion, while it was read.
+            return []  # A seek or a deletion during the read.
         wanted = [one for one in placed if one.record.offset < reached]
         given: list[Given] = []
         for held in run:
@@ -349,7 +354,7 @@ class Subscriber:
         return given
 
     def _go_on(self, held: Held, reached: int) -> bool:
-        """Note how far an entry was given out; returns whether that was all of it."""
+        """Record how far an entry was returned; return True after the whole entry."""
         taken = held.taken
         if reached <= taken.offset:
             return False
@@ -366,7 +371,7 @@ class Subscriber:
     # Keeping time.
 
     def put_back_overdue(self, now: float) -> None:
-        """Redeliver messages that were given out, or held here, too long ago."""
+        """Redeliver messages that were returned, or held here, too long ago."""
         timeout = self.wanted.ack_timeout_s
         if not timeout:
             return

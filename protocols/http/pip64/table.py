@@ -1,4 +1,4 @@
-"""The paths of PIP-64, under every spelling, with what each takes and answers."""
+"""The paths of PIP-64, under every spelling, with their bodies and answers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 TOPIC = "{tenant}/{namespace}/{topic}"
 BASE, DOMAIN_BASE = f"/topics/{TOPIC}", f"/topics/persistent/{TOPIC}"
-# PIP-64 specifies the singular, but its own texts and scripts use the plural as often. It also has
-# `consumer` where messages are fetched, and `consumers` where one is deleted.
+# PIP-64 specifies the singular, but its own texts and scripts use the plural as often. PIP-64 also
+# has `consumer` for a fetch and `consumers` for a deletion.
 SUBSCRIPTIONS = ("subscription", "subscriptions")
 CONSUMERS = ("consumer", "consumers")
 NUMBER, TEXT = {"type": "integer", "minimum": 0}, {"type": "string"}
@@ -68,7 +68,7 @@ def pip64_routes(
     registry: SchemaRegistry,
     routes: Routes,
 ) -> list[Route]:
-    """The endpoints of PIP-64."""
+    """Return the routes of PIP-64."""
     small, auto_create = bodies.of_others, options.auto_create_topics
     api = MessagesApi(broker, bodies.of_messages, registry, waiting, auto_create=auto_create)
     handlers = Handlers(
@@ -83,7 +83,7 @@ def pip64_routes(
     )
     other = dict.fromkeys(METHODS, Served(api.other_domain, Action.DESCRIBE))
     return [
-        # Paths with a domain first: they cannot be a tenant's, as no tenant may have such a name.
+        # Paths with a domain first: no tenant may have a domain's name.
         *_under(DOMAIN_BASE, routes, handlers, shipped),
         routes.route("/topics/non-persistent/{rest:path}", **other),
         *_under(BASE, routes, handlers, produce),
@@ -91,7 +91,7 @@ def pip64_routes(
 
 
 def _under(base: str, routes: Routes, handlers: Handlers, produce: Served) -> list[Route]:
-    """The endpoints under one spelling of a topic's path."""
+    """Return the routes under a spelling of a topic's path."""
     partition = f"{base}/partitions/{{partition}}"
     read = Served(
         handlers.api.read,
@@ -111,7 +111,7 @@ def _under(base: str, routes: Routes, handlers: Handlers, produce: Served) -> li
 
 
 def _subscription(base: str, routes: Routes, handlers: Handlers) -> list[Route]:
-    """The endpoints of a subscription under one spelling of its path."""
+    """Return the routes of a subscription under a spelling of its path."""
     route = routes.route
     paths = [f"{base}/{word}/{{consumer}}" for word in CONSUMERS]
     create = Served(
