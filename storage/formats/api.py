@@ -1,6 +1,7 @@
-"""What a body codec can do.
+"""The interface of a body codec.
 
-A codec is pure: bytes and records in, bytes and records out; it knows no file, clock or socket.
+A codec is pure: bytes and records in, bytes and records out; a codec knows no file, clock or
+socket.
 """
 
 import abc
@@ -16,21 +17,23 @@ Buffer = bytes | bytearray | memoryview
 
 
 class StoredPart(abc.ABC):
-    """A part of an answer that is not in memory: only the code that sends it reads it."""
+    """A part of an answer that is not in memory: only the code that sends the part reads the
+    bytes.
+    """
 
     __slots__ = ()
 
     @abc.abstractmethod
     def __len__(self) -> int:
-        """Its size in bytes."""
+        """Return the size in bytes."""
 
     @abc.abstractmethod
     def read(self, start: int = 0) -> bytes:
-        """The bytes from position `start` on. Raises OSError."""
+        """Return the bytes from position `start` on. Raises OSError."""
 
     @abc.abstractmethod
     def send(self, sock_fd: int) -> int:
-        """Send as many bytes as a non-blocking socket takes now; return how many.
+        """Send as many bytes as a non-blocking socket takes now; return their number.
 
         Raises OSError.
         """
@@ -73,7 +76,7 @@ class BatchFlag(enum.IntEnum):
 
 @dataclass(slots=True)
 class BodyInfo:
-    """What the batch header needs to know of a body; times in us, None where no record has one."""
+    """Facts of a body for the batch header; times in us, None if no record has a time."""
 
     record_count: int
     first_publish_us: int | None = None
@@ -87,10 +90,10 @@ class BodyInfo:
 
 @dataclass(slots=True)
 class Prepared:
-    """A client's bytes, checked and made into a body to append.
+    """A client's bytes, checked and converted to a body to append.
 
-    `info.record_count` is 0 if there is nothing to append. `empty_compressed` then tells Kafka's
-    compressed set without messages (answered with the log end) from an empty set (with -1).
+    `info.record_count` is 0 if there is nothing to append. `empty_compressed` then distinguishes
+    Kafka's compressed set without messages (answered with the log end) from an empty set (with -1).
     """
 
     body: Buffer
@@ -102,9 +105,9 @@ class Prepared:
 class Decoded:
     """Records of a body in offset order, up to the first that could not be opened.
 
-    `failed` says why decoding stopped early and `failed_offset` at which offset; both None when all
-    was read. `next_offset` is the offset after the last one looked at, records that are not for
-    readers (markers, removed ones) included.
+    `failed` is the error that stopped decoding early, and `failed_offset` its offset; both None
+    after a complete read. `next_offset` is the offset after the last examined record, including
+    records that are not for readers (markers, removed records).
     """
 
     records: list[Record] = field(default_factory=list)
@@ -115,9 +118,9 @@ class Decoded:
 
 @dataclass(slots=True)
 class Kept:
-    """What is left of a body after records are removed; an empty body has no records.
+    """A body after records are removed; an empty body has no records.
 
-    `end_offset` is the one after the last record kept, or after the entry that it is in.
+    `end_offset` is the offset after the last remaining record, or after the entry that holds it.
     """
 
     body: bytes
@@ -126,7 +129,7 @@ class Kept:
 
 
 def without_frames(error: BodyError) -> BodyError:
-    """The error without its traceback and causes, whose frames keep unpacked data alive.
+    """Return the error without its traceback and causes, whose frames keep unpacked data alive.
 
     A `Decoded` with the error would hold that data until the next garbage collection.
     """
@@ -135,7 +138,7 @@ def without_frames(error: BodyError) -> BodyError:
 
 
 class Codec(Protocol):
-    """One stored body format.
+    """A stored body format.
 
     `format` is a `BodyFormat` (or a plug-in's own number), `version` its newest version.
     """
@@ -145,7 +148,7 @@ class Codec(Protocol):
     version: int
 
     def inspect(self, body: Buffer) -> BodyInfo:
-        """Count the records of a stored body and give its times and flags.
+        """Count the records of a stored body and return its times and flags.
 
         Raises CorruptBody, and UnreadableBody or RecordTooLarge where counting needs unpacking.
         """
@@ -158,19 +161,19 @@ class Codec(Protocol):
         start_offset: int = 0,
         starts_max: int = RECORDS_MAX,
     ) -> list[tuple[int, int]]:
-        """(offset, pos) of each stored record or entry start, ascending, at most starts_max.
+        """Return (offset, pos) of each stored record or entry start, ascending, at most starts_max.
 
         The first is the first entry that ends above start_offset. Kafka's compressed wrapper and
-        Pulsar's batched entry are one start each, with the offset of their first record.
+        Pulsar's batched entry are a single start each, with the offset of their first record.
         """
 
     def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
-        """(offset, pos) of the last start, as `split` has them, at or before a place in a body."""
+        """Return (offset, pos) of the last start of `split` at or before a position in a body."""
 
     def readable(self, body: Buffer) -> memoryview:
-        """The part of a stored or encoded body that a reader of this format gets.
+        """Return the part of a stored or encoded body for a reader of this format.
 
-        All of it except what we add around the records (the head with Iggy's partitioning key).
+        That is all except our additions around the records (the head with Iggy's partitioning key).
         """
 
     def decode(
@@ -183,21 +186,21 @@ class Codec(Protocol):
         records_max: int = RECORDS_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> Decoded:
-        """Records at or above start_offset, at most records_max of them.
+        """Return records at or above start_offset, at most records_max of them.
 
-        At least one if there is one. If a body can unpack to more than its own size, decoding stops
-        once the records take about bytes_max.
+        At least one record is returned if there is any. If a body can unpack to more than its own
+        size, decoding stops once the records take about bytes_max.
 
         Never raises for bad user data: see Decoded.
         """
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """A body that holds the records at their own offsets; base_offset is that of the batch."""
+        """Return a body with the records at their own offsets; base_offset belongs to the batch."""
 
     def carries(self, record: Record) -> bool:
-        """Whether a reader of this format can be given the record at all.
+        """Return True if a reader of this format can receive the record at all.
 
-        An empty payload breaks Iggy clients, for one.
+        An empty payload, for example, breaks Iggy clients.
         """
 
 
@@ -212,9 +215,9 @@ class Codec(Protocol):
 #
 # Optional part of a codec, for Spark: whole runs of bodies to columns, without records.
 #
-# A codec names it in an attribute `column_decoder` ("module:function"). It takes batches of its
-# format (`storage/log/batch.py`; never with a flag OPAQUE, CHUNK or MARKER) and returns `Columns`
-# (`storage/formats/columns/records.py`) with exactly the records that `decode` gives. The decoder
-# raises `Irregular` (`storage/formats/columns/vectors.py`), or any BodyError, for a batch that it
-# cannot handle: the caller then tries each batch alone, and in the end uses `decode`.
+# A codec names its decoder in an attribute `column_decoder` ("module:function"). The decoder takes
+# batches of its format (`storage/log/batch.py`; never with a flag OPAQUE, CHUNK or MARKER) and
+# returns `Columns` (`storage/formats/columns/records.py`) with exactly the records of `decode`. The
+# decoder raises `Irregular` (`storage/formats/columns/vectors.py`), or any BodyError, for a batch
+# that needs the plain codec: the caller then tries each batch alone, and in the end uses `decode`.
 ColumnDecoder = Callable[[Sequence[Any]], Any]

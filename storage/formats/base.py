@@ -1,6 +1,6 @@
-"""What the codecs of our own formats share: limits, and how a decode that fails ends.
+"""Shared parts of our own codecs: limits, and the end of a failed decode.
 
-A plug-in may use it or not: the contract is `braidlog.storage.formats.api.Codec`.
+Plug-ins need not use this module: the contract is `braidlog.storage.formats.api.Codec`.
 """
 
 import abc
@@ -26,7 +26,7 @@ DataT = TypeVar("DataT")
 
 @dataclass(slots=True)
 class Wanted:
-    """Which records a decode is asked for; see `Codec.decode`."""
+    """The records that a decode must return; see `Codec.decode`."""
 
     start_offset: int
     records_max: int
@@ -35,7 +35,7 @@ class Wanted:
 
 @dataclass(slots=True, frozen=True)
 class Stored:
-    """A body of any format with what its batch says of it."""
+    """A body of any format with facts from its batch."""
 
     body: Buffer
     body_format: int
@@ -46,13 +46,13 @@ class Stored:
 
 @dataclass(slots=True, frozen=True)
 class Converted:
-    """Records made over from another format."""
+    """Records converted from another format."""
 
     records: Buffer
     count: int
     first_offset: int
-    next_offset: int  # after the last of them
-    is_full: bool  # there was no room for the next one
+    next_offset: int  # after the last record
+    is_full: bool  # no room for the next record
 
 
 class BodyCodec(abc.ABC):
@@ -66,24 +66,24 @@ class BodyCodec(abc.ABC):
 
     @abc.abstractmethod
     def inspect(self, body: Buffer) -> BodyInfo:
-        """As `Codec.inspect`."""
+        """Inspect a body; see `Codec.inspect`."""
 
     @abc.abstractmethod
     def starts(
         self, body: Buffer, base_offset: int, start_offset: int
     ) -> Iterator[tuple[int, int]]:
-        """As `Codec.split`, one after the other."""
+        """Yield the starts of `Codec.split` in order."""
 
     @abc.abstractmethod
     def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
-        """Add the wanted records of a body; `decoded.next_offset` is its base offset at first.
+        """Add the wanted records of a body; `decoded.next_offset` is initially the base offset.
 
         Raises BodyError at the first record that cannot be opened.
         """
 
     @abc.abstractmethod
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """As `Codec.encode`."""
+        """Encode records; see `Codec.encode`."""
 
     def split(
         self,
@@ -93,11 +93,11 @@ class BodyCodec(abc.ABC):
         start_offset: int = 0,
         starts_max: int = RECORDS_MAX,
     ) -> list[tuple[int, int]]:
-        """As `Codec.split`."""
+        """Return entry starts; see `Codec.split`."""
         return list(islice(self.starts(body, base_offset, start_offset), starts_max))
 
     def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
-        """As `Codec.start_before`."""
+        """Return the last start before a position; see `Codec.start_before`."""
         found = (base_offset, 0)
         for one in self.starts(body, base_offset, 0):
             if one[1] > pos:
@@ -106,16 +106,19 @@ class BodyCodec(abc.ABC):
         return found
 
     def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
-        """The wanted records of a body of another format as `readable` gives them in this format,
-        made without `Record` objects: as many as fit into `bytes_max`, up to the first that needs a
-        `Record`. None if this codec cannot do that, or not for this body.
+        """Convert the wanted records of a body of another format to the `readable` form of this
+        format.
+
+        Makes no `Record` objects: converts as many records as fit into `bytes_max`, up to the first
+        that needs a `Record`. Returns None if this codec cannot convert this body.
         """
         return None
 
     def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
-        """The body without some of its records; the others stay byte for byte, with their offsets.
+        """Return the body without some of its records; the others keep their bytes and offsets.
 
-        This version is for bodies in which each start of `split` is one record. Raises BodyError.
+        This version is for bodies in which each start of `split` is a single record. Raises
+        BodyError.
         """
         view = memoryview(body)
         starts = self.split(view, base_offset)
@@ -129,7 +132,7 @@ class BodyCodec(abc.ABC):
         return Kept(b"".join(parts) if count else b"", count, end_offset)
 
     def readable(self, body: Buffer) -> memoryview:
-        """All of the body."""
+        """Return the whole body."""
         return memoryview(body)
 
     def decode(
@@ -142,7 +145,7 @@ class BodyCodec(abc.ABC):
         records_max: int = RECORDS_MAX,
         bytes_max: int = BYTES_MAX,
     ) -> Decoded:
-        """As `Codec.decode`."""
+        """Decode records; see `Codec.decode`."""
         wanted = Wanted(start_offset, records_max, bytes_max)
         return self._decoded(body, (base_offset, append_us), wanted)
 
@@ -150,7 +153,7 @@ class BodyCodec(abc.ABC):
         return decoded_by(self.decode_into, bytes(body), appended, wanted)
 
     def carries(self, record: Record) -> bool:
-        """Always."""
+        """Return True for any record."""
         return True
 
 
@@ -160,7 +163,7 @@ def decoded_by(
     appended: tuple[int, int],
     wanted: Wanted,
 ) -> Decoded:
-    """Decode a body, and keep the error that ended it. `appended`: base offset and append time."""
+    """Decode a body, and keep the final error. `appended`: base offset and append time."""
     base_offset, append_us = appended
     decoded = Decoded(next_offset=base_offset)
     try:

@@ -1,7 +1,7 @@
-"""Every compression that a stored body may use, bounded: nothing unpacks to more than is allowed.
+"""Every compression of a stored body, bounded: no body unpacks to more than the limit.
 
-Knows streams of bytes only; which number a protocol gives a codec is in that protocol's codec. isal
-does gzip, zlib and CRC-32 where it is installed (same streams and values, several times faster).
+Knows streams of bytes only; a protocol's codec knows the protocol's numbers of compressions. isal
+does gzip, zlib and CRC-32 if installed (same streams and values, several times faster).
 """
 
 import mmap
@@ -30,15 +30,16 @@ try:
 except ImportError:
     _deflate = zlib
     _DEFLATE_ERRORS = (zlib.error,)
-    DEFLATE_LEVEL = 1  # zlib's fastest: re-packing happens while a producer waits.
+    DEFLATE_LEVEL = 1  # zlib's fastest, because a producer waits for re-packing.
 
 crc32: Callable[..., int] = _deflate.crc32
 
-# What one stored body may unpack to, whatever it declares. Kafka and Pulsar bound the packed size
-# only; 64 MiB is twelve times the largest Pulsar message, and keeps memory bounded per reader.
+# Unpacked size limit of a stored body, whatever size the body declares. Kafka and Pulsar bound the
+# packed size only; 64 MiB is twelve times the largest Pulsar message, and bounds memory per reader.
 INFLATED_BYTES_MAX = 64 << 20
 
-# Members of one gzip stream. Producers write one; each costs a copy of what follows it.
+# Members of a gzip stream. Producers write a single member; each costs a copy of the bytes after
+# it.
 GZIP_MEMBERS_MAX = 64
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -54,19 +55,19 @@ _LZ4_DESCRIPTOR = b"\x60\x40"  # version 1, independent blocks of 64 KiB, nothin
 _LZ4_BLOCK = 64 << 10
 _LZ4_STORED = 0x80000000  # top bit of a block's size: the block is not compressed
 _LZ4_BLOCK_SIZES = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
-_LZ4_RATIO_MAX = 255  # one byte of an LZ4 block adds at most 255 to a length
+_LZ4_RATIO_MAX = 255  # a byte of an LZ4 block adds at most 255 to a length
 _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_BLOCK_CHECKSUM, _LZ4_DICTIONARY = 8, 4, 16, 1
 
-# Larger output goes into mapped pages, which take memory only once they are written: the declared
-# size is only the sender's claim. For smaller output, zeroed memory is three times as fast.
+# Larger output goes into mapped pages, which take memory only once written: the declared size is
+# only the sender's claim. For smaller output, zeroed memory is three times as fast.
 _LAZY_BYTES_MIN = 4 << 20
 
-# Of the threads in `taking_turns`, only one at a time unpacks to this size or more.
+# Of the threads in `taking_turns`, only a single thread at a time unpacks to this size or more.
 LARGE_BYTES_MIN = 8 << 20
 _PIECE_BYTES = 4 << 20  # of a large deflate stream
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_ZSTD_REPEATED, _ZSTD_COMPRESSED = 1, 2  # kinds of blocks; 0 is stored as it is
+_ZSTD_REPEATED, _ZSTD_COMPRESSED = 1, 2  # kinds of blocks; 0 is not compressed
 _ZSTD_BLOCK_MAX = 128 << 10
 
 _U32_BIG = struct.Struct(">I")
@@ -74,7 +75,7 @@ _U32_LITTLE = struct.Struct("<I")
 
 
 class _Inflater(Protocol):
-    """What zlib.decompressobj gives."""
+    """Interface of zlib.decompressobj."""
 
     eof: bool
     unconsumed_tail: bytes
@@ -83,7 +84,7 @@ class _Inflater(Protocol):
 
 
 class _Turns:
-    """A lock for large unpacks: one thread at a time, of those that take turns."""
+    """A lock for large unpacks: a single thread at a time, of the threads that take turns."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -91,7 +92,7 @@ class _Turns:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """See `taking_turns`."""
+        """Take turns in this context; see `taking_turns`."""
         mine = self._of_thread
         mine.is_large = False
         try:
@@ -102,7 +103,7 @@ class _Turns:
             del mine.is_large
 
     def wait(self) -> None:
-        """If this thread takes turns, take the lock until the end of its work."""
+        """Take the lock until the end of this thread's work, if this thread takes turns."""
         mine = self._of_thread
         if getattr(mine, "is_large", True):
             return
@@ -114,19 +115,23 @@ _turns = _Turns()
 
 
 def taking_turns() -> AbstractContextManager[None]:
-    """A context manager for work in a thread. Once the thread unpacks to LARGE_BYTES_MIN or more,
-    no other thread in such a context does so until this context ends.
+    """Return a context manager for work in a thread.
+
+    Once the thread unpacks to LARGE_BYTES_MIN or more, no other thread in such a context does so
+    until this context ends.
     """
     return _turns.taken()
 
 
 def sliceable(unpacked: Buffer) -> bytes:
-    """Unpacked data as bytes. Mapped pages are returned as they are: their slices are bytes."""
+    """Return unpacked data as bytes. Mapped pages are returned unchanged: their slices are
+    bytes.
+    """
     return cast("bytes", unpacked) if isinstance(unpacked, mmap.mmap) else bytes(unpacked)
 
 
 def gunzip(data: Buffer, size_max: int) -> Buffer:
-    """Unpack gzip (RFC 1952); members that follow one another are joined, padding is ignored.
+    """Unpack gzip (RFC 1952); consecutive members are joined, padding is ignored.
 
     Raises:
         UnreadableBody: not gzip, broken or cut short.
@@ -147,7 +152,7 @@ def unsnappy(data: Buffer, size_max: int) -> Buffer:
     """Unpack both forms of snappy that Kafka producers send: snappy-java's framing, or a raw block.
 
     Raises:
-        UnreadableBody: neither of the two, broken or cut short.
+        UnreadableBody: neither form, broken or cut short.
         RecordTooLarge: more than size_max bytes.
     """
     view = memoryview(data)
@@ -168,11 +173,11 @@ def unsnappy(data: Buffer, size_max: int) -> Buffer:
 
 
 def unlz4(data: Buffer, size_max: int) -> Buffer:
-    """Unpack an LZ4 frame of any valid descriptor; its header checksum may be as `lz4` writes it.
+    """Unpack an LZ4 frame of any valid descriptor; the header checksum may be that of `lz4`.
 
     Raises:
         UnreadableBody: not an LZ4 frame, broken or cut short.
-        RecordTooLarge: more than size_max bytes (or broken, where the frame could hold as much).
+        RecordTooLarge: more than size_max bytes (or broken, if the frame could hold as much).
     """
     view = memoryview(data)
     try:
@@ -191,11 +196,11 @@ def unlz4(data: Buffer, size_max: int) -> Buffer:
 
 
 def unzstd(data: Buffer, size_max: int) -> Buffer:
-    """Unpack one zstd frame (RFC 8878) whose size need not be declared.
+    """Unpack a zstd frame (RFC 8878); its size need not be declared.
 
     Raises:
         UnreadableBody: not a zstd frame, broken or cut short.
-        RecordTooLarge: it may hold more than size_max bytes, and does not unpack to less.
+        RecordTooLarge: the frame may hold more than size_max bytes, and does not unpack to less.
     """
     view = memoryview(data)
     try:
@@ -229,19 +234,19 @@ def decompress_block(codec: str, data: Buffer, size: int, size_max: int) -> Buff
 
 
 def gzip(data: Buffer) -> bytes:
-    """One gzip member (RFC 1952) without name or time."""
+    """Pack a gzip member (RFC 1952) without name or time."""
     packer = _deflate.compressobj(DEFLATE_LEVEL, zlib.DEFLATED, _GZIP_WINDOW)
     return bytes(packer.compress(data) + packer.flush())
 
 
 def gzip_smaller(data: Buffer) -> bytes:
-    """The same, packed as small as zlib packs by default. Several times as slow."""
+    """Pack the same as small as zlib packs by default. Several times as slow."""
     packer = zlib.compressobj(wbits=_GZIP_WINDOW)
     return packer.compress(data) + packer.flush()
 
 
 def snappy(data: Buffer) -> bytes:
-    """Snappy in snappy-java's framing, which every Kafka 0.8 client with snappy reads."""
+    """Pack snappy in snappy-java's framing, which every Kafka 0.8 client with snappy reads."""
     view = memoryview(data)
     parts = [_XERIAL_HEAD]
     for pos in range(0, len(view), _XERIAL_BLOCK):
@@ -251,21 +256,21 @@ def snappy(data: Buffer) -> bytes:
 
 
 def lz4(data: Buffer) -> bytes:
-    """An LZ4 frame of independent 64 KiB blocks, as Kafka's message format 0 wants it.
+    """Pack an LZ4 frame of independent 64 KiB blocks, for Kafka's message format 0.
 
-    Its header checksum covers the magic and the descriptor, where the LZ4 frame format says the
+    The header checksum covers the magic and the descriptor, where the LZ4 frame format says the
     descriptor alone (KAFKA-3160).
     """
     return _lz4_frame(data, _LZ4_MAGIC + _LZ4_DESCRIPTOR)
 
 
 def lz4_frame(data: Buffer) -> bytes:
-    """The same with the header checksum of the LZ4 frame format, as Kafka's format 2 wants it."""
+    """Pack the same with the header checksum of the LZ4 frame format, for Kafka's format 2."""
     return _lz4_frame(data, _LZ4_DESCRIPTOR)
 
 
 def zstd(data: Buffer) -> bytes:
-    """One zstd frame (RFC 8878)."""
+    """Pack a zstd frame (RFC 8878)."""
     return bytes(cramjam.zstd.compress(data))
 
 
@@ -289,7 +294,9 @@ def _lz4_frame(data: Buffer, checked: bytes) -> bytes:
 
 
 def _inflate(data: Buffer, left: int, size_max: int, window: int) -> tuple[Buffer, bytes]:
-    """One deflate stream of at most `left` bytes, and what follows it."""
+    """Unpack a deflate stream of at most `left` bytes; return the data and the bytes after the
+    stream.
+    """
     unpacker = _deflate.decompressobj(window)
     try:
         part: Buffer = unpacker.decompress(data, min(left + 1, LARGE_BYTES_MIN))
@@ -305,8 +312,9 @@ def _inflate(data: Buffer, left: int, size_max: int, window: int) -> tuple[Buffe
 
 
 def _inflate_large(unpacker: _Inflater, begun: Buffer, size_max: int) -> Buffer:
-    """All of a stream whose first bytes are `begun`, `size_max` at most. It is unpacked in pieces,
-    so that the result is in memory only once.
+    """Unpack the rest of a stream whose first bytes are `begun`, `size_max` in all at most.
+
+    Unpacks in pieces, so that the result is in memory only once.
     """
     _turns.wait()
     out, pos = mmap.mmap(-1, size_max), len(begun)
@@ -344,10 +352,11 @@ def _unzstd(data: Buffer, size: int) -> Buffer:
 
 
 def _unpack_into(function: Callable[[Buffer, Any], Any], data: Buffer, size: int) -> Buffer:
-    """Unpack into a buffer of `size` bytes. Raises UnreadableBody if that is too small, or on bad
-    data.
+    """Unpack into a buffer of `size` bytes. Raises UnreadableBody if the buffer is too small, or on
+    bad data.
 
-    The unwritten pages of a large buffer take no memory, and an error does not keep it alive.
+    The unwritten pages of a large buffer take no memory, and an error does not keep the buffer
+    alive.
     """
     if size >= LARGE_BYTES_MIN:
         _turns.wait()
@@ -364,12 +373,12 @@ def _unpack_into(function: Callable[[Buffer, Any], Any], data: Buffer, size: int
 
 
 def _lz4_checksum(data: Buffer) -> int:
-    """Second byte of xxHash32 with seed 0 (LZ4 frame format, header checksum)."""
+    """Return the second byte of xxHash32 with seed 0 (LZ4 frame format, header checksum)."""
     return xxhash.xxh32_intdigest(data, 0) >> 8 & 0xFF
 
 
 def _lz4_descriptor(view: memoryview) -> tuple[int, int, int]:
-    """Position of the header checksum, largest block, bytes after the end mark."""
+    """Return the position of the header checksum, largest block, bytes after the end mark."""
     flags, block = view[4], view[5]
     block_max = _LZ4_BLOCK_SIZES.get(block >> 4 & 7)
     if view[:4] != _LZ4_MAGIC or flags >> 6 != 1 or block_max is None or flags & _LZ4_DICTIONARY:
@@ -381,7 +390,7 @@ def _lz4_descriptor(view: memoryview) -> tuple[int, int, int]:
 
 
 def _lz4_blocks(view: memoryview, pos: int, block_max: int, trailer: int) -> tuple[int, int]:
-    """End of the frame, and the most that its blocks can unpack to."""
+    """Return the end of the frame, and the limit of the blocks' unpacked size."""
     block_trailer = 4 if view[4] & _LZ4_BLOCK_CHECKSUM else 0
     bound = 0
     while size := _U32_LITTLE.unpack_from(view, pos)[0]:
@@ -392,7 +401,7 @@ def _lz4_blocks(view: memoryview, pos: int, block_max: int, trailer: int) -> tup
 
 
 def _zstd_bound(view: memoryview) -> int:
-    """The most that the blocks of a zstd frame can unpack to (RFC 8878, sections 3.1.1 and 4)."""
+    """Return the limit of a zstd frame's unpacked size (RFC 8878, sections 3.1.1 and 4)."""
     if view[:4] != _ZSTD_MAGIC:
         raise UnreadableBody("not a zstd frame")
     descriptor = view[4]

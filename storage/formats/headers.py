@@ -7,7 +7,7 @@ from braidlog.storage.formats.record import Header, HeaderKind
 _FLOAT32 = struct.Struct("<f")
 _FLOAT64 = struct.Struct("<d")
 
-# Bytes of a value of each whole-number kind, and whether it is signed.
+# Bytes of a value of each whole-number kind, and True for a signed kind.
 INTEGERS: dict[int, tuple[int, bool]] = {
     HeaderKind.INT8: (1, True),
     HeaderKind.INT16: (2, True),
@@ -23,10 +23,10 @@ INTEGERS: dict[int, tuple[int, bool]] = {
 
 
 def header_text(header: Header) -> bytes:
-    """The value as a reader of text headers expects it.
+    """Return the value for a reader of text headers.
 
-    Numbers are decimal, booleans `true` or `false`, strings and raw values their own bytes; so is a
-    value whose size does not fit its kind, which Iggy does not check.
+    Numbers are decimal, booleans `true` or `false`, strings and raw values their own bytes. A value
+    whose size does not fit its kind, which Iggy does not check, also keeps its own bytes.
     """
     value = header.value
     kind = header.kind
@@ -44,7 +44,7 @@ def header_text(header: Header) -> bytes:
 
 
 def is_text(value: bytes) -> bool:
-    """Whether the bytes are UTF-8."""
+    """Return True if the bytes are UTF-8."""
     try:
         value.decode()
     except UnicodeDecodeError:
@@ -53,7 +53,7 @@ def is_text(value: bytes) -> bool:
 
 
 def _float32_text(value: bytes) -> bytes:
-    """The shortest decimal that reads back as the same 32-bit number."""
+    """Return the shortest decimal that reads back as the same 32-bit number."""
     number = _FLOAT32.unpack(value)[0]
     for digits in range(6, 9):
         text = f"{number:.{digits}g}"

@@ -1,5 +1,5 @@
 """Stored bodies to Arrow columns without a Python object per record. Knows bodies, no Spark.
 
-`rows.RangeRows` is what the rest uses. One module per body format makes `columns.Columns` of a
-whole run of batches with numpy; whatever is irregular there goes through the plain codec.
+Other code uses `rows.RangeRows`. A module per body format converts a whole run of batches to
+`columns.Columns` with numpy. Irregular batches go through the plain codec.
 """

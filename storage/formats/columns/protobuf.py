@@ -1,8 +1,9 @@
-"""Many protobuf messages of one kind at once: each numpy step reads the next field of all of them.
+"""Parser of many protobuf messages of the same type: each numpy step reads a field of every
+message.
 
-Layout: Protocol Buffers, "Encoding". Knows no message type. Whatever the protobuf library would
-treat specially (another wire type than expected, groups, varints that are too long, cut messages)
-is Irregular here.
+Layout: Protocol Buffers, "Encoding". Knows no message type. Special cases of the protobuf library
+(another wire type than expected, groups, varints that are too long, cut messages) are Irregular
+here.
 """
 
 from collections.abc import Collection
@@ -14,14 +15,14 @@ from braidlog.storage.formats.columns.vectors import Array, Irregular, Slices, r
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 VARINT_BYTES_MAX = 10
-TAG_BYTES_MAX = 2  # All fields that are asked for, and most others, need no more.
+TAG_BYTES_MAX = 2  # All wanted fields, and most others, need no more.
 
 
 @dataclass(slots=True)
 class Scanned:
-    """What was found: numbers and slices for each message; the last of a field wins.
+    """Results of a scan: numbers and slices for each message; the last value of a field wins.
 
-    `present` says where a number is; a slice that is not there has a negative start. `repeated`
+    `present` marks messages that have a number; an absent slice has a negative start. `repeated`
     has (message, start, end) in the order of the messages, then of their fields.
     """
 
@@ -40,7 +41,7 @@ def scan(
     slices: Collection[int] = (),
     repeated: Collection[int] = (),
 ) -> Scanned:
-    """The wanted fields, by number, of the messages [start, end) of the arena.
+    """Return the wanted fields, by number, of the messages [start, end) of the arena.
 
     Numbers are uint64 as on the wire. Raises Irregular.
     """
@@ -84,7 +85,9 @@ def scan(
 
 
 def varints(data: Array, pos: Array, ends: Array) -> tuple[Array, Array]:
-    """The varint at each place, as uint64, and the places after them. Raises Irregular."""
+    """Return the varint at each position, as uint64, and the positions after them. Raises
+    Irregular.
+    """
     require(pos < ends)
     byte = data[pos]
     values = (byte & 0x7F).astype(np.uint64)
@@ -108,7 +111,7 @@ def varints(data: Array, pos: Array, ends: Array) -> tuple[Array, Array]:
 
 
 def _step(data: Array, pos: Array, ends: Array, wires: Array) -> tuple[Array, Array, Array]:
-    """Where each field's content begins and ends, and its number if it is one."""
+    """Return the begin and end of each field's content, and the number of a number field."""
     values = np.zeros(len(pos), np.uint64)
     began, after = pos, pos.copy()
     sized = np.flatnonzero((wires == VARINT) | (wires == BYTES))

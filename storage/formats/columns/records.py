@@ -31,7 +31,7 @@ from braidlog.storage.formats.columns.vectors import (
 )
 from braidlog.storage.formats.record import Record
 
-# Body formats that go by another name than their protocol.
+# Body formats whose name differs from their protocol's name.
 PROTOCOL_OF = {"plain": "rest", "iggy_typed": "iggy", "kafka_batches": "kafka"}
 
 _INT64 = 1 << 64
@@ -39,7 +39,7 @@ _INT64 = 1 << 64
 
 @dataclass(slots=True)
 class HeaderSlices:
-    """Headers of all rows: `rows` (ascending) says which row each belongs to."""
+    """Headers of all rows: `rows` (ascending) has the row of each header."""
 
     rows: Array
     names: Slices
@@ -48,8 +48,8 @@ class HeaderSlices:
 
     @classmethod
     def of_steps(cls, steps: Sequence[tuple[Array, ...]]) -> "HeaderSlices":
-        """From (row, name start, name end, value start, value end, kind) of each row's next header
-        in turn.
+        """Build from (row, name start, name end, value start, value end, kind) of each row's next
+        header in turn.
         """
         joined = [np.concatenate(column) for column in zip(*steps, strict=True)]
         order = np.argsort(joined[0], kind="stable")
@@ -58,7 +58,7 @@ class HeaderSlices:
         return cls(rows, names, values, kinds)
 
     def where(self, keep: Array) -> "HeaderSlices":
-        """Only those of the rows that `keep` selects, renumbered."""
+        """Return the headers of the rows that `keep` selects, renumbered."""
         kept = keep[self.rows]
         rows = (np.cumsum(keep) - 1)[self.rows[kept]]
         return HeaderSlices(rows, self.names.where(kept), self.values.where(kept), self.kinds[kept])
@@ -66,11 +66,11 @@ class HeaderSlices:
 
 @dataclass(slots=True)
 class Columns:
-    """Records of one body format over one arena; None where no row has the field.
+    """Records of a body format over an arena; None if no row has the field.
 
-    Times are microseconds, ABSENT where a row has none. `sequence_id` is unsigned in the log and
-    kept as the same bits. `entry` is the offset of the Pulsar entry of each row, `batch_index` its
-    place there (-1: not batched); `message_id` has 16 little-endian bytes a row.
+    Times are microseconds, ABSENT for a row without a time. `sequence_id` is unsigned in the log
+    and kept as the same bits. `entry` is the offset of the Pulsar entry of each row, `batch_index`
+    the index in that entry (-1: not batched); `message_id` has 16 little-endian bytes a row.
     """
 
     arena: bytes
@@ -92,7 +92,7 @@ class Columns:
     deliver_at_us: Array | None = None
 
     def where(self, keep: Array) -> "Columns":
-        """Only the rows that `keep` selects."""
+        """Return the rows that `keep` selects."""
         if keep.all():
             return self
         kept: dict[str, Any] = {}
@@ -108,7 +108,7 @@ class Columns:
 
 @dataclass(slots=True, frozen=True)
 class Target:
-    """What the columns are for: the partition that they are of, and which columns are wanted."""
+    """The partition of the columns, and the wanted columns."""
 
     partition_id: int
     partition: int
@@ -116,12 +116,12 @@ class Target:
 
     @property
     def schema(self) -> pa.Schema:
-        """The wanted columns, in the order of files."""
+        """Return the wanted columns, in the order of files."""
         return pa.schema([one for one in FILE_SCHEMA if one.name in self.names])
 
 
 def to_batch(columns: Columns, target: Target, codec_name: str) -> pa.RecordBatch:
-    """The wanted columns as Arrow arrays."""
+    """Return the wanted columns as Arrow arrays."""
     schema = target.schema
     arrays = [_ARRAYS[name](columns, target, codec_name) for name in schema.names]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -133,7 +133,7 @@ def records_to_batch(
     codec_name: str,
     places: Mapping[int, tuple[int, int]] | None = None,
 ) -> pa.RecordBatch:
-    """The same for plain records; `places` has Pulsar's (entry, batch index) by offset."""
+    """Return the same for plain records; `places` has Pulsar's (entry, batch index) by offset."""
     schema = target.schema
     arrays = []
     for one in schema:
@@ -200,9 +200,9 @@ def _header_kinds(columns: Columns, target: Target, codec_name: str) -> pa.Array
 
 
 def _ids(columns: Columns, target: Target, codec_name: str) -> pa.Array:
-    """Pulsar's ledger:entry:partition[:batch index], or the 128-bit id in hex where there is one.
+    """Return Pulsar's ledger:entry:partition[:batch index], or a 128-bit id in hex if there is any.
 
-    As MessageIdImpl and BatchMessageIdImpl of Pulsar's Java client print theirs.
+    The text is that of MessageIdImpl and BatchMessageIdImpl of Pulsar's Java client.
     """
     if columns.message_id is not None:
         return hex_texts(columns.message_id)
@@ -274,7 +274,7 @@ def _message_id(
 
 
 def _record_headers(records: Sequence[Record]) -> pa.Array:
-    """Built from flat lists: an object per header only where there are any."""
+    """Build from flat lists: only existing headers cost an object."""
     names: list[str] = []
     values: list[bytes] = []
     ends = [0]
@@ -291,7 +291,7 @@ def _record_headers(records: Sequence[Record]) -> pa.Array:
 
 
 def signed(number: int) -> int:
-    """The int64 with the same bits as a u64: a table has no unsigned numbers in Spark."""
+    """Return the int64 with the same bits as a u64: a table has no unsigned numbers in Spark."""
     number %= _INT64
     return number - _INT64 if number >= _INT64 // 2 else number
 

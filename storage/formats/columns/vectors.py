@@ -1,7 +1,7 @@
-"""Bytes, numbers and texts at many places of one buffer, as numpy and Arrow arrays.
+"""Bytes, numbers and texts at many positions of a buffer, as numpy and Arrow arrays.
 
-Knows no format. All places are positions in one `arena`, a bytes object that ends with PADDING
-zero bytes, so that a read of a few bytes at any place within stays inside.
+Knows no format. All positions are in an `arena`, a bytes object that ends with PADDING zero bytes,
+so that a read of a few bytes at any position stays inside.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,10 +17,10 @@ from braidlog.storage.formats.quick import SPEEDUPS
 Array = np.ndarray[Any, Any]
 
 PADDING = 32
-# What is unpacked of bodies at a time. It is in memory three times for a moment: unpacked, joined,
+# Unpacked size of bodies at a time. The data is briefly in memory three times: unpacked, joined,
 # and as Arrow's. A larger batch goes through its plain codec, in pages.
 ARENA_BYTES_MAX = 32 << 20
-ABSENT = -(1 << 63)  # A time or number that is not there, as in FORMAT.md.
+ABSENT = -(1 << 63)  # An absent time or number, as in FORMAT.md.
 
 _HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint8)
 
@@ -31,34 +31,34 @@ class Irregular(Exception):
 
 @dataclass(slots=True)
 class Slices:
-    """For each row the bytes [start, end) of the arena; a negative start means absent."""
+    """The bytes [start, end) of the arena for each row; a negative start means absent."""
 
     starts: Array
     ends: Array
 
     def to_arrow(self, arena: bytes) -> pa.Array:
-        """One copy, made in C++."""
+        """Copy once, in C++."""
         return gather(arena, self.starts, self.ends)
 
     def where(self, keep: Array) -> "Slices":
-        """Only the rows that `keep` selects."""
+        """Return the rows that `keep` selects."""
         return Slices(self.starts[keep], self.ends[keep])
 
 
 @dataclass(slots=True)
 class Shared:
-    """For each row the number of one of a few values; -1 means absent."""
+    """A few values, and for each row the number of its value; -1 means absent."""
 
     codes: Array
     values: Sequence[bytes]
 
     def to_arrow(self, arena: bytes) -> pa.Array:
-        """The values, repeated."""
+        """Return the values, repeated."""
         codes = pa.array(self.codes, pa.int32(), mask=self.codes < 0)
         return pa.array(list(self.values), pa.binary()).take(codes)
 
     def where(self, keep: Array) -> "Shared":
-        """Only the rows that `keep` selects."""
+        """Return the rows that `keep` selects."""
         return Shared(self.codes[keep], self.values)
 
 
@@ -66,20 +66,24 @@ Bytes = Slices | Shared
 
 
 def arena_of(parts: Iterable[bytes | bytearray | memoryview]) -> bytes:
-    """The parts in order, then the padding."""
+    """Join the parts in order, then the padding."""
     return b"".join((*parts, bytes(PADDING)))
 
 
 def struct_at(arena: bytes, layout: np.dtype[Any], places: Array) -> Array:
-    """One structure for each place. Places must lie within the arena, padding excluded."""
+    """Return a structure for each position. Positions must lie within the arena, padding
+    excluded.
+    """
     assert layout.itemsize <= PADDING
     count = len(arena) - layout.itemsize + 1
     return np.ndarray((count,), layout, buffer=arena, strides=(1,))[places]
 
 
 def chain(body: Buffer, head: int, least: int, *, is_big: bool) -> Array | None:
-    """Where each entry of a body begins, found by the C extension. An entry is `head` bytes, the
-    last four of them a size of at least `least`, then that many bytes. None: Python has to look.
+    """Return the start of each entry of a body, by the C extension; None if Python must search.
+
+    An entry is `head` bytes, the last four of them a size of at least `least`, then that many
+    bytes.
     """
     if SPEEDUPS is None:
         return None
@@ -88,10 +92,10 @@ def chain(body: Buffer, head: int, least: int, *, is_big: bool) -> Array | None:
 
 
 def gather(arena: bytes, starts: Array, ends: Array) -> pa.Array:
-    """The slices as a binary array.
+    """Return the slices as a binary array.
 
-    Where they ascend, as in every walk over a body, the whole arena is the data of one array of
-    slices and gaps, and taking every other element copies each byte once.
+    If the slices ascend, as in every walk over a body, the whole arena is the data of an array of
+    slices and gaps, and taking every second element copies each byte once.
     """
     count = len(starts)
     if not count:
@@ -130,7 +134,7 @@ def _gather_unordered(arena: bytes, starts: Array, ends: Array) -> pa.Array:
 
 
 def texts(values: pa.Array) -> pa.Array:
-    """Names are bytes in the log, text in a table; what is not UTF-8 keeps its bytes as \\xNN."""
+    r"""Convert names, which are bytes in the log, to text; bytes that are not UTF-8 become \xNN."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -140,12 +144,12 @@ def texts(values: pa.Array) -> pa.Array:
 
 
 def text_of(value: bytes) -> str:
-    """One name as text, in the same way."""
+    """Convert a name to text, in the same way."""
     return value.decode(errors="backslashreplace")
 
 
 def longs(values: Array | None, count: int, type_: pa.DataType) -> pa.Array:
-    """Times or numbers, null where ABSENT (all of them for None)."""
+    """Return times or numbers, null for ABSENT (all null for None)."""
     if values is None:
         return pa.nulls(count, type_)
     absent = values == ABSENT
@@ -153,7 +157,7 @@ def longs(values: Array | None, count: int, type_: pa.DataType) -> pa.Array:
 
 
 def hex_texts(ids: Array) -> pa.Array:
-    """Rows of 16 little-endian bytes as 32 hexadecimal digits, null for a row of zeros."""
+    """Return rows of 16 little-endian bytes as 32 hexadecimal digits, null for a row of zeros."""
     count = len(ids)
     digits = _HEX.reshape(256, 2)[ids[:, ::-1]].tobytes()
     ends = np.arange(0, 32 * (count + 1), 32, dtype=np.int32)
@@ -166,6 +170,6 @@ def hex_texts(ids: Array) -> pa.Array:
 
 
 def require(condition: Array) -> None:
-    """Raises Irregular unless every element is true."""
+    """Raise Irregular unless every element is true."""
     if not np.all(condition):
         raise Irregular

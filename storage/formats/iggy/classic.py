@@ -1,8 +1,8 @@
-"""Iggy messages of the classic dialects (crates 0.0.60 to 0.6), stored as a poll hands them out.
+"""Iggy messages of the classic dialects (crates 0.0.60 to 0.6), stored in the layout of a poll.
 
 A body is a small head, then the polled records. The head has the partitioning key of the SEND: Iggy
-clients do not see it, for other protocols it is the key of the records. Knows no command, stream or
-consumer. Layouts: apache/iggy, iggy/src/messages/ and binary/ at 670a8baba.
+clients do not see this key, for other protocols it is the key of the records. Knows no command,
+stream or consumer. Layouts: apache/iggy, iggy/src/messages/ and binary/ at 670a8baba.
 """
 
 import abc
@@ -42,13 +42,13 @@ RECORD_MIN = RECORD_HEAD.size + 8  # both lengths
 AVAILABLE = 1  # the only state that Iggy's server ever sets
 NO_ID = bytes(16)
 
-# Iggy's own limits on one SEND: payloads together, header values together (iggy/src/messages/
+# Iggy's own limits on a SEND: payloads together, header values together (iggy/src/messages/
 # send_messages.rs, MAX_PAYLOAD_SIZE and MAX_HEADERS_SIZE), and on each name and value.
 PAYLOAD_BYTES_MAX = 10_485_760
 HEADER_BYTES_MAX = 102_400
 TEXT_BYTES_MAX = 255
 
-# Header in which an Iggy reader finds the key of a record that came in by another protocol.
+# Header with the key of a record of another protocol, for Iggy readers.
 KEY_HEADER = b"braidlog.key"
 
 IDS_AT_A_TIME = 64
@@ -69,14 +69,14 @@ def body_from_send(
     payload_bytes_max: int = PAYLOAD_BYTES_MAX,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> Prepared:
-    """Check the messages of a SEND and make the body of them, with offsets, time and checksums.
+    """Check the messages of a SEND and build the body, with offsets, time and checksums.
 
-    A message without an id gets a random UUID (version 4), as Iggy's server gives it. `key` is the
+    A message without an id gets a random UUID (version 4), as from Iggy's server. `key` is the
     partitioning key, None for the other kinds of partitioning.
 
     Raises:
         CorruptBody: no message, an empty payload, or invalid lengths, names or kinds.
-        RecordTooLarge: payloads or header values are more than Iggy takes in one SEND.
+        RecordTooLarge: payloads or header values exceed Iggy's limit for a SEND.
     """
     view, head = memoryview(messages), pack_key(key)
     limits, stamps = Limits(payload_bytes_max, HEADER_BYTES_MAX), (base_offset, append_us, 0)
@@ -118,29 +118,31 @@ def body_from_send(
 
 
 class PolledCodec(BodyCodec):
-    """What both forms share: the head with the partitioning key, which Iggy clients do not see."""
+    """Shared part of both forms: the head with the partitioning key, which Iggy clients do not
+    see.
+    """
 
     keyless = (int(BodyFormat.IGGY), int(BodyFormat.IGGY_TYPED))
 
     @abc.abstractmethod
     def places(self, view: memoryview, pos: int) -> Iterator[tuple[int, int, int]]:
-        """Offset, start and end of each record from `pos` on. Raises CorruptBody."""
+        """Yield offset, start and end of each record from `pos` on. Raises CorruptBody."""
 
     def starts(
         self, body: Buffer, base_offset: int, start_offset: int
     ) -> Iterator[tuple[int, int]]:
-        """(offset, pos) of each record."""
+        """Yield (offset, pos) of each record."""
         view = memoryview(body)
         for offset, pos, _ in self.places(view, read_key(view)[0]):
             if offset >= start_offset:
                 yield offset, pos
 
     def readable(self, body: Buffer) -> memoryview:
-        """The polled records, without the head."""
+        """Return the polled records, without the head."""
         return memoryview(body)[read_key(body)[0] :]
 
     def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
-        """As `BodyCodec.converted`, from the two Iggy forms and from Kafka's sets of format 0."""
+        """Convert the two Iggy forms and Kafka's sets of format 0; see `BodyCodec.converted`."""
         source = FORMS.get(stored.body_format)
         if source is None:
             return None
@@ -150,7 +152,9 @@ class PolledCodec(BodyCodec):
         return made_over(records, source, FORMS[self.format], stored, wanted)
 
     def polled(self, records: memoryview) -> Iterator[tuple[int, memoryview]]:
-        """Offset and bytes of each polled record. Our own codec made them: they are sound."""
+        """Yield offset and bytes of each polled record. Our own codec made the records: they are
+        sound.
+        """
         for offset, pos, stop in self.places(records, 0):
             yield offset, records[pos:stop]
 
@@ -163,7 +167,7 @@ class IggyCodec(PolledCodec):
     column_decoder = "braidlog.storage.formats.iggy.classic_columns:columns_of"
 
     def places(self, view: memoryview, pos: int) -> Iterator[tuple[int, int, int]]:
-        """As `PolledCodec.places`."""
+        """Yield the places of records; see `PolledCodec.places`."""
         end, offset_at = len(view), STAMP.unpack_from
         while pos < end:  # hot: see make bench
             _, stop = _record_end(view, pos, end)
@@ -182,12 +186,14 @@ class IggyCodec(PolledCodec):
         return BodyInfo(count)
 
     def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
-        """Records with the SEND's partitioning key as their key; their time is the append's."""
+        """Decode records; their key is the SEND's partitioning key, their time the append time."""
         pos, key = read_key(data)
         _decode_records(data, pos, key, wanted, decoded)
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """Records in poll layout. Keys become headers: foreign records of a batch differ in key."""
+        """Encode records in poll layout. Keys become headers: foreign records of a batch differ in
+        key.
+        """
         parts = [pack_key(None)]
         for record in records:  # hot: see make bench
             value = record.value or b""
@@ -207,7 +213,9 @@ class IggyCodec(PolledCodec):
         return b"".join(parts)
 
     def carries(self, record: Record) -> bool:
-        """Only with a payload: clients of the classic dialects stop reading at an empty one."""
+        """Return True for a payload: clients of the classic dialects stop reading at an empty
+        payload.
+        """
         return bool(record.value)
 
 
@@ -215,12 +223,14 @@ IGGY = IggyCodec()
 
 
 def pack_key(key: bytes | None) -> bytes:
-    """Head of a body: the partitioning key that all its records have, 1 to 255 bytes, or none."""
+    """Return the head of a body: the partitioning key of all its records, 1 to 255 bytes, or
+    none.
+    """
     return BODY_HEAD.pack(len(key), 0) + key if key else BODY_HEAD.pack(0, 0)
 
 
 def read_key(body: Buffer) -> tuple[int, bytes | None]:
-    """Position of the first record, and the partitioning key. Raises CorruptBody."""
+    """Return the position of the first record, and the partitioning key. Raises CorruptBody."""
     if len(body) < BODY_HEAD.size:
         raise CorruptBody("body is cut short")
     size, reserved = BODY_HEAD.unpack_from(body)
@@ -231,7 +241,7 @@ def read_key(body: Buffer) -> tuple[int, bytes | None]:
 
 
 def check_headers(block: memoryview) -> int:
-    """Bytes of all header values in a block, checked as Iggy's server checks them.
+    """Return the bytes of all header values in a block, checked by the rules of Iggy's server.
 
     Raises:
         CorruptBody: a name or value that is not 1 to 255 bytes, a name that is not UTF-8, an
@@ -250,7 +260,7 @@ def check_headers(block: memoryview) -> int:
 
 
 def _record_end(view: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """Start of the payload, and end, of the record at pos."""
+    """Return the payload start and the end of the record at pos."""
     if end - pos < RECORD_MIN:
         raise CorruptBody("record is cut short")
     payload_pos = pos + RECORD_MIN + U32.unpack_from(view, pos + 37)[0]
@@ -304,7 +314,7 @@ def _decode_records(
 
 
 def headers_of(block: Buffer) -> list[Header]:
-    """Headers of a block without its length (apache/iggy iggy/src/models/header.rs)."""
+    """Return the headers of a block without its length (apache/iggy iggy/src/models/header.rs)."""
     headers = []
     pos, end = 0, len(block)
     try:
@@ -324,16 +334,17 @@ def headers_of(block: Buffer) -> list[Header]:
 
 
 def packed_headers(record: Record, pack: Callable[[bytes, bytes, int], bytes]) -> bytes:
-    """The headers that Iggy can hold, with the record's key as one of them; `pack` encodes one from
-    name, value and kind.
+    """Return the headers that Iggy can hold, including a header for the record's key.
+
+    `pack` encodes a header from name, value and kind.
     """
     held = [(header.name, header.value, header.kind) for header in record.headers]
     if record.key is not None:
-        # Last: clients keep headers in a map, and the key wins over a header of its name.
+        # Last: clients keep headers in a map, so the key wins over a header of the same name.
         held.append((KEY_HEADER, record.key, HeaderKind.RAW))
     parts = []
     for name, value, kind in held:
-        # Leave out what Iggy cannot represent: its clients would refuse the whole poll.
+        # Omit headers that Iggy cannot represent: Iggy clients would refuse the whole poll.
         if not (1 <= len(name) <= TEXT_BYTES_MAX and 1 <= len(value) <= TEXT_BYTES_MAX):
             continue
         if not is_text(name):
@@ -349,7 +360,7 @@ def _pack_header(name: bytes, value: bytes, kind: int) -> bytes:
 
 
 def fresh_ids(random_bytes: Callable[[int], bytes]) -> Iterator[bytes]:
-    """Random UUIDs of version 4, made in blocks: one by one they cost more than the append."""
+    """Yield random UUIDs of version 4, made in blocks: single UUIDs cost more than the append."""
     while True:
         block = uuids(IDS_AT_A_TIME, random_bytes)
         for pos in range(0, len(block), ID_BYTES):

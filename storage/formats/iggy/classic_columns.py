@@ -40,13 +40,14 @@ Layout = Callable[[bytes, Array, int], Columns]
 
 
 def columns_of(batches: Sequence[Batch]) -> Columns:
-    """The records of all bodies. Raises Irregular for what is not as it should be."""
+    """Return the records of all bodies. Raises Irregular for malformed bytes."""
     return keyed_columns(batches, _records, _columns)
 
 
 def keyed_columns(batches: Sequence[Batch], walk: Walk, layout: Layout) -> Columns:
-    """The records of bodies that begin with a partitioning key: `walk` finds them after it,
-    `layout` reads their fields.
+    """Return the records of bodies that begin with a partitioning key.
+
+    `walk` finds the records after the key, `layout` reads their fields.
     """
     walks: list[Array] = []
     keys: list[bytes] = []
@@ -68,7 +69,9 @@ def keyed_columns(batches: Sequence[Batch], walk: Walk, layout: Layout) -> Colum
 
 
 def equal_records(body: Buffer, pos: int, step: int, sizes_pos: int) -> Array | None:
-    """Where each record begins, if all have `step` bytes and both sizes of the first one."""
+    """Return the start of each record, if all have `step` bytes and both sizes of the first
+    record.
+    """
     count, rest = divmod(len(body) - pos, step)
     if rest or count < EQUAL_MIN:
         return None
@@ -77,7 +80,7 @@ def equal_records(body: Buffer, pos: int, step: int, sizes_pos: int) -> Array | 
 
 
 def _records(body: Buffer, pos: int) -> Array:
-    """Where each record begins."""
+    """Return the start of each record."""
     end = len(body)
     length_at = U32_AT.unpack_from
     if end - pos >= RECORD_MIN and not length_at(body, pos + HEADERS_SIZE_POS)[0]:
@@ -114,11 +117,10 @@ def _columns(arena: bytes, starts: Array, end: int) -> Columns:
 def headers_of(
     arena: bytes, starts: Array, ends: Array, key_kind_bytes: int = 0
 ) -> HeaderSlices | None:
-    """The user headers of each row's block, read one header of every row at a time.
+    """Return the user headers of each row's block; each step reads a header of every row.
 
-    Layout: a kind of the key where the dialect has one, key length u32, key, kind u8, value length
-    u32, value (apache/iggy iggy/src/models/header.rs). Raises Irregular where lengths do not fill
-    a block.
+    Layout: a kind of the key in some dialects, key length u32, key, kind u8, value length u32,
+    value (apache/iggy iggy/src/models/header.rs). Raises Irregular if lengths do not fill a block.
     """
     rows = np.flatnonzero(starts < ends)
     if not len(rows):

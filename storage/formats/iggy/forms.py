@@ -1,4 +1,4 @@
-"""Turns the other message forms of Iggy's later dialects into the stored form and back.
+"""Conversion between the stored form and other message forms of Iggy's later dialects.
 
 Crates 0.7 and 0.8 have a 56-byte header and header keys without kinds; crate 0.11 sends batches
 with a header of their own. The stored form is that of `iggy_typed.py`. Pure: bytes in, bytes out.
@@ -39,20 +39,21 @@ UNTYPED_HEAD = struct.Struct("<Q16sQQQII")  # As `iggy_typed.HEAD`, without its 
 UNTYPED_ENTRY = struct.Struct("<BI")  # Kind and length of a value, after its key.
 U32 = struct.Struct("<I")
 
-# partition, base offset, append time, earliest client time, bytes of the batch, its checksum,
-# messages; zeros up to BATCH_HEAD_BYTES.
+# partition, base offset, append time, earliest client time, bytes of the batch, checksum, messages;
+# zeros up to BATCH_HEAD_BYTES.
 BATCH_HEAD = struct.Struct("<QQQQQQI")
 BATCH_HEAD_BYTES = 256
 BATCH_RESERVED = bytes(BATCH_HEAD_BYTES - BATCH_HEAD.size)
-BATCH_CHECKED = struct.Struct("<QQQQQI")  # A batch's checksum covers these, then those of frames.
+# A batch's checksum covers these fields, then the checksums of frames.
+BATCH_CHECKED = struct.Struct("<QQQQQI")
 # checksum, id, offset delta, time delta, bytes of headers, bytes of payload, reserved.
 FRAME_HEAD = struct.Struct("<Q16sIIIIQ")
 DELTA_MAX = (1 << 32) - 1
-ONE_BATCH_MAX = 10_000  # Messages. Making one batch stays some milliseconds of work.
+ONE_BATCH_MAX = 10_000  # Messages. Building a batch of this size takes some milliseconds.
 
 
 def crc32_wide(message: Buffer) -> int:
-    """The checksum of crate 0.7: zlib's CRC-32 in eight bytes."""
+    """Return the checksum of crate 0.7: zlib's CRC-32 in eight bytes."""
     return zlib.crc32(message)
 
 
@@ -64,7 +65,9 @@ def body_from_untyped(
     key: bytes | None = None,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> Prepared:
-    """As `iggy_typed.body_from_typed`, for the messages of a SEND of crate 0.7 or 0.8."""
+    """Build a body from the messages of a SEND of crate 0.7 or 0.8; see
+    `iggy_typed.body_from_typed`.
+    """
     view = memoryview(messages)
     parts: list[Buffer] = [pack_key(key)]
     check = SendCheck()
@@ -98,7 +101,9 @@ def body_from_untyped(
 
 
 def untyped(records: memoryview, digest: Callable[[Buffer], int]) -> bytes:
-    """Stored records as crates 0.7 (`crc32_wide`) and 0.8 (`checksum_of`) poll them."""
+    """Return stored records in the poll form of crates 0.7 (`crc32_wide`) and 0.8
+    (`checksum_of`).
+    """
     parts: list[Buffer] = []
     pos, end = 0, len(records)
     while pos < end:  # hot: see make bench
@@ -118,14 +123,14 @@ def untyped(records: memoryview, digest: Callable[[Buffer], int]) -> bytes:
 
 
 def typed_headers(block: Buffer) -> bytes:
-    """Headers whose keys have no kind, turned into those with text keys. Raises CorruptBody."""
+    """Convert headers whose keys have no kind to headers with text keys. Raises CorruptBody."""
     return b"".join(
         pack_header(header.name, header.value, header.kind) for header in headers_of(block)
     )
 
 
 def untyped_headers(block: Buffer) -> bytes:
-    """Headers without the kinds of their keys; those whose keys are not text are left out."""
+    """Return headers without the kinds of their keys; omit headers whose keys are not text."""
     parts: list[Buffer] = []
     for key_kind, key, kind, value in header_entries(block):
         if key_kind == HeaderKind.STRING:
@@ -136,9 +141,9 @@ def untyped_headers(block: Buffer) -> bytes:
 def body_from_batch(
     batch: Buffer, count: int, base_offset: int, append_us: int, *, key: bytes | None = None
 ) -> Prepared:
-    """Check the batch of `count` messages in a SEND of crate 0.11, and make its body.
+    """Check the batch of `count` messages in a SEND of crate 0.11, and build the body.
 
-    Empty payloads and ids of 0 stay as they are, as in Iggy.
+    Empty payloads and ids of 0 stay, as in Iggy.
 
     Raises:
         BrokenRule: a checksum is wrong, or the client set a field that only the server may set.
@@ -161,15 +166,15 @@ def body_from_batch(
 def body_one_by_one(
     view: memoryview, head: bytes, base_offset: int, append_us: int, sent_us: int
 ) -> tuple[bytes, BodyInfo]:
-    """The body of a batch whose own head is sound, with `head` before its records; `sent_us` is the
-    batch's time. Raises as `body_from_batch`.
+    """Return the body of a batch whose own head is sound, with `head` before its records.
 
-    Tests compare the fast path with this.
+    `sent_us` is the batch's time. Raises as `body_from_batch`. Tests compare the fast path with
+    this.
     """
     count = BATCH_HEAD.unpack_from(view)[6]
     parts: list[Buffer] = [head]
     check = SendCheck(empty_payloads=True)
-    checked = bytearray(view[:40])  # Partition, offsets, times and length, as they came.
+    checked = bytearray(view[:40])  # Partition, offsets, times and length, as received.
     checked += view[48:52]
     pos, end, number = BATCH_HEAD_BYTES, len(view), 0
     while pos < end:  # hot: see make bench
@@ -204,7 +209,9 @@ def body_one_by_one(
 
 
 def batches(records: memoryview, partition: int) -> Iterator[Buffer]:
-    """Stored records as crate 0.11 polls them: a batch for each run of one append time."""
+    """Yield stored records in the poll form of crate 0.11: a batch for each run of equal append
+    times.
+    """
     pos, end = 0, len(records)
     while pos < end:
         run = run_at(records, pos, ONE_BATCH_MAX, BATCH_HEAD_BYTES)
@@ -218,15 +225,16 @@ def batches(records: memoryview, partition: int) -> Iterator[Buffer]:
 
 
 def batch_head(known: tuple[int, int, int, int, int], count: int, checksums: Buffer) -> bytes:
-    """Head of a batch of `count` messages, without the zeros at its end; `known` are its first
-    fields.
+    """Return the head of a batch of `count` messages, without the zeros at the end.
+
+    `known` are the first fields.
     """
     checked = b"".join((BATCH_CHECKED.pack(*known, count), checksums))
     return BATCH_HEAD.pack(*known, checksum_of(checked), count)
 
 
 def batches_one_by_one(records: memoryview, partition: int) -> Iterator[bytes]:
-    """As `batches`, message by message. Tests compare the fast path with this."""
+    """Yield the same as `batches`, message by message. Tests compare the fast path with this."""
     run = _Run(partition)
     pos, end = 0, len(records)
     while pos < end:  # hot: see make bench
@@ -246,7 +254,7 @@ def batches_one_by_one(records: memoryview, partition: int) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Run:
-    """Messages that go into one batch."""
+    """Messages of a batch."""
 
     partition: int
     base_offset: int = 0
@@ -256,7 +264,7 @@ class _Run:
     messages: list[tuple[int, int, bytes, tuple[int, int], Buffer]] = field(default_factory=list)
 
     def takes(self, offset: int, append_us: int, sent_us: int) -> bool:
-        """Whether a message fits into this batch."""
+        """Return True if a message fits into this batch."""
         if not self.messages:
             return True
         spread = max(self.latest_us, sent_us) - min(self.first_us, sent_us)
@@ -278,7 +286,7 @@ class _Run:
         self.messages.append((offset, sent_us, message_id, sizes, rest))
 
     def packed(self) -> bytes:
-        """The bytes of the batch."""
+        """Return the bytes of the batch."""
         parts: list[Buffer] = []
         checksums: list[bytes] = []
         for offset, sent_us, message_id, (headers_bytes, payload_bytes), rest in self.messages:
@@ -321,9 +329,9 @@ def _check_batch(view: memoryview, count: int) -> int:
 def _record(
     message_id: bytes, stamps: tuple[int, int, int], payload: Buffer, headers: Buffer
 ) -> tuple[bytes, bytes]:
-    """A stored record: its checksum, then the rest. `stamps`: offset, append time, client time.
+    """Return a stored record: checksum, then the rest. `stamps`: offset, append time, client time.
 
-    A client time above what a u64 holds becomes the greatest u64.
+    A client time above the u64 range becomes the greatest u64.
     """
     offset, append_us, sent_us = stamps
     if sent_us >> 64:

@@ -1,8 +1,9 @@
-"""Handles many Iggy messages at once with the C extension: turns the messages of a SEND into stored
-records, and stored records into another form.
+"""Handles many Iggy messages at once with the C extension: converts the messages of a SEND to
+stored records, and stored records to another form.
 
 A result of None means: use the functions of `iggy.py`, `iggy_typed.py` and `iggy_forms.py` that go
-message by message. Either there is no extension, or something is unusual or wrong: they report it.
+message by message. Either the extension is missing, or the input is unusual or wrong: those
+functions report errors.
 """
 
 import enum
@@ -13,26 +14,26 @@ from braidlog.storage.formats.api import BodyInfo, Buffer
 from braidlog.storage.formats.base import Converted, Stored, Wanted
 from braidlog.storage.formats.quick import SPEEDUPS
 
-# The most that a record grows by in another form: a message of a set has 26 bytes besides key and
-# value, a record of the later form 64 and a header of 22 for the key. Headers, whose names get a
-# kind, grow by a tenth at most.
+# Largest growth of a record in another form: a message of a set has 26 bytes besides key and value,
+# a record of the later form 64 and a header of 22 for the key. Headers, whose names get a kind,
+# grow by a tenth at most.
 GROWTH_BYTES, HEADERS_GROWTH = 64, 10
 ID_BYTES = 16
 
 
 class Form(enum.IntEnum):
-    """How messages are laid out; the numbers are those of `enum form` in `speedups.c`."""
+    """Layout of messages; the numbers are those of `enum form` in `speedups.c`."""
 
-    SENT = 0  # by the classic dialects
+    SENT = 0  # form of a SEND of the classic dialects
     CLASSIC = 1  # body format 4
-    TYPED = 2  # body format 5, and what crates 0.9 and 0.10 send
+    TYPED = 2  # body format 5, and the SEND form of crates 0.9 and 0.10
     FRAME = 3  # of a batch of crate 0.11
     KAFKA_SET = 4  # of format 0
 
 
 @dataclass(slots=True, frozen=True)
 class Limits:
-    """Limits of one SEND: bytes of all payloads, and of all header values."""
+    """Limits of a SEND: bytes of all payloads, and of all header values."""
 
     payload_bytes: int
     header_bytes: int
@@ -40,7 +41,7 @@ class Limits:
 
 @dataclass(slots=True, frozen=True)
 class StoredSend:
-    """What is stored of a SEND; `checksums` are those that its frames came with."""
+    """The stored part of a SEND; `checksums` are those of the received frames."""
 
     body: bytearray
     info: BodyInfo
@@ -55,8 +56,10 @@ def stored_send(
     limits: Limits,
     random_bytes: Callable[[int], bytes] | None,
 ) -> StoredSend | None:
-    """`head` and the body of a SEND after it. `stamps`: base offset, append time, and the time that
-    the time deltas of frames start from. Without `random_bytes`, ids of 0 stay.
+    """Return `head` followed by the body of a SEND.
+
+    `stamps`: base offset, append time, and the base of the time deltas of frames. Without
+    `random_bytes`, ids of 0 stay.
     """
     base_offset, append_us, earliest_us = stamps
     found = SPEEDUPS.iggy_check(messages, form, earliest_us) if SPEEDUPS is not None else None
@@ -79,7 +82,7 @@ def stored_send(
 def made_over(
     records: Buffer, source: Form, target: Form, stored: Stored, wanted: Wanted
 ) -> Converted | None:
-    """The wanted stored records, or messages of a Kafka set, in another stored form."""
+    """Convert the wanted stored records, or messages of a Kafka set, to another stored form."""
     if SPEEDUPS is None:
         return None
     room = len(records) + len(records) // HEADERS_GROWTH + GROWTH_BYTES * stored.record_count
@@ -97,7 +100,7 @@ def made_over(
 
 @dataclass(slots=True, frozen=True)
 class Run:
-    """One batch of frames, with room for its head in front. `end` is where its records end in the
+    """A batch of frames, with room for its head in front. `end` is the end of the records in the
     input.
     """
 
@@ -111,7 +114,7 @@ class Run:
 
 
 def run_at(records: Buffer, pos: int, count_max: int, head_bytes: int) -> Run | None:
-    """Stored records from `pos` on, as many as one batch may hold."""
+    """Return stored records from `pos` on, as many as a batch may hold."""
     if SPEEDUPS is None:
         return None
     count, base, append_us, earliest_us, size = SPEEDUPS.iggy_run(records, pos, count_max)
@@ -124,7 +127,7 @@ def run_at(records: Buffer, pos: int, count_max: int, head_bytes: int) -> Run | 
 
 
 def uuids(count: int, random_bytes: Callable[[int], bytes]) -> bytes:
-    """Random UUIDs of version 4, sixteen bytes each."""
+    """Return random UUIDs of version 4, sixteen bytes each."""
     block = bytearray(random_bytes(ID_BYTES * count))
     block[6::16] = block[6::16].translate(_VERSION_4)
     block[8::16] = block[8::16].translate(_VARIANT_1)

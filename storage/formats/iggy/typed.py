@@ -1,9 +1,10 @@
-"""Iggy messages of the later dialects (crates 0.7 to 0.11), stored as crate 0.9 and 0.10 poll them.
+"""Iggy messages of the later dialects (crates 0.7 to 0.11), stored in the poll form of crates 0.9
+and 0.10.
 
-They hold what the older form (`iggy.py`) cannot: the client's own time, typed header keys, empty
-payloads. A body is the same small head with the partitioning key, then records of a 64-byte header,
-payload and headers. `iggy_forms.py` turns these records into the other later forms. Knows no
-command, stream or consumer. Layouts: apache/iggy, core/common/src/types/message/ (crate 0.9).
+They hold fields that the older form (`iggy.py`) cannot: the client's own time, typed header keys,
+empty payloads. A body is the same small head with the partitioning key, then records of a 64-byte
+header, payload and headers. `iggy_forms.py` converts these records to the other later forms. Knows
+no command, stream or consumer. Layouts: apache/iggy, core/common/src/types/message/ (crate 0.9).
 """
 
 import os
@@ -39,7 +40,7 @@ from braidlog.storage.formats.record import Header, HeaderKind, Record
 # checksum, id, offset, append time, client's time, bytes of headers, bytes of payload, reserved.
 # Payload and headers follow.
 HEAD = struct.Struct("<Q16sQQQIIQ")
-CHECKED_POS = 8  # The checksum, XXH3-64, covers everything after it.
+CHECKED_POS = 8  # The checksum, XXH3-64, covers all bytes from here on.
 STAMP = struct.Struct("<QQ")  # offset, append time
 STAMP_POS = 24
 SIZES = struct.Struct("<II")  # of headers, of payload
@@ -49,7 +50,7 @@ U64 = struct.Struct("<Q")
 # Plain numbers: comparing enum members takes longer than all other work on a header.
 FIRST_KIND, LAST_KIND = int(HeaderKind.RAW), int(HeaderKind.FLOAT64)
 STRING_KIND = int(HeaderKind.STRING)
-TIME_MAX_US = (1 << 63) - 1  # The most that the log holds; a client may send a greater time.
+TIME_MAX_US = (1 << 63) - 1  # Largest time of the log; a client may send a greater time.
 
 SEND_LIMITS = Limits(PAYLOAD_BYTES_MAX, HEADER_BYTES_MAX)
 
@@ -57,7 +58,7 @@ checksum_of = xxhash.xxh3_64_intdigest
 
 
 class BrokenRule(CorruptBody):
-    """A message breaks a rule that has its own error number in Iggy; `rule` is its name."""
+    """A message breaks a rule with its own error number in Iggy; `rule` is the name."""
 
     def __init__(self, rule: str, text: str) -> None:
         super().__init__(text)
@@ -72,7 +73,7 @@ class IggyTypedCodec(PolledCodec):
     column_decoder = "braidlog.storage.formats.iggy.typed_columns:columns_of"
 
     def places(self, view: memoryview, pos: int) -> Iterator[tuple[int, int, int]]:
-        """As `PolledCodec.places`."""
+        """Yield the places of records; see `PolledCodec.places`."""
         end, offset_at = len(view), U64.unpack_from
         while pos < end:  # hot: see make bench
             _, stop = record_end(view, pos, end)
@@ -93,12 +94,14 @@ class IggyTypedCodec(PolledCodec):
         return times.info(count)
 
     def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
-        """Records with the SEND's partitioning key as their key."""
+        """Decode records; their key is the SEND's partitioning key."""
         pos, key = read_key(data)
         _decode_records(data, pos, key, wanted, decoded)
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """Records in poll layout. Keys become headers: foreign records of a batch differ in key."""
+        """Encode records in poll layout. Keys become headers: foreign records of a batch differ in
+        key.
+        """
         parts = [pack_key(None)]
         for record in records:  # hot: see make bench
             value = record.value or b""
@@ -121,7 +124,7 @@ class IggyTypedCodec(PolledCodec):
         return b"".join(parts)
 
     def carries(self, record: Record) -> bool:
-        """Only with a value: an absent one would come out as an empty one."""
+        """Return True for a value: an absent value would become an empty value."""
         return record.value is not None
 
 
@@ -129,14 +132,14 @@ IGGY_TYPED = IggyTypedCodec()
 
 
 class Times:
-    """The first and the latest of the clients' times in a body."""
+    """The first and the latest client time in a body."""
 
     def __init__(self) -> None:
         self._first: int | None = None
         self._latest: int | None = None
 
     def add(self, sent_us: int) -> None:
-        """Add one message's time; 0, or one that the log cannot hold, counts as no time."""
+        """Add a message's time; 0, or a time beyond the log's range, counts as no time."""
         if not 0 < sent_us <= TIME_MAX_US:
             return
         if self._first is None or self._latest is None:
@@ -145,7 +148,7 @@ class Times:
             self._latest = sent_us
 
     def info(self, record_count: int) -> BodyInfo:
-        """What the batch header needs."""
+        """Return the facts for the batch header."""
         return BodyInfo(record_count, self._first, self._latest)
 
 
@@ -157,14 +160,14 @@ def body_from_typed(
     key: bytes | None = None,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> Prepared:
-    """Check the messages of a SEND (crate 0.9 and 0.10) and make the body of them.
+    """Check the messages of a SEND (crate 0.9 and 0.10) and build the body.
 
-    A message without an id gets a random UUID (version 4), as Iggy's server gives it.
+    A message without an id gets a random UUID (version 4), as from Iggy's server.
 
     Raises:
         BrokenRule: an offset or time that only the server may set.
         CorruptBody: no message, an empty payload, or invalid lengths, names or kinds.
-        RecordTooLarge: payloads or headers are more than Iggy takes in one SEND.
+        RecordTooLarge: payloads or headers exceed Iggy's limit for a SEND.
     """
     head = pack_key(key)
     stamps = (base_offset, append_us, 0)
@@ -185,10 +188,9 @@ def stamp_one_by_one(
     append_us: int,
     random_bytes: Callable[[int], bytes],
 ) -> BodyInfo:
-    """Turn the messages from `first` to the end into stored records, in place. Raises as
-    `body_from_typed`.
+    """Convert the messages from `first` to the end to stored records, in place.
 
-    Tests compare the fast path with this.
+    Raises as `body_from_typed`. Tests compare the fast path with this.
     """
     check = SendCheck()
     ids = fresh_ids(random_bytes)
@@ -215,7 +217,7 @@ def stamp_one_by_one(
 
 
 class SendCheck:
-    """Iggy's rules for the messages of one SEND, added up message by message."""
+    """Iggy's rules for the messages of a SEND, added up message by message."""
 
     def __init__(self, *, empty_payloads: bool = False) -> None:
         self._empty_payloads = empty_payloads
@@ -223,7 +225,7 @@ class SendCheck:
         self._times = Times()
 
     def message(self, offset: int, time_us: int, sent_us: int, payload_bytes: int) -> None:
-        """Check and count one more message. Raises BrokenRule, CorruptBody."""
+        """Check and count a further message. Raises BrokenRule, CorruptBody."""
         if offset:
             raise BrokenRule("offset", "a message to send has no offset")
         if time_us:
@@ -239,7 +241,7 @@ class SendCheck:
         self._header_bytes += check_headers(block)
 
     def finished(self) -> BodyInfo:
-        """What the batch header needs. Raises CorruptBody, RecordTooLarge."""
+        """Return the facts for the batch header. Raises CorruptBody, RecordTooLarge."""
         if not self._count:
             raise CorruptBody("request without a message")
         if self._payload_bytes > PAYLOAD_BYTES_MAX:
@@ -250,7 +252,7 @@ class SendCheck:
 
 
 def record_end(view: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """Start of the headers, and end, of the record at `pos`. Raises CorruptBody."""
+    """Return the start of the headers, and the end, of the record at `pos`. Raises CorruptBody."""
     if end - pos < HEAD.size:
         raise CorruptBody("record is cut short")
     headers, payload = SIZES.unpack_from(view, pos + SIZES_POS)
@@ -261,12 +263,12 @@ def record_end(view: Buffer, pos: int, end: int) -> tuple[int, int]:
 
 
 def read_headers(block: Buffer) -> list[Header]:
-    """Headers whose keys have kinds, without those kinds. Raises CorruptBody."""
+    """Return headers whose keys have kinds, without those kinds. Raises CorruptBody."""
     return [Header(name, value, kind) for _, name, kind, value in header_entries(block)]
 
 
 def header_entries(block: Buffer) -> Iterator[tuple[int, bytes, int, bytes]]:
-    """Kind of the key, key, kind of the value, value of each header. Raises CorruptBody."""
+    """Yield kind of the key, key, kind of the value, value of each header. Raises CorruptBody."""
     pos, end = 0, len(block)
     try:
         while pos < end:
@@ -285,7 +287,7 @@ def header_entries(block: Buffer) -> Iterator[tuple[int, bytes, int, bytes]]:
 
 
 def check_headers(block: Buffer) -> int:
-    """Bytes of all header values in a block, checked as Iggy's server checks them.
+    """Return the bytes of all header values in a block, checked by the rules of Iggy's server.
 
     Raises:
         CorruptBody: a key or value that is not 1 to 255 bytes, a text key that is not UTF-8, an
@@ -315,7 +317,7 @@ def check_headers(block: Buffer) -> int:
 
 
 def pack_header(name: bytes, value: bytes, kind: int) -> bytes:
-    """One header."""
+    """Return an encoded header."""
     return b"".join(
         (
             HEADER_ENTRY.pack(STRING_KIND, len(name)),

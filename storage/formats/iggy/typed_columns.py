@@ -26,12 +26,12 @@ ID_POS, TIMES_POS = 8, 24
 
 
 def columns_of(batches: Sequence[Batch]) -> Columns:
-    """The records of all bodies. Raises Irregular for what is not as it should be."""
+    """Return the records of all bodies. Raises Irregular for malformed bytes."""
     return keyed_columns(batches, _records, _columns)
 
 
 def _records(body: Buffer, pos: int) -> Array:
-    """Where each record begins."""
+    """Return the start of each record."""
     end, sizes_at = len(body), SIZES.unpack_from
     if end - pos >= HEAD.size:
         step = HEAD.size + sum(sizes_at(body, pos + SIZES_POS))
@@ -55,7 +55,7 @@ def _columns(arena: bytes, starts: Array, end: int) -> Columns:
     value_start = starts + HEAD.size
     value_end = value_start + lengths["payload"]
     headers_end = value_end + lengths["headers"]
-    sent_us = times["sent_us"]  # A time that the log cannot hold is negative here.
+    sent_us = times["sent_us"]  # A time beyond the log's range is negative here.
     return Columns(
         arena,
         times["offset"].astype(np.int64),
