@@ -12,22 +12,22 @@ from braidlog.protocols.http.values.jsontext import RepeatedName, check_names
 
 
 def told(body: object) -> Response:
-    """A JSON value."""
+    """Return an answer with a JSON value."""
     return Response(msgspec.json.encode(body), media_type="application/json")
 
 
 def done() -> Response:
-    """An empty answer: it worked."""
+    """Return an empty answer for success."""
     return Response(status_code=204)
 
 
 def text(body: str) -> Response:
-    """A text."""
+    """Return an answer with a text."""
     return PlainTextResponse(body)
 
 
 async def read_any(bodies: BodyReader, request: Request) -> object:
-    """The JSON value of a body; None if it is empty. Raises Refused."""
+    """Return the JSON value of a body; None for an empty body. Raises Refused."""
     body = await bodies.read_json(request)
     if not body.strip():
         return None

@@ -1,6 +1,6 @@
-"""The cluster as Pulsar's admin API sees it: brokers, tenants, namespaces, and where topics are.
+"""The cluster in Pulsar's admin API: brokers, tenants, namespaces, and lookup of topics.
 
-There is one cluster. A tenant exists if it was created, or has a namespace.
+There is a single cluster. A tenant exists if it was created or has a namespace.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ POLICIES = {
 
 
 class ClusterApi:
-    """Handlers of one broker's cluster."""
+    """Handlers of a broker's cluster."""
 
     def __init__(self, broker: Broker, bodies: BodyReader, advertised_url: str) -> None:
         self._broker = broker
@@ -58,7 +58,7 @@ class ClusterApi:
         self._advertised_url = advertised_url.rstrip("/")
 
     async def clusters(self, _: Request) -> Response:
-        """The names of the clusters: there is one."""
+        """The names of the clusters: there is a single cluster."""
         return told([CLUSTER])
 
     async def cluster(self, request: Request) -> Response:
@@ -89,9 +89,9 @@ class ClusterApi:
         return text(self._broker.version)
 
     async def configuration(self, _: Request) -> Response:
-        """The cluster's name, and settings that programs look at, as text.
+        """The cluster's name, and settings that programs read, as text.
 
-        `pulsar-admin` asks for the name before it lists clusters.
+        `pulsar-admin` requests the name before it lists clusters.
         """
         defaults = self._broker.topics.defaults
         return told(
@@ -104,7 +104,7 @@ class ClusterApi:
         )
 
     async def lookup(self, request: Request) -> Response:
-        """Where Pulsar's clients find a topic, which need not exist yet."""
+        """The address at which Pulsar's clients find a topic, which need not exist yet."""
         name, _ = name_of(request)
         self._broker.namespaces.get(name.tenant, name.namespace)
         self._broker.placement.check(name)
@@ -123,7 +123,9 @@ class ClusterApi:
             raise Refused(NO_SUCH_PATH, f"there is one cluster, {CLUSTER}")
 
     def _url(self, request: Request) -> str:
-        """The address of the listener for Pulsar's binary protocol, as this client reaches it."""
+        """Return the address of the listener for Pulsar's binary protocol, as this client reaches
+        it.
+        """
         for listener in self._broker.listeners.values():
             if listener.protocol == "pulsar":
                 host = (request.scope.get("server") or ("127.0.0.1", 0))[0]
@@ -139,7 +141,7 @@ class ClusterApi:
     # Tenants and namespaces.
 
     async def tenants(self, request: Request) -> Response:
-        """The names of the tenants in which the client may see something."""
+        """The names of the tenants in which the client may see a resource."""
         found = self._broker.namespaces.tenants()
         return told([one for one in found if self._reaches(request, one)])
 
@@ -148,7 +150,7 @@ class ClusterApi:
         return self._broker.access.reaches(principal, tenant, namespace)
 
     async def tenant(self, request: Request) -> Response:
-        """One tenant."""
+        """A tenant."""
         tenant = self._known_tenant(request)
         roles = self._broker.namespaces.admin_roles(tenant)
         return told({"adminRoles": roles, "allowedClusters": [CLUSTER]})
@@ -160,13 +162,15 @@ class ClusterApi:
         return await self._made(self._broker.namespaces.create_tenant(tenant, roles))
 
     async def alter_tenant(self, request: Request) -> Response:
-        """Set the admin roles of a tenant. They are only shown: permissions say who may do what."""
+        """Set the admin roles of a tenant, which are only for display; permissions define the
+        rights.
+        """
         roles = await self._admin_roles(request)
         tenant = self._tenant(request)
         return await self._made(self._broker.namespaces.alter_tenant(tenant, roles))
 
     async def _made(self, change: Awaitable[int]) -> Response:
-        """Answer once a change of a tenant is on disk, or refuse it in Apache's words."""
+        """Answer after a change of a tenant is on disk, or refuse the change in Apache's words."""
         try:
             ticket = await change
         except InvalidRequest as error:
@@ -205,7 +209,7 @@ class ClusterApi:
         return tenant
 
     async def namespaces(self, request: Request) -> Response:
-        """The namespaces of a tenant in which the client may see something."""
+        """The namespaces of a tenant in which the client may see a resource."""
         tenant = self._known_tenant(request)
         found = [meta for meta in self._broker.namespaces.all() if meta.tenant == tenant]
         seen = [one for one in found if self._reaches(request, tenant, one.namespace)]
@@ -225,12 +229,12 @@ class ClusterApi:
         return done()
 
     async def delete_namespace(self, request: Request) -> Response:
-        """Delete a namespace without topics; with `force`, with them."""
+        """Delete a namespace without topics; with `force`, also delete its topics."""
         tenant, namespace = namespace_of(request)
         self._broker.namespaces.get(tenant, namespace)
         if query.truth(request, ("force",)):
             for topic in self._broker.topics.list(tenant, namespace):
-                with suppress(TopicNotFound):  # Another client was quicker.
+                with suppress(TopicNotFound):  # Another client was faster.
                     await self._broker.topics.delete(topic.name)
             await self._broker.live.delete_all(tenant, namespace)
         elif self._broker.live.has_topics(tenant, namespace):
@@ -245,7 +249,7 @@ class ClusterApi:
         return done()
 
     async def topics_of_namespace(self, request: Request) -> Response:
-        """Every topic of a namespace that the client may see, partitions one by one."""
+        """Every topic of a namespace that the client may see, each partition separately."""
         broker, place = self._broker, namespace_of(request)
         broker.namespaces.get(*place)
         mode = request.query_params.get("mode", "ALL").upper()

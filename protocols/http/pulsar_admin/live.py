@@ -1,7 +1,7 @@
 """Non-persistent topics in Pulsar's admin API: list, create, grow, delete, figures.
 
-What a topic that keeps nothing cannot do (positions, single messages, policies) is refused as
-`not_on_non_persistent`, with the status that Apache Pulsar has for it.
+Operations that need stored records (positions, single messages, policies) are refused as
+`not_on_non_persistent`, with Apache Pulsar's status.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Json = dict[str, Any]
 
 
 class AdminLive:
-    """Handlers of one broker's non-persistent topics."""
+    """Handlers of a broker's non-persistent topics."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
@@ -50,7 +50,7 @@ class AdminLive:
     async def list_topics(self, request: Request) -> Response:
         """The non-persistent topics of a namespace in use that the client may see, of all brokers.
 
-        Partitions are listed one by one.
+        Each partition is listed separately.
         """
         place = namespace_of(request)
         self._broker.namespaces.get(*place)
@@ -73,7 +73,7 @@ class AdminLive:
         await read_any(self._bodies, request)
         if index is None:
             self._live.create(name)
-        else:  # A partition exists, or cannot be created by itself.
+        else:  # Partitions exist, or cannot be created separately.
             self._live.get(name, index, make=False)
         return done()
 
@@ -89,7 +89,7 @@ class AdminLive:
     async def partitions(self, request: Request) -> Response:
         """The number of a non-persistent topic's partitions; 0 for a topic without partitions.
 
-        With `checkAllowAutoCreation` it is 0 also for a topic that does not exist.
+        With `checkAllowAutoCreation` the number is 0 also for a topic that does not exist.
         """
         name, index = name_of(request)
         self._broker.namespaces.get(name.tenant, name.namespace)
@@ -100,7 +100,9 @@ class AdminLive:
         return told({"partitions": count, "deleted": False})
 
     async def set_partitions(self, request: Request) -> Response:
-        """Create a partitioned non-persistent topic or add partitions; the body is their number."""
+        """Create a partitioned non-persistent topic or add partitions; the body is the partition
+        count.
+        """
         name, index = name_of(request)
         count = await partition_count(self._bodies, request)
         if index is not None:
@@ -123,7 +125,7 @@ class AdminLive:
         return await self._delete(request, name)
 
     def _not_partitioned(self, name: TopicName) -> Exception:
-        """What to raise for a topic without partitions, or for none."""
+        """Return the error for a topic without partitions, or for a missing topic."""
         if self._live.find(name, None) is None:
             return TopicNotFound(f"Partitioned Topic not found: {name}")
         return Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
@@ -140,18 +142,18 @@ class AdminLive:
         return done()
 
     def _all(self, name: TopicName) -> list[LiveTopic]:
-        """The topic or its partitions, those in use."""
+        """Return the topic, or its partitions, as far as in use."""
         count = self._live.partitions(name)
         places = range(count) if count else [None]
         found = (self._live.find(name, index) for index in places)
         return [topic for topic in found if topic is not None]
 
     async def stats(self, request: Request) -> Response:
-        """Figures of a non-persistent topic, or of one partition."""
+        """Figures of a non-persistent topic, or of a partition."""
         return told(self._stats([self._one(request)], seen_by(self._broker, request)))
 
     async def partitioned_stats(self, request: Request) -> Response:
-        """Figures of a non-persistent topic: all partitions together, and each one if asked for."""
+        """Figures of a non-persistent topic: the sum of all partitions, and of each on request."""
         name, _ = name_of(request)
         if not self._live.partitions(name):
             raise TopicNotFound(f"Partitioned Topic not found: {name}")
@@ -199,7 +201,7 @@ class AdminLive:
         return done()
 
     def _one(self, request: Request) -> LiveTopic:
-        """The topic of the path, if it is in use. Raises TopicNotFound."""
+        """Return the topic of the path, if in use. Raises TopicNotFound."""
         name, index = name_of(request)
         topic = self._live.find(name, index)
         if topic is None:
@@ -217,7 +219,7 @@ class AdminLive:
         return _stats(topics, is_seen) | publisher_stats(publishers)
 
     async def not_here(self, request: Request) -> Response:
-        """Refuse what a topic that keeps nothing cannot do."""
+        """Refuse an operation that needs stored records."""
         path = request.scope["path"]
         raise Refused(
             NOT_ON_NON_PERSISTENT, f"{request.method} {path}: a non-persistent topic keeps nothing"
@@ -229,8 +231,8 @@ def _text(name: bytes) -> str:
 
 
 def _stats(topics: list[LiveTopic], is_seen: Callable[[Resource], bool]) -> Json:
-    """Figures of one topic, or of several partitions together, and of the subscriptions that the
-    client may see.
+    """Return the figures of a topic, or the sum of several partitions, with the subscriptions that
+    the client may see.
     """
     subscriptions: Json = {}
     for topic in topics:

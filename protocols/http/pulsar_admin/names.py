@@ -1,4 +1,4 @@
-"""What the paths of Pulsar's admin API name: tenants, namespaces, topics and their partitions.
+"""Names in the paths of Pulsar's admin API: tenants, namespaces, topics and partitions.
 
 Knows no body.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def text_of(request: Request, part: str) -> str:
-    """One part of the path as text. Raises Refused."""
+    """Return a part of the path as text. Raises Refused."""
     try:
         return path_bytes(request, part).decode()
     except UnicodeDecodeError:
@@ -35,7 +35,7 @@ def text_of(request: Request, part: str) -> str:
 
 
 def namespace_of(request: Request) -> tuple[str, str]:
-    """Tenant and namespace of the path. Raises Refused."""
+    """Return tenant and namespace of the path. Raises Refused."""
     tenant, namespace = text_of(request, "tenant"), text_of(request, "namespace")
     if not valid_namespace(tenant, namespace):
         raise Refused(INVALID_NAME, f"{tenant}/{namespace} is not a namespace")
@@ -43,7 +43,9 @@ def namespace_of(request: Request) -> tuple[str, str]:
 
 
 def name_of(request: Request) -> tuple[TopicName, int | None]:
-    """The topic of the path, and the partition's number if the name has one. Raises Refused."""
+    """Return the topic of the path, and the partition's number if the name has a number. Raises
+    Refused.
+    """
     name = TopicName(*(text_of(request, part) for part in ("tenant", "namespace", "name")))
     try:
         check_topic_name(name)
@@ -56,7 +58,7 @@ def name_of(request: Request) -> tuple[TopicName, int | None]:
 
 
 def topic_of(broker: Broker, request: Request) -> tuple[Topic, Sequence[Partition]]:
-    """The topic of the path, and its partitions: the one that is named, or all.
+    """Return the topic of the path and its partitions: the named partition, or all.
 
     Raises Refused, TopicNotFound, PartitionNotFound.
     """
@@ -68,13 +70,15 @@ def topic_of(broker: Broker, request: Request) -> tuple[Topic, Sequence[Partitio
 
 
 def full_name(topic: Topic, index: int | None = None) -> str:
-    """What Pulsar's clients call a topic, or one partition of a partitioned one."""
+    """Return the name of a topic, or of a partition of a partitioned topic, for Pulsar's
+    clients.
+    """
     full = f"persistent://{topic.name.full}"
     return full if index is None or not topic.partitioned else f"{full}-partition-{index}"
 
 
 def full_names(topics: Sequence[Topic]) -> list[str]:
-    """Topics as Pulsar lists them: the partitions of partitioned ones one by one."""
+    """Return topic names as Pulsar lists them: each partition of a partitioned topic separately."""
     return [
         full_name(topic, index)
         for topic in topics

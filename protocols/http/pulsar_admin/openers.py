@@ -1,4 +1,4 @@
-"""Who has opened what, in Pulsar's statistics: producers, and where clients and consumers are."""
+"""Producers, consumers and their clients' addresses, in Pulsar's statistics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ Json = dict[str, Any]
 
 
 def publisher_stats(publishers: Iterable[Publisher]) -> Json:
-    """The fields of a topic about its producers. A producer of several of its partitions is one."""
+    """Return the fields of a topic about its producers. A producer of several partitions counts
+    once.
+    """
     found: dict[tuple[str, str], Json] = {}
     waiting = set()
     for one in publishers:
@@ -39,7 +41,7 @@ def publisher_stats(publishers: Iterable[Publisher]) -> Json:
 
 
 def consumer_stats(name: str) -> Json:
-    """Figures of a consumer that got no messages yet."""
+    """Return the figures of a consumer that has received no messages."""
     return {
         "consumerName": name,
         "msgRateOut": 0.0,
@@ -56,7 +58,9 @@ def consumer_stats(name: str) -> Json:
 
 
 def connected_consumer(consumer: Consumer) -> Json:
-    """The same, with who it is and where, as far as that is known, and its own slots."""
+    """Return the figures of a connected consumer, with its client, as far as known, and its key
+    ranges.
+    """
     told = consumer_stats(consumer.name) | _client(
         consumer.address, consumer.client_version, consumer.connected_us, consumer.metadata
     )
@@ -66,7 +70,7 @@ def connected_consumer(consumer: Consumer) -> Json:
 
 
 def key_sharing(dispatcher: KeySharedDispatcher) -> Json:
-    """How the consumers of a Key_Shared subscription share its keys."""
+    """Return the way in which a Key_Shared subscription assigns keys to its consumers."""
     return {
         "keySharedMode": "STICKY" if isinstance(dispatcher.policy, KeyRanges) else "AUTO_SPLIT",
         "allowOutOfOrderDelivery": not dispatcher.in_order,
@@ -76,7 +80,7 @@ def key_sharing(dispatcher: KeySharedDispatcher) -> Json:
 def _client(address: str, version: str, connected_us: int, metadata: Mapping[str, str]) -> Json:
     told: Json = {"metadata": dict(metadata)}
     if address:
-        told["address"] = f"/{address}"  # As Java writes addresses.
+        told["address"] = f"/{address}"  # The form of Java's addresses.
     if version:
         told["clientVersion"] = version
     if connected_us:

@@ -1,9 +1,9 @@
-"""Permissions as Pulsar's admin API has them: what a role may do in a namespace or with a topic.
+"""Permissions in Pulsar's admin API: a role's actions in a namespace or on a topic.
 
-A role of Pulsar is a user here. Its permissions are rows of the one table that every protocol
-checks and `braidlog permissions` shows: produce is `produce` (and in a namespace also `create`, as
-a Pulsar producer creates its topic), consume is `consume`. What is not enforced here (functions,
-sources, sinks, packages) is refused.
+A role of Pulsar is a user here. The role's permissions are rows of the table that every protocol
+checks and `braidlog permissions` shows. Produce is `produce` (and in a namespace also `create`, as
+a Pulsar producer creates its topic), consume is `consume`. Actions without effect here (functions,
+sources, sinks, packages) are refused.
 """
 
 from __future__ import annotations
@@ -31,46 +31,48 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.protocols.http.bodies import BodyReader
 
-# Pulsar's actions (AuthAction) that mean something here, with ours in a namespace and on a topic.
+# Pulsar's actions (AuthAction) with an effect here, and our actions in a namespace and on a topic.
 NAMESPACE_ACTIONS: Final = {"produce": ("produce", "create"), "consume": ("consume",)}
 TOPIC_ACTIONS: Final = {"produce": ("produce",), "consume": ("consume",)}
 OTHER_ACTIONS: Final = frozenset({"functions", "sources", "sinks", "packages"})
 
 
 class AdminPermissions:
-    """Handlers of one broker's permissions."""
+    """Handlers of a broker's permissions."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
         self._bodies = bodies
 
     async def of_namespace(self, request: Request) -> Response:
-        """What each role may do in a namespace."""
+        """The actions that each role may do in a namespace."""
         return told(self._actions(self._namespace(request)))
 
     async def grant_in_namespace(self, request: Request) -> Response:
-        """Give a role these actions in a namespace, in place of those it had."""
+        """Replace a role's actions in a namespace by these."""
         return await self._grant(request, self._namespace(request), NAMESPACE_ACTIONS)
 
     async def revoke_in_namespace(self, request: Request) -> Response:
-        """Take back all that a role may do in a namespace."""
+        """Revoke all actions of a role in a namespace."""
         ticket = await self._revoke(request, self._namespace(request), NAMESPACE_ACTIONS)
         await self._broker.durability.reached(ticket or 0)
         return done()
 
     async def of_topic(self, request: Request) -> Response:
-        """What each role may do with a topic, by grants on its namespace or on itself."""
+        """The actions that each role may do on a topic, by grants on the namespace or the topic."""
         found = self._actions(self._namespace(request))
         for role, actions in self._actions(_topic(request)).items():
             found[role] = sorted({*found.get(role, ()), *actions})
         return told(found)
 
     async def grant_on_topic(self, request: Request) -> Response:
-        """Give a role these actions on a topic, in place of those it had."""
+        """Replace a role's actions on a topic by these."""
         return await self._grant(request, _topic(request), TOPIC_ACTIONS)
 
     async def revoke_on_topic(self, request: Request) -> Response:
-        """Take back what a role was granted on a topic. Raises Refused if that is nothing."""
+        """Revoke all actions that a role was granted on a topic. Raises Refused if there are
+        none.
+        """
         ticket = await self._revoke(request, _topic(request), TOPIC_ACTIONS)
         if ticket is None:
             raise Refused(PERMISSIONS_NOT_SET, "Permissions are not set at the topic level")
@@ -83,7 +85,7 @@ class AdminPermissions:
         return _plain(f"{tenant}/{namespace}")
 
     def _actions(self, resource: str) -> dict[str, Sequence[str]]:
-        """Pulsar's actions of each role, from grants on exactly this resource."""
+        """Return Pulsar's actions of each role, from grants on exactly this resource."""
         found: dict[str, set[str]] = {}
         for grant in self._broker.permissions.list():
             if grant.resource == resource and grant.action in (*TOPIC_ACTIONS, "admin"):
@@ -98,7 +100,8 @@ class AdminPermissions:
             raise Refused(NOT_SUPPORTED, "Authorization is not enabled")
         wanted = _actions_of(await read_any(self._bodies, request))
         role = text_of(request, "role")
-        # Waits for the disk at the end alone: a client that leaves must not leave a role with less.
+        # Waits for the disk only at the end: a disconnect of the client must not leave a role with
+        # fewer actions.
         ticket = await self._revoke(request, resource, meanings) or 0
         for action in wanted:
             for word in meanings[action]:
@@ -111,7 +114,7 @@ class AdminPermissions:
     async def _revoke(
         self, request: Request, resource: str, meanings: Mapping[str, tuple[str, ...]]
     ) -> int | None:
-        """Revoke the grants; returns the ticket, None if there were none."""
+        """Revoke the grants; return the ticket, None without grants."""
         role = text_of(request, "role")
         words = {word for ours in meanings.values() for word in ours}
         ticket = None
@@ -132,7 +135,7 @@ def _topic(request: Request) -> str:
 
 
 def _plain(resource: str) -> str:
-    """The resource, if as a pattern it matches only itself. Raises Refused."""
+    """Return the resource, if as a pattern it matches only itself. Raises Refused."""
     try:
         pattern = parse_pattern(resource)
         is_plain = "@" not in resource and pattern.resource() is not None
@@ -144,7 +147,7 @@ def _plain(resource: str) -> str:
 
 
 def _actions_of(body: object) -> list[str]:
-    """Pulsar's actions in a body. Raises Refused."""
+    """Return Pulsar's actions in a body. Raises Refused."""
     if not isinstance(body, list) or not all(isinstance(one, str) for one in body):
         raise Refused(BAD_BODY, 'a list of actions is wanted, as ["produce", "consume"]')
     for action in body:

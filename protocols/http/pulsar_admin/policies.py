@@ -1,7 +1,7 @@
-"""Policies of namespaces and topics as Pulsar's admin API has them, on the one set of settings.
+"""Policies of namespaces and topics in Pulsar's admin API, mapped to the broker's settings.
 
-A namespace's setting applies to its topics that have none of their own. What is not enforced has
-no path here. Knows what Pulsar calls a setting, but not how it is kept.
+A namespace's setting applies to its topics that do not set their own value. A policy that the
+broker does not enforce has no path here. Knows Pulsar's names of settings, but not their storage.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 MINUTE_MS: Final = 60_000
 MIB: Final = 1 << 20
 INFINITE: Final = -1  # In a retention policy.
-LIMIT_MAX: Final = 1 << 40  # Minutes, or MiB: far above what anybody needs.
+LIMIT_MAX: Final = 1 << 40  # Minutes or MiB: far above any real need.
 RETENTION: Final = (
     "retention_ms",
     "retention_bytes",
     "keep_unacknowledged",
     "delete_acknowledged",
 )
-# Pulsar's kinds of quota, with the settings for the limit and the policy of each.
+# Pulsar's kinds of quota, each with its settings for limit and policy.
 QUOTA_KINDS: Final = {
     "destination_storage": ("backlog_bytes", "backlog_bytes_policy"),
     "message_age": ("backlog_age_s", "backlog_age_policy"),
@@ -46,7 +46,7 @@ Settings = Mapping[str, Setting]
 
 
 class AdminPolicies:
-    """Handlers of one broker's policies."""
+    """Handlers of a broker's policies."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
@@ -55,7 +55,7 @@ class AdminPolicies:
     # Deduplication.
 
     async def namespace_deduplication(self, request: Request) -> Response:
-        """Whether a namespace's topics have deduplication; null if it is not set."""
+        """True if a namespace's topics have deduplication; null if not set."""
         return told(self._of_namespace(request).get("deduplication"))
 
     async def set_namespace_deduplication(self, request: Request) -> Response:
@@ -67,7 +67,7 @@ class AdminPolicies:
         return await self._alter_namespace(request, {"deduplication": None})
 
     async def topic_deduplication(self, request: Request) -> Response:
-        """Whether a topic has deduplication; null if it is not set."""
+        """True if a topic has deduplication; null if not set."""
         return told(self._of_topic(request).get("deduplication"))
 
     async def set_topic_deduplication(self, request: Request) -> Response:
@@ -85,7 +85,7 @@ class AdminPolicies:
         return told(_strategy_shown(self._of_namespace(request)))
 
     async def set_namespace_strategy(self, request: Request) -> Response:
-        """Set a namespace's strategy for schema compatibility: the body is its name."""
+        """Set a namespace's strategy for schema compatibility: the body is the strategy's name."""
         return await self._alter_namespace(request, await self._strategy(request))
 
     async def topic_strategy(self, request: Request) -> Response:
@@ -93,7 +93,7 @@ class AdminPolicies:
         return told(_strategy_shown(self._of_topic(request)))
 
     async def set_topic_strategy(self, request: Request) -> Response:
-        """Set a topic's strategy for schema compatibility: the body is its name."""
+        """Set a topic's strategy for schema compatibility: the body is the strategy's name."""
         return await self._alter_topic(request, await self._strategy(request))
 
     async def end_topic_strategy(self, request: Request) -> Response:
@@ -103,7 +103,7 @@ class AdminPolicies:
     # Retention.
 
     async def namespace_retention(self, request: Request) -> Response:
-        """For how long, and how many bytes of, a namespace's acknowledged messages are kept."""
+        """The time and the bytes for which a namespace keeps acknowledged messages."""
         return told(_retention_shown(self._of_namespace(request)))
 
     async def set_namespace_retention(self, request: Request) -> Response:
@@ -115,7 +115,7 @@ class AdminPolicies:
         return await self._alter_namespace(request, dict.fromkeys(RETENTION))
 
     async def topic_retention(self, request: Request) -> Response:
-        """For how long, and how many bytes of, a topic's acknowledged messages are kept."""
+        """The time and the bytes for which a topic keeps acknowledged messages."""
         return told(_retention_shown(self._of_topic(request)))
 
     async def set_topic_retention(self, request: Request) -> Response:
@@ -129,7 +129,7 @@ class AdminPolicies:
     # Message TTL, in seconds.
 
     async def namespace_ttl(self, request: Request) -> Response:
-        """A namespace's TTL, after which messages count as acknowledged; empty if it is not set."""
+        """A namespace's TTL, after which messages count as acknowledged; empty if not set."""
         return _told_or_nothing(self._of_namespace(request).get("message_ttl_s"))
 
     async def set_namespace_ttl(self, request: Request) -> Response:
@@ -142,7 +142,7 @@ class AdminPolicies:
         return await self._alter_namespace(request, {"message_ttl_s": None})
 
     async def topic_ttl(self, request: Request) -> Response:
-        """A topic's message TTL; with `applied`, the one in force."""
+        """A topic's message TTL; with `applied`, the TTL in force."""
         return _told_or_nothing(self._of_topic(request).get("message_ttl_s"))
 
     async def set_topic_ttl(self, request: Request) -> Response:
@@ -158,7 +158,7 @@ class AdminPolicies:
     # Backlog quotas.
 
     async def namespace_quotas(self, request: Request) -> Response:
-        """A namespace's backlog quotas: limits by bytes and by age, and what happens past them."""
+        """A namespace's backlog quotas: limits by bytes and by age, and the policy beyond them."""
         return told(_quotas_shown(self._of_namespace(request)))
 
     async def set_namespace_quota(self, request: Request) -> Response:
@@ -166,25 +166,25 @@ class AdminPolicies:
         return await self._alter_namespace(request, await self._quota(request))
 
     async def end_namespace_quota(self, request: Request) -> Response:
-        """Remove a namespace's backlog quota of one kind."""
+        """Remove a namespace's backlog quota of the given kind."""
         return await self._alter_namespace(request, dict.fromkeys(_quota_settings(request)))
 
     async def topic_quotas(self, request: Request) -> Response:
-        """A topic's backlog quotas; with `applied`, those in force."""
+        """A topic's backlog quotas; with `applied`, the quotas in force."""
         return told(_quotas_shown(self._of_topic(request)))
 
     async def set_topic_quota(self, request: Request) -> Response:
-        """Set a topic's backlog quota of one kind."""
+        """Set a topic's backlog quota of the given kind."""
         return await self._alter_topic(request, await self._quota(request))
 
     async def end_topic_quota(self, request: Request) -> Response:
-        """Leave a topic's backlog quota of one kind to its namespace."""
+        """Leave a topic's backlog quota of the given kind to its namespace."""
         return await self._alter_topic(request, dict.fromkeys(_quota_settings(request)))
 
     # Compaction.
 
     async def namespace_threshold(self, request: Request) -> Response:
-        """After how many new bytes a namespace's topics are compacted; null if it is not set."""
+        """Number of new bytes after which a namespace's topics are compacted; null if not set."""
         return told(_threshold_shown(self._of_namespace(request)))
 
     async def set_namespace_threshold(self, request: Request) -> Response:
@@ -196,7 +196,7 @@ class AdminPolicies:
         return await self._alter_namespace(request, {"compaction_threshold_bytes": None})
 
     async def topic_threshold(self, request: Request) -> Response:
-        """After how many new bytes a topic is compacted; null if it is not set."""
+        """Number of new bytes after which a topic is compacted; null if not set."""
         return told(_threshold_shown(self._of_topic(request)))
 
     async def set_topic_threshold(self, request: Request) -> Response:
@@ -208,7 +208,7 @@ class AdminPolicies:
         return await self._alter_topic(request, {"compaction_threshold_bytes": None})
 
     async def compact(self, request: Request) -> Response:
-        """Compact a topic; answered as soon as that is queued."""
+        """Compact a topic; the answer follows as soon as the compaction is queued."""
         name, index = name_of(request)
         self._broker.compactor.ask(self._broker.topics.get(name), index)
         return done()
@@ -319,7 +319,7 @@ class AdminPolicies:
 
 
 def _told_or_nothing(value: object) -> Response:
-    """The value as JSON; an empty answer if it is not set, as in Apache."""
+    """Return the value as JSON; an empty answer if not set, as in Apache."""
     return Response(status_code=200) if value is None else told(value)
 
 
@@ -330,7 +330,7 @@ def _ttl(given: object) -> int:
 
 
 def _quota_settings(request: Request) -> tuple[str, str]:
-    """The settings for limit and policy of the kind that the query names. Raises Refused."""
+    """Return the settings for limit and policy of the quota kind in the query. Raises Refused."""
     kind = query.choice(request, "backlogQuotaType", tuple(QUOTA_KINDS))
     return QUOTA_KINDS[kind]
 

@@ -1,4 +1,4 @@
-"""Schemas in Pulsar's admin API. The registry is that of Pulsar's and HTTP's producers."""
+"""Schemas in Pulsar's admin API. Pulsar's and HTTP's producers use the same registry."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 
 class _Pair(msgspec.Struct):
-    """The definition of a KEY_VALUE as the admin API writes it; "" is a part without one."""
+    """The definition of a KEY_VALUE in the admin API's form; "" is a part without a definition."""
 
     key: msgspec.Raw
     value: msgspec.Raw
 
 
 class AdminSchemas:
-    """Handlers of one broker's schemas."""
+    """Handlers of a broker's schemas."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
@@ -73,7 +73,7 @@ class AdminSchemas:
         return told({"getSchemaResponses": shown})
 
     async def post(self, request: Request) -> Response:
-        """Register a schema; the answer has its version."""
+        """Register a schema; the answer has the new version."""
         schema = _read(await read_any(self._bodies, request))
         await load_parser()
         topic, _ = topic_of(self._broker, request)
@@ -85,7 +85,7 @@ class AdminSchemas:
         return told({"version": {"version": version}})
 
     async def compatibility(self, request: Request) -> Response:
-        """Whether a schema could be registered."""
+        """Check that a schema could be registered."""
         schema = _read(await read_any(self._bodies, request))
         await load_parser()
         topic, _ = topic_of(self._broker, request)
@@ -101,8 +101,8 @@ class AdminSchemas:
     async def delete(self, request: Request) -> Response:
         """Delete a topic's schema; the answer has the version that records the deletion.
 
-        It is a number here, as Java's admin client reads it. Earlier versions stay for the records
-        that name them.
+        The version is a number here, as Java's admin client reads it. Earlier versions stay for the
+        records that name them.
         """
         topic = self._topic(request)
         if latest_version(topic.meta.schemas) is None:
@@ -115,7 +115,7 @@ class AdminSchemas:
         return told({"version": version})
 
     def _topic(self, request: Request) -> Topic:
-        """The topic, if it exists and has schemas. Raises Refused."""
+        """Return the topic, if it exists and has schemas. Raises Refused."""
         name, _ = name_of(request)
         topic = self._broker.topics.find(name)
         if topic is None or not topic.meta.schemas:
@@ -137,18 +137,20 @@ def _shown(topic: Topic, version: int | None) -> dict[str, Any]:
 
 
 def _definition_text(meta: SchemaMeta) -> str:
-    """A definition as the admin API shows it: that of a KEY_VALUE is an object of its parts."""
+    """Return a definition as the admin API shows it: the definition of a KEY_VALUE is an object of
+    its parts.
+    """
     if types.name_of(meta.type) == types.KEY_VALUE:
         try:
             pair = _Pair(*(msgspec.Raw(part or b'""') for part in split_pair(meta.data)))
             return compact(msgspec.json.encode(pair)).decode()
         except (BadValue, msgspec.DecodeError, UnicodeDecodeError):
-            pass  # Its producer wrote it in a way of its own: shown as it is.
+            pass  # Written by its producer in another form: shown as stored.
     return meta.data.decode(errors="backslashreplace")
 
 
 def _pair_definition(text: str) -> bytes:
-    """The stored definition of a KEY_VALUE, as its producers send it. Raises BadValue."""
+    """Return the stored definition of a KEY_VALUE, as producers send it. Raises BadValue."""
     try:
         pair = msgspec.json.decode(text, type=_Pair)
         check_names(text.encode())
@@ -159,7 +161,7 @@ def _pair_definition(text: str) -> bytes:
 
 
 def _read(body: object) -> SchemaMeta:
-    """A schema as the admin API gives it. Raises Refused."""
+    """Return a schema from the admin API's form. Raises Refused."""
     if not isinstance(body, dict) or not isinstance(body.get("type"), str):
         raise Refused(UNREADABLE_SCHEMA, "a schema has a type, a schema and properties")
     definition, properties = body.get("schema", ""), body.get("properties") or {}

@@ -1,7 +1,7 @@
 """Figures of topics in Pulsar's admin API: `stats`, `partitioned-stats`, `internalStats`.
 
-Fields that tools read are present; what is not known here is 0, and so are all rates. Knows topics
-and subscriptions, no request.
+All fields that tools read are present; unknown figures and all rates are 0. Knows topics and
+subscriptions, no request.
 """
 
 from __future__ import annotations
@@ -45,15 +45,17 @@ async def topic_stats(
     *,
     with_times: bool = False,
 ) -> Json:
-    """Figures of a topic or one of its partitions, of the subscriptions in `names`, and of readers
-    with a name that the client may see. `with_times`: also when the first message of each backlog
-    was published, which has to be read.
+    """Return figures of a topic or a partition, of the subscriptions in `names`, and of named
+    readers that the client may see.
+
+    With `with_times` also return the publish time of the first message of each backlog, which costs
+    a read.
     """
     stored = sum(partition.size_bytes for partition in partitions)
     subscriptions: Json = {}
     for name in names:
         subscription = broker.subscriptions.find(topic, name)
-        if subscription is not None:  # Else it was deleted meanwhile.
+        if subscription is not None:  # Otherwise deleted meanwhile.
             told = name.decode(errors="backslashreplace")
             figures = await _subscription(broker, subscription, partitions)
             if with_times:
@@ -98,7 +100,7 @@ async def partitioned_stats(
     per_partition: bool,
     with_times: bool = False,
 ) -> Json:
-    """Figures of all partitions together, and of each if `per_partition`."""
+    """Return the sum of all partitions, and the figures of each if `per_partition`."""
     told = await topic_stats(
         broker, topic, tuple(topic.partitions), names, sees, with_times=with_times
     )
@@ -114,7 +116,7 @@ async def partitioned_stats(
 async def _backlog_bytes(
     broker: Broker, topic: Topic, partitions: Sequence[Partition], names: Sequence[bytes]
 ) -> int:
-    """Bytes from the slowest subscription's position on."""
+    """Return the number of bytes from the slowest subscription's position on."""
     if not names:
         return 0
     size = 0
@@ -154,13 +156,15 @@ async def _subscription(
 
 
 def _bytes_from(partition: Partition, position: int) -> int:
-    """About how many bytes are stored from that position on."""
+    """Return the approximate number of stored bytes from the position on."""
     start, end = max(position, partition.log_start_offset), partition.next_offset
     return partition.bytes_between(start, end) if start < end else 0
 
 
 async def _earliest_ms(subscription: Subscription, partitions: Sequence[Partition]) -> int:
-    """When the first message that is not acknowledged was published; NO_TIME if there is none."""
+    """Return the publish time of the first unacknowledged message; NO_TIME without such a
+    message.
+    """
     found = []
     async for partition in in_turns(partitions):
         start = max(subscription.position(partition.index) or 0, partition.log_start_offset)
@@ -173,7 +177,7 @@ async def _earliest_ms(subscription: Subscription, partitions: Sequence[Partitio
 
 
 def _reader(dispatchers: Sequence[Dispatcher]) -> Json:
-    """Figures of a reader, by what delivers to it from each partition."""
+    """Return figures of a reader, from its dispatchers of all partitions."""
     behind = (one.partition.high_watermark - one.cursor.position for one in dispatchers)
     return _figures(dispatchers, {}, sum(max(one, 0) for one in behind))
 
@@ -181,7 +185,7 @@ def _reader(dispatchers: Sequence[Dispatcher]) -> Json:
 def _figures(
     dispatchers: Sequence[Dispatcher], members: Mapping[tuple[str, str], Json], backlog: int
 ) -> Json:
-    """Figures of a subscription, as those of a reader are: `members` are not delivered to."""
+    """Return figures of a subscription or reader; `members` do not receive by dispatchers."""
     delayed, kind, active, sharing = 0, "None", "", Json()
     consumers: dict[tuple[str, str], Json] = {}
     for dispatcher in dispatchers:
@@ -230,7 +234,9 @@ def _figures(
 def _other_members(
     broker: Broker, subscription: Subscription, partitions: Sequence[Partition]
 ) -> Iterator[tuple[tuple[str, str], Json]]:
-    """Members of Kafka's and Iggy's groups of that name, as consumers that got no messages."""
+    """Yield members of Kafka's and Iggy's groups of the same name, as consumers without
+    messages.
+    """
     topic = subscription.topic
     asked = {partition.index for partition in partitions}
     for one in broker.members.of(topic, subscription.name):
@@ -248,7 +254,7 @@ def _text(name: bytes) -> str:
 async def internal_stats(
     broker: Broker, topic: Topic, partition: Partition, names: Sequence[bytes]
 ) -> Json:
-    """One partition's ledger, and the cursors in `names`, by Pulsar's ids."""
+    """Return a partition's ledger and the cursors in `names`, by Pulsar's ids."""
     last = await entries.last_entry(partition)
     ledger = partition.partition_id
     count = partition.next_offset - partition.log_start_offset

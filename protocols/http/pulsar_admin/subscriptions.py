@@ -40,7 +40,7 @@ LATEST_ID = 2**63 - 1
 
 
 class AdminSubscriptions:
-    """Handlers of one broker's subscriptions."""
+    """Handlers of a broker's subscriptions."""
 
     def __init__(
         self, broker: Broker, bodies: BodyReader, cursors: CursorApi, topics: AdminTopics
@@ -57,7 +57,7 @@ class AdminSubscriptions:
         return told([name.decode(errors="backslashreplace") for name in names])
 
     async def create(self, request: Request) -> Response:
-        """Create a subscription, at the end or where the body says; and its topic if allowed."""
+        """Create a subscription, at the end or at the body's position; and its topic if allowed."""
         body = await read_any(self._bodies, request)
         place, index = name_of(request)
         if self._broker.topics.find(place) is None and index is None:
@@ -76,7 +76,7 @@ class AdminSubscriptions:
         return done()
 
     async def delete(self, request: Request) -> Response:
-        """Delete a subscription; with `force` even while somebody reads, of whichever protocol."""
+        """Delete a subscription; with `force` even with connected consumers of any protocol."""
         topic, subscription, partitions = self._named(request)
         dispatchers = [
             self._broker.dispatchers.find(partition, subscription.name) for partition in partitions
@@ -105,7 +105,7 @@ class AdminSubscriptions:
         )
 
     async def reset_to_id(self, request: Request) -> Response:
-        """Move a subscription to a message, or after it if the body says that it is excluded."""
+        """Move a subscription to a message, or after a message that the body excludes."""
         body = await read_any(self._bodies, request)
         _, subscription, partitions = self._named(request)
         meant = {one: await _message(one, body) for one in partitions}
@@ -115,14 +115,14 @@ class AdminSubscriptions:
 
         answer = await self._move(subscription, partitions, start)
         for partition, (position, first) in meant.items():
-            if first > position:  # Pulsar's consumers are told: they skip it, as part of a batch.
+            if first > position:  # Pulsar's consumers see and skip this part of a batch.
                 partition.check_here()
                 ticket = subscription.ack(partition.index, [(position, first)], lazy=False)
                 await self._broker.durability.reached(ticket)
         return answer
 
     async def skip(self, request: Request) -> Response:
-        """Acknowledge the next messages, as many as the path says."""
+        """Acknowledge as many next messages as the path says."""
         count = path_number(request, "number", 2**63 - 1)
         _, subscription, _ = self._named(request)
         partition = self._topics.one_partition(request)
@@ -144,8 +144,10 @@ class AdminSubscriptions:
         return done()
 
     async def expire(self, request: Request) -> Response:
-        """Acknowledge messages published longer ago than a number of seconds. Refused as by Apache:
-        where nothing waits, or consumers are connected, who soon have the little that waits.
+        """Acknowledge messages published longer ago than a number of seconds.
+
+        Refused as by Apache: without a backlog, or with a small backlog and connected consumers,
+        which receive that backlog soon.
         """
         seconds = path_number(request, "seconds", EXPIRE_S_MAX)
         _, subscription, partitions = self._named(request)
@@ -158,14 +160,14 @@ class AdminSubscriptions:
         return done()
 
     def _is_looked_at(self, subscription: Subscription, partition: Partition) -> bool:
-        """Whether Apache would look for old messages in this partition."""
+        """Return True if Apache would look for old messages in this partition."""
         waiting = partition.high_watermark - _behind(subscription, partition, 0)
         dispatcher = self._broker.dispatchers.find(partition, subscription.name)
         is_read = dispatcher is not None and bool(dispatcher.consumers)
         return waiting >= (BACKLOG_MIN_OF_READERS if is_read else 1)
 
     async def peek(self, request: Request) -> Response:
-        """The n-th message that is not acknowledged, counted from 1."""
+        """The n-th unacknowledged message, counted from 1."""
         number = path_number(request, "number", 2**63 - 1)
         if number < 1:
             raise Refused(MESSAGE_NOT_FOUND, "messages are counted from 1")
@@ -195,7 +197,7 @@ class AdminSubscriptions:
 
 
 async def _start(partition: Partition, body: object) -> int:
-    """The offset that a message id of the admin API, or a word, stands for; the end for None."""
+    """Return the offset of a message id of the admin API, or of a word; the end for None."""
     if body in (None, "latest"):
         return partition.high_watermark
     if body == "earliest":
@@ -211,8 +213,8 @@ async def _start(partition: Partition, body: object) -> int:
 
 
 async def _message(partition: Partition, body: object) -> tuple[int, int]:
-    """The position of the entry that a reset is to, and of the first message of it that is wanted:
-    the one with the id's batch index, the one behind it if it is excluded.
+    """Return the position of the entry that a reset names, and the first wanted message of the
+    entry: the message of the id's batch index, or the next message if the id is excluded.
     """
     position = await _start(partition, body)
     if not isinstance(body, dict) or body["ledgerId"] != partition.partition_id:
@@ -221,8 +223,9 @@ async def _message(partition: Partition, body: object) -> tuple[int, int]:
     if span is None:
         return position, position
     index = body.get("batchIndex")
-    count = 0 if index is None else _number(index)  # Messages of the entry that come before it.
-    # Java's client sends `excluded`; the documents name it as its field is called.
+    # Messages of the entry before the wanted message.
+    count = 0 if index is None else _number(index)
+    # Java's client sends `excluded`; the documents use the field's name.
     if body.get("excluded") is True or body.get("isExcluded") is True:
         count = span.record_count if index in (None, -1) else count + 1
     first = min(span.offset + max(count, 0), span.end)
@@ -236,7 +239,7 @@ def _number(value: object) -> int:
 
 
 def _behind(subscription: Subscription, partition: Partition, count: int) -> int:
-    """The offset after the next `count` messages that are not acknowledged."""
+    """Return the offset after the next `count` unacknowledged messages."""
     place = max(subscription.position(partition.index) or 0, partition.log_start_offset)
     for start, end in subscription.acked(partition.index):
         if start - place >= count:

@@ -1,6 +1,6 @@
-"""The paths of Pulsar's admin API and of its HTTP lookup: tier 1 of what clients and tools call.
+"""The paths of Pulsar's admin API and of its HTTP lookup: tier 1 of the calls by clients and tools.
 
-Any other path that Apache Pulsar may have is refused with `not_supported`.
+Any other path of Apache Pulsar is refused with `not_supported`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Handlers:
 def admin_routes(
     broker: Broker, options: RestOptions, bodies: BodyReader, routes: Routes
 ) -> list[Route]:
-    """Every path."""
+    """Return the routes of Pulsar's admin API."""
     topics = AdminTopics(broker, bodies)
     handlers = Handlers(
         ClusterApi(broker, bodies, options.advertised_url),
@@ -82,7 +82,7 @@ def admin_routes(
 
 
 async def _not_served(request: Request) -> Response:
-    """Refuse what Apache Pulsar's admin API may have and this broker does not."""
+    """Refuse paths of Apache Pulsar's admin API that this broker does not serve."""
     raise Refused(NOT_SUPPORTED, f"{request.method} {request.scope['path']} is not served here")
 
 

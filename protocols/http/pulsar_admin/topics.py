@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from braidlog.protocols.http.bodies import BodyReader
 
 PARTITIONS_MAX = 10_000
-INT_MAX = 2**31 - 1  # Java's.
-PARTITIONS_PER_TURN = 20  # For truncation: each partition may write a slot and begin a segment.
+INT_MAX = 2**31 - 1  # The largest `int` of Java.
+PARTITIONS_PER_TURN = 20  # For truncation: each partition may write a slot and start a segment.
 SUBSCRIPTIONS_PER_TURN = 200
 TIME_MS_MAX = (2**63 - 1) // 1000
 NO_ENTRY = -1
@@ -54,14 +54,14 @@ LAST_US = int(datetime(9999, 12, 31, tzinfo=UTC).timestamp()) * 1_000_000
 
 
 class AdminTopics:
-    """Handlers of one broker's topics."""
+    """Handlers of a broker's topics."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
         self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
-        """Every topic of a namespace that the client may see, partitions one by one."""
+        """Every topic of a namespace that the client may see, each partition separately."""
         return told(full_names(await self._seen(request)))
 
     async def list_partitioned(self, request: Request) -> Response:
@@ -79,7 +79,7 @@ class AdminTopics:
         name, index = name_of(request)
         await read_any(self._bodies, request)
         if index is not None:
-            topic_of(self._broker, request)  # A partition exists, or cannot be created by itself.
+            topic_of(self._broker, request)  # Partitions exist, or cannot be created separately.
             return done()
         topic = await self._broker.topics.create(name, 1, partitioned=False)
         await self._broker.durability.reached(topic.ticket)
@@ -96,7 +96,7 @@ class AdminTopics:
         return done()
 
     async def grow(self, request: Request) -> Response:
-        """Add partitions to a partitioned topic; the body is their new number."""
+        """Add partitions to a partitioned topic; the body is the new partition count."""
         name, _ = name_of(request)
         count = await partition_count(self._bodies, request, least=-INT_MAX)
         topic = self._broker.topics.get(name)
@@ -113,7 +113,7 @@ class AdminTopics:
     async def partitions(self, request: Request) -> Response:
         """The number of a topic's partitions; 0 for a topic without partitions.
 
-        With `checkAllowAutoCreation` it is 0 also for a topic that does not exist.
+        With `checkAllowAutoCreation` the number is 0 also for a topic that does not exist.
         """
         name, index = name_of(request)
         topic = self._broker.topics.find(name)
@@ -152,7 +152,7 @@ class AdminTopics:
         return done()
 
     async def _check_unused(self, topic: Topic) -> None:
-        """Raises Refused if a client has a consumer, reader or producer on the topic."""
+        """Raise Refused if a client has a consumer, reader or producer on the topic."""
         consumers = producers = 0
         async for partition in in_turns(tuple(topic.partitions), PARTITIONS_PER_TURN):
             consumers += sum(len(one.consumers) for one in self._broker.dispatchers.on(partition))
@@ -196,7 +196,7 @@ class AdminTopics:
         return done()
 
     async def truncate(self, request: Request) -> Response:
-        """Delete all messages of a topic, which also acknowledges them in every subscription.
+        """Delete all messages of a topic, and acknowledge them in every subscription.
 
         In a shared store messages are deleted in whole segments.
         """
@@ -214,7 +214,7 @@ class AdminTopics:
         return done()
 
     async def last_message_id(self, request: Request) -> Response:
-        """The id of the last message; entry -1 if there is none."""
+        """The id of the last message; entry -1 without messages."""
         partition = self.one_partition(request)
         span = await entries.last_entry(partition)
         return told(_id(partition, NO_ENTRY if span is None else span.offset, -1))
@@ -238,8 +238,10 @@ class AdminTopics:
         return await self.show(partition, entry)
 
     async def examine(self, request: Request) -> Response:
-        """The n-th message from one end, counted from 1. As Apache does, what lies beyond the other
-        end is the message there, a number below 1 is 1, and every word but `earliest` is `latest`.
+        """The n-th message from either end, counted from 1.
+
+        As in Apache, a number beyond the other end means the message at that end, a number below 1
+        means 1, and every word but `earliest` means `latest`.
         """
         number = max(query.integer(request, "messagePosition", 1), 1)
         partition = self.one_partition(request)
@@ -253,7 +255,9 @@ class AdminTopics:
         return await self.show(partition, offset)
 
     async def show(self, partition: Partition, offset: int) -> Response:
-        """The message at that offset: its bytes, and the rest in headers. Raises Refused."""
+        """Return the message at the offset: the value as body, the rest in headers. Raises
+        Refused.
+        """
         if not partition.log_start_offset <= offset < partition.high_watermark:
             raise Refused(MESSAGE_NOT_FOUND, "Message not found")
         read = await read_records(partition, offset, bytes_max=1, records_max=1)
@@ -261,15 +265,14 @@ class AdminTopics:
             raise Refused(MESSAGE_NOT_FOUND, "Message not found")
         placed = read.records[0]
         response = Response(placed.record.value or b"", media_type="application/octet-stream")
-        # Capitalised as Apache writes them: Java's admin client looks for exactly
-        # `X-Pulsar-PROPERTY`.
+        # Capitalised as in Apache: Java's admin client looks for exactly `X-Pulsar-PROPERTY`.
         response.raw_headers += [
             (name.encode(), text.encode()) for name, text in _headers(partition, placed).items()
         ]
         return response
 
     def one_partition(self, request: Request) -> Partition:
-        """The only partition of the topic, or the one that is named. Raises Refused."""
+        """Return the only partition of the topic, or the named partition. Raises Refused."""
         _, partitions = topic_of(self._broker, request)
         if len(partitions) != 1:
             text = "this is not possible on a partitioned topic: name one of its partitions"
@@ -278,7 +281,7 @@ class AdminTopics:
 
 
 async def partition_count(bodies: BodyReader, request: Request, *, least: int = 1) -> int:
-    """The number of partitions that the body asks for. Raises Refused."""
+    """Return the number of partitions in the body. Raises Refused."""
     body = await read_any(bodies, request)
     count = body.get("partitions") if isinstance(body, dict) else body
     if type(count) is not int or not least <= count <= PARTITIONS_MAX:
@@ -288,7 +291,7 @@ async def partition_count(bodies: BodyReader, request: Request, *, least: int = 
 
 
 def path_number(request: Request, part: str, most: int) -> int:
-    """A number of the path. Raises Refused."""
+    """Return a number of the path. Raises Refused."""
     text = request.path_params[part]
     if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) > most:
         raise Refused(MESSAGE_NOT_FOUND, f"{part} is a number up to {most}, not {text[:40]!r}")
@@ -338,14 +341,16 @@ def _headers(partition: Partition, placed: PlacedRecord) -> dict[str, str]:
 
 
 def _time(time_us: int) -> str:
-    """A time as Apache writes it and Java's admin client reads it; clamped to the year 9999."""
+    """Return a time in the form of Apache and Java's admin client; clamped to the year 9999."""
     time_us = min(max(time_us, 0), LAST_US)
     at = datetime.fromtimestamp(time_us // 1_000_000, UTC)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{time_us // 1000 % 1000:03}Z"
 
 
 def _ascii(value: str | dict[str, str]) -> str:
-    """A value as printable ASCII, for a header: texts with escapes if needed, maps as JSON."""
+    """Return a value as printable ASCII for a header: texts with escapes if needed, maps as
+    JSON.
+    """
     if not isinstance(value, str):
         return json.dumps(value)
     is_plain = value.isascii() and value.isprintable()
