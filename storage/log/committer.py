@@ -1,8 +1,9 @@
-"""Group commit: one sync for everything that was written since the last one.
+"""Group commit: one sync for everything that was written since the last sync.
 
-A log or journal that has written marks itself here; a round takes all marked ones, syncs, and tells
-them. The broker runs the rounds: `begin` and `finish` in the thread that owns the logs, `sync` in a
-thread of its own, while the next round gathers. Knows no log: only what a `Member` says of itself.
+A log or journal that has written marks itself here. A round takes all marked members, syncs their
+files, and notifies them. The broker runs the rounds: `begin` and `finish` in the thread that owns
+the logs, `sync` in a worker thread, while the next round gathers. Knows no log, only the `Member`
+interface.
 """
 
 import os
@@ -17,10 +18,10 @@ from braidlog.storage.log.sync_queue import SyncQueue
 
 @dataclass(slots=True)
 class SyncPoint:
-    """What a member has to have synced: files it wrote and folders in which names changed.
+    """The files that a member wrote and the folders in which names changed, to be synced.
 
-    The files are held open by the member until `finish_sync`. `end_offset` is for the member
-    itself: how far the log reached.
+    The member holds the files open until `finish_sync`. `end_offset` is for the member itself: the
+    end of the log.
     """
 
     files: Sequence[File]
@@ -32,23 +33,23 @@ class Member(Protocol):
     """A log or journal that takes part in rounds."""
 
     def begin_sync(self) -> SyncPoint:
-        """What to sync now. Raises StorageFailed."""
+        """Return the files and folders to sync now. Raises StorageFailed."""
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """That point is durable. Raises StorageFailed."""
+        """Note that the point is durable. Raises StorageFailed."""
 
 
 class Keeper(Protocol):
     """Makes a round durable: on the local disk (`DiskKeeper`) or in the shared store."""
 
     def wait_s(self, members: Iterable[Member]) -> float:
-        """How long the next round, with these members, should go on gathering; 0: not at all."""
+        """Return the further gathering time of the next round with these members; 0 for none."""
 
     def keep(self, points: Iterable[SyncPoint]) -> None:
         """Make everything durable. Blocks; for any thread. Raises StorageFailed."""
 
     def sync_queue(self, eventfd: int) -> SyncQueue | None:
-        """A queue that syncs files without a thread, if there is one."""
+        """Return a queue that syncs files without a thread, None if unsupported."""
 
 
 class DiskKeeper:
@@ -58,7 +59,7 @@ class DiskKeeper:
         self._files = files
 
     def wait_s(self, members: Iterable[Member]) -> float:
-        """No gathering delay: while one round syncs the next one gathers."""
+        """Return 0: the next round gathers while the current round syncs."""
         return 0.0
 
     def keep(self, points: Iterable[SyncPoint]) -> None:
@@ -66,19 +67,20 @@ class DiskKeeper:
         sync_points(self._files, points)
 
     def sync_queue(self, eventfd: int) -> SyncQueue | None:
-        """The kernel's, if it has one."""
+        """Return the kernel's queue, None if the kernel has none."""
         return self._files.sync_queue(eventfd)
 
 
 @dataclass(slots=True)
 class Round:
-    """A round under way: its ticket and what each member waits for."""
+    """A round under way: the ticket and the point that each member waits for."""
 
     ticket: int
     points: list[tuple[Member, SyncPoint]]
 
     def only_files(self, most: int) -> list[File]:
-        """Its files, if they are at most `most` and there is nothing else to sync; else none.
+        """Return the files of the round if there are at most `most` and nothing else to sync, else
+        [].
 
         Their descriptors are open until `Committer.finish`.
         """
@@ -91,13 +93,14 @@ class Round:
 
 
 class Committer:
-    """Gathers members into rounds. All but `sync` belong to the thread that owns the logs.
+    """Gathers members into rounds. All methods but `sync` belong to the thread that owns the logs.
 
-    `ticket` is the number of the gathering round: what was marked until now is durable once
-    `durable_ticket` has reached it. `on_dirty` is called when a round gets its first member.
+    `ticket` is the number of the gathering round: changes marked until now are durable once
+    `durable_ticket` has reached that number. The committer calls `on_dirty` when a round gets its
+    first member.
 
-    Guarantees: rounds finish in order, each only after all of it was synced; after a failed sync
-    none begins. Only `sync` and `commit` wait for the disk.
+    Guarantees: rounds finish in order, each only after all of it was synced; after a failed sync no
+    round begins. Only `sync` and `commit` wait for the disk.
     """
 
     def __init__(
@@ -112,17 +115,17 @@ class Committer:
         self.on_dirty = on_dirty
         self.failure: StorageFailed | None = None
         self._keeper = keeper or DiskKeeper(files)
-        self._gathering: dict[Member, None] = {}  # A dict, because it keeps the order.
+        self._gathering: dict[Member, None] = {}  # A dict keeps the order.
         self._lazy: dict[Member, None] = {}
         self._running: Round | None = None
 
     @property
     def gathers(self) -> bool:
-        """Whether somebody waits for the next round."""
+        """True if a member waits for the next round."""
         return bool(self._gathering)
 
     def mark(self, member: Member) -> int:
-        """Put the member into the gathering round; returns the round's ticket."""
+        """Put the member into the gathering round; return the ticket of the round."""
         gathering = self._gathering
         if member not in gathering:
             gathering[member] = None
@@ -133,8 +136,8 @@ class Committer:
     def mark_lazy(self, member: Member) -> None:
         """Hold the member back until `promote_lazy`.
 
-        It joins no rounds of others: nobody waits for it, and a second file would make each of
-        them slower.
+        The member joins no rounds of others: no client waits for it, and a second file would slow
+        each round.
         """
         self._lazy[member] = None
 
@@ -145,16 +148,16 @@ class Committer:
             self.mark(member)
 
     def forget(self, member: Member) -> None:
-        """The member is closed: leave it out of the next round."""
+        """Leave a closed member out of the next round."""
         self._gathering.pop(member, None)
         self._lazy.pop(member, None)
 
     def wait_s(self) -> float:
-        """How long the gathering round should still gather; 0 if nobody waits for it."""
+        """Return the further gathering time of the round; 0 if no member waits."""
         return self._keeper.wait_s(self._gathering) if self._gathering else 0.0
 
     def begin(self) -> Round | None:
-        """Close the gathering round and start the next; None if nobody waits.
+        """Close the gathering round and start the next; None if no member waits.
 
         Raises: StorageFailed, also whenever an earlier round failed: a sync is never retried.
         """
@@ -184,7 +187,7 @@ class Committer:
             raise
 
     def sync_queue(self, eventfd: int) -> SyncQueue | None:
-        """A queue that syncs files without a thread, if the kernel has one."""
+        """Return a queue that syncs files without a thread, None if unsupported."""
         return self._keeper.sync_queue(eventfd)
 
     def check_synced(self, results: Iterable[tuple[str, int]]) -> None:
@@ -205,7 +208,7 @@ class Committer:
     def commit(self) -> None:
         """Run one round now, lazy members included. Raises StorageFailed.
 
-        A round that was interrupted is finished first.
+        Finishes an interrupted round first.
         """
         if self._running is not None and self.failure is None:
             left = self._running
@@ -226,7 +229,7 @@ def sync_points(files: Files, points: Iterable[SyncPoint]) -> None:
         dirty.update(dict.fromkeys(point.files))
         folders.update(dict.fromkeys(point.folders))
     if len(dirty) + len(folders) > 1 and files.syncs_all_at_once:
-        files.sync_all()  # Covers names in folders too.
+        files.sync_all()  # Also covers names in folders.
         return
     for file in dirty:
         file.datasync()

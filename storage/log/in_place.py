@@ -1,7 +1,7 @@
-"""Finds large batches without reading their bodies, for a socket to take from the file.
+"""Finds large batches without reading their bodies, so that a socket can take them from the file.
 
-Only batches that are cheap to find and were checked before. All others are left to `reading.py`,
-which also reports what is wrong.
+Covers only batches that are cheap to find and were checked before. `reading.py` handles all others
+and reports faults.
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.reading import READ_BATCHES_MAX
 from braidlog.storage.log.segment import Segment
 
-# Larger bodies are sent from the file once they are checked; copying smaller ones costs no more
-# than the system calls for each.
+# Larger bodies are sent from the file once checked; copying a smaller body costs no more than the
+# system calls for sending it.
 IN_PLACE_BYTES_MIN = 16 * 1024
 
-# Shorter runs are copied: asking the kernel what is in memory, and a descriptor until they are
-# sent, cost as much.
+# Shorter runs are copied: asking the kernel which pages are in memory, and holding a descriptor
+# until the run is sent, would cost as much.
 IN_PLACE_RUN_BYTES_MIN = 128 * 1024
 
 
 @dataclass(slots=True, frozen=True)
 class PlacedWant:
-    """What a reader takes in place: batches of one format that end at or below `stop` and whose
-    bodies fit `bytes_max` together.
+    """The batches that a reader takes in place: batches of one format that end at or below `stop`,
+    with bodies of at most `bytes_max` together.
     """
 
     body_format: int
@@ -35,24 +35,25 @@ class PlacedWant:
 
 @dataclass(slots=True)
 class PlacedRun:
-    """Consecutive batches whose bodies were not read."""
+    """Consecutive batches with unread bodies."""
 
     bodies: FilePart
     record_count: int
     next_offset: int
     last_bytes: int  # of the last body
-    end_pos: int  # after them in the file
+    end_pos: int  # position in the file after the batches
 
 
 def run_in_place(
     segment: Segment, offset: int, place: tuple[int, int, int], want: PlacedWant
 ) -> PlacedRun | None:
-    """Batches from a place on, up to the first that cannot be had in place; None if they are too
-    few. `place` has the first offset of a batch, its position in the file, and the position in its
-    body of the entry that begins with `offset`.
+    """Return batches from a place up to the first batch that cannot be read in place; None if there
+    are too few. `place` has the first offset of a batch, the position of the batch in the file, and
+    the position in the body of the entry that begins with `offset`.
 
-    All of them are in memory now. If memory is short, the kernel may drop pages before they are
-    sent, and some may still be on their way from the disk: sending then waits for the disk.
+    All batches are in memory at this moment. If memory is short, the kernel may drop pages before
+    they are sent, and some pages may still be on their way from the disk: sending then waits for
+    the disk.
     """
     pos = place[1]
     if want.bytes_max < IN_PLACE_RUN_BYTES_MIN or not segment.leases.offers(segment.file):

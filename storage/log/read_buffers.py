@@ -1,25 +1,25 @@
-"""Memory for large reads, used again as soon as no view of it is left.
+"""Memory for large reads, reused as soon as no view of it is left.
 
-Fresh memory for each read costs more than the read: the kernel has to clear and map every page of
-it. Knows no file.
+Fresh memory costs more than the read, because the kernel must clear and map every page. Knows no
+file.
 """
 
 import threading
 
-# What a fetch, a poll or a dispatcher reads at once, plus what is read beyond it: a fetch of a
-# megabyte ends inside a Kafka client's set of 128 KiB.
+# Size of a fetch, poll or dispatcher read plus the bytes read beyond: a fetch of a megabyte ends
+# inside a Kafka client's set of 128 KiB.
 BUFFER_BYTES = 1280 * 1024
-# Smaller reads get memory that the allocator has at hand.
+# Smaller reads use memory that the allocator has at hand.
 POOLED_BYTES_MIN = 64 * 1024
-# Buffers kept: those whose readers are slow are replaced, and freed with their readers.
+# Buffers kept. The buffers of slow readers are replaced and freed with their readers.
 BUFFERS_MAX = 8
 
 
 class ReadBuffers:
-    """Lends memory. The view is the lease: it ends with the last view, slice or other export of it.
+    """Lends memory. The view is the lease, which ends with the last view, slice or other export.
 
-    Guarantees that no memory is lent while anybody can still see it, in any thread and under any
-    Python: the interpreter itself counts who has a buffer exported (see `is_lent`).
+    Guarantees that no memory is lent while any thread can still see it, in every Python version:
+    the interpreter itself counts the exports of a buffer (see `is_lent`).
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class ReadBuffers:
         self._lock = threading.Lock()
 
     def take(self, size: int) -> memoryview:
-        """Writable memory of that size; its content is arbitrary. Safe in several threads."""
+        """Return writable memory of that size with arbitrary content. Safe in several threads."""
         if not POOLED_BYTES_MIN <= size <= BUFFER_BYTES:
             return memoryview(bytearray(size))
         with self._lock:
@@ -42,12 +42,12 @@ class ReadBuffers:
 
 
 def is_lent(buffer: bytearray) -> bool:
-    """Whether a view of the buffer is left.
+    """Return True while a view of the buffer is left.
 
-    A bytearray must not move while it is exported, so it refuses to change its size then (the
-    buffer protocol, "Py_buffer"; BufferError in the documentation of bytearray). References are no
-    measure: Python 3.14 borrows some of them. Taking one byte off and putting it back copies
-    nothing.
+    A bytearray must not move while it is exported, so a bytearray with exports refuses to change
+    size (the buffer protocol, "Py_buffer"; BufferError in the documentation of bytearray).
+    Reference counts are no measure: Python 3.14 borrows some references. Removing a byte and
+    putting it back copies nothing.
     """
     try:
         buffer.append(buffer.pop())

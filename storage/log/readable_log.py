@@ -1,7 +1,7 @@
-"""What readers may ask of one partition's log, in any thread beside its owner's appends, rounds
-and retention.
+"""The reading side of one partition's log, for any thread beside the owner's appends, rounds and
+retention.
 
-Nothing above the high watermark is read. Never waits for the owner; a read may wait for the disk.
+Reads nothing above the high watermark. Never waits for the owner; a read may wait for the disk.
 """
 
 from collections.abc import Iterator
@@ -31,23 +31,23 @@ class ReadableLog:
     _identity: LogIdentity
     _segments: SegmentSet
     _is_written_mode: bool
-    _shown_offset: int  # Records below it may be delivered in `synced` mode; it never goes back.
+    _shown_offset: int  # In `synced` mode records below may be delivered; never decreases.
     _closed: bool
     _view: CompactedView | None
 
     @property
     def high_watermark(self) -> int:
-        """Records below it may be delivered."""
+        """Offset below which records may be delivered."""
         return self.log_end_offset if self._is_written_mode else self._shown_offset
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing can be read or stored any more, for ever."""
+        """True once the log is closed for reads and appends; a log is never reopened."""
         return self._closed
 
     @property
     def folder(self) -> str:
-        """The folder of its files."""
+        """Folder of the log files."""
         return self._identity.folder
 
     @property
@@ -69,15 +69,15 @@ class ReadableLog:
         wait: bool = True,
         trusted: Trusted | None = None,
     ) -> list[Batch]:
-        """Batches from the one that contains `offset`, none beyond the high watermark.
+        """Return batches from the batch that contains `offset`, none beyond the high watermark.
 
-        At least one whole batch if there is one, more while their bodies together fit `bytes_max`,
-        and there are not too many (`reading.READ_BATCHES_MAX`); [] at the high watermark. With
-        `beyond_bytes` the batch in which `bytes_max` ends comes too; it probably ends no further
-        beyond than that. Batches of format GAP are among them and hold no records. Views have their
-        own memory and stay valid. What is `trusted` is not checked again, and may come cut.
-        Raises: OffsetOutOfRange; DamagedLog; WouldBlock, with `wait=False`, when the pages are not
-        in memory; LogClosed.
+        Returns at least one whole batch below the high watermark, and more batches while their
+        bodies together fit `bytes_max`, up to `reading.READ_BATCHES_MAX`; [] at the high watermark.
+        With `beyond_bytes` the result includes the batch in which `bytes_max` ends; that batch
+        probably ends at most `beyond_bytes` further. The result includes batches of format GAP,
+        which hold no records. Views have their own memory and stay valid. `trusted` content is not
+        checked again and may be incomplete. Raises: OffsetOutOfRange; DamagedLog; WouldBlock, with
+        `wait=False`, when the pages are not in memory; LogClosed.
         """
         while True:
             stop = self.high_watermark
@@ -91,19 +91,19 @@ class ReadableLog:
                 want = Want(offset, stop, bytes_max, wait, beyond_bytes, trusted)
                 batches = self._segments.read(want)
                 if batches[0].base_offset <= offset:
-                    return batches  # Else retention took it since the look at the log start.
+                    # Otherwise retention removed the batch after the log start was checked.
+                    return batches
             except Fault as fault:
                 raise fault.damage() from None
-            except FileGone:  # Retention took it: the log start is above the offset now.
+            except FileGone:  # Retention removed the file: the log start is above the offset now.
                 self._check_open()
 
     def read_in_place(self, offset: int, bytes_max: int, body_format: int) -> PlacedRun | None:
-        """Batches of that format as places in the file, for a socket to take them from: they were
-        checked and are in memory. The first one begins with `offset`, or has a remembered entry
-        that does.
+        """Return checked batches of one format, all in memory, as places in the file for a socket.
+        The first batch begins with `offset`, or has a remembered entry that does.
 
-        None if any of that does not hold, they are small, or too few fit `bytes_max`: use `read`
-        then. Waits for nothing, raises nothing.
+        Returns None if a condition fails, if the batches are small, or if too few fit `bytes_max`:
+        use `read` then. Waits for nothing, raises nothing.
         """
         stop = self.high_watermark
         if not self.log_start_offset <= offset < stop or not self._segments.view.segments:
@@ -111,17 +111,17 @@ class ReadableLog:
         return self._segments.read_in_place(offset, PlacedWant(body_format, stop, bytes_max))
 
     def remember_within(self, offset: int, batch: Batch, body_pos: int) -> None:
-        """Have `read_in_place` find the entry that begins with `offset` in the body of a batch."""
+        """Let `read_in_place` find the entry that begins with `offset` in the body of a batch."""
         self._segments.remember_within(offset, batch, body_pos)
 
     @property
     def view(self) -> CompactedView | None:
-        """The compacted view, if there is one."""
+        """The compacted view; None without a view."""
         return self._view
 
     def read_compacted(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:
-        """As `read`, but where the compacted view has the records: the latest record of each key
-        only, even if retention dropped it. A damaged view is treated as none.
+        """Read as `read` does, but prefer the compacted view, which has only the latest record of
+        each key, even if retention dropped that record. A damaged view is ignored.
 
         Raises: as `read`.
         """
@@ -141,7 +141,8 @@ class ReadableLog:
             raise LogClosed(self.folder)
 
     def batch_before(self, offset: int) -> Batch | None:
-        """The last batch that begins below `offset`, None if that is below the log start.
+        """Return the last batch that begins below `offset`, None if that batch is below the log
+        start.
 
         Raises: as `read`, with `wait=True`.
         """
@@ -150,11 +151,11 @@ class ReadableLog:
         return self.read(offset - 1, 0)[0]
 
     def offset_at_or_after(self, time_us: int) -> int:
-        """Base offset of the first batch with a record of that time or later.
+        """Return the base offset of the first batch with a record of that time or later.
 
-        The publish time counts if a batch has one, else the append time. Returns the high watermark
-        if there is no such batch. May read from the disk.
-        Raises: DamagedLog, LogClosed.
+        The publish time counts if a batch has a publish time, else the append time. Returns the
+        high watermark if there is no such batch. May read from the disk. Raises: DamagedLog,
+        LogClosed.
         """
         stop = self.high_watermark
         while True:
@@ -168,10 +169,11 @@ class ReadableLog:
             return stop if found is None else max(min(found, stop), self.log_start_offset)
 
     def bytes_between(self, offset_a: int, offset_b: int) -> int:
-        """About how many stored bytes lie between two offsets; never 0 if there are any.
+        """Return the approximate number of stored bytes between two offsets; never 0 for a
+        non-empty range.
 
-        Exact where a read or an append ended, else as exact as the index.
-        Raises: DamagedLog.
+        Exact at offsets where a read or an append ended, else as exact as the index. Raises:
+        DamagedLog.
         """
         if offset_a >= offset_b:
             return 0
@@ -180,13 +182,13 @@ class ReadableLog:
         except Fault as fault:
             raise fault.damage() from None
         except FileGone:
-            return 1  # Retention dropped what held one of them: a read will say so.
+            return 1  # Retention dropped a segment in the range: a read will report that.
 
     def places_from(self, offset: int) -> Iterator[tuple[Segment, int, int]]:
-        """Each segment that has a batch at or above `offset`, with a place (file_pos, offset) at or
-        before the first such batch, to walk it from. Includes what is not durable yet.
+        """Yield each segment that has a batch at or above `offset`, with a place (file_pos, offset)
+        to walk from: at or before the first such batch. Includes batches that are not durable yet.
 
-        Raises: FileGone, if retention takes a segment meanwhile.
+        Raises: FileGone, if retention removes a segment meanwhile.
         """
         view = self._segments.view
         for number in range(view.number_of(offset), len(view.segments)):

@@ -1,7 +1,7 @@
 """Recovery of one log at start: walk its end, tell a torn tail from damage, cut or keep.
 
-The rules are in FORMAT.md section 7. The log files alone are the truth; index and slot only say
-where to begin. Knows partitions and journals alike, and nothing of topics.
+FORMAT.md section 7 has the rules. Only the log files are authoritative; index and slot only give a
+place to begin. Treats partitions and journals alike. Knows no topics.
 """
 
 import os
@@ -22,13 +22,13 @@ from braidlog.storage.log.segment_names import SegmentName, segment_names, view_
 from braidlog.storage.log.tail import UnprovenTail
 from braidlog.storage.log.watermark import Watermark
 
-# A segment of another log that a crash, or a person, left at the end of this one.
+# A segment of another log that a crash or a person left at the end of this log.
 FOREIGN_SUFFIX = ".foreign"
 
 
 @dataclass(slots=True, frozen=True)
 class Cut:
-    """A torn tail that was taken off: bytes of one file from `file_pos` on, never acknowledged."""
+    """A torn tail that was cut off: bytes of one file from `file_pos` on, never acknowledged."""
 
     path: str
     file_pos: int
@@ -39,9 +39,9 @@ class Cut:
 
 @dataclass(slots=True, frozen=True)
 class Damage:
-    """Acknowledged offsets `[offset, next_offset)` that cannot be read: nothing was cut.
+    """Acknowledged offsets `[offset, next_offset)` that cannot be read; nothing was cut.
 
-    An empty range is a place that the disk cannot read: what it held is unknown.
+    An empty range is a place that the disk cannot read; its content is unknown.
     """
 
     path: str
@@ -51,35 +51,36 @@ class Damage:
     reason: str
 
     def error(self) -> DamagedLog:
-        """The error for a read there, or for an append after it."""
+        """Return the error for a read at this place, or for an append after it."""
         return DamagedLog(self.path, self.file_pos, self.offset, self.reason)
 
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What a start found in one folder; `is_clean` if there is nothing to report."""
+    """The findings of a start in one folder; `is_clean` if there is nothing to report."""
 
     folder: str
     cuts: list[Cut] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
     batches_walked: int = 0
     gap: tuple[int, int] | None = None
-    foreign: Sequence[str] = ()  # Files, among those looked into, that name another directory.
+    foreign: Sequence[str] = ()  # Inspected files that name another directory.
 
     @property
     def is_clean(self) -> bool:
-        """Whether the log ended as a clean stop or a plain kill leaves it."""
+        """True if the log ended as a clean stop or a plain kill leaves a log."""
         return not (self.cuts or self.damages or self.foreign) and self.gap is None
 
 
 @dataclass(slots=True)
 class Recovered:
-    """The log as it is after recovery. The last segment takes the appends.
+    """The log after recovery. The last segment takes the appends.
 
-    What lies at or above `durable_offset` is in the files, but has to be synced before it is shown:
-    `unsynced` are the segments that hold it. `below_start` lie below the log start: they may be
-    removed once the slot that says so, and what follows them, are durable. `replaced` were replaced
-    by a compacted segment: they may be removed once its name is durable.
+    Batches at or above `durable_offset` are in the files, but must be synced before readers see
+    them: `unsynced` are the segments that hold these batches. `below_start` lie below the log
+    start: they may be removed once the slot with that log start, and the segments that follow, are
+    durable. `replaced` were replaced by a compacted segment: they may be removed once the name of
+    the compacted segment is durable.
     """
 
     segments: list[Segment]
@@ -96,7 +97,7 @@ class Recovered:
 
 @dataclass(slots=True, frozen=True)
 class LogIdentity:
-    """Which log a folder holds: `kind` and number as in its segment headers."""
+    """The log that a folder holds: `kind` and number as in the segment headers."""
 
     folder: str
     kind: int
@@ -130,16 +131,16 @@ def recover(
 
 
 def _segments(files: Files, identity: LogIdentity, names: Sequence[SegmentName]) -> list[Segment]:
-    """The segments of these names, not looked into."""
+    """Return the segments of these names without opening them."""
     place = (identity.kind, identity.partition_id)
     return [Segment(files, identity.folder, one.base_offset, *place, one) for one in names]
 
 
 class _Recovery:
-    """One recovery under way.
+    """A recovery under way.
 
-    Guarantees: nothing that was ever durable is cut off; what it cuts or keeps above the slot is
-    durable before anybody sees the log. Every step waits for the disk.
+    Guarantees: no batch that was ever durable is cut off; every cut, and every batch kept above the
+    slot, is durable before readers see the log. Every step waits for the disk.
     """
 
     def __init__(
@@ -182,14 +183,14 @@ class _Recovery:
         )
 
     def take_below_start(self) -> list[Segment]:
-        """Leave out what lies below the log start: a crash interrupted a retention."""
+        """Leave out the segments below the log start: a crash interrupted a retention."""
         below: list[Segment] = []
         while len(self.segments) > 1 and self.segments[1].base_offset <= self.slot.log_start_offset:
             below.append(self.segments.pop(0))
         return below
 
     def walk_end(self) -> tuple[bool, int]:
-        """Walk from the slot's offset to the end; (whether appends are taken, log end)."""
+        """Walk from the slot's offset to the end; return (True if appends are allowed, log end)."""
         self.walk.begin()
         while True:
             try:
@@ -204,7 +205,8 @@ class _Recovery:
                     return end
 
     def act_on(self, fault: Fault) -> tuple[bool, int] | None:
-        """Keep or cut what is not good. Returns how the log ends, None if the walk has to go on."""
+        """Keep or cut the place of a fault. Return the end of the log, None if the walk must go on.
+        """
         if self.judge(fault):
             return None
         proven = self.walk.proven
@@ -215,12 +217,14 @@ class _Recovery:
         self.cut(fault)
         if self.walk.number < len(self.segments) or not self.segments:
             return True, fault.offset
-        # The whole segment was cut off. The one before takes the appends: look at its end.
+        # The whole segment was cut off. The segment before takes the appends: look at its end.
         self.walk.resume(self.walk.number - 1)
         return None
 
     def judge(self, fault: Fault) -> bool:
-        """Whether a fault is damage with a good batch after it, where the walk then continues."""
+        """Return True if a fault is damage with a good batch after it, where the walk then
+        continues.
+        """
         found: tuple[int, int, BatchHeader] | None = None
         for good in self.good_behind(fault):
             found = found or good
@@ -236,21 +240,21 @@ class _Recovery:
         return True
 
     def good_behind(self, fault: Fault) -> Iterator[tuple[int, int, BatchHeader]]:
-        """Good batches after the fault, in its segment and all later ones."""
+        """Yield good batches after the fault, in the same segment and in all later segments."""
         offset = fault.offset
         for later in range(self.walk.number, len(self.segments)):
             segment = self.segments[later]
             try:
                 load_checked(segment)
             except Fault:
-                continue  # Without its salt our batches cannot be told from a client's bytes.
+                continue  # Without the salt, our batches look like a client's bytes.
             begin = fault.file_pos + 1 if segment.path == fault.path else SEGMENT_HEADER_BYTES
             for file_pos, header in find_good(segment, begin, offset, segment.size):
                 yield later, file_pos, header
                 offset = header.next_offset
 
     def cut(self, fault: Fault) -> None:
-        """Take off the torn tail: later segments, the last one first, then the rest of this one."""
+        """Cut off the torn tail: later segments, the last first, then the rest of this segment."""
         whole = fault.file_pos < SEGMENT_HEADER_BYTES
         number = [segment.path for segment in self.segments].index(fault.path)
         while len(self.segments) > number + (0 if whole else 1):
@@ -269,19 +273,19 @@ class _Recovery:
         removed = segment.size - fault.file_pos
         if removed > 0:
             is_lost = segment.index_is_lost
-            segment.index.remove()  # No entry may point at what is cut off.
+            segment.index.remove()  # No index entry may point into the part that is cut off.
             if is_lost:
                 segment.lose_index()
             segment.file.truncate(fault.file_pos)
             segment.size = fault.file_pos
             if segment.is_empty:
-                segment.first_append_us = None  # That was the time of a batch that is cut off.
+                segment.first_append_us = None  # The time belonged to a batch that is cut off.
             self.report.cuts.append(
                 Cut(segment.path, fault.file_pos, fault.offset, removed, fault.reason)
             )
 
     def keep_foreign(self, segment: Segment) -> None:
-        """Rename a segment of another log: no longer part of this one, and not lost."""
+        """Rename a segment of another log: it leaves this log but is not lost."""
         path = segment.path.removesuffix(LOG_SUFFIX) + FOREIGN_SUFFIX
         number = 1
         while os.path.lexists(kept := path if number == 1 else f"{path}.{number}"):
@@ -290,7 +294,9 @@ class _Recovery:
         self.files.rename(segment.path, kept)
 
     def walked(self) -> list[Segment]:
-        """The segments that may hold what is not durable: those that were looked into."""
+        """Return the segments that may hold batches that are not durable: those with a loaded
+        header.
+        """
         return [segment for segment in self.segments if segment.header is not None]
 
     def sync(self, walked: list[Segment]) -> None:

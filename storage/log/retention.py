@@ -1,4 +1,5 @@
-"""Which old segments to drop: one pure function. Knows sizes, ages and offsets, and no file."""
+"""Retention as one pure function: the old segments to drop. Knows sizes, ages and offsets, no file.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,9 +9,9 @@ from braidlog.storage.log.settings import LogSettings
 
 @dataclass(slots=True, frozen=True)
 class SegmentFacts:
-    """What the decision needs of one segment, oldest first in a list of them.
+    """The facts about a segment that the decision needs; lists begin with the oldest segment.
 
-    `is_dated`: its age is known from the batches in it, not only from its file.
+    `is_dated`: the age comes from the batches in the segment, not only from the file.
     """
 
     base_offset: int
@@ -21,18 +22,18 @@ class SegmentFacts:
 
 
 def drops_anything(settings: LogSettings) -> bool:
-    """Whether a log with these settings ever drops a segment."""
+    """Return True if a log with these settings ever drops a segment."""
     limits = (settings.retention_bytes, settings.retention_ms)
     return settings.deletes and (settings.delete_acknowledged or limits != (None, None))
 
 
 def asks_for_positions(settings: LogSettings) -> bool:
-    """Whether the decision depends on what subscriptions have acknowledged."""
+    """Return True if the decision depends on the positions of subscriptions."""
     return settings.keep_unacknowledged or settings.delete_acknowledged
 
 
 def longest_age_us(settings: LogSettings) -> int:
-    """The greatest age that the decision depends on; 0 if ages mean nothing."""
+    """Return the greatest age that the decision depends on; 0 if the decision ignores ages."""
     return max(settings.retention_ms or 0, settings.retention_hold_ms or 0) * 1000
 
 
@@ -43,12 +44,12 @@ def new_log_start(
     acknowledged_offset: int | None = None,
     held_offset: int | None = None,
 ) -> int:
-    """Base offset of the first segment to keep; the last segment is always kept.
+    """Return the base offset of the first segment to keep. The last segment is always kept.
 
-    `acknowledged_offset` is the lowest position of all subscriptions, None if there are none: then
-    nothing is held back by `keep_unacknowledged` and nothing dropped by `delete_acknowledged`.
-    `held_offset` is the position of the subscription that `retention_hold` names, None if it has
-    none.
+    `acknowledged_offset` is the lowest position of all subscriptions. None means no subscriptions:
+    then `keep_unacknowledged` holds nothing back and `delete_acknowledged` drops nothing.
+    `held_offset` is the position of the subscription that `retention_hold` names, None without such
+    a subscription.
     """
     if not settings.deletes:
         return segments[0].base_offset
@@ -75,7 +76,7 @@ def is_held(
     bytes_kept: int,
     held_offset: int | None,
 ) -> bool:
-    """Whether `retention_hold` keeps a segment; `bytes_kept`: bytes of the log from it on."""
+    """Return True if `retention_hold` keeps a segment; `bytes_kept`: bytes from the segment on."""
     if held_offset is None or segment.next_offset <= held_offset:
         return False
     bytes_max, age_max_ms = settings.retention_hold_bytes, settings.retention_hold_ms
@@ -85,12 +86,14 @@ def is_held(
 
 
 def is_over(segment: SegmentFacts, settings: LogSettings, now_us: int, bytes_left: int) -> bool:
-    """Whether the limits drop a segment: enough is left without it, or it is too old."""
+    """Return True if the limits drop a segment: the log is large enough without it, or it is too
+    old.
+    """
     size_over = settings.retention_bytes is not None and bytes_left >= settings.retention_bytes
     return size_over or is_too_old(segment.newest_append_us, settings, now_us)
 
 
 def is_too_old(newest_append_us: int, settings: LogSettings, now_us: int) -> bool:
-    """Whether the newest record is older than the limit."""
+    """Return True if the newest record is older than the limit."""
     limit_ms = settings.retention_ms if settings.deletes else None
     return limit_ms is not None and now_us - newest_append_us > limit_ms * 1000

@@ -1,8 +1,9 @@
-"""What a partition remembers of its producers: the sequences that each stored last.
+"""The last sequences that a partition stored for each producer.
 
-Shared by every protocol that tells a resent message from a new one. It is built from batch headers
-(producer id, epoch, sequences): a table covers all batches below its `next_offset`. What counts as
-a duplicate is each protocol's own rule. Knows no file (`sequence_store.py`) and no producer's name.
+Every protocol that tells a resent message from a new message uses this table. The table is built
+from batch headers (producer id, epoch, sequences) and covers all batches below `next_offset`. Each
+protocol has its own rule for duplicates. Knows no file (`sequence_store.py`) and no producer's
+name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,14 +11,15 @@ from typing import Final
 
 import msgspec
 
-# Batches remembered of each producer: a Kafka client has at most five requests on their way.
+# Batches remembered per producer: a Kafka client has at most five requests in flight.
 BATCHES_MAX: Final = 5
-# Producers remembered of one partition; the least recently active goes first. About 2 MB.
+# Producers remembered per partition (about 2 MB); the least recently active producer is dropped
+# first.
 PRODUCERS_MAX: Final = 5000
 
 
 class StoredBatch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """One batch of a producer: its sequences, and where it is."""
+    """A stored batch of a producer: sequences and base offset."""
 
     first_sequence: int
     last_sequence: int
@@ -25,19 +27,18 @@ class StoredBatch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, g
 
 
 class ProducerState(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The newest batches of one producer; `recent` has the newest at its end, and all are of this
-    epoch.
+    """The newest batches of one producer, all of the same epoch; `recent` ends with the newest.
 
-    `first_sequence` is the first one noted of this epoch, and of this round of sequences, which
-    begin again at 0. If the producer leaves no gaps, it has stored all sequences from there to
-    `last_sequence`.
+    `first_sequence` is the first sequence noted in this epoch and in this round of sequences, which
+    begin again at 0. A producer that leaves no gaps has stored all sequences from `first_sequence`
+    to `last_sequence`.
     """
 
     producer_id: int
     epoch: int
     last_append_us: int
     recent: list[StoredBatch]
-    first_sequence: int = -1  # Unknown in a snapshot of version 1: then that of `recent`.
+    first_sequence: int = -1  # Not in a snapshot of version 1: taken from `recent`.
 
     def __post_init__(self) -> None:
         if self.first_sequence < 0:
@@ -53,7 +54,7 @@ class SequenceTable:
     """The producers of one partition."""
 
     def __init__(self, next_offset: int, producers: Sequence[ProducerState] = ()) -> None:
-        """`producers`: the least recently active first."""
+        """Store the producers; `producers` begins with the least recently active."""
         self.next_offset = next_offset
         self._producers = {state.producer_id: state for state in producers}
 
@@ -61,15 +62,15 @@ class SequenceTable:
         return len(self._producers)
 
     def __iter__(self) -> Iterator[ProducerState]:
-        """Every producer, the least recently active first."""
+        """Iterate over all producers, the least recently active first."""
         return iter(self._producers.values())
 
     def find(self, producer_id: int) -> ProducerState | None:
-        """What is remembered of a producer."""
+        """Return the state of a producer, None if the producer is unknown."""
         return self._producers.get(producer_id)
 
     def note(self, producer_id: int, epoch: int, stored: StoredBatch, append_us: int) -> None:
-        """Note a stored batch of a producer. With another epoch, what was before is forgotten."""
+        """Note a stored batch of a producer. Another epoch replaces the earlier batches."""
         state = self._producers.pop(producer_id, None)
         if state is None:
             state = ProducerState(producer_id, epoch, append_us, [stored])

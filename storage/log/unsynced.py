@@ -1,7 +1,7 @@
-"""What one log has written since its last round began: its part of the next one.
+"""The files that one log has written since its last round began: its part of the next round.
 
-Files stay open from the first write until the round that syncs them is over, so that a sync reports
-every error (fsync(2), "Errors"). Knows no segment.
+Files stay open from the first write until the round that syncs them has ended, so that a sync
+reports every error (fsync(2), "Errors"). Knows no segment.
 """
 
 from braidlog.storage.errors import StorageFull
@@ -11,20 +11,20 @@ from braidlog.storage.log.watermark import SlotFile
 
 
 class Unsynced:
-    """Files and folder of one log that the next round has to sync.
+    """Files and folder of one log that the next round must sync.
 
-    Guarantees: a file written since the last round stays open until a round has synced it, so no
-    error of its writes is lost. Never waits.
+    Guarantees: a file written since the last round stays open until a round has synced the file, so
+    no write error is lost. Never waits.
     """
 
     def __init__(self, folder: str) -> None:
-        self.files: dict[File, None] = {}  # Always this one dict, so that an append may look at it.
-        # The process that made these files may have been killed right after.
+        self.files: dict[File, None] = {}  # Always the same dict, so that appends may read it.
+        # The process that created these files may have been killed right afterwards.
         self.names_changed = True
         self._folder = folder
 
     def hold(self, file: File) -> None:
-        """Mark a file to be synced, and keep it open until then.
+        """Mark a file for the next sync and keep the file open until then.
 
         Raises StorageFull, StorageFailed.
         """
@@ -33,7 +33,7 @@ class Unsynced:
             self.files[file] = None
 
     def write_slot(self, slot: SlotFile, log_start_offset: int, durable_offset: int) -> None:
-        """Write the watermark slot without syncing. If the disk is full it stays behind, which is
+        """Write the watermark slot without syncing. On a full disk the slot stays behind, which is
         safe.
 
         Raises: StorageFailed.
@@ -46,7 +46,7 @@ class Unsynced:
             return
 
     def take(self, end_offset: int) -> SyncPoint:
-        """Take everything for the round that begins now; later writes are for the next one."""
+        """Take everything for the round that begins now; later writes belong to the next round."""
         files = list(self.files)
         folders = [self._folder] if self.names_changed else []
         self.files.clear()
@@ -54,12 +54,12 @@ class Unsynced:
         return SyncPoint(files, folders, end_offset)
 
     def synced(self, point: SyncPoint) -> None:
-        """The round that took this is over: its files may be closed."""
+        """Release the files of a finished round."""
         for file in point.files:
             file.release()
 
     def close(self) -> None:
-        """The log is closed: release the files that no round took."""
+        """Release the files that no round took, because the log is closed."""
         for file in self.files:
             file.release()
         self.files.clear()

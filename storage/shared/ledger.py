@@ -1,7 +1,7 @@
-"""What the shared store asks of its ledger: who owns what, which rounds count, and the journals.
+"""The interface of the shared store's ledger: ownership, counted rounds, and journals.
 
-Each method is one transaction, whole or not at all. `LedgerUnanswered` means that it is unknown
-whether it was done; the caller finds out (`publisher.py`, `packer.py`). Knows no SQL: `postgres.py`
+Each method is one transaction, done entirely or not at all. `LedgerUnanswered` means that the
+outcome is unknown; the caller finds out (`publisher.py`, `packer.py`). Knows no SQL: `postgres.py`
 does, and FORMAT.md section 11.2 describes the tables.
 """
 
@@ -17,19 +17,19 @@ FORMAT = 2
 
 
 class LedgerUnanswered(StorageError):
-    """No answer: what was asked for may have been done, or may still be done later."""
+    """No answer: the request may have been done, or may still be done later."""
 
 
 class LedgerRefused(StorageFailed):
-    """The ledger is not one that this program can use; the text says why."""
+    """This program cannot use the ledger; the text gives the reason."""
 
 
 class Fenced(StorageFailed):
-    """This session was ended by another broker: nothing more may be acknowledged."""
+    """Another broker ended this session: nothing more may be acknowledged."""
 
 
 class LedgerWentBack(StorageFailed):
-    """PostgreSQL has lost commits that it had confirmed: an older state of it is running."""
+    """PostgreSQL has lost confirmed commits: an older state of the database is running."""
 
 
 class State(enum.IntEnum):
@@ -42,7 +42,7 @@ class State(enum.IntEnum):
 
 @dataclass(slots=True, frozen=True)
 class Cluster:
-    """What `cluster init` decided. Brokers prove to each other that they know the secret."""
+    """The decisions of `cluster init`. Brokers prove to each other that they know the secret."""
 
     cluster_id: str
     format: int
@@ -52,9 +52,9 @@ class Cluster:
 
 @dataclass(slots=True, frozen=True)
 class SessionRow:
-    """One run of a broker. `silent_ms` is the time since its last beat by the ledger's clock,
-    `store_silent_ms` since it last reached the object store (None: never). `listeners` says where
-    they are (column `doors`); `drains`: it is to own nothing.
+    """A run of a broker. `silent_ms` is the time since the last beat by the ledger's clock,
+    `store_silent_ms` since the broker last reached the object store (None: never). `listeners` has
+    the addresses of the listeners (column `doors`); `drains`: the broker must give up its shards.
     """
 
     session: int
@@ -65,12 +65,12 @@ class SessionRow:
     store_silent_ms: int | None = None
     listeners: dict[str, str] = field(default_factory=dict)
     drains: bool = False
-    age_ms: int = 0  # Since it joined.
+    age_ms: int = 0  # Since the broker joined.
 
 
 @dataclass(slots=True, frozen=True)
 class ShardRow:
-    """A shard: how many owners it has had, and the session that owns it now."""
+    """A shard: the number of owners so far, and the session that owns the shard now."""
 
     shard: int
     epoch: int
@@ -79,7 +79,7 @@ class ShardRow:
 
 @dataclass(slots=True, frozen=True)
 class Tenure:
-    """One ownership: rounds of the session in `(from_round, to_round]` are the shard's.
+    """An ownership: rounds of the session in `(from_round, to_round]` belong to the shard.
 
     Rounds up to `packed_round` are in packs or segments, or had nothing of the shard.
     """
@@ -94,7 +94,7 @@ class Tenure:
 
 @dataclass(slots=True, frozen=True)
 class RoundRow:
-    """A published round: bytes of each of its objects, and of each one's footer and trailer."""
+    """A published round: bytes of each object, and of the footer and trailer of each object."""
 
     session: int
     round: int
@@ -104,7 +104,7 @@ class RoundRow:
 
 @dataclass(slots=True, frozen=True)
 class JournalRow:
-    """A record of a journal. `kind` is that of its segment header, plus 16 in a snapshot."""
+    """A record of a journal. `kind` is the kind of the segment header, plus 16 in a snapshot."""
 
     shard: int
     place: int
@@ -117,7 +117,7 @@ SNAPSHOT = 16  # Added to the kind of a snapshot's rows.
 
 @dataclass(slots=True, frozen=True)
 class PackRow:
-    """A pack; `index` are its footer entries."""
+    """A pack; `index` holds the footer entries."""
 
     shard: int
     pack: int
@@ -144,8 +144,8 @@ class SegmentRow:
 
 @dataclass(slots=True, frozen=True)
 class Publication:
-    """What makes a round count. `snapshots` are (shard, kind, first place): rows of that journal
-    below it are removed. `news`: followers of the catalogue are notified.
+    """The change that makes a round count. `snapshots` are (shard, kind, first place): rows of that
+    journal below the place are removed. `news`: followers of the catalogue are notified.
     """
 
     session: int
@@ -159,7 +159,7 @@ class Publication:
 
 @dataclass(slots=True, frozen=True)
 class Owned:
-    """Whose statement it is: it counts only while the session is live and owns the shard."""
+    """The author of a statement, which counts only while the session is live and owns the shard."""
 
     session: int
     shard: int
@@ -168,7 +168,7 @@ class Owned:
 
 @dataclass(slots=True, frozen=True)
 class PackMove:
-    """A tenure whose rounds up to `new` are packed now; `old` is what its row must say."""
+    """A tenure whose rounds up to `new` are now packed; `old` is the value expected in the row."""
 
     epoch: int
     old: int
@@ -177,61 +177,65 @@ class PackMove:
 
 @dataclass(slots=True)
 class Contents:
-    """What the ledger says of some shards, at one moment."""
+    """The ledger's contents about some shards, at a single moment."""
 
     tenures: list[Tenure]
-    rounds: list[RoundRow]  # Those that some tenure has not packed.
+    rounds: list[RoundRow]  # Rounds that some tenure has not packed.
     packs: list[PackRow]
     segments: list[SegmentRow]
-    starts: dict[int, tuple[int, int]]  # Shard and log start by partition, where it was raised.
+    starts: dict[int, tuple[int, int]]  # Shard and log start by partition, for raised log starts.
 
 
 class Ledger(Protocol):
     """Safe in several threads. Every call may raise LedgerUnanswered."""
 
     def cluster(self) -> Cluster | None:
-        """The cluster of this ledger; None if none was made in it."""
+        """Return the cluster of this ledger; None if the ledger has no cluster."""
 
     def init(self, cluster: Cluster) -> bool:
-        """Make the tables and their first rows; False if that was done before."""
+        """Make the tables and their first rows; return False if they exist."""
 
     # Sessions.
 
     def join(self, node: int, listeners: dict[str, str]) -> int:
-        """Begin a session of that node, and fence an older live one; returns its number."""
+        """Begin a session of that node and fence an older live session; return the new number."""
 
     def beat(self, session: int, *, store_ok: bool) -> tuple[State, int]:
-        """Give a sign of life; returns the session's state and round, as `session_state`."""
+        """Give a sign of life; return the session's state and round, as `session_state`."""
 
     def session_state(self, session: int) -> tuple[State, int]:
-        """State and round, once no statement of that session is under way any more. A session that
-        does not exist has round -1.
+        """Return state and round, once no statement of that session is under way any more. A
+        session that does not exist has round -1.
         """
 
     def sessions(self) -> list[SessionRow]:
-        """All sessions that are live or may still have objects."""
+        """Return all sessions that are live or may still have objects."""
 
     def set_listeners(self, session: int, listeners: dict[str, str]) -> None:
-        """Say where a live session's listeners are."""
+        """Store the listener addresses of a live session."""
 
     def drain(self, node: int, *, drains: bool) -> bool:
-        """Make a node give up what it owns, or own again. False if it has no live session."""
+        """Make a node give up its shards, or own shards again. False if the node has no live
+        session.
+        """
 
     def fence(self, session: int, silent_ms: int) -> bool:
         """End a live session that has been silent for that long, or whose last beat is in the
-        future: the clock was set back since.
+        future because the clock was set back.
         """
 
     def leave(self, session: int) -> bool:
-        """End one's own session: its shards are free. False if it was not live."""
+        """End the caller's own session and free its shards. Return False if the session was not
+        live.
+        """
 
     # Shards.
 
     def shards(self) -> list[ShardRow]:
-        """All shards."""
+        """Return all shards."""
 
     def take(self, session: int, wanted: Sequence[int]) -> dict[int, int]:
-        """Own those of the wanted shards that are free; returns their epochs by shard."""
+        """Take ownership of the free shards among the wanted; return their epochs by shard."""
 
     def release(self, owned: Owned) -> bool:
         """Give up a shard, with everything published."""
@@ -240,25 +244,25 @@ class Ledger(Protocol):
         """Make a round count: exactly once, in order, and only of a live session."""
 
     def contents(self, shards: Sequence[int]) -> Contents:
-        """Everything that says where the records of these shards are."""
+        """Return all rows that locate the records of these shards."""
 
     def journal(self, shard: int, kind: int, after: int = 0) -> list[JournalRow]:
-        """The journal's last snapshot and every row since, in order, if after place `after`."""
+        """Return the journal's last snapshot and every later row, in order, above place `after`."""
 
     def await_news(self, timeout_s: float) -> None:
         """Return when the catalogue or the owners of shards may have changed, or after that time.
         Blocks every other call: use a separate ledger for it.
         """
 
-    # What an owner changes besides rounds. False: nothing was changed.
+    # Changes by an owner besides rounds. False: nothing was changed.
 
     def add_packs(self, owned: Owned, moves: Sequence[PackMove], packs: Sequence[PackRow]) -> bool:
-        """Say which rounds are packed now, and where, if they held anything."""
+        """Note the rounds that are packed now, and the packs if the rounds held anything."""
 
     def add_segment(
         self, owned: Owned, segment: SegmentRow, packs: Sequence[int], after_ms: int
     ) -> bool:
-        """Note that a segment has an object of its own, and drop these packs."""
+        """Note that a segment has its own object, and drop these packs."""
 
     def set_start(
         self,
@@ -272,30 +276,30 @@ class Ledger(Protocol):
     def drop_partitions(
         self, owned: Owned, partitions: Sequence[int], packs: Sequence[int], after_ms: int
     ) -> bool:
-        """Drop segments and starts of partitions whose topics are gone, and these packs."""
+        """Drop segments and starts of partitions with deleted topics, and these packs."""
 
     # Cleaning, by any broker.
 
     def trash_rounds(self, after_ms: int) -> int:
-        """Put rounds that every tenure has packed into the trash, and drop tenures that are over
-        and packed; returns how many rounds.
+        """Put rounds that every tenure has packed into the trash, and drop tenures that have ended
+        and are packed; return the number of rounds.
         """
 
     def due_trash(self, count_max: int) -> list[str]:
-        """Objects in the trash that are due to be deleted."""
+        """Return the objects in the trash that are due for deletion."""
 
     def drop_trash(self, objects: Sequence[str]) -> None:
-        """Forget these objects, which were deleted."""
+        """Forget these deleted objects."""
 
     def trash(self) -> set[str]:
-        """All objects in the trash."""
+        """Return all objects in the trash."""
 
     def close(self) -> None:
         """Close the connection."""
 
 
 def object_names(contents: Contents) -> Iterator[str]:
-    """Names of all objects that the contents refer to."""
+    """Yield the names of all objects that the contents refer to."""
     for one in contents.rounds:
         yield from (round_name(one.session, one.round, part) for part in range(len(one.parts)))
     yield from (pack_name(pack.shard, pack.epoch, pack.pack) for pack in contents.packs)

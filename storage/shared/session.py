@@ -1,8 +1,8 @@
-"""One run of a broker in the cluster: it joins, gives signs of life, and owns shards.
+"""A run of a broker in the cluster: the session joins, gives signs of life, and owns shards.
 
-Which broker should own which shard is not decided here (`broker/cluster/membership.py`). The
-ledger's clock decides only when a silent session is ended; the ledger itself ensures that nothing
-of it counts afterwards. Plain threads: beats must not wait for anything else.
+`broker/cluster/membership.py` assigns shards to brokers. The ledger's clock decides only when a
+silent session ends; the ledger itself ensures that no later statement of that session counts. Uses
+plain threads: beats must not wait for anything else.
 """
 
 import secrets
@@ -40,13 +40,13 @@ from braidlog.storage.shared.takeover import surely
 
 # Between two checks that the object store answers.
 STORE_LOOK_S = 10.0
-# Between two marks of a session that publishes: a dump that is older than this is noticed.
+# Between two marks of a session that publishes: a database dump older than this is noticed.
 MARK_S = 1.0
 
 
 @dataclass(slots=True, frozen=True)
 class View:
-    """The cluster at one look: its sessions, and its shards by number."""
+    """The cluster at one look: sessions, and shards by number."""
 
     sessions: Sequence[SessionRow]
     shards: Sequence[ShardRow]
@@ -82,15 +82,16 @@ class Session:
         self.ended: StorageFailed | None = None
         self.fenced_others = 0
         self._published: Callable[[], int] = lambda: 0
-        self._takes = 0  # Of shards, by all sessions, when this session took its last.
+        self._takes = 0  # Takes of shards, by all sessions, when this session took its last shard.
         self._marker = Marker(objects)
-        self._marks_due: list[Mark] = []  # Of sessions that this one has fenced.
+        self._marks_due: list[Mark] = []  # Of sessions that this session has fenced.
         self._marking = threading.Lock()
         self._on_end: list[Callable[[StorageFailed], None]] = []
-        self._answered_s = monotonic()  # The last answer to a beat,
-        self._answered_since_s: float | None = None  # and the first of those without a miss.
+        self._answered_s = monotonic()  # The time of the last answer to a beat,
+        # and of the first in an unbroken run of answers.
+        self._answered_since_s: float | None = None
         self._store_answered = False  # Since the last beat.
-        self._ahead_since_s: dict[int, float] = {}  # Sessions whose last beat is in the future.
+        self._ahead_since_s: dict[int, float] = {}  # Sessions with a last beat in the future.
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._beats, name="braidlog-beat", daemon=True),
@@ -109,27 +110,27 @@ class Session:
 
     @property
     def patience(self) -> Patience:
-        """How work for this session is retried without answers."""
+        """Retry rules for work of this session."""
         return Patience(self.pause)
 
     def pause(self, seconds: float) -> None:
-        """Wait before another try. Raises what ended the session."""
+        """Wait before another try. Raises the error that ended the session."""
         self._stop.wait(seconds)
         if self.ended is not None:
             raise self.ended
 
     def begin(self, listeners: dict[str, str], patience: Patience) -> None:
-        """Join, and end an older session of this node; then show that the store can be written.
+        """Join and end an older session of this node; then show that the store is writable.
 
-        Raises what `patience` raises when there is no answer; LedgerRefused; LedgerWentBack and
-        ObjectForged, where the ledger is older than the objects: nothing was changed in it, or a
-        session more would make it look newer.
+        Raises the error that `patience` raises without an answer; LedgerRefused; LedgerWentBack and
+        ObjectForged, if the ledger is older than the objects. Then the ledger is unchanged: another
+        session would make the ledger look newer.
         """
         ledger, objects, node = self.ledger, self.objects, self.settings.node
         surely(lambda: check_not_older(ledger, objects), patience)
         rows = surely(ledger.sessions, patience)
         over = {row.session for row in rows if row.state is not State.LIVE}
-        # Without an answer a session may have begun: the next try ends it.
+        # A try without an answer may have begun a session: the next try ends that session.
         number = surely(lambda: ledger.join(node, listeners), patience)
         try:
             self.identity = SessionIdentity(number, self.identity.nonce)
@@ -137,7 +138,7 @@ class Session:
             header = pack_header(ObjectHeader(KIND_ROUND, number, 0, self.identity.nonce))
             probe = header + pack_footer(header, [])
             put_surely(objects, round_name(number, 0, 0), probe, patience)
-        except BaseException:  # Cancelled too: others need not wait for the lease.
+        except BaseException:  # Also on cancellation: others need not wait for the lease.
             with suppress(LedgerUnanswered, LedgerRefused):  # The lease runs out by itself.
                 ledger.leave(number)
             raise
@@ -149,7 +150,8 @@ class Session:
             thread.start()
 
     def _drop_marks(self, over: Collection[int]) -> None:
-        """Remove marks of sessions that were over before this one joined: its own proves more."""
+        """Remove marks of sessions that ended before this session joined; its own mark proves more.
+        """
         for mark in marks_of(self.objects):
             if mark.session in over:
                 self.objects.delete(mark.name)
@@ -161,7 +163,7 @@ class Session:
             call(self.ended)
 
     def end(self, reason: StorageFailed) -> None:
-        """The session is over; in any thread."""
+        """End the session; for any thread."""
         if self.ended is None:
             self.ended = reason
             self._stop.set()
@@ -177,7 +179,7 @@ class Session:
     def _beat(self) -> None:
         now_s = monotonic()
         store_ok, self._store_answered = self._store_answered, False
-        published = self._published()  # Before the beat: its answer cannot be lower.
+        published = self._published()  # Read before the beat: the beat's answer cannot be lower.
         try:
             state, number = self.ledger.beat(self.number, store_ok=store_ok)
         except (LedgerUnanswered, LedgerRefused):
@@ -195,8 +197,8 @@ class Session:
         self._answered_since_s = self._answered_since_s or now_s
 
     def _looks(self) -> None:
-        """Check that the object store answers, and mark what was published, separately from the
-        beats: a store that hangs for longer than a lease must not look like a broker that is gone.
+        """Check that the object store answers, and mark published rounds, separately from the
+        beats: a store that hangs for longer than a lease must not look like a broker that has gone.
         """
         due_s = monotonic()
         while not self._stop.is_set():
@@ -209,15 +211,15 @@ class Session:
             self._stop.wait(MARK_S)
 
     def follow_rounds(self, published: Callable[[], int]) -> None:
-        """Say which round of this session was published last."""
+        """Set the source of this session's last published round."""
         self._published = published
 
     def mark(self) -> None:
-        """Mark in the store what the ledger has: the last round of this session, and those of
-        sessions that it has fenced. Raises StoreUnanswered.
+        """Mark in the store the last round of this session in the ledger, and the last rounds of
+        sessions that this session has fenced. Raises StoreUnanswered.
         """
         if not self._marking.acquire(timeout=MARK_S):
-            return  # Another thread waits for the store, and marks as much.
+            return  # Another thread waits for the store and marks as much.
         try:
             self._marker.put(Mark(self.number, self._published(), self._takes))
             while self._marks_due:
@@ -227,22 +229,24 @@ class Session:
             self._marking.release()
 
     def tell_addresses(self, addresses: dict[str, str]) -> None:
-        """Say where this broker's listeners are. Raises what ended the session."""
+        """Publish the addresses of this broker's listeners. Raises the error that ended the
+        session.
+        """
         surely(lambda: self.ledger.set_listeners(self.number, addresses), self.patience)
 
-    # Owning.
+    # Ownership.
 
     def look(self) -> "View":
-        """Who is in the cluster and who owns what. Silent sessions are ended first. Raises what
-        ended the session, LedgerUnanswered.
+        """Return the sessions and shard owners of the cluster. Ends silent sessions first. Raises
+        the error that ended the session, LedgerUnanswered.
         """
         self.pause(0)
         self._fence_silent()
         return View(self.ledger.sessions(), self.ledger.shards())
 
     def _fence_silent(self) -> None:
-        """End silent sessions, if our own beats were answered all the while: else it may be this
-        broker that hears nothing.
+        """End silent sessions if our own beats were answered all the time: otherwise this broker
+        may be the one that hears nothing.
         """
         since_s = self._answered_since_s
         lease_ms = self.settings.lease_ms
@@ -258,8 +262,8 @@ class Session:
                 self._marks_due.append(Mark(row.session, number, 0))
 
     def _ahead(self, live: Sequence[SessionRow]) -> dict[int, float]:
-        """For how many seconds, by our own clock, each session's last beat has been in the future:
-        PostgreSQL's clock was set back, and a live session beats again by the new time.
+        """Return for how many seconds, by our own clock, the last beat of each session has been in
+        the future: PostgreSQL's clock was set back. A live session beats again by the new time.
         """
         now_s = monotonic()
         self._ahead_since_s = {
@@ -271,12 +275,12 @@ class Session:
 
     @property
     def clock_went_back(self) -> bool:
-        """Whether the last look found beats in the future."""
+        """True if the last look found beats in the future."""
         return bool(self._ahead_since_s)
 
     def take(self, shards: Sequence[int]) -> dict[int, int]:
-        """Own those of these shards that are free; returns the epochs of those that became ours.
-        Raises what ended the session.
+        """Take the free shards among these; return the epochs of the new shards. Raises the error
+        that ended the session.
         """
 
         def ask() -> dict[int, int]:
@@ -285,14 +289,14 @@ class Session:
             self._takes = takes_of(rows)
             return {row.shard: row.epoch for row in rows if row.session == self.number}
 
-        mine = surely(ask, self.patience)  # Also what an unanswered statement took.
+        mine = surely(ask, self.patience)  # Includes shards taken by an unanswered statement.
         taken = {shard: mine[shard] for shard in shards if shard in mine}
         new = {shard: epoch for shard, epoch in taken.items() if shard not in self.epochs}
         self.epochs |= new
         return new
 
     def release(self, shard: int) -> None:
-        """Give up a shard, all of which is published. Raises what ended the session."""
+        """Give up a shard with everything published. Raises the error that ended the session."""
         owned = Owned(self.number, shard, self.epochs[shard])
 
         def ask() -> None:
@@ -306,16 +310,17 @@ class Session:
         del self.epochs[shard]
 
     def drain(self) -> None:
-        """Have the others take all shards. Raises what ended the session."""
+        """Let the other brokers take all shards. Raises the error that ended the session."""
         self.pause(0)
         surely(lambda: self.ledger.drain(self.settings.node, drains=True), self.patience)
 
     def leave(self) -> None:
-        """End the session in good order: everything is published, others may take over at once."""
+        """End the session in good order: everything is published, so others may take over at once.
+        """
         self._stop.set()
         with suppress(LedgerUnanswered, LedgerRefused):  # The lease runs out by itself.
             self.ledger.leave(self.number)
-        with suppress(StoreUnanswered):  # A later session's mark proves as much.
+        with suppress(StoreUnanswered):  # The mark of a later session proves as much.
             self.mark()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""What an owner knows of one of its shards: tenures, packs, and what they are still needed for.
+"""An owner's view of a shard: tenures, packs, and the segments that still need each pack.
 
-Only memory; `packer.py` changes ledger and store and then this. Belongs to the thread that packs,
-one at a time.
+Only memory; `packer.py` changes ledger and store, then this view. Belongs to the packing thread;
+there is one at a time.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -15,23 +15,23 @@ Key = tuple[int, int]  # Partition and segment base.
 
 
 class Shard:
-    """One shard of this session."""
+    """A shard of this session."""
 
     def __init__(
         self, owned: Owned, found: FoundShard, whole: Collection[Key], starts: dict[int, int]
     ) -> None:
-        """`whole` are segments with an object of their own, `starts` log starts; both may include
-        other shards.
+        """Take the ledger's contents. `whole` are segments with an object of their own, `starts`
+        log starts; both may include other shards.
         """
         self.owned = owned
         self.next_pack = max([0, *(pack.pack for pack in found.packs)]) + 1
-        self.starts = starts  # As the ledger has them, by partition.
-        self.gone: set[int] = set()  # Partitions whose topics were deleted, not yet in the ledger.
+        self.starts = starts  # As in the ledger, by partition.
+        self.gone: set[int] = set()  # Partitions of deleted topics, not yet in the ledger.
         self._tenures = {one.epoch: one for one in found.tenures}
         self._packed = {one.epoch: one.packed_round for one in found.tenures}
-        # Slices of earlier owners' segments that have no object of their own, by segment.
+        # Slices of earlier owners' segments without an object of their own, by segment.
         self._sources: dict[Key, list[Located]] = {}
-        self._needed: dict[int, set[Key]] = {}  # Pack -> segments that it is needed for.
+        self._needed: dict[int, set[Key]] = {}  # Pack -> segments that need the pack.
         self._users: dict[Key, set[int]] = {}
         for located in found.rounds:
             self._add_source(located)
@@ -45,8 +45,8 @@ class Shard:
     # Packing.
 
     def moves(self, round_: int) -> list[PackMove]:
-        """What a pack of everything up to `round_` of this session moves: closed tenures to their
-        ends, our own to `round_`.
+        """Return the moves of a pack of everything up to `round_` of this session: closed tenures
+        move to their ends, our own tenure to `round_`.
         """
         found = []
         for epoch, tenure in self._tenures.items():
@@ -59,29 +59,29 @@ class Shard:
         return round_ if tenure.to_round is None else tenure.to_round
 
     def inherited(self) -> list[Located]:
-        """Slices of earlier tenures that are in rounds alone."""
+        """Return the slices of earlier tenures that are in rounds only."""
         return [one for some in self._sources.values() for one in some if one.is_round]
 
     def moved(self, moves: Iterable[PackMove]) -> None:
-        """Note moves that the ledger has now."""
+        """Note moves that are now in the ledger."""
         for move in moves:
             self._packed[move.epoch] = move.new
 
     def add_pack(self, pack: PackRow) -> None:
-        """Note a pack that the ledger has now."""
+        """Note a pack that is now in the ledger."""
         keys = {(entry.partition_id, entry.segment_base) for entry in unpack_entries(pack.index)}
         self._needed[pack.pack] = keys
         for key in keys:
             self._users.setdefault(key, set()).add(pack.pack)
 
-    # Where earlier owners' segments are.
+    # Places of earlier owners' segments.
 
     def _add_source(self, located: Located) -> None:
         key = located.entry.partition_id, located.entry.segment_base
         self._sources.setdefault(key, []).append(located)
 
     def now_packed(self, packed: Sequence[tuple[SliceEntry, str]]) -> dict[Key, SegmentPieces]:
-        """Note slices that packs of these names have; returns the new pieces of the inherited
+        """Note slices that are now in packs of these names; return the new pieces of the inherited
         segments that changed.
         """
         changed: dict[Key, list[Located]] = {}
@@ -95,15 +95,15 @@ class Shard:
             result[key] = joined_segment(*key, list(self._sources[key]))
         return result
 
-    # What is needed no more.
+    # Packs and segments no longer needed.
 
     @property
     def free_packs(self) -> list[int]:
-        """Packs that nothing needs."""
+        """Packs that no segment needs."""
         return [pack for pack, keys in self._needed.items() if not keys]
 
     def freed_by(self, keys: Collection[Key]) -> list[int]:
-        """Packs that nothing would need without these segments."""
+        """Return the packs that no other segment needs besides these segments."""
         wanted = set(keys)
         packs = {pack for key in wanted for pack in self._users.get(key, ())}
         return [
@@ -121,11 +121,11 @@ class Shard:
             self._needed.pop(pack, None)
 
     def keys_below(self, partition_id: int, start: int) -> list[Key]:
-        """Segments of a partition that lie below a log start."""
+        """Return the segments of a partition below a log start."""
         return [key for key in self._keys() if key[0] == partition_id and key[1] < start]
 
     def keys_of(self, partitions: Collection[int]) -> list[Key]:
-        """All segments of some partitions."""
+        """Return all segments of some partitions."""
         return [key for key in self._keys() if key[0] in partitions]
 
     def _keys(self) -> list[Key]:
