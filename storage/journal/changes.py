@@ -1,8 +1,8 @@
-"""What catalogue and cursors share: changes as journal records, replay, and when to rewrite.
+"""The common part of catalogue and cursors: changes as journal records, replay, and rewriting.
 
-Knows no record's meaning and no file: bytes go to a `Journal` (storage/journal/log.py). A
-record is one byte of layout version and a msgpack array of changes (storage/FORMAT.md, section 9).
-Each record is decoded once before it goes to the file, so that every record can be read back.
+Knows no record's meaning and no file: bytes go to a `Journal` (storage/journal/log.py). A record is
+one byte of layout version and a msgpack array of changes (storage/FORMAT.md, section 9). Each
+record is decoded once before the record goes to the file, so that every record can be read back.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,17 +13,17 @@ import msgspec
 from braidlog.storage.errors import DamagedLog, StorageError, StorageFull, UnwritableChange
 from braidlog.storage.metadata.ranges import RangeSet
 
-LAYOUT_VERSION: Final = 2  # Of a record, unless a change in it has a later one (`LAYOUT`).
+LAYOUT_VERSION: Final = 2  # Unless a change in the record has a later layout (`LAYOUT`).
 READABLE: Final = frozenset(
     (b"\x01", b"\x02", b"\x03", b"\x04")
 )  # Read as far as changes are known.
 PREFIX: Final = bytes([LAYOUT_VERSION])
-ONE_CHANGE: Final = b"\x91"  # How msgpack begins an array of one.
-# A journal is rewritten once what was added since the last snapshot is a quarter of that snapshot,
-# and at least 1 MiB, so that a small state is not written often. A byte of single changes takes
-# three to four times as long to replay as one of a snapshot: a start takes at most about twice the
-# time that the state alone would take (processor time for 100,000 cursors of a thousand
-# subscriptions: 35 to 65 ms; of as many subscriptions as cursors: 70 to 110 ms, half of it for
+ONE_CHANGE: Final = b"\x91"  # Start of a msgpack array with a single element.
+# A journal is rewritten once the bytes added since the last snapshot reach a quarter of that
+# snapshot, and at least 1 MiB, so that a small state is not written often. A byte of single changes
+# takes three to four times as long to replay as a byte of a snapshot: a start takes at most about
+# twice the time that the state alone would take (processor time for 100,000 cursors of a thousand
+# subscriptions: 35 to 65 ms; of as many subscriptions as cursors: 70 to 110 ms, half of that for
 # memory).
 SNAPSHOT_GROWTH_DIVISOR: Final = 4
 SNAPSHOT_GROWTH_MIN_BYTES: Final = 1 << 20
@@ -32,11 +32,11 @@ ChangeT = TypeVar("ChangeT")
 
 
 class UnknownRecord(StorageError):
-    """A journal holds a record of another layout: a later version wrote it."""
+    """A journal holds a record of another layout, written by a later version."""
 
 
 class _Unreadable(Exception):
-    """A record of our layout that does not hold changes; the text says why."""
+    """A record of our layout that does not hold changes; the text gives the reason."""
 
 
 class Journal(Protocol):
@@ -51,10 +51,10 @@ class Journal(Protocol):
         """Bytes of these that the last snapshot wrote; 0 if there was none."""
 
     def replay(self) -> Iterator[bytes]:
-        """Every record, in order. Raises DamagedLog."""
+        """Yield every record, in order. Raises DamagedLog."""
 
     def damage(self, reason: str) -> DamagedLog:
-        """The error, with its place, for the record that `replay` gave last."""
+        """Return the error, with its place, for the record that `replay` yielded last."""
 
     def append(self, body: bytes) -> int:
         """Add a record; return the commit ticket after which it is on disk. Raises StorageFull,
@@ -71,12 +71,14 @@ class Journal(Protocol):
 class ChangeJournal(Generic[ChangeT]):
     """A journal of typed changes.
 
-    Guarantees: `append` refuses a change that a start could not read back.
-    Never waits for the disk: a ticket says when a change is durable.
+    Guarantees: `append` refuses a change that a start could not read back. Never waits for the
+    disk: a ticket says when a change is durable.
     """
 
     def __init__(self, journal: Journal, change_type: object, name: str) -> None:
-        """`change_type` is the union of all changes; `name` is what errors call the journal."""
+        """Store the parameters; `change_type` is the union of all changes; `name` appears in
+        errors.
+        """
         self._journal = journal
         self._name = name
         self._encoder = msgspec.msgpack.Encoder(enc_hook=_encode_ranges)
@@ -96,8 +98,8 @@ class ChangeJournal(Generic[ChangeT]):
     ) -> None:
         """Apply the last snapshot and every change since, in order.
 
-        A change that cannot be read, or that names something missing, is damage. With `lost` it is
-        skipped, and `lost` is called with its place. Raises DamagedLog, UnknownRecord.
+        An unreadable change, or a change that names something missing, is damage. With `lost` the
+        change is skipped, and `lost` is called with its place. Raises DamagedLog, UnknownRecord.
         """
         for body in self._journal.replay():
             for change in self._changes(body, lost):
@@ -118,7 +120,7 @@ class ChangeJournal(Generic[ChangeT]):
         self._journal.snapshot(self._body(changes) for changes in state)
 
     def append(self, *changes: ChangeT, lazy: bool = False) -> int:
-        """Write changes as one record; return its ticket, 0 for a lazy one.
+        """Write changes as one record; return the ticket of the record, 0 for a lazy record.
 
         Raises UnwritableChange, StorageFull, StorageFailed, and then no change is written.
         """
@@ -133,36 +135,38 @@ class ChangeJournal(Generic[ChangeT]):
         return 0 if lazy else self.ticket
 
     def settle(self) -> int:
-        """A ticket after which everything so far is on disk, lazy changes too."""
+        """Return a ticket after which all changes so far are on disk, lazy changes too."""
         if self._has_lazy:
             self.ticket = self._journal.append(self._body([]))
             self._has_lazy = False
         return self.ticket
 
     def snapshot_if_due(self, state: Iterable[Sequence[ChangeT]]) -> None:
-        """Shorten the journal to `state`, a list for each record, if it has grown enough.
+        """Shorten the journal to `state`, a list for each record, if the journal has grown enough.
 
-        If the disk is full, that is put off.
+        A full disk postpones the snapshot.
         """
         if self.snapshot_is_due:
             self._snapshot(self._body(changes) for changes in state)
 
     @property
     def snapshot_is_due(self) -> bool:
-        """Whether the journal has grown enough to be shortened."""
+        """True if the journal has grown enough for a snapshot."""
         return self._journal.size_bytes >= self._next_snapshot_bytes
 
     def begin_gathering(self) -> None:
-        """Begin a snapshot of the state as it is now; `gather` adds its pieces while it changes."""
+        """Begin a snapshot of the present state; `gather` adds the pieces while the
+        state changes.
+        """
         self._gathered, self._since = [], []
 
     def gather(self, changes: Sequence[ChangeT]) -> None:
-        """Add one record to the snapshot: a part of the state as it was when that began."""
+        """Add a record to the snapshot: a part of the state as of the snapshot's beginning."""
         assert self._gathered is not None
         self._gathered.append(self._body(changes))
 
     def finish_gathering(self) -> None:
-        """Shorten the journal to what was gathered, and the changes since gathering began."""
+        """Shorten the journal to the gathered records and the changes since gathering began."""
         assert self._gathered is not None
         records = self._gathered + self._since
         self._gathered, self._since = None, []
@@ -182,7 +186,7 @@ class ChangeJournal(Generic[ChangeT]):
         self._next_snapshot_bytes = base + growth
 
     def _checked_body(self, changes: Sequence[ChangeT]) -> bytes:
-        """Encode a record, and check that a start can read it. Raises UnwritableChange."""
+        """Encode a record, and check that a start can read the record. Raises UnwritableChange."""
         try:
             body = self._body(changes)
             self._decode(body)
@@ -191,7 +195,7 @@ class ChangeJournal(Generic[ChangeT]):
         return body
 
     def _body(self, changes: Sequence[ChangeT]) -> bytes:
-        """Encode a record; its layout is later only if earlier programs do not know a change."""
+        """Encode a record; the layout is later only if earlier programs do not know a change."""
         layout = max((getattr(one, "LAYOUT", LAYOUT_VERSION) for one in changes), default=0)
         prefix = PREFIX if layout <= LAYOUT_VERSION else bytes([layout])
         return prefix + self._encoder.encode(changes)
@@ -203,7 +207,7 @@ class ChangeJournal(Generic[ChangeT]):
             raise _Unreadable(str(error)) from error
 
     def _changes(self, body: bytes, lost: Callable[[DamagedLog], None] | None) -> Iterable[ChangeT]:
-        """The changes of a replayed record; with `lost`, those of them that can be read."""
+        """Return the changes of a replayed record; with `lost`, only the readable changes."""
         if body[:1] not in READABLE and body:
             raise UnknownRecord(f"{self._name}: a record has the unknown layout {body[:1].hex()}")
         try:
@@ -214,7 +218,7 @@ class ChangeJournal(Generic[ChangeT]):
             return self._readable(body, lost)
 
     def _readable(self, body: bytes, lost: Callable[[DamagedLog], None]) -> Iterator[ChangeT]:
-        """Read a damaged record change by change, and skip what cannot be read."""
+        """Read a damaged record change by change, and skip unreadable changes."""
         try:
             pieces = msgspec.msgpack.decode(memoryview(body)[1:], type=list[msgspec.Raw])
         except (msgspec.DecodeError, ValueError) as error:

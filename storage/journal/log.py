@@ -1,6 +1,6 @@
 """A journal: records in the log's own format, replayed whole at start, shortened by snapshots.
 
-Catalogue and cursors have one each. Knows records as bytes only; FORMAT.md section 9 has the
+Catalogue and cursors have a journal each. Knows records as bytes only; FORMAT.md section 9 has the
 layout. Everything but `begin_sync`'s sync belongs to the owner's thread.
 """
 
@@ -37,7 +37,7 @@ from braidlog.storage.log.watermark import (
 
 LENGTH = Struct("<I")
 
-# Lazy records that may wait in memory for a round; beyond it they are written at once.
+# Lazy records that may wait in memory for a round; more records are written at once.
 LAZY_BYTES_MAX = 1 << 20
 
 # A snapshot is written in batches of about this size.
@@ -48,17 +48,17 @@ NO_INDEX = 1 << 62
 
 
 class JournalLog:
-    """One open journal. Call `replay` once, before the first append.
+    """An open journal. Call `replay` once, before the first append.
 
-    Guarantees: what a durable ticket covers is replayed after any crash, in order; a snapshot
-    replaces older segments only once it is durable itself. Only opening and `replay` wait for the
-    disk.
+    Guarantees: records covered by a durable ticket are replayed after any crash, in order; a
+    snapshot replaces older segments only once the snapshot is durable. Only opening and `replay`
+    wait for the disk.
     """
 
     def __init__(
         self, folder: str, files: Files, committer: Committer, kind: int, journal_id: int
     ) -> None:
-        """Open and recover the journal in `folder`, making it if it is not there.
+        """Open and recover the journal in `folder`; make a missing journal.
 
         Raises: DamagedLog, StorageFull, StorageFailed.
         """
@@ -71,12 +71,15 @@ class JournalLog:
         self._lazy_bytes = 0
         self._unsynced = Unsynced(folder)
         self._closed = False
-        # Superseded by a snapshot; removed once that, and then a slot that names it, is durable.
+        # Superseded by a snapshot; removed once the snapshot, and then a slot that names the
+        # snapshot, are durable.
         self._old: list[Segment] = []
         self._start_offset = 0  # Base offset of the newest durable snapshot.
-        self._replayed = (folder, 0, 0)  # Path, file position and offset of the record given last.
-        # Of a new journal: an earlier program, which does not know these headers, must find a slot
-        # that says that the first segment holds something, or it would take that for a torn tail.
+        # Path, file position and offset of the record yielded last.
+        self._replayed = (folder, 0, 0)
+        # For a new journal: an earlier program, which does not know these headers, needs a slot
+        # that says that the first segment has content. Without the slot that program would take the
+        # content for a torn tail.
         self._slot_is_due = False
         self._make_if_missing()
         files.adopt(folder)
@@ -85,14 +88,14 @@ class JournalLog:
         self._recover()
 
     def _make_if_missing(self) -> None:
-        """Make a new journal durable, its name included, before anything is written to it."""
+        """Make a new journal durable, its name included, before the first write."""
         if not os.path.isdir(self.folder):
             self._files.make_folder(self.folder)
         identity = self._identity
         if segment_bases(self._files.names(self.folder)):
             return
         if read_watermark(self.folder, identity.partition_id, identity.kind).durable_offset > 0:
-            return  # It had records: recovery reports the damage.
+            return  # The journal had records: recovery reports the damage.
         self._slot_is_due = True
         segment = self._new_segment(0, flags=0)
         segment.file.datasync()
@@ -121,7 +124,7 @@ class JournalLog:
             self._unsynced.names_changed = True
         self._choose_snapshot()
         self.recovery.foreign = foreign_paths(self._segments, self._files.directory_id)
-        for segment in recovered.unsynced:  # A start walks the old ones too, while they are there.
+        for segment in recovered.unsynced:  # A start also walks the old segments while they exist.
             if segment in self._old or segment in self._segments:
                 self._unsynced.hold(segment.file)
         self._start_offset = (self._old or self._segments)[0].base_offset
@@ -135,7 +138,9 @@ class JournalLog:
     # Start
 
     def _choose_snapshot(self) -> None:
-        """Keep the newest whole snapshot and what follows it; drop an unfinished one at the end."""
+        """Keep the newest whole snapshot and later segments; drop an unfinished snapshot at the
+        end.
+        """
         self.snapshot_bytes = 0
         for segment in reversed(self._segments):
             if not self._is_snapshot(segment):
@@ -143,7 +148,7 @@ class JournalLog:
             end_pos = self._snapshot_end(segment)
             if end_pos is not None:
                 self.snapshot_bytes = end_pos
-                while self._segments[0] is not segment:  # Removed once this one is durable.
+                while self._segments[0] is not segment:  # Removed once this segment is durable.
                     self._old.append(self._segments.pop(0))
                 return
             if segment is not self._segments[-1] or len(self._segments) == 1:
@@ -164,7 +169,9 @@ class JournalLog:
         return segment.header is not None and bool(segment.header.flags & FLAG_SNAPSHOT)
 
     def _snapshot_end(self, segment: Segment) -> int | None:
-        """End of the marker batch that completes the snapshot, if any. `replay` checks bodies."""
+        """Return the end of the marker batch that completes the snapshot, None without a marker.
+        `replay` checks bodies.
+        """
         start = (segment, SEGMENT_HEADER_BYTES, segment.base_offset)
         try:
             for file_pos, header in walk(*start, check_bodies_from=NO_OFFSET, end_pos=segment.size):
@@ -175,7 +182,7 @@ class JournalLog:
         return None
 
     def replay(self) -> Iterator[bytes]:
-        """All records of the last snapshot and since, in order. Raises DamagedLog."""
+        """Yield all records of the last snapshot and since, in order. Raises DamagedLog."""
         for segment in self._segments:
             try:
                 for offset, file_pos, body in bodies(segment):
@@ -189,7 +196,7 @@ class JournalLog:
                 raise DamagedLog(segment.path, file_pos, offset, reason) from error
 
     def damage(self, reason: str) -> DamagedLog:
-        """The error for the record that `replay` gave last and that cannot be read."""
+        """Return the error for the unreadable record that `replay` yielded last."""
         return DamagedLog(*self._replayed, reason)
 
     # Appending
@@ -200,7 +207,7 @@ class JournalLog:
         return sum(segment.size for segment in self._segments)
 
     def append(self, body: bytes) -> int:
-        """Write one record; returns the ticket of the round that makes it durable.
+        """Write a record; return the ticket of the round that makes the record durable.
 
         Raises: StorageFull, and nothing is written; StorageFailed; LogClosed.
         """
@@ -208,10 +215,10 @@ class JournalLog:
         return self._committer.mark(self)
 
     def append_lazy(self, body: bytes) -> None:
-        """Queue one record for the journal's next round, after what `append` wrote before it.
+        """Queue a record for the journal's next round, after all records of earlier `append` calls.
 
-        Raises: StorageFull, if too much waits and cannot be written, and then this one is not
-        queued; StorageFailed; LogClosed.
+        Raises: StorageFull, if too many bytes wait and cannot be written, and then the record is
+        not queued; StorageFailed; LogClosed.
         """
         if self._lazy_bytes + len(body) > LAZY_BYTES_MAX:
             self._store_lazy()
@@ -224,7 +231,7 @@ class JournalLog:
         self._committer.mark_lazy(self)
 
     def _store(self, bodies: list[bytes]) -> None:
-        """Write records as one batch, waiting lazy ones first, so that changes stay in order."""
+        """Write records as a batch, waiting lazy records first, so that changes stay in order."""
         if self._closed:
             raise LogClosed(self.folder)
         records = [*self._lazy, *bodies]
@@ -256,25 +263,26 @@ class JournalLog:
         self._end_offset += covered
 
     def snapshot(self, bodies: Iterable[bytes]) -> None:
-        """Write the whole state into a new segment; older segments go once it is durable.
+        """Write the whole state into a new segment; older segments go once that segment is durable.
 
-        `bodies` is the whole state, including all records appended before, lazy ones too.
+        `bodies` is the whole state, including all records appended before, lazy records too.
         Raises: StorageFull, and the journal goes on as before; StorageFailed; LogClosed.
         """
         if self._closed:
             raise LogClosed(self.folder)
-        if self._segments[-1].is_empty:  # The new segment needs an offset, and name, of its own.
+        if self._segments[-1].is_empty:  # The new segment needs an offset, and a name, of its own.
             self._write_batch(self._segments[-1], [], flags=BatchFlag.MARKER)
         start_offset = self._end_offset
-        # Without a name until it is whole: no start may find one that was given up, among records
-        # that came after it in the segment before. Its removal might be lost with the power.
+        # The segment gets its name only when whole: a start must never find an abandoned snapshot
+        # among later records of the segment before. A power cut might undo the removal of a named
+        # segment.
         segment = self._new_segment(start_offset, FLAG_SNAPSHOT, named=False)
         try:
             for records in in_batches(bodies):
                 self._write_batch(segment, records, flags=0)
             self._write_batch(segment, [], flags=BatchFlag.MARKER)
             segment.take_name()
-        except BaseException:  # The snapshot did not happen, whatever went wrong.
+        except BaseException:  # The snapshot failed, whatever the reason.
             self._end_offset = start_offset
             segment.discard()
             raise
@@ -288,7 +296,7 @@ class JournalLog:
     # Rounds
 
     def begin_sync(self) -> SyncPoint:
-        """For the committer: write the lazy records, and return what to sync."""
+        """Write the lazy records for the committer, and return the files to sync."""
         if self.lazy_source is not None and not self._lazy:
             self._lazy = list(self.lazy_source())
         try:
@@ -298,7 +306,9 @@ class JournalLog:
         return self._unsynced.take(self._end_offset)
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """For the committer: the point of `begin_sync` is durable. Raises StorageFailed."""
+        """Note for the committer that the point of `begin_sync` is durable. Raises
+        StorageFailed.
+        """
         self._unsynced.synced(point)
         if self._closed:
             return
@@ -313,7 +323,7 @@ class JournalLog:
         if is_due or has_old:
             self._slot_is_due = False
             assert self._slot.file is not None
-            with suppress(StorageFull):  # Out of descriptors: a later round does it.
+            with suppress(StorageFull):  # Out of descriptors: a later round syncs the slot.
                 self._unsynced.hold(self._slot.file)
             self._committer.mark_lazy(self)
 
@@ -321,7 +331,8 @@ class JournalLog:
         """Remove segments below the start of the durable slot: no start reads them any more."""
         start_offset = self._slot.mark.log_start_offset
         while self._old and self._old[0].base_offset < start_offset:
-            with suppress(StorageFull):  # The disk became read-only: the next start removes it.
+            # The disk became read-only: the next start removes the segment.
+            with suppress(StorageFull):
                 self._old.pop(0).remove()
             self._unsynced.names_changed = True
             self._committer.mark_lazy(self)
@@ -332,7 +343,7 @@ class JournalLog:
     # Ending
 
     def seal(self) -> None:
-        """After a commit, for a clean stop: have the next commit make the slot durable."""
+        """Let the next commit make the slot durable; for a clean stop, after a commit."""
         self._write_slot()
         if self._slot.file is not None:
             self._unsynced.hold(self._slot.file)
@@ -350,12 +361,12 @@ class JournalLog:
 
 
 def pack_records(records: Iterable[bytes]) -> bytes:
-    """Records one after the other, each with its length before it (FORMAT.md 8.5)."""
+    """Return the records joined, each after its length (FORMAT.md 8.5)."""
     return b"".join(piece for body in records for piece in (LENGTH.pack(len(body)), body))
 
 
 def unpack_records(body: memoryview) -> Iterator[bytes]:
-    """The records of a JOURNAL body. Raises struct.error if it does not end with a record."""
+    """Yield the records of a JOURNAL body. Raises struct.error if the body ends within a record."""
     pos = 0
     while pos < len(body):
         (size,) = LENGTH.unpack_from(body, pos)
@@ -367,7 +378,7 @@ def unpack_records(body: memoryview) -> Iterator[bytes]:
 
 
 def in_batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Records gathered into lists of about the size of a snapshot's batch."""
+    """Yield records in lists of about the size of a snapshot's batch."""
     records: list[bytes] = []
     size = 0
     for body in bodies:

@@ -1,8 +1,8 @@
-"""One walk over the segments of a log, batch by batch: for a start and for the tools.
+"""A walk over the segments of a log, batch by batch: for a start and for the tools.
 
-It knows what must come next: which batch, where the next segment begins, how far the log must reach
-(FORMAT.md section 7). It stops at the first thing that does not fit. The caller decides what that
-means and where to go on. Knows partitions and journals alike; changes nothing.
+The walk knows the expected continuation: the next batch, the start of the next segment, the minimum
+end of the log (FORMAT.md section 7). The walk stops at the first mismatch. The caller judges the
+mismatch and decides where to continue. Treats partitions and journals alike; changes nothing.
 """
 
 import os
@@ -23,7 +23,7 @@ class Missing(Fault):
 
 
 class Overlap(Fault):
-    """A segment begins below the end of the one before it."""
+    """A segment begins below the end of the segment before."""
 
     def __init__(self, segment: Segment, before: Segment, offset: int) -> None:
         reason = f"it begins below the end of {os.path.basename(before.path)}"
@@ -33,12 +33,11 @@ class Overlap(Fault):
 class LogWalk:
     """A place in a log, and the walk on from there.
 
-    `offset` is what must come next, in segment `number`. `proven`: everything below it is known to
-    have been durable, so the log may not end before it. With `stop`, a durable offset, the walk
+    `offset` is the next offset expected, in segment `number`. `proven`: everything below is known
+    to have been durable, so the log may not end before. With `stop`, a durable offset, the walk
     goes no further: for a log that a broker is writing.
 
-    Guarantees: it steps over nothing; where the log does not go on as it must it raises. Waits for
-    the disk.
+    Guarantees: the walk skips nothing; at a mismatch the walk raises. Waits for the disk.
     """
 
     def __init__(self, segments: Sequence[Segment], proven: int, stop: int = NO_OFFSET) -> None:
@@ -48,18 +47,17 @@ class LogWalk:
         self.resume(0)
 
     def resume(self, number: int, place: tuple[int, int] | None = None) -> None:
-        """Continue in that segment: at `place`, an offset and the file position of its batch, or
-        where the segment begins (None).
+        """Continue in that segment: at `place`, an offset and the file position of its batch, or at
+        the beginning of the segment (None).
         """
         self.number = number
         self._place = place
 
     def batches(self, check_bodies_from: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
-        """(segment, file_pos, header) of the good batches from here to the end of the log; bodies
-        are checked in batches that end above that offset.
+        """Yield (segment, file_pos, header) of the good batches from here to the end of the log;
+        check bodies in batches that end above `check_bodies_from`.
 
-        Raises: Fault where the log does not go on as it must; to continue after it, `resume` and
-        call again. FileGone.
+        Raises: Fault at a mismatch; to continue after the fault, `resume` and call again. FileGone.
         """
         while self.number < len(self.segments):
             segment = self.segments[self.number]
@@ -84,22 +82,24 @@ class LogWalk:
             self.resume(self.number + 1)
 
     def enter(self, segment: Segment, place: tuple[int, int] | None) -> tuple[int, int]:
-        """(offset, file_pos) where the walk of a segment begins; `place` as given to `resume`."""
+        """Return (offset, file_pos) where the walk of a segment begins; `place` as given to
+        `resume`.
+        """
         return place or (segment.base_offset, SEGMENT_HEADER_BYTES)
 
     def leave(self, segment: Segment) -> None:
-        """Called after the last batch of a segment."""
+        """Act on the end of a segment; called after its last batch."""
 
     def following(self) -> Segment | None:
-        """The next segment, None if the walk does not go there."""
+        """Return the next segment, None if the walk does not go there."""
         if self.number + 1 == len(self.segments):
             return None
         segment = self.segments[self.number + 1]
         return segment if segment.base_offset < self.stop else None
 
     def _check_joint(self, segment: Segment) -> bool:
-        """Whether another segment follows. Raises Fault where it does not begin as it must, or the
-        log ends too early.
+        """Return True if another segment follows. Raises Fault if that segment begins at a wrong
+        offset, or the log ends too early.
         """
         following = self.following()
         if following is not None and following.base_offset < self.offset:

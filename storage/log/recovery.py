@@ -205,7 +205,8 @@ class _Recovery:
                     return end
 
     def act_on(self, fault: Fault) -> tuple[bool, int] | None:
-        """Keep or cut the place of a fault. Return the end of the log, None if the walk must go on.
+        """Keep or cut the place of a fault. Return the end of the log, None if the walk
+        must go on.
         """
         if self.judge(fault):
             return None

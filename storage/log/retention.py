@@ -1,4 +1,5 @@
-"""Retention as one pure function: the old segments to drop. Knows sizes, ages and offsets, no file.
+"""Retention as one pure function: the old segments to drop. Knows sizes, ages and
+offsets, no file.
 """
 
 from collections.abc import Sequence

@@ -1,18 +1,18 @@
-"""The settings of one log, worked out from its topic's settings. Knows no configuration file."""
+"""The settings of a log, derived from its topic's settings. Knows no configuration file."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Durability(StrEnum):
-    """What an acknowledgement means: synced to the disk, or written to the page cache."""
+    """The meaning of an acknowledgement: synced to the disk, or written to the page cache."""
 
     SYNCED = "synced"
     WRITTEN = "written"
 
 
 class CleanupPolicy(StrEnum):
-    """What becomes of old records, in Kafka's words."""
+    """Treatment of old records, in Kafka's words."""
 
     DELETE = "delete"
     COMPACT = "compact"
@@ -20,7 +20,7 @@ class CleanupPolicy(StrEnum):
 
 
 class UnreadableRecords(StrEnum):
-    """What readers of other formats get for a body that cannot be opened for them."""
+    """Result for readers of other formats when a body cannot be opened for them."""
 
     REFUSE = "refuse"
     SKIP = "skip"
@@ -28,7 +28,7 @@ class UnreadableRecords(StrEnum):
 
 
 class UncarriedRecords(StrEnum):
-    """What they get for a record that their format cannot carry."""
+    """Result for readers of other formats when their format cannot carry a record."""
 
     LEAVE_OUT = "leave_out"
     MARK = "mark"
@@ -36,20 +36,22 @@ class UncarriedRecords(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class LogSettings:
-    """Settings of one log; None means no limit of that kind.
+    """Settings of a log; None means no limit of that kind.
 
     Segment size and age are Kafka 0.8's defaults. The index interval is larger than Kafka's 4 KiB,
     because an entry has 32 bytes here, not 8.
-    `keep_unacknowledged`: the limits never drop what a subscription has not acknowledged.
-    `delete_acknowledged`: what every subscription has acknowledged goes at once (Pulsar's habit).
-    `retention_hold`: the limits do not drop what this subscription has still to read (an export's),
-    except for what is above `retention_hold_bytes` or older than `retention_hold_ms`.
-    `cleanup_policy`: deletion by the limits, compaction of closed segments, or both. Compaction has
-    Kafka's defaults: it begins once `min_dirty_ppm` millionths of those segments are new, leaves
-    alone segments that were written to within `min_compaction_lag_ms`, and keeps tombstones for
-    `delete_retention_ms`. `compaction_threshold_bytes`: new bytes after which a compacted view is
-    made (Pulsar's), None for never.
-    `unreadable_records`, `uncarried_records`: for readers of another format.
+    * `keep_unacknowledged`: the limits never drop records that a subscription has not acknowledged.
+    * `delete_acknowledged`: records that every subscription has acknowledged are dropped at once,
+      as in Pulsar.
+    * `retention_hold`: the limits keep the records that this subscription (an export's) has still
+      to read, except for records above `retention_hold_bytes` or older than `retention_hold_ms`.
+    * `cleanup_policy`: deletion by the limits, compaction of closed segments, or both. Compaction
+      has Kafka's defaults: compaction begins once `min_dirty_ppm` millionths of those segments are
+      new, skips segments that were written to within `min_compaction_lag_ms`, and keeps tombstones
+      for `delete_retention_ms`.
+    * `compaction_threshold_bytes`: new bytes that trigger a compacted view (Pulsar's), None for
+      never.
+    * `unreadable_records`, `uncarried_records`: for readers of another format.
     """
 
     segment_bytes: int = 1 << 30
@@ -73,10 +75,10 @@ class LogSettings:
 
     @property
     def compacts(self) -> bool:
-        """Whether closed segments are compacted."""
+        """True if closed segments are compacted."""
         return self.cleanup_policy != CleanupPolicy.DELETE
 
     @property
     def deletes(self) -> bool:
-        """Whether the limits drop old segments."""
+        """True if the limits drop old segments."""
         return self.cleanup_policy != CleanupPolicy.COMPACT

@@ -1,5 +1,5 @@
-"""What makes one partition's log shorter: retention, deletion of records, and what compaction puts
-in the place of segments.
+"""The shrinking side of one partition's log: retention, deletion of records, and replacement of
+segments by compaction.
 
 Files are removed only once the slot with the new log start, or the name of the compacted file, is
 durable. The owner's thread alone. Knows offsets, no key and no protocol.
@@ -35,16 +35,16 @@ class ShrinkingLog(ReadableLog, Member):
 
     settings: LogSettings
     takes_appends: bool
-    cleaned_offset: int  # Up to here a compaction found nothing more to do, as far as known.
-    views_dropped: int  # How often: a view begun before the last time has what was deleted.
+    cleaned_offset: int  # As far as known, a compaction has nothing to do below.
+    views_dropped: int  # Count of drops: a view begun before the last drop has deleted records.
     _files: Files
     _committer: Committer
     _slot: SlotFile
     _unsynced: Unsynced
-    _segments_to_delete: list[Segment]  # Once the slot is durable, oldest first...
-    _to_delete_in_round: int  # ... which for so many of them the round under way makes it.
-    _replaced: list[Segment]  # To go once a round has synced the folder...
-    _replaced_in_round: list[Segment]  # ... which the one under way does.
+    _segments_to_delete: list[Segment]  # Once the slot is durable, oldest first.
+    _to_delete_in_round: int  # The round under way makes the slot durable for this many.
+    _replaced: list[Segment]  # Removed once a round has synced the folder.
+    _replaced_in_round: list[Segment]  # The round under way syncs the folder for these.
 
     @abc.abstractmethod
     def _roll(self, segment: Segment) -> Segment:
@@ -62,12 +62,12 @@ class ShrinkingLog(ReadableLog, Member):
         *,
         wall_us: int | None = None,
     ) -> int:
-        """Drop old segments as the settings say; returns how many. `retention.py` has the rules.
+        """Drop old segments as the settings say; return their number. `retention.py` has the rules.
 
-        `now_us` is what ages are counted from, `wall_us` the wall clock if that is another time.
-        Segments that `undated` names are dated here, which may read them whole.
-        Readers are refused at once; the files are removed when the new log start is durable.
-        Raises: StorageFull, with what needs no room done; StorageFailed.
+        Ages count back from `now_us`; `wall_us` is the wall clock if that is another time. Dates
+        the segments that `undated` names, which may read them whole. Readers are refused at once;
+        the files are removed when the new log start is durable. Raises: StorageFull, after the
+        steps that need no room; StorageFailed.
         """
         offsets = (acknowledged_offset, held_offset)
         self._correct_future(now_us if wall_us is None else wall_us)
@@ -76,15 +76,15 @@ class ShrinkingLog(ReadableLog, Member):
         try:
             self._roll_expired(now_us)
         except StorageFull:
-            self._drop_old(now_us, offsets)  # Which makes room for the next time.
+            self._drop_old(now_us, offsets)  # This makes room for the next time.
             raise
         return self._drop_old(now_us, offsets)
 
     def undated(
         self, now_us: int, acknowledged_offset: int | None = None, held_offset: int | None = None
     ) -> Segment | None:
-        """The first segment that `retain` would drop for its age, if that is only known from its
-        file and not from the batches in it.
+        """Return the first segment that `retain` would drop for an age that is known only from the
+        file and not from the batches in the segment.
         """
         segments = self._segments.view.segments
         if all(segment.is_dated for segment in segments):
@@ -104,7 +104,9 @@ class ShrinkingLog(ReadableLog, Member):
         return None
 
     def _correct_future(self, wall_us: int) -> None:
-        """A segment whose records come from the future was written by now, whatever they say."""
+        """Limit append times to the wall clock: a segment with times in the future was written by
+        now.
+        """
         for segment in self._segments.view.segments:
             if segment.newest_append_us > wall_us:
                 segment.newest_append_us = wall_us
@@ -115,8 +117,8 @@ class ShrinkingLog(ReadableLog, Member):
         return self._drop_below(start)
 
     def drop(self, count: int | None = None) -> int:
-        """Drop the `count` oldest segments except the active one, or all records (None); returns
-        how many segments went. Offsets go on from where they are; what is not durable yet stays.
+        """Drop the `count` oldest segments except the active segment, or all records (None); return
+        the number of dropped segments. Offsets continue; records that are not durable yet stay.
 
         Readers and files as in `retain`. Raises: StorageFull, StorageFailed.
         """
@@ -127,11 +129,11 @@ class ShrinkingLog(ReadableLog, Member):
         return self._drop_below(bases[-1 if count is None else min(count, len(bases) - 1)])
 
     def _drop_below(self, start: int, log_start: int | None = None) -> int:
-        """Drop whole segments below an offset; the log begins at `log_start`, else with what is
-        left.
+        """Drop whole segments below an offset; the log begins at `log_start`, else with the first
+        segment left.
         """
         view = self._segments.view
-        # Only what is durable is dropped: the log must never end below what was acknowledged.
+        # Only durable segments are dropped: the log must never end below an acknowledged offset.
         count = bisect_right(view.bases, min(start, self.durable_offset)) - 1
         if count <= 0 and log_start is None:
             return 0
@@ -143,8 +145,9 @@ class ShrinkingLog(ReadableLog, Member):
         return count
 
     def delete_below(self, offset: int) -> int:
-        """Make the log begin at an offset, or at the durable one if that is lower; returns how many
-        segments went. Readers and files as in `retain`. Raises: StorageFull, StorageFailed.
+        """Make the log begin at an offset, or at the durable offset if that is lower; return the
+        number of dropped segments. Readers and files as in `retain`. Raises: StorageFull,
+        StorageFailed.
         """
         start = min(offset, self.durable_offset)
         if start <= self.log_start_offset:
@@ -154,26 +157,28 @@ class ShrinkingLog(ReadableLog, Member):
         return self._drop_below(start, start)
 
     def _remove_when_durable(self, segments: Sequence[Segment]) -> None:
-        """Remove these once the slot, which has the new log start, is durable."""
+        """Remove these segments once the slot with the new log start is durable."""
         assert self._slot.file is not None
         self._segments_to_delete += segments
         self._unsynced.hold(self._slot.file)
         self._mark()
 
     def _roll_expired(self, now_us: int) -> None:
-        """Begin a new segment when even the newest record is too old, so that it can go."""
+        """Begin a new segment when even the newest record is too old, so that the old segment can
+        go.
+        """
         if self._is_expired(self._segments.last, now_us):
             self._roll(self._segments.last)
             self._mark()
 
     def _is_expired(self, last: Segment, now_us: int) -> bool:
-        """Whether even the newest record is too old."""
+        """Return True if even the newest record is too old."""
         is_closable = self.takes_appends and not last.is_empty
         return is_closable and is_too_old(last.newest_append_us, self.settings, now_us)
 
     def _delete_segments(self) -> None:
-        with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
-            while self._to_delete_in_round:  # Oldest first: what is left is always one piece.
+        with suppress(StorageFull):  # The disk became read-only: removed with the next segments.
+            while self._to_delete_in_round:  # Oldest first: the rest is always contiguous.
                 self._segments_to_delete[0].remove()
                 del self._segments_to_delete[0]
                 self._to_delete_in_round -= 1
@@ -183,7 +188,9 @@ class ShrinkingLog(ReadableLog, Member):
     # Compaction
 
     def sources(self, start: int, end: int) -> list[Source]:
-        """What a compaction of these offsets reads; the end is a batch boundary, and durable."""
+        """Return the sources for a compaction of these offsets; the end is a durable batch
+        boundary.
+        """
         view = self._segments.view
         ends = (*view.bases[1:], self.log_end_offset)
         return [
@@ -193,8 +200,8 @@ class ShrinkingLog(ReadableLog, Member):
         ]
 
     def closed_offset(self, appended_before_us: int) -> int:
-        """The end of the segments, from the log start on, that take no appends, are durable, and
-        have no batch appended after that time.
+        """Return the end of the segments, from the log start on, that take no appends, are durable,
+        and have no batch appended after that time.
         """
         end_offset = self.log_start_offset
         if self._segments.view.bases:  # A log may have lost all its files.
@@ -207,7 +214,7 @@ class ShrinkingLog(ReadableLog, Member):
         return end_offset
 
     def is_dirty(self, end_offset: int) -> bool:
-        """Whether enough is new in the segments up to there to compact them."""
+        """Return True if the segments up to there have enough new bytes for a compaction."""
         size = new = 0
         for fact in self._segments.facts(self.log_end_offset):
             if fact.next_offset <= end_offset:
@@ -216,8 +223,8 @@ class ShrinkingLog(ReadableLog, Member):
         return new > 0 and new * PPM >= size * self.settings.min_dirty_ppm
 
     def show_compacted(self, writer: CompactedWriter, sources: Sequence[Segment]) -> bool:
-        """Replace segments by the compacted file that was made from them; they are removed when
-        that is durable. False, with nothing done, if one of them is gone.
+        """Replace segments by the compacted file made from them; the segments are removed when that
+        file is durable. False, with nothing done, if a segment is gone.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -232,8 +239,8 @@ class ShrinkingLog(ReadableLog, Member):
         return True
 
     def show_view(self, writer: CompactedWriter, views_dropped: int) -> bool:
-        """Switch readers of the compacted view to this one. False, with nothing done, if the log is
-        closed, or views were dropped since this was begun.
+        """Switch readers of the compacted view to this view. False, with nothing done, if the log
+        is closed, or views were dropped since this view was begun.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -245,8 +252,9 @@ class ShrinkingLog(ReadableLog, Member):
         return True
 
     def drop_view(self) -> None:
-        """Do without a compacted view: it is damaged, or its records are to be deleted. Once the
-        gathering round is over no start finds it again, nor any before it. Raises StorageFailed.
+        """Drop the compacted view, because the view is damaged or its records must be deleted.
+        After the gathering round no start finds this view or an earlier view again. Raises
+        StorageFailed.
         """
         self.views_dropped += 1
         view, self._view = self._view, None
@@ -257,12 +265,12 @@ class ShrinkingLog(ReadableLog, Member):
         if not views:
             return
         self._replace(views)
-        with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
+        with suppress(StorageFull):  # The disk became read-only: removed with the next segments.
             for one in views:
                 one.remove()
 
     def _take_views(self, recovered: Recovered) -> None:
-        """Take over what an earlier run has left: files that others replaced, and views."""
+        """Take over the files of an earlier run: replaced files and views."""
         interval_bytes = self._segments.interval_bytes
         self.cleaned_offset = self.log_start_offset
         for segment in self._segments.view.segments:
@@ -279,13 +287,13 @@ class ShrinkingLog(ReadableLog, Member):
     def _replace(self, segments: Sequence[Segment]) -> None:
         self._replaced += segments
         self._unsynced.names_changed = True
-        self._committer.mark(self)  # Not lazily: the next step of a compaction waits for it.
+        self._committer.mark(self)  # Not lazily: the next step of a compaction waits for this.
 
     def _delete_replaced(self) -> None:
-        """Remove files that others replaced, the later ones first: a start that finds some of them
-        can tell by the names that they do not count.
+        """Remove replaced files, the later files first: from the remaining names a start can tell
+        that the remaining files do not count.
         """
-        with suppress(StorageFull):  # A disk became read-only: they go with the next ones.
+        with suppress(StorageFull):  # The disk became read-only: removed with the next segments.
             while self._replaced_in_round:
                 self._replaced_in_round[-1].remove()
                 self._replaced_in_round.pop()

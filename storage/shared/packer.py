@@ -1,8 +1,8 @@
-"""Keeps a shard small: uploads whole segments, packs what rounds hold, raises log starts.
+"""Keeps a shard small: uploads whole segments, packs rounds, raises log starts.
 
 A cycle has three steps. `plan` and `apply` belong to the owner's thread, as logs do; `carry_out`
-waits for stores and may run in any one thread. What a statement replaces goes to the ledger's trash
-and is deleted later (`sweeper.py`).
+waits for stores and may run in any single thread. Objects that a statement replaces go to the
+ledger's trash and are deleted later (`sweeper.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,13 +45,15 @@ from braidlog.storage.shared.shared_log import SharedLog
 from braidlog.storage.shared.takeover import surely
 
 # Segments of earlier owners that a cycle uploads for each shard: a takeover of ten thousand
-# partitions must not put ten thousand objects at once. The rest is in packs meanwhile.
+# partitions must not put ten thousand objects at once. Until then packs hold the rest.
 INHERITED_MAX = 64
 
 
 @dataclass(slots=True, frozen=True)
 class PackerSettings:
-    """Times in milliseconds. Packs are made in memory: about `pack_bytes`, or one larger slice."""
+    """Times in milliseconds. Packs are built in memory: about `pack_bytes`, or a single larger
+    slice.
+    """
 
     delete_after_ms: int = 3_600_000
     index_interval_bytes: int = 16 * 1024
@@ -69,7 +71,7 @@ class Upload:
 
 @dataclass(slots=True)
 class Plan:
-    """What one cycle is to do with a shard, as it was seen in the owner's thread."""
+    """The work of a cycle on a shard, as seen in the owner's thread."""
 
     shard: Shard
     moves: list[PackMove]
@@ -83,13 +85,13 @@ class Plan:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """True if there is nothing to do."""
         free = self.shard.free_packs
         return not (self.moves or self.uploads or self.starts or self.gone or free)
 
 
 def plan(shard: Shard, logs: Iterable[SharedLog], round_: int) -> Plan:
-    """What is to be done; `round_` is the last round that the logs know of."""
+    """Return the work to do; `round_` is the last round that the logs know of."""
     found = Plan(shard, shard.moves(round_), [], [], {}, sorted(shard.gone))
     inherited = 0
     for log in logs:
@@ -104,7 +106,7 @@ def plan(shard: Shard, logs: Iterable[SharedLog], round_: int) -> Plan:
 
 
 def apply(done: Plan, logs: dict[int, SharedLog]) -> None:
-    """Tell the logs what was done."""
+    """Tell the logs the results of a plan."""
     for upload, pieces in done.done_uploads:
         upload.log.uploaded(upload.segment, pieces)
     for entry in done.packed:
@@ -117,7 +119,7 @@ def apply(done: Plan, logs: dict[int, SharedLog]) -> None:
 
 
 class Packer:
-    """Carries plans out for one session."""
+    """Carries out plans for a session."""
 
     def __init__(
         self,
@@ -135,26 +137,27 @@ class Packer:
         self.watch: Watch = NoWatch()
 
     def carry_out(self, todo: Plan) -> None:
-        """Upload, pack and drop. Raises Fenced and other StorageFailed, ObjectForged; where an
-        object is missing or wrong, DamagedLog, ObjectMissing or BadObject.
+        """Upload, pack and drop. Raises Fenced and other StorageFailed, ObjectForged; DamagedLog,
+        ObjectMissing or BadObject if an object is missing or wrong.
         """
         try:
             self._carry_out(todo)
         except (DamagedLog, ObjectMissing, BadObject) as error:
             session = todo.shard.owned.session
             state, _ = surely(lambda: self._ledger.session_state(session), self._patience)
-            if state is not State.LIVE:  # The next owner has packed it, and a sweep deleted it.
+            # The next owner has packed the object, and a sweep deleted it.
+            if state is not State.LIVE:
                 raise Fenced(f"session {session} was ended") from error
             raise
 
     def _carry_out(self, todo: Plan) -> None:
-        # First: a pack leaves out what lies below a new start, so the ledger must have that start.
+        # First: a pack omits records below a new start, so the ledger must have that start.
         for partition_id, start in todo.starts.items():
             self._raise_start(todo.shard, partition_id, start)
         for upload in todo.uploads:
             self._upload(todo, upload)
         if todo.moves:
-            with suppress(FileGone):  # Retention took a segment meanwhile: the next cycle packs.
+            with suppress(FileGone):  # Retention removed a segment meanwhile: the next cycle packs.
                 self._pack(todo)
         if todo.gone or todo.shard.free_packs:
             self._drop(todo.shard, todo.gone)
@@ -162,9 +165,9 @@ class Packer:
     # Segments.
 
     def _upload(self, todo: Plan, upload: Upload) -> None:
-        """Put one segment and its index. One that cannot be read now is left for another cycle."""
+        """Put a segment and its index. Leave an unreadable segment for another cycle."""
         shard, segment = todo.shard, upload.segment
-        with suppress(FileGone, Fault, StorageFull, OSError):  # As said: another cycle takes it.
+        with suppress(FileGone, Fault, StorageFull, OSError):  # Another cycle uploads the segment.
             index, max_us = self._index(segment)
             data = bytes(read_whole(segment.file, segment.size, 0))
             row = SegmentRow(
@@ -195,7 +198,7 @@ class Packer:
             todo.done_uploads.append((upload, whole_segment(row)))
 
     def _index(self, segment: Segment) -> tuple[bytes, int | None]:
-        """The index file's bytes, and the greatest time of the segment."""
+        """Return the index file's bytes, and the greatest time of the segment."""
         load_checked(segment)
         with segment.building_index:
             index = segment.index_in_memory or stored_index(segment)
@@ -243,7 +246,7 @@ class Packer:
         todo.packed = [entry for entry, _ in packed]
 
     def _put_pack(self, shard: Shard, slices: Sequence[Slice]) -> tuple[PackRow, list[SliceEntry]]:
-        """Put one pack, which counts once the ledger has it."""
+        """Put a pack, which counts once the ledger names the pack."""
         owned, number = shard.owned, shard.next_pack
         shard.next_pack += 1
         header = ObjectHeader(KIND_PACK, owned.shard, number, owned.epoch)
@@ -254,9 +257,9 @@ class Packer:
         return pack, entries
 
     def _take_back(self, packs: Sequence[PackRow]) -> None:
-        """Delete packs that are not to count: a sweep would leave them until the next owner."""
+        """Delete packs that will not count: a sweep would leave them until the next owner."""
         for pack in packs:
-            with suppress(StoreUnanswered):  # The next owner's sweep deletes it.
+            with suppress(StoreUnanswered):  # The next owner's sweep deletes the pack.
                 self._objects.delete(_name(pack))
 
     def _inherited(self, shard: Shard) -> list[Slice]:
@@ -272,7 +275,7 @@ class Packer:
         }
         return all(packed.get(move.epoch) == move.new for move in moves)
 
-    # What goes.
+    # Raising starts and dropping objects.
 
     def _raise_start(self, shard: Shard, partition_id: int, start: int) -> None:
         old = shard.starts.get(partition_id, 0)
@@ -300,15 +303,15 @@ class Packer:
             lambda: self._ledger.drop_partitions(
                 shard.owned, partitions, packs, self._settings.delete_after_ms
             ),
-            lambda: False,  # Doing it again does no harm.
+            lambda: False,  # Repeating the statement does no harm.
         )
         for partition_id in partitions:
             shard.starts.pop(partition_id, None)
         shard.covered(keys, packs)
 
     def _decide(self, shard: Shard, do: Callable[[], bool], is_done: Callable[[], bool]) -> None:
-        """Run a statement once. Without an answer it is sent again; if it then finds nothing to
-        change, `is_done` tells whether it was done. Raises Fenced.
+        """Run a statement once. Without an answer, send the statement again; if the second run
+        finds nothing to change, `is_done` tells if the first run succeeded. Raises Fenced.
         """
         for pause_s in pauses():
             with suppress(LedgerUnanswered):  # Try again.
@@ -324,7 +327,7 @@ class Packer:
 
 
 class ObjectSlice:
-    """A slice in an object, read as if it were in the segment file."""
+    """A slice in an object, read as if from the segment file."""
 
     def __init__(self, objects: ObjectStore, located: Located, patience: Patience) -> None:
         self._objects = objects
@@ -332,7 +335,7 @@ class ObjectSlice:
         self._patience = patience
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes:
-        """`size` bytes from `pos` of the segment file."""
+        """Return `size` bytes from `pos` of the segment file."""
         entry = self._located.entry
         object_pos = entry.object_pos + pos - entry.file_pos
         return surely(
@@ -341,7 +344,7 @@ class ObjectSlice:
 
 
 def in_packs(slices: Iterable[Slice], bytes_max: int) -> Iterator[list[Slice]]:
-    """The slices by partition, for packs of about `bytes_max`."""
+    """Yield the slices by partition, in lists for packs of about `bytes_max`."""
     some: list[Slice] = []
     size = 0
     for one in sorted(slices, key=_place):
@@ -355,9 +358,9 @@ def in_packs(slices: Iterable[Slice], bytes_max: int) -> Iterator[list[Slice]]:
 
 
 def pack_object(header: bytes, slices: Sequence[Slice]) -> tuple[bytes, list[SliceEntry]]:
-    """A pack of sorted slices; those that continue in the same segment become one entry.
+    """Return a pack of sorted slices; adjoining slices of a segment become one entry.
 
-    Raises FileGone; StorageFailed where a local file cannot be read.
+    Raises FileGone; StorageFailed if a local file cannot be read.
     """
     pieces, entries = gather(slices)
     entries = joined(entries)

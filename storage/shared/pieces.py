@@ -1,8 +1,8 @@
-"""Where a partition's records are: which object holds which bytes of which segment file.
+"""Places of a partition's records: the object that holds given bytes of a segment file.
 
-Pure: no store and no ledger is asked here. Rounds, packs and segments may hold the same bytes for a
-while; a whole segment is preferred, then packs. Pieces that do not join are damage, with its place,
-or what is left of a deleted topic: packs stay while others need them.
+Pure: uses no store and no ledger. Rounds, packs and segments may hold the same bytes for a while; a
+whole segment is preferred, then packs. Pieces that do not join are either damage, reported with the
+place, or remains of a deleted topic: packs stay while others need them.
 """
 
 from bisect import bisect_right
@@ -33,17 +33,17 @@ class Piece:
 
     @property
     def file_end(self) -> int:
-        """Where in the segment file it ends."""
+        """Position in the segment file after the piece."""
         return self.file_pos + self.size
 
 
 @dataclass(slots=True)
 class SegmentPieces:
-    """One segment file as it is stored in objects, from its first byte on."""
+    """A segment file as stored in objects, from the first byte on."""
 
     base: int
     pieces: tuple[Piece, ...]
-    index: Piece | None = None  # The index file, where it is in an object too.
+    index: Piece | None = None  # The index file, if an object holds the index too.
 
     @property
     def size(self) -> int:
@@ -52,21 +52,21 @@ class SegmentPieces:
 
     @property
     def end_offset(self) -> int:
-        """Offset after its last record."""
+        """Offset after the last record."""
         return self.pieces[-1].end_offset
 
     @property
     def last_append_us(self) -> int:
-        """When its last record was appended."""
+        """Append time of the last record."""
         return max(piece.last_append_us for piece in self.pieces)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has an object of its own."""
+        """True if the segment has an object of its own."""
         return self.index is not None
 
     def overlapping(self, pos: int, size: int) -> Sequence[Piece]:
-        """The pieces with any of these bytes, in order."""
+        """Return the pieces with any of these bytes, in order."""
         starts = [piece.file_pos for piece in self.pieces]
         first = max(bisect_right(starts, pos) - 1, 0)
         last = bisect_right(starts, pos + size - 1)
@@ -75,29 +75,29 @@ class SegmentPieces:
 
 @dataclass(slots=True)
 class PartitionPieces:
-    """One partition as a new owner finds it."""
+    """A partition as a new owner finds it."""
 
     partition_id: int
     shard: int
     log_start: int = 0
     segments: list[SegmentPieces] = field(default_factory=list)
-    fault: str = ""  # Why it cannot be opened: partition, offset and object.
+    fault: str = ""  # Why the partition cannot be opened: partition, offset and object.
 
     def check(self) -> None:
-        """Check that it can be opened. Raises DamagedLog."""
+        """Check that the partition can be opened. Raises DamagedLog."""
         if self.fault:
             raise DamagedLog("the shared store", 0, self.log_start, self.fault)
 
     @property
     def log_end(self) -> int:
-        """Offset that the next record gets."""
+        """Offset of the next record."""
         ends = [segment.end_offset for segment in self.segments]
         return max([self.log_start, *ends])
 
 
 @dataclass(slots=True, frozen=True)
 class Located:
-    """A slice and the object that has it. `is_round`: it is not packed yet."""
+    """A slice and the object that holds the slice. `is_round`: not packed yet."""
 
     entry: SliceEntry
     object: str
@@ -105,7 +105,7 @@ class Located:
 
 
 def pack_slices(packs: Iterable[PackRow], wanted: Collection[int] | None = None) -> list[Located]:
-    """The slices in all packs; only those of `wanted` partitions, if given. Raises BadObject."""
+    """Return the slices in all packs; only of `wanted` partitions, if given. Raises BadObject."""
     return [
         Located(entry, pack_name(pack.shard, pack.epoch, pack.pack), False)
         for pack in packs
@@ -116,8 +116,9 @@ def pack_slices(packs: Iterable[PackRow], wanted: Collection[int] | None = None)
 def partitions_of(
     contents: Contents, rounds: Iterable[Located], wanted: Collection[int] | None = None
 ) -> dict[int, PartitionPieces]:
-    """All partitions that the ledger and the footers of unpacked rounds name, by id; only `wanted`
-    ones, if given. Those whose pieces do not join have a fault. Raises BadObject.
+    """Return all partitions that the ledger and the footers of unpacked rounds name, by id; only
+    `wanted` partitions, if given. A partition with pieces that do not join has a fault. Raises
+    BadObject.
     """
     found: dict[int, PartitionPieces] = {}
 
@@ -159,7 +160,7 @@ def partitions_of(
 
 
 def whole_segment(row: SegmentRow) -> SegmentPieces:
-    """The segment that a row of the ledger names."""
+    """Return the segment that a row of the ledger names."""
     name = segment_name(row.partition_id, row.base, row.epoch, row.generation)
     log = Piece(name, 0, 0, row.size, row.end_offset, row.last_append_us)
     index = Piece(name, row.size, 0, row.index_bytes, row.end_offset, row.last_append_us)
@@ -167,7 +168,7 @@ def whole_segment(row: SegmentRow) -> SegmentPieces:
 
 
 def joined_segment(partition_id: int, base: int, located: Iterable[Located]) -> SegmentPieces:
-    """Join a segment from its slices; those in packs are preferred. Raises BadObject."""
+    """Join a segment from its slices, preferring slices in packs. Raises BadObject."""
     pieces: list[Piece] = []
     end = 0
     for one in sorted(located, key=lambda one: (one.entry.file_pos, one.is_round)):
@@ -195,7 +196,7 @@ def joined_segment(partition_id: int, base: int, located: Iterable[Located]) -> 
 
 
 def _gap(partition: PartitionPieces) -> str:
-    """Says where the segments do not lie end to end from the log start on; empty if they do."""
+    """Describe the first gap between segments from the log start on; empty if there is none."""
     expected: int | None = None
     for segment in partition.segments:
         fits = segment.base <= partition.log_start if expected is None else segment.base == expected

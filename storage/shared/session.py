@@ -150,7 +150,8 @@ class Session:
             thread.start()
 
     def _drop_marks(self, over: Collection[int]) -> None:
-        """Remove marks of sessions that ended before this session joined; its own mark proves more.
+        """Remove marks of sessions that ended before this session joined; its own mark
+        proves more.
         """
         for mark in marks_of(self.objects):
             if mark.session in over:
@@ -315,7 +316,8 @@ class Session:
         surely(lambda: self.ledger.drain(self.settings.node, drains=True), self.patience)
 
     def leave(self) -> None:
-        """End the session in good order: everything is published, so others may take over at once.
+        """End the session in good order: everything is published, so others may take
+        over at once.
         """
         self._stop.set()
         with suppress(LedgerUnanswered, LedgerRefused):  # The lease runs out by itself.

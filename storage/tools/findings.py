@@ -5,7 +5,7 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How bad it is."""
+    """Severity of a finding."""
 
     FAULT = "fault"
     """Something that was acknowledged is wrong or gone; `log repair` is the way past it."""
@@ -17,10 +17,10 @@ class Level(StrEnum):
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """One place with something to report.
+    """A place with something to report.
 
-    `log` is what people call the log. The offsets `[offset, next_offset)` are those concerned;
-    None if there are none.
+    `log` is the name of the log for people. `[offset, next_offset)` are the offsets concerned; None
+    without any.
     """
 
     level: Level
@@ -34,7 +34,7 @@ class Finding:
 
 @dataclass(slots=True)
 class LogSummary:
-    """One log as it was checked: offsets `[log_start_offset, end_offset)`."""
+    """A checked log: offsets `[log_start_offset, end_offset)`."""
 
     log: str
     log_start_offset: int = 0
@@ -48,8 +48,8 @@ class LogSummary:
 
 @dataclass(slots=True)
 class VerifyReport:
-    """The result of a `log verify`. `broker_pid`: the process that has the directory open; 0 if
-    none has.
+    """The result of a `log verify`. `broker_pid`: the process that has the directory open; 0
+    without such a process.
     """
 
     data_dir: str

@@ -1,5 +1,5 @@
-"""Compares the end of a log with what the cursors' journal says of it: its durable end, and the
-positions of its subscriptions. For `log verify` and `log repair`. Changes nothing.
+"""Compares the end of a log with the cursors' journal: with its durable end and the positions of
+its subscriptions. For `log verify` and `log repair`. Changes nothing.
 """
 
 from braidlog.storage.metadata.catalogue import Catalogue
@@ -8,18 +8,20 @@ from braidlog.storage.metadata.names import parse_topic
 
 
 class KnownEnds:
-    """What a data directory's journals say of the ends of its logs."""
+    """The ends of the logs as recorded in a data directory's journals."""
 
     def __init__(self, catalogue: Catalogue | None, cursors: CursorStore | None) -> None:
         self._catalogue = catalogue
         self._cursors = cursors
 
     def durable_end(self, partition_id: int) -> int:
-        """Everything below it was on disk; 0 if nothing is known."""
+        """Return the offset below which everything was on disk; 0 if unknown."""
         return 0 if self._cursors is None else self._cursors.ends.get(partition_id)
 
     def highest_position(self, topic: str, index: int) -> int:
-        """The highest offset that any subscription of a partition has seen; 0 if none has."""
+        """Return the highest offset that any subscription of a partition has seen; 0
+        without any.
+        """
         if self._catalogue is None or self._cursors is None:
             return 0
         meta = self._catalogue.topic(parse_topic(topic))
@@ -32,13 +34,15 @@ class KnownEnds:
         return max(positions)
 
     def first_free(self, partition_id: int, topic: str, index: int) -> int:
-        """The lowest offset that was never given out, as far as known: the durable end. Only where
-        that is not known the highest position: clients may commit any number.
+        """Return the lowest offset that was never given out, as far as known: the durable end. Only
+        if that end is unknown, the highest position: clients may commit any number.
         """
         return self.durable_end(partition_id) or self.highest_position(topic, index)
 
     def warning(self, partition_id: int, topic: str, index: int, end_offset: int) -> str | None:
-        """Why a log that ends there may be older than the journals, None if nothing says so."""
+        """Return why a log that ends there may be older than the journals, None without
+        evidence.
+        """
         durable_end = self.durable_end(partition_id)
         if durable_end > end_offset:
             reason = f"the log ends at {end_offset}, but everything below {durable_end} was on disk"

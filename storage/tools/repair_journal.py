@@ -1,7 +1,7 @@
-"""Getting a journal past damage: what can still be replayed is written as a new snapshot.
+"""Repair of a damaged journal: the changes that can still be replayed become a new snapshot.
 
 The old segments are moved to `set-aside` once that snapshot is durable. Changes that depend on a
-lost one go too, and are reported. Knows journals and what they hold, no partition's log.
+lost change are lost too, and are reported. Knows journals and their content, no partition's log.
 """
 
 import os
@@ -27,19 +27,19 @@ from braidlog.storage.tools.repair_step import Step, offsets_text
 from braidlog.storage.tools.rewriting import SegmentWriter, SetAside
 from braidlog.storage.tools.survey import Survey
 
-# Changes left out that are reported one by one; any more are only counted.
+# Lost changes that are reported individually; any more are only counted.
 TOLD_MAX = 10
 
 
 class JournalRepair:
-    """One journal as it is, and the way past what is wrong with it.
+    """A journal in its present state, and the repair of its damage.
 
-    `journal` replays what can be read; `lost` takes what a replay has to leave out. Only after
-    that replay is it known whether the journal is damaged.
+    `journal` replays the readable changes; `lost` takes the changes that a replay leaves out. Only
+    after that replay is it known if the journal is damaged.
     """
 
     def __init__(self, files: Files, data_dir: str, name: str) -> None:
-        """Survey it; a missing one counts as all damage. Raises: StorageFailed."""
+        """Survey the journal; a missing journal counts as all damage. Raises: StorageFailed."""
         self.name = name
         self._files = files
         self._data_dir = data_dir
@@ -54,7 +54,7 @@ class JournalRepair:
             self._start = records.start(self.survey)
         except NoSnapshotEnd as error:
             self._unended = error
-        with suppress(NoSnapshotEnd):  # Nothing is superseded by one without an end.
+        with suppress(NoSnapshotEnd):  # A snapshot without an end supersedes nothing.
             records.forget_superseded(self.survey, records.start(self.survey))
         self._left_out: list[DamagedLog] = []
         self.journal = StoredJournal(records.records(self.survey, self._start), records.damage)
@@ -62,12 +62,12 @@ class JournalRepair:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a start would refuse it."""
+        """True if a start would refuse the journal."""
         return bool(self.survey.holes or self._left_out) or self._unended is not None
 
     @property
     def loses(self) -> bool:
-        """Whether records are gone that a start needs."""
+        """True if records that a start needs are gone."""
         if self._unended is not None or self._left_out or not self.survey.segments:
             return True
         return any(
@@ -76,7 +76,7 @@ class JournalRepair:
 
     @property
     def refusals(self) -> list[str]:
-        """Why this journal cannot be repaired, if so."""
+        """Reasons why this journal cannot be repaired; empty if repair is possible."""
         return [
             f"{self.name}: {hole.path} at byte {hole.file_pos}: {hole.reason}; nothing is changed"
             for hole in self.survey.holes
@@ -84,7 +84,7 @@ class JournalRepair:
         ]
 
     def step(self, aside: SetAside, more_lines: Sequence[str] = ()) -> Step:
-        """The step that rewrites the journal from `journal.snapshots`."""
+        """Return the step that rewrites the journal from `journal.snapshots`."""
         lines = [*self._losses(), *more_lines]
         lines.append("  what is left is written as a new snapshot; the old files go to set-aside")
         return Step(self.name, lines, lambda: self._apply(aside))
@@ -123,7 +123,7 @@ class JournalRepair:
         try:
             end = writer.snapshot(self.journal.snapshots)
             writer.finish()
-        except BaseException:  # An interrupt too: leave no half-written file.
+        except BaseException:  # Also on an interrupt: leave no half-written file.
             writer.abandon()
             raise
         for old in bases:

@@ -1,4 +1,4 @@
-"""What `log repair` is going to do, shown before anything is done."""
+"""The steps of `log repair`, shown before any step runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Step:
-    """One change. `lines` tell people what it does and, first of all, what is lost.
+    """A change. `lines` describe the change to people, and first of all its losses.
 
-    `apply` does it; killed at any moment, a repair can be run again. Raises: StorageError.
+    `apply` runs the change; after a kill at any moment, a repair can be run again. Raises:
+    StorageError.
     """
 
     log: str
@@ -18,15 +19,15 @@ class Step:
 
 @dataclass(slots=True)
 class Plan:
-    """Everything that a repair would do, in that order, what it cannot do, and warnings."""
+    """All steps of a repair in order, refusals for what no step can repair, and warnings."""
 
     steps: list[Step] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)  # Of what no repair can decide.
+    warnings: list[str] = field(default_factory=list)  # About matters that no repair can decide.
 
 
 def offsets_text(offset: int, next_offset: int) -> str:
-    """A half-open range of offsets as people say it."""
+    """Return a half-open range of offsets as people say it."""
     if next_offset <= offset + 1:
         return f"offset {offset}"
     return f"offsets {offset} to {next_offset - 1}"

@@ -1,8 +1,8 @@
-"""Surveys a whole log, changing nothing: what is good and what is not, from first byte to last.
+"""Surveys a whole log from first byte to last without changing anything: good batches and holes.
 
-For `log verify`, `log repair` and `log dump`. A start looks at the end of a log only and acts on
-what it finds (`recovery.py`); this looks at everything and only reports, by the same rules
-(FORMAT.md section 7). Knows partitions and journals alike, nothing of bodies, topics or a terminal.
+For `log verify`, `log repair` and `log dump`. A start looks only at the end of a log and acts on
+its findings (`recovery.py`); a survey looks at everything and only reports, by the same rules
+(FORMAT.md section 7). Treats partitions and journals alike. Knows no bodies, topics or terminal.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from braidlog.storage.log.watermark import Watermark
 
 @dataclass(slots=True)
 class Good:
-    """A good batch and where it is."""
+    """A good batch and its place."""
 
     segment: Segment
     file_pos: int
@@ -40,12 +40,12 @@ class Good:
 class Hole:
     """Offsets `[offset, next_offset)` that cannot be read: bytes `[file_pos, end_pos)` of a file.
 
-    `segment` is None if no file has them. `next_offset` is None while nothing good is known after
-    it. `records` is how many records there were, None if unknown. `header`: only the segment header
-    is wrong, and this is what it was, proven by the batches after it. `is_newer`: the checksum is
-    right, so a later version wrote it. `overlaps`: two segments claim the offsets. `is_foreign`: it
-    is intact and belongs to another log or place. `is_never_torn`: it cannot be a torn tail,
-    wherever it is.
+    `segment` is None if no file has the offsets. `next_offset` is None while no good batch is known
+    after the hole. `records` is the number of lost records, None if unknown. `header`: only the
+    segment header is wrong; this is the original header, proven by the batches after it.
+    `is_newer`: the checksum is right, so a later version wrote the bytes. `overlaps`: two segments
+    claim the offsets. `is_foreign`: the bytes are intact and belong to another log or place.
+    `is_never_torn`: the hole cannot be a torn tail, wherever it is.
     """
 
     path: str
@@ -70,10 +70,10 @@ class Hole:
 
 @dataclass(slots=True)
 class Survey:
-    """What a survey found, in the order of the offsets.
+    """The results of a survey, in offset order.
 
-    `holes` were acknowledged, `tail` and everything after it never was: a start cuts it off.
-    `proven`: everything below it is known to have been durable.
+    `holes` were acknowledged. `tail` and everything after it were never acknowledged: a start cuts
+    off the tail. `proven`: everything below is known to have been durable.
     """
 
     identity: LogIdentity
@@ -90,9 +90,9 @@ class Survey:
 
 
 def segments_of(files: Files, identity: LogIdentity, slot: Watermark) -> list[Segment]:
-    """The segments that count, as they are now; those below the log start are being removed.
+    """Return the segments that count at this moment; those below the log start are being removed.
 
-    Raises: FileGone, if one is removed meanwhile; StorageFailed.
+    Raises: FileGone, if a segment is removed meanwhile; StorageFailed.
     """
     found, _ = segment_names(files.names(identity.folder))
     while len(found) > 1 and found[1].base_offset <= slot.log_start_offset:
@@ -108,20 +108,20 @@ def segments_of(files: Files, identity: LogIdentity, slot: Watermark) -> list[Se
 
 
 class SurveyWalk(LogWalk):
-    """A walk that goes on after every fault. `events` gives good batches and holes in order."""
+    """A walk that continues after every fault. `events` gives good batches and holes in order."""
 
     def __init__(
         self, segments: list[Segment], slot: Watermark, folder: str, stop: int | None = None
     ) -> None:
-        """With `stop`, a durable offset, it goes no further: for a log that a broker is writing."""
+        """With `stop`, a durable offset, go no further: for a log that a broker is writing."""
         super().__init__(segments, slot.durable_offset, NO_OFFSET if stop is None else stop)
         self.offset = slot.log_start_offset
         self._knows_start = bool(slot.sequence)
         self._folder = folder
 
     def events(self, *, check_bodies_from: int = 0, first: int = 0) -> Iterator[Good | Hole]:
-        """From segment number `first` on; bodies are checked from that offset on. Raises
-        FileGone.
+        """Yield good batches and holes from segment number `first` on; check bodies from that
+        offset on. Raises FileGone.
         """
         hole = self._hole_before(first)
         if hole is not None:
@@ -142,7 +142,7 @@ class SurveyWalk(LogWalk):
             goes_on = self._resume_behind(hole)
 
     def _hole_before(self, first: int) -> Hole | None:
-        """What is missing before the first segment of the walk. Without a slot that segment is the
+        """Return the hole before the first segment of the walk. Without a slot that segment is the
         log start.
         """
         self.resume(first)
@@ -157,7 +157,7 @@ class SurveyWalk(LogWalk):
         return Hole(path, file_pos, file_pos, self.offset, next_offset, reason)
 
     def _hole(self, fault: Fault) -> Hole:
-        """The offsets that a fault makes unreadable."""
+        """Return the offsets that a fault makes unreadable."""
         if isinstance(fault, Missing):
             return self._missing(fault.path, fault.file_pos, fault.next_offset, fault.reason)
         one, *later = self.segments[self.number : self.number + 2]
@@ -182,7 +182,7 @@ class SurveyWalk(LogWalk):
         return hole
 
     def _resume_behind(self, hole: Hole) -> bool:
-        """Go on after a hole; False at the end of the log."""
+        """Go on after a hole; return False at the end of the log."""
         one = hole.segment
         if hole.header is not None and one is not None:
             self.resume(self.number, (one.base_offset, SEGMENT_HEADER_BYTES))
@@ -196,12 +196,12 @@ class SurveyWalk(LogWalk):
 
 
 class LogSurvey:
-    """A walk over everything, and the judgement on it when it has ended: `result`."""
+    """A walk over the whole log, and the judgement after its end: `result`."""
 
     def __init__(
         self, files: Files, identity: LogIdentity, slot: Watermark, stop: int | None = None
     ) -> None:
-        """Raises: FileGone, StorageFailed."""
+        """Read the segments of the log. Raises: FileGone, StorageFailed."""
         segments = segments_of(files, identity, slot)
         self._walk = SurveyWalk(segments, slot, identity.folder, stop)
         self.result = Survey(identity, slot, segments, log_start_offset=self._walk.offset)
@@ -209,7 +209,7 @@ class LogSurvey:
             self.result.log_start_offset = segments[0].base_offset
 
     def batches(self) -> Iterator[Good]:
-        """Every good batch, bodies checked; take all of them before looking at the result.
+        """Yield every good batch, bodies checked; take all of them before looking at the result.
 
         Raises: FileGone, if retention is faster than the survey.
         """
@@ -232,7 +232,7 @@ class LogSurvey:
         for hole in holes:
             is_known = not hole.overlaps and not hole.is_never_torn
             if hole.offset >= found.proven and found.segments and is_known:
-                found.tail = hole  # It was never durable, nor was anything after it.
+                found.tail = hole  # Neither the tail nor anything after it was ever durable.
                 found.end_offset = hole.offset
                 break
             if hole.next_offset is None:
@@ -243,7 +243,7 @@ class LogSurvey:
 
 
 def header_alone(one: Segment, fault: Fault) -> BatchHeader | None:
-    """The header at a fault, if that much of the batch is good and is the one expected."""
+    """Return the header at a fault, if the header is good and is the expected header."""
     if fault.file_pos < SEGMENT_HEADER_BYTES:
         return None
     try:
@@ -255,7 +255,7 @@ def header_alone(one: Segment, fault: Fault) -> BatchHeader | None:
 
 
 def is_newer(one: Segment, file_pos: int) -> bool:
-    """Whether a header there has a right checksum, but is not of this version."""
+    """Return True if a header there has a right checksum but another version."""
     size = HEADER_BYTES if file_pos else SEGMENT_HEADER_BYTES
     try:
         data = read_checked(one, size, file_pos, one.base_offset)
@@ -279,10 +279,10 @@ def is_newer(one: Segment, file_pos: int) -> bool:
 
 
 def proven_header(one: Segment) -> SegmentHeader | None:
-    """Restore a damaged segment header and use it for the segment; None if it cannot be proven.
+    """Restore a damaged segment header and use it for the segment; None without proof.
 
-    All but salt, flags and the directory's id is known from the name. The salt is right if a batch
-    is good with it: no client ever knew it.
+    All fields but salt, flags and the directory's id are known from the name. The salt is right if
+    a batch is good with it: no client ever knew the salt.
     """
     try:
         data = read_checked(one, SEGMENT_HEADER_BYTES, 0, one.base_offset)
@@ -291,11 +291,11 @@ def proven_header(one: Segment) -> SegmentHeader | None:
     if len(data) < SEGMENT_HEADER_BYTES:
         return None
     if segment.CRC.unpack_from(data, segment.HEADER.size)[0] == crc32c(data[: segment.HEADER.size]):
-        return None  # It is intact, and says that it belongs elsewhere.
+        return None  # The header is intact and names another place.
     named = segment.NAMED_HEADER.unpack_from(data)
     plain = segment.HEADER.unpack_from(data)
-    # The version may be what is damaged: each layout has its salt and flags in another place.
-    # What is damaged may be the directory's id: only our own is believed.
+    # The version may be damaged: each layout has its salt and flags in another place. The
+    # directory's id may be damaged: only our own id is believed.
     directory_id = named[5] if named[5] == one.directory_id else 0
     for salt, flags, named_id in ((plain[3], plain[6], 0), (named[1], named[4], directory_id)):
         if one.kind == KIND_PARTITION:
