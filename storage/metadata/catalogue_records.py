@@ -1,9 +1,8 @@
-"""What the catalogue holds, and the changes its journal is made of (storage/FORMAT.md, section
-9.1).
+"""The catalogue's contents, and the changes in its journal (storage/FORMAT.md, section 9.1).
 
-Knows no journal. Structs are arrays on disk, in the order of their fields; a field may be added at
-the end only, with a default, and with a new layout version: an older program must not read past
-what it does not know.
+Knows no journal. Structs are arrays on disk, in the order of their fields. A field may be added
+only at the end, with a default and a new layout version: an older program must not read past
+unknown fields.
 """
 
 from typing import ClassVar, Final
@@ -13,7 +12,7 @@ import msgspec
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.metadata.user_records import UserChange
 
-# First Iggy id of what other listeners created; Iggy's clients choose small ones.
+# First Iggy id of objects created through other listeners; Iggy's clients choose small ids.
 MADE_ID_FIRST: Final = 1 << 24
 GROUP_ID_FIRST: Final = 1
 
@@ -25,8 +24,8 @@ DELETED_SCHEMA_TYPE: Final = -100  # A number that no protocol uses.
 
 
 class SchemaMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """One version of a topic's schema: Pulsar's type number, its definition and properties. A
-    version may say that the topic's schema was deleted; versions before it still decode records.
+    """A version of a topic's schema: Pulsar's type number, its definition and properties. A version
+    may record that the topic's schema was deleted; versions before it still decode records.
     """
 
     type: int
@@ -36,7 +35,7 @@ class SchemaMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
     @property
     def is_deletion(self) -> bool:
-        """Whether this version says that there is no schema from here on."""
+        """True if this version says that the topic has no schema from here on."""
         return self.type == DELETED_SCHEMA_TYPE
 
 
@@ -48,8 +47,8 @@ class GroupMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class NamespaceMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """A namespace (Iggy: stream). `iggy_id` is the id that an Iggy client chose; if it is None,
-    Iggy clients use `made_id`.
+    """A namespace (Iggy: stream). `iggy_id` is the id that an Iggy client chose; if `iggy_id` is
+    None, Iggy clients use `made_id`.
     """
 
     tenant: str
@@ -57,7 +56,7 @@ class NamespaceMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
     created_us: int
     iggy_id: int | None
     made_id: int
-    settings: dict[str, Setting] = {}  # Defaults of its topics.
+    settings: dict[str, Setting] = {}  # Defaults for topics of the namespace.
 
 
 class TopicMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
@@ -78,7 +77,7 @@ class TopicMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
     @property
     def is_terminated(self) -> bool:
-        """Whether it takes no more records."""
+        """True if the topic takes no more records."""
         return bool(self.settings.get(TERMINATED))
 
 
@@ -96,7 +95,7 @@ class NamespaceGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True,
 
 
 class TopicMade(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=3):
-    """A topic was created, with everything known of it."""
+    """A topic was created, with all its fields."""
 
     meta: TopicMeta
 
@@ -123,7 +122,7 @@ class SettingsSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, t
 
 
 class SchemaAdded(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=7):
-    """A topic has one more schema version."""
+    """A schema version was added to a topic."""
 
     topic_id: int
     schema: SchemaMeta
@@ -137,7 +136,7 @@ class EpochSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=
 
 
 class GroupMade(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=9):
-    """A topic has one more named Iggy group."""
+    """A named Iggy group was added to a topic."""
 
     topic_id: int
     group: GroupMeta
@@ -158,7 +157,7 @@ class ProducerNamed(msgspec.Struct, array_like=True, forbid_unknown_fields=True,
 
 
 class CountersSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=12):
-    """The next numbers to give out: first in a snapshot, which does not show what was deleted."""
+    """The next numbers to give out: first in a snapshot, which does not show deleted objects."""
 
     next_topic_id: int
     next_partition_id: int
@@ -181,9 +180,9 @@ class NamespaceSettingsSet(msgspec.Struct, array_like=True, forbid_unknown_field
 
 
 class TopicRenamed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=15):
-    """A topic has another name within its namespace; everything else of it stays."""
+    """A topic has another name within its namespace; all other fields stay."""
 
-    LAYOUT: ClassVar[int] = 3  # Of a record that holds it.
+    LAYOUT: ClassVar[int] = 3  # Of a record with this change.
 
     topic_id: int
     topic: str

@@ -1,5 +1,5 @@
-"""The interface of a cursor store to those who move cursors. Behind it is one store (`cursors.py`),
-or one for each shard that a broker holds.
+"""The interface of a cursor store. Behind the interface is one store (`cursors.py`), or a store for
+each shard that a broker holds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from braidlog.storage.metadata.cursors import Moved, StoredCursor, StoredSubscri
 
 
 class CursorBook(Protocol):
-    """See `CursorStore`, whose methods these are."""
+    """The methods of `CursorStore`."""
 
     @property
     def set_back(self) -> int:
@@ -23,22 +23,22 @@ class CursorBook(Protocol):
         """Totals over all cursors."""
 
     def topic_ids(self) -> list[int]:
-        """The topics that have subscriptions."""
+        """Return the topics that have subscriptions."""
 
     def names(self, topic_id: int) -> list[bytes]:
-        """The subscriptions of a topic, by name."""
+        """Return the subscriptions of a topic, by name."""
 
     def count(self, topic_id: int) -> int:
-        """How many subscriptions a topic has."""
+        """Return the number of subscriptions of a topic."""
 
     def find(self, topic_id: int, name: bytes) -> StoredSubscription | None:
-        """The subscription of that name."""
+        """Return the subscription of that name."""
 
     def get(self, topic_id: int, index: int, name: bytes) -> StoredCursor | None:
-        """The cursor on one partition; None: never set."""
+        """Return the cursor on a partition; None if never set."""
 
     def subscriptions(self, topic_id: int) -> list[StoredSubscription]:
-        """All subscriptions of a topic."""
+        """Return all subscriptions of a topic."""
 
     def open(
         self,
@@ -66,7 +66,7 @@ class CursorBook(Protocol):
         """End all subscriptions of a topic; return the ticket."""
 
     def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
-        """Set how many partitions a topic has now; return the ticket."""
+        """Set the present number of partitions of a topic; return the ticket."""
 
     def settle(self) -> int:
-        """A ticket after which every change so far is on disk, lazy ones too."""
+        """Return a ticket after which every change so far is on disk, lazy changes too."""

@@ -1,5 +1,5 @@
-"""Totals over all cursors of a broker, kept up to date with every change. The broker's limits are
-checked against them. Knows no journal and no limit.
+"""Totals over all cursors of a broker, updated with every change, for checks of the broker's
+limits. Knows no journal and no limit.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Protocol
 
 
 class CountedCursor(Protocol):
-    """What is counted of a cursor."""
+    """The counted parts of a cursor."""
 
     @property
     def acked(self) -> Sized | None:
-        """The ranges above its position; None for none."""
+        """The ranges above the position; None for no ranges."""
 
 
 class CountedSubscription(Protocol):
-    """What is counted of a subscription."""
+    """The counted parts of a subscription."""
 
     @property
     def cursors(self) -> Mapping[int, CountedCursor]:
@@ -31,14 +31,16 @@ class CursorTotals:
 
     subscriptions: int = 0
     cursors: int = 0
-    ranges: int = 0  # acknowledged ones above positions
+    ranges: int = 0  # acknowledged ranges above positions
 
     def add(self, found: Iterable[CountedSubscription]) -> None:
-        """Count these from now on."""
+        """Count these subscriptions from now on."""
         self._count(found, 1)
 
     def take(self, found: Iterable[CountedSubscription]) -> None:
-        """Stop counting these: they are gone, or about to change and to be added again."""
+        """Stop counting these subscriptions: they are gone, or about to change and be
+        added again.
+        """
         self._count(found, -1)
 
     def _count(self, found: Iterable[CountedSubscription], sign: int) -> None:

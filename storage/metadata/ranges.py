@@ -1,8 +1,8 @@
-"""Sets of offsets as sorted ranges: what a subscription acknowledged above its position.
+"""Sets of offsets as sorted ranges: the acknowledged offsets above a subscription's position.
 
 Knows nothing of subscriptions. Two flat arrays of int64, searched by bisection: 16 bytes a range.
-The lowest ranges go first when a position moves on, so they are only stepped over (`_head`) and cut
-off from time to time.
+The lowest ranges go first when a position moves on, so these ranges are only stepped over (`_head`)
+and cut off from time to time.
 """
 
 import sys
@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, Self
 
-# Ranges in one set. 16 MiB, ten times what Pulsar's clients leave unacknowledged by default; an
-# insertion then moves 8 MiB at worst (0.1 ms). A full set refuses a range that touches no other:
-# see `RangeSet.add`.
+# Ranges in a set. 16 MiB, ten times the number that Pulsar's clients leave unacknowledged by
+# default; an insertion then moves 8 MiB at worst (0.1 ms). A full set refuses a range that touches
+# no other: see `RangeSet.add`.
 RANGES_MAX: Final = 1 << 20
 RANGE_BYTES: Final = 16
 STALE_MAX: Final = 64  # Fewer passed ranges than this are never worth a cut.
 
 
 class RangeSet:
-    """Sorted, disjoint ranges `[start, end)` of offsets; neighbours that touch are one range."""
+    """Sorted, disjoint ranges `[start, end)` of offsets; adjoining ranges are merged."""
 
     __slots__ = ("_ends", "_head", "_starts", "ranges_max", "total")
 
@@ -52,9 +52,9 @@ class RangeSet:
         return f"RangeSet({list(self)})"
 
     def add(self, start: int, end: int) -> bool:
-        """Put `[start, end)` in; False if it was refused.
+        """Add `[start, end)`; return False if the set refused the range.
 
-        Only a range that touches no other is ever refused, if the set has `ranges_max`: its offsets
+        A set refuses only a range that touches no other, if the set has `ranges_max`: the offsets
         then count as not acknowledged and are delivered again. No range in the set is dropped, and
         nothing is ever skipped.
         """
@@ -77,7 +77,7 @@ class RangeSet:
         return True
 
     def update(self, other: "RangeSet") -> None:
-        """Put all ranges of another set in, as far as `add` takes them."""
+        """Add all ranges of another set, as far as `add` takes them."""
         if len(self) + len(other) <= self.ranges_max and (
             not other or not self or self._ends[-1] < other._starts[other._head]
         ):
@@ -89,22 +89,24 @@ class RangeSet:
             self.add(start, end)
 
     def touches(self, start: int, end: int) -> bool:
-        """Whether `[start, end)` overlaps or adjoins a range: then `add` never refuses it."""
+        """Return True if `[start, end)` overlaps or adjoins a range: then `add` never
+        refuses it.
+        """
         low = bisect_left(self._ends, start, self._head)
         return low < len(self._starts) and self._starts[low] <= end
 
     def contains(self, start: int, end: int) -> bool:
-        """Whether every offset of `[start, end)` is in the set."""
+        """Return True if every offset of `[start, end)` is in the set."""
         place = bisect_right(self._starts, start, self._head) - 1
         return place >= self._head and self._ends[place] >= end
 
     def next_gap(self, offset: int) -> int:
-        """The first offset at or above `offset` that is not in the set."""
+        """Return the first offset at or above `offset` that is not in the set."""
         place = bisect_right(self._starts, offset, self._head) - 1
         return max(offset, self._ends[place]) if place >= self._head else offset
 
     def within(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of `[start, end)` that are in the set, ascending."""
+        """Return the parts of `[start, end)` that are in the set, ascending."""
         low = bisect_right(self._ends, start, self._head)
         high = bisect_left(self._starts, end, low)
         return [
@@ -113,7 +115,7 @@ class RangeSet:
         ]
 
     def count_within(self, start: int, end: int) -> int:
-        """How many offsets of `[start, end)` are in the set."""
+        """Return the number of offsets of `[start, end)` in the set."""
         low = bisect_right(self._ends, start, self._head)
         high = bisect_left(self._starts, end, low)
         if low == high:
@@ -125,7 +127,9 @@ class RangeSet:
         return self._covered(low, high) - below - above
 
     def pop_below(self, position: int) -> int:
-        """Drop what lies below `position`; return it, or the end of the range that it is in."""
+        """Drop offsets below `position`; return `position`, or the end of the range that contains
+        it.
+        """
         place = bisect_right(self._starts, position, self._head)
         if place == self._head:
             return position
@@ -143,17 +147,17 @@ class RangeSet:
         self._head = self.total = 0
 
     def pieces(self, count: int) -> Iterator["RangeSet"]:
-        """The set as several of at most `count` ranges each, ascending."""
+        """Yield the set as several sets of at most `count` ranges each, ascending."""
         for low in range(self._head, len(self._starts), count):
             yield self._of(self._starts[low : low + count], self._ends[low : low + count])
 
     def to_bytes(self) -> bytes:
-        """All starts, then all ends, int64 little-endian each."""
+        """Return all starts, then all ends, int64 little-endian each."""
         return _little_endian(self._starts[self._head :] + self._ends[self._head :]).tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The set that `to_bytes` gave. Raises ValueError if the size is impossible."""
+        """Return the set that `to_bytes` stored. Raises ValueError if the size is impossible."""
         if len(data) % RANGE_BYTES:
             raise ValueError(f"{len(data)} bytes hold no whole number of ranges")
         flat = array("q")
@@ -171,7 +175,7 @@ class RangeSet:
         return ranges
 
     def _covered(self, low: int, high: int) -> int:
-        """Offsets in the ranges number low to high - 1 of the arrays."""
+        """Return the number of offsets in the ranges `low` to `high - 1` of the arrays."""
         if high - low == 1:
             return self._ends[low] - self._starts[low]
         return sum(self._ends[low:high]) - sum(self._starts[low:high])

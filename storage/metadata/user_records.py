@@ -1,5 +1,4 @@
-"""Users, their tokens and what they may do, as the catalogue's journal holds them
-(storage/FORMAT.md, section 9.1).
+"""Users, tokens and permissions in the catalogue's journal (storage/FORMAT.md, section 9.1).
 
 Knows no journal and no hash function: secrets are here only as hashes and derived keys.
 """
@@ -8,7 +7,7 @@ import msgspec
 
 
 class ScramKey(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """What SASL/SCRAM keeps of a password for one hash function (RFC 5802, section 3)."""
+    """SASL/SCRAM's stored form of a password for one hash function (RFC 5802, section 3)."""
 
     mechanism: str  # SCRAM-SHA-256 or SCRAM-SHA-512
     salt: bytes
@@ -18,7 +17,7 @@ class ScramKey(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class TokenMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """An access token of a user: its name and the SHA-256 of its text."""
+    """An access token of a user: name, and SHA-256 of the token's text."""
 
     name: str
     digest: bytes
@@ -37,12 +36,12 @@ class UserMeta(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     roles: list[str]
     scram: list[ScramKey] = []
     tokens: list[TokenMeta] = []
-    # Resources for which permissions were set that grant nothing: Iggy's clients are told of them.
+    # Resources with permissions that grant nothing: Iggy's clients receive them.
     permitted: list[str] = []
 
 
 class Grant(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=True):
-    """One permission: who may do what to which resources."""
+    """A permission of a user or role: an action on resources."""
 
     subject: str  # a user's name, or `role:` and a role's name
     action: str  # as in broker/access/rights.py
@@ -50,7 +49,7 @@ class Grant(msgspec.Struct, array_like=True, forbid_unknown_fields=True, frozen=
 
 
 class UserSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=20):
-    """A user was created or changed: this is all of it now, tokens included."""
+    """A user was created or changed: the complete new state, tokens included."""
 
     meta: UserMeta
 
@@ -62,7 +61,7 @@ class UserGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=
 
 
 class UsersCounted(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=22):
-    """The next user number to give out: in a snapshot, which does not show who was deleted."""
+    """The next user number to give out: in a snapshot, which does not show deleted users."""
 
     next_user_id: int
 
@@ -74,7 +73,7 @@ class Granted(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2
 
 
 class Revoked(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=24):
-    """A permission was taken back."""
+    """A permission was revoked."""
 
     grant: Grant
 

@@ -1,4 +1,4 @@
-"""Users and permissions in memory, and how journal changes are applied to them.
+"""Users and permissions in memory, and the application of journal changes to them.
 
 Part of the catalogue, which writes the changes. Knows no secret, no rule and no clock.
 """
@@ -17,15 +17,15 @@ from braidlog.storage.metadata.user_records import (
     UserSet,
 )
 
-# The superuser of the configuration; Iggy's clients know it by this number.
+# The superuser of the configuration; Iggy's clients expect this number.
 ROOT_USER_ID: Final = 1
 
 
 class UserBook:
-    """All users and permissions. Callers must not change the metas that it returns."""
+    """All users and permissions. Callers must not change the returned metas."""
 
     def __init__(self) -> None:
-        self.grants: dict[Grant, None] = {}  # In the order in which they were given.
+        self.grants: dict[Grant, None] = {}  # In the order of granting.
         self.version = 0  # Rises with each change.
         self.grants_version = 0  # Rises with each change of `grants`.
         self._grants_of: dict[str, dict[Grant, None]] = {}
@@ -39,38 +39,42 @@ class UserBook:
         return len(self._by_id)
 
     def all(self) -> list[UserMeta]:
-        """Every user, by number."""
+        """Return every user, by number."""
         return [self._by_id[user_id] for user_id in sorted(self._by_id)]
 
     def find(self, name: str) -> UserMeta | None:
-        """The user of that name."""
+        """Return the user of that name."""
         return self._by_name.get(name)
 
     def by_id(self, user_id: int) -> UserMeta | None:
-        """The user with that number."""
+        """Return the user with that number."""
         return self._by_id.get(user_id)
 
     def by_token(self, digest: bytes) -> UserMeta | None:
-        """The user who has the token with that digest."""
+        """Return the owner of the token with that digest."""
         return self._by_token.get(digest)
 
     def deactivations(self, user_id: int) -> int:
-        """How often the user was made inactive: clients from before that are to log in again, also
-        if nobody looked while the user was inactive.
+        """Return the number of deactivations of a user: clients connected before a deactivation
+        must log in again, even if no check ran while the user was inactive.
         """
         return self._deactivations.get(user_id, 0)
 
     def grants_of(self, subject: str) -> list[Grant]:
-        """What was granted to a user or role, in the order in which it was given."""
+        """Return the grants of a user or role, in the order of granting."""
         return list(self._grants_of.get(subject, ()))
 
     def apply(self, change: UserChange) -> None:
-        """Apply a change, live or replayed. Raises KeyError if it names something missing."""
+        """Apply a change, live or replayed. Raises KeyError if the change names
+        something missing.
+        """
         APPLY[type(change)](self, change)
         self.version += 1
 
     def clear(self) -> None:
-        """Empty the book, to be filled again by `apply`; whoever holds it sees that."""
+        """Empty the book before `apply` fills it again; every holder of the book sees
+        the change.
+        """
         for table in (self.grants, self._grants_of, self._by_id, self._by_name, self._by_token):
             table.clear()
         self.next_user_id = ROOT_USER_ID + 1
@@ -78,7 +82,7 @@ class UserBook:
         self.grants_version += 1
 
     def changes(self) -> Iterator[UserChange]:
-        """Everything as changes, for a snapshot."""
+        """Yield everything as changes, for a snapshot."""
         yield UsersCounted(self.next_user_id)
         yield from map(UserSet, self._by_id.values())
         yield from map(Granted, self.grants)

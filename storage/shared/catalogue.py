@@ -1,8 +1,9 @@
 """The catalogue of a broker in a cluster. Shard 0's journal has namespaces, topics and users; the
-journal of each other shard has what its topics keep: groups, schemas, epochs and producer numbers.
+journal of each other shard has the state of its topics: groups, schemas, epochs and producer
+numbers.
 
-The owner of shard 0 changes that journal; all other brokers follow it. Knows no ledger: rows and
-journals are given to it.
+The owner of shard 0 changes that journal; all other brokers follow it. Knows no ledger: callers
+pass rows and journals.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,11 +57,11 @@ class Touched:
 
 
 class NotFollowed(Exception):
-    """The rows do not continue where the last ones ended: the whole journal is needed."""
+    """The rows do not continue the last rows: the whole journal is needed."""
 
 
 class SharedCatalogue(Catalogue):
-    """The catalogue as far as it was followed, and what topics keep in the shards that are held."""
+    """The catalogue as far as followed, and the topic state of the held shards."""
 
     def __init__(self, shards: int) -> None:
         """Start with nothing followed yet."""
@@ -83,15 +84,15 @@ class SharedCatalogue(Catalogue):
         return self._place if self._main_journal is None else self._main_journal.last_place
 
     def last_change(self, subject: Subject) -> int:
-        """The place of the last change of a topic, a namespace or a tenant; for the owner of shard
-        0. The place where the ownership began stands for all earlier ones.
+        """Return the place of the last change of a topic, a namespace or a tenant; for the owner of
+        shard 0. The place where the ownership began stands for all earlier places.
         """
         # A snapshot may take the places of changes that were never published.
         return min(self._changed.get(subject, self._owned_from), self.place)
 
     @property
     def is_owned(self) -> bool:
-        """Whether it is changed here."""
+        """True if this broker changes the catalogue."""
         return self._main is not None
 
     @property
@@ -114,7 +115,7 @@ class SharedCatalogue(Catalogue):
         return self._taken()
 
     def follow_anew(self, rows: Sequence[JournalRow]) -> Touched:
-        """Apply a whole journal; what its topics keep is retained. Raises as `follow`."""
+        """Apply a whole journal; the state of its topics is retained. Raises as `follow`."""
         self._restart(self._changes_of(Rows(rows)))
         self._place = rows[-1].place if rows else 0
         return self._taken()
@@ -129,8 +130,8 @@ class SharedCatalogue(Catalogue):
         return self._taken()
 
     def disown(self) -> None:
-        """Give up shard 0: it takes no more changes here, and is followed once those made are
-        published.
+        """Give up shard 0: take no more changes here, and follow the shard once the changes made
+        are published.
         """
         self._place, self._main, self._main_journal = self.place, None, None
 
@@ -171,15 +172,15 @@ class SharedCatalogue(Catalogue):
     # Shards.
 
     def shard(self, name: TopicName) -> int:
-        """The shard that a topic belongs to, even one that is still to be made."""
+        """Return the shard of a topic, even of a topic that is still to be created."""
         return shard_of(name.full, self._shard_count)
 
     def topics_of(self, shard: int) -> list[TopicMeta]:
-        """The topics of a shard."""
+        """Return the topics of a shard."""
         return [meta for meta in self._by_id.values() if self.shard(meta.name) == shard]
 
     def hold(self, shard: int, journal: LedgerJournal) -> None:
-        """Take over a shard: read what its topics keep. Raises DamagedLog, UnknownRecord."""
+        """Take over a shard: read the state of its topics. Raises DamagedLog, UnknownRecord."""
         for meta in self.topics_of(shard):
             _give_kept(meta, TopicMeta(0, meta.name, [], False, 0, {}, None, 0))
         self._forget_scope(shard)
@@ -188,14 +189,14 @@ class SharedCatalogue(Catalogue):
         self._inner[shard] = changes
 
     def follow_kept(self, shard: int, rows: Sequence[JournalRow]) -> None:
-        """Read what a shard's topics keep from its whole journal, which is another broker's.
+        """Read the state of a shard's topics from the whole journal of another broker.
 
         Raises DamagedLog, UnknownRecord.
         """
         self._changes_of(Rows(rows)).replay(partial(self._apply_inner, shard))
 
     def give_up(self, shard: int) -> None:
-        """Give up a shard, which is another broker's now."""
+        """Give up a shard, which another broker owns now."""
         self._inner.pop(shard, None)
         self._forget_scope(shard)
 
@@ -254,11 +255,11 @@ class SharedCatalogue(Catalogue):
     # Producers.
 
     def scope(self, name: TopicName) -> int:
-        """Producers are numbered by the shard of the topic that they write to."""
+        """Return the number scope of producers: the shard of the topic that they write to."""
         return self.shard(name)
 
     def forget_producers(self, numbers: list[int]) -> int:
-        """As `Catalogue.forget_producers`, in all shards that are held."""
+        """Forget producers as `Catalogue.forget_producers`, in all held shards."""
         ticket = 0
         for scope in {number >> SCOPE_BITS for number in numbers} & self._inner.keys():
             of_scope = [number for number in numbers if number >> SCOPE_BITS == scope]
@@ -276,7 +277,7 @@ class SharedCatalogue(Catalogue):
 
 
 def subject_of(change: CatalogueChange) -> Subject | None:
-    """What a change in shard 0's journal is about, if it is a topic, a namespace or a tenant."""
+    """Return the topic, namespace or tenant of a change in shard 0's journal, None for others."""
     match change:
         case TopicMade(meta=meta):
             return meta.topic_id
@@ -301,25 +302,25 @@ class Rows:
     _place: int = 0
 
     def replay(self) -> Iterator[bytes]:
-        """All records, in order."""
+        """Yield all records, in order."""
         for row in self.rows:
             self._place = row.place
             yield row.body
 
     def damage(self, reason: str) -> DamagedLog:
-        """The error for the record that `replay` gave last and that cannot be read."""
+        """Return the error for the unreadable record that `replay` yielded last."""
         return DamagedLog("the catalogue's journal", self._place, self._place, reason)
 
     def append(self, body: bytes) -> int:
-        """Never called: the rows are another broker's."""
+        """Raise AssertionError: the rows belong to another broker."""
         raise AssertionError("another broker's journal is only read")
 
     def append_lazy(self, body: bytes) -> object:
-        """Never called, as `append`."""
+        """Raise AssertionError, as `append`."""
         raise AssertionError("another broker's journal is only read")
 
     def snapshot(self, bodies: Iterable[bytes]) -> object:
-        """Never called, as `append`."""
+        """Raise AssertionError, as `append`."""
         raise AssertionError("another broker's journal is only read")
 
 

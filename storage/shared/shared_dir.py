@@ -1,7 +1,7 @@
-"""The data directory of a broker in a cluster: a cache of what the shared store holds.
+"""The data directory of a broker in a cluster: a cache of the shared store.
 
-Offers what `storage/log/data_dir.py` offers; the broker notices no difference. Emptied at every
-start: everything is taken from ledger and object store. Knows no SQL and no S3.
+Offers the interface of `storage/log/data_dir.py`; the broker notices no difference. Emptied at
+every start: all content comes from ledger and object store. Knows no SQL and no S3.
 """
 
 import os
@@ -40,7 +40,7 @@ from braidlog.storage.shared.shared_log import ShardLink, SharedLog, check_setti
 from braidlog.storage.shared.sweeper import Sweeper
 from braidlog.storage.shared.takeover import Found, read_shards, surely
 
-# File in a cache folder: which cluster the cache is of. A folder without it is never emptied.
+# File in a cache folder that names the cluster. A folder without this file is never emptied.
 MARK_NAME = "cluster-cache"
 
 # After a takeover the producers of this many offsets at a log's end are remembered.
@@ -48,7 +48,7 @@ SEQUENCE_OFFSETS = 50_000
 
 
 class NotACache(StorageFailed):
-    """The folder holds something that is not a cache of this cluster: it is left alone."""
+    """The folder holds something other than a cache of this cluster, and stays unchanged."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -63,15 +63,15 @@ class SharedSettings:
 
 @dataclass(slots=True)
 class Taken:
-    """What was read of shards that are ours now."""
+    """Contents of newly owned shards, as read."""
 
     found: Found
     journals: dict[tuple[int, int], list[JournalRow]]  # By shard and kind.
 
 
 class SharedDir(DataDir):
-    """The cache folder of a session, and the shards that it holds. Made by
-    `SharedDir.of_session`.
+    """The cache folder of a session, and the shards held. `SharedDir.of_session` makes
+    instances.
     """
 
     session: Session
@@ -94,7 +94,7 @@ class SharedDir(DataDir):
             shared._prepare()
             files.directory_id = id_of_cluster(session.cluster.cluster_id)
             shared._begin(session, settings)
-        except BaseException:  # Whatever it was, the lock is given back.
+        except BaseException:  # Release the lock on any error.
             os.close(lock_fd)
             raise
         return shared
@@ -116,8 +116,9 @@ class SharedDir(DataDir):
     # Shards.
 
     def read(self, shards: Sequence[int]) -> "Taken":
-        """Read what these shards hold, which are ours now. Blocks. Raises StorageFailed; DamagedLog
-        if an object is missing or wrong; Fenced if another broker has taken over meanwhile.
+        """Read the contents of these shards, which this session owns now. Blocks. Raises
+        StorageFailed; DamagedLog if an object is missing or wrong; Fenced if another broker has
+        taken over meanwhile.
         """
         session = self.session
         try:
@@ -125,7 +126,8 @@ class SharedDir(DataDir):
         except BadObject as error:
             ask = session.ledger.session_state
             state, _ = surely(lambda: ask(session.number), session.patience)
-            if state is not State.LIVE:  # The next owner has packed and deleted what we look for.
+            # The next owner has packed and deleted the missing objects.
+            if state is not State.LIVE:
                 text = f"session {session.number} was ended: another broker took over"
                 raise Fenced(text) from error
             raise DamagedLog("the shared store", 0, 0, str(error)) from error
@@ -147,7 +149,7 @@ class SharedDir(DataDir):
                 found.check()
 
     def hold(self, shard: int, taken: "Taken", committer: Committer) -> dict[str, LedgerJournal]:
-        """Hold a shard that was read; returns its journals by name. Raises DamagedLog."""
+        """Hold a shard that was read; return its journals by name. Raises DamagedLog."""
         found, epoch = taken.found, self.session.epochs[shard]
         whole = {(row.partition_id, row.base) for row in found.contents.segments}
         starts = {
@@ -168,8 +170,8 @@ class SharedDir(DataDir):
         return journals
 
     def drop_unopened(self, shard: int) -> None:
-        """Once every topic of a shard is open, drop what else was found of it: that is left of
-        deleted topics.
+        """Drop the rest of a shard's contents once every topic of the shard is open: the rest
+        belongs to deleted topics.
         """
         for number in [number for number, one in self._found.items() if one.shard == shard]:
             del self._found[number]
@@ -190,16 +192,16 @@ class SharedDir(DataDir):
             journal.close()
 
     def shard_of(self, topic: str) -> int:
-        """The shard of a topic, by its full name."""
+        """Return the shard of a topic, by the full topic name."""
         return shard_of(topic, self.session.cluster.shards)
 
     def holds(self, shard: int) -> bool:
-        """Whether a shard is ours, and read."""
+        """Return True if a shard is ours and was read."""
         return shard in self._shards
 
     @property
     def keeper(self) -> Keeper:
-        """What makes its rounds durable."""
+        """Makes the rounds durable."""
         return self.publisher
 
     # Partitions.
@@ -217,7 +219,7 @@ class SharedDir(DataDir):
     def open_of_topic(
         self, one: NewPartition, settings: LogSettings, committer: Committer
     ) -> PartitionLog:
-        """Open a partition as it was found. If its shard is not ours, the log is empty and takes no
+        """Open a partition as found. If its shard is not ours, the log is empty and takes no
         records. Raises StorageFull, StorageFailed; DamagedLog, as `check`.
         """
         number, shard = one.partition_id, self.shard_of(one.topic)
@@ -241,8 +243,8 @@ class SharedDir(DataDir):
         return log
 
     def _give_sequences(self, folder: str, found: PartitionPieces) -> None:
-        """Have what producers stored last read from the newest batches: what an earlier owner
-        remembered is not stored, and a producer that resends does so soon.
+        """Prepare a sequence table that is filled from the newest batches: an earlier owner's table
+        is not stored, and a producer that resends does so soon.
         """
         table = SequenceTable(max(found.log_start, found.log_end - SEQUENCE_OFFSETS))
         assert isinstance(self.files, CachedFiles)
@@ -260,11 +262,11 @@ class SharedDir(DataDir):
     # Packs: plan and apply in the owner's thread, the work in any one thread.
 
     def plans(self, last_round: Callable[[], int]) -> Iterator[Plan]:
-        """What is to be packed and uploaded of each shard, one shard a step. `last_round` says at
-        each step which is the last round that the logs know of.
+        """Yield the packing and upload plan of each shard, one shard a step. `last_round` returns
+        at each step the last round that the logs know of.
         """
         for number in [*self._shards]:
-            if number in self._shards:  # It may have been given up since.
+            if number in self._shards:  # The shard may have been given up since.
                 yield plan(self._shards[number], list(self._logs_of[number].values()), last_round())
 
     @property
@@ -278,14 +280,14 @@ class SharedDir(DataDir):
         self._packer.carry_out(todo)
 
     def apply(self, done: Plan) -> None:
-        """Tell the logs what was done."""
+        """Tell the logs the results of a plan."""
         apply(done, self._logs_of[done.shard.owned.shard])
 
     # Ending.
 
     def close(self, committer: Committer) -> None:
-        """A clean stop: everything published, and all shards free for others. Raises StorageFailed;
-        the lock is released whatever happens.
+        """Stop cleanly: everything published, and all shards free for others. Raises StorageFailed;
+        always releases the lock.
         """
         try:
             committer.commit()
@@ -295,8 +297,8 @@ class SharedDir(DataDir):
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go of everything as it is, and let others take over at once: what was not published
-        never counts.
+        """Let go of everything as it is, so that others take over at once: unpublished records
+        never count.
         """
         self.session.leave()
         for journals in self._ledger_journals.values():
@@ -306,7 +308,7 @@ class SharedDir(DataDir):
         self.session.close()
 
     def measure(self, watch: Watch) -> None:
-        """Have rounds and packs measured."""
+        """Measure rounds and packs with `watch`."""
         self.publisher.watch = self._packer.watch = watch
 
     def on_round_full(self, call: Callable[[], None]) -> None:
@@ -315,7 +317,7 @@ class SharedDir(DataDir):
 
 
 def _empty(path: str, cluster_id: str) -> None:
-    """Empty a cache of this cluster, or make one of an empty folder. Raises NotACache."""
+    """Empty a cache of this cluster, or turn an empty folder into a cache. Raises NotACache."""
     mark = os.path.join(path, MARK_NAME)
     names = set(os.listdir(path)) - {"lock"}
     if MARK_NAME in names:

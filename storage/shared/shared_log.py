@@ -1,8 +1,8 @@
 """One partition's log in the shared store: a `PartitionLog` whose records count once their round is
 published.
 
-Segments of earlier owners are in objects and only read; the first append begins a segment of
-our own, as a local file. It says what a round, a pack or an upload should take of it. Knows no
+Segments of earlier owners are in objects and only read; the first append begins a segment of our
+own, as a local file. The log says which of its bytes a round, pack or upload should take. Knows no
 object's name.
 """
 
@@ -40,7 +40,7 @@ class Track:
 
     @classmethod
     def of(cls, segment: Segment) -> "Track":
-        """The track of a new segment: nothing was taken, published or packed."""
+        """Return the track of a new segment: nothing taken, published or packed."""
         return cls(segment, 0, segment.base_offset, 0, segment.base_offset, 0, segment.base_offset)
 
 
@@ -54,9 +54,9 @@ class ShardLink:
 
 
 class SharedLog(PartitionLog):
-    """The log of one partition that this session owns. Made by `open_shared_log`."""
+    """The log of a partition that this session owns. `open_shared_log` makes instances."""
 
-    has_records = True  # A round that it is in has records (`Publisher.wait_s`).
+    has_records = True  # Rounds with this log have records (`Publisher.wait_s`).
 
     def __init__(
         self, place: LogPlace, settings: LogSettings, recovered: Recovered, link: ShardLink
@@ -70,8 +70,9 @@ class SharedLog(PartitionLog):
         reservation = Reservation(place.files, identity.folder, number, may_exist=False)
         self._link = link
         self._active: Segment | None = None
-        self._growing: list[Track] = []  # With bytes that no round has taken; the last is active.
-        self.tracks: dict[int, Track] = {}  # Own segments without an object of their own, by base.
+        # Tracks with bytes that no round has taken; the last track is active.
+        self._growing: list[Track] = []
+        self.tracks: dict[int, Track] = {}  # Own segments without an own object, by base.
         self._counted: tuple[Segment | None, int] = (None, 0)
         check_settings(settings)
         super().__init__(place, settings, recovered, slot, reservation)
@@ -79,11 +80,11 @@ class SharedLog(PartitionLog):
         self._unsynced.names_changed = False
 
     def _begin(self, recovered: Recovered) -> None:
-        """Do nothing: all that was found is published, and the first append begins a segment."""
+        """Do nothing: everything recovered is published, and the first append begins a segment."""
 
     @property
     def shard(self) -> int:
-        """The shard that the partition belongs to."""
+        """The shard of the partition."""
         return self._link.shard
 
     # Append
@@ -99,7 +100,9 @@ class SharedLog(PartitionLog):
         last_offset_delta: int | None = None,
         positions: Sequence[int] | None = None,
     ) -> int:
-        """As `PartitionLog.append`. Raises StorageFull too while too much is not published."""
+        """Append as `PartitionLog.append`. Raises StorageFull also while too much is
+        unpublished.
+        """
         self._check_backlog()
         base_offset = super().append(
             body,
@@ -116,7 +119,7 @@ class SharedLog(PartitionLog):
     def append_all(
         self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int
     ) -> int:
-        """As `PartitionLog.append_all`. Raises as `append`."""
+        """Append as `PartitionLog.append_all`. Raises as `append`."""
         self._check_backlog()
         base_offset = super().append_all(pieces, body_format=body_format, append_us=append_us)
         self._count()
@@ -127,14 +130,14 @@ class SharedLog(PartitionLog):
             raise StorageFull("the shared store does not keep up: too much is not published yet")
 
     def _count(self) -> None:
-        """Count what the append wrote."""
+        """Count the bytes of the append."""
         segment, pos = self._counted
         last = self._segments.last
         self._counted = (last, last.size)
         self._link.backlog.appended(last.size - (pos if segment is last else 0))
 
     def _segment_for(self, stored_bytes: int, next_offset: int, append_us: int) -> Segment:
-        """The segment that takes a batch: never one of an earlier owner."""
+        """Return the segment that takes a batch: never a segment of an earlier owner."""
         if not self.takes_appends:
             self._refuse_append()
         segment = self._active
@@ -158,7 +161,7 @@ class SharedLog(PartitionLog):
     # Rounds
 
     def begin_sync(self) -> SyncPoint:
-        """For the committer: everything appended since the last round."""
+        """Return, for the committer, everything appended since the last round."""
         self._marked = False
         taken = self._unsynced.take(self.log_end_offset)
         slices = list(self._slices())
@@ -188,7 +191,7 @@ class SharedLog(PartitionLog):
         )
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """For the committer: the point of `begin_sync` is published."""
+        """Note for the committer that the point of `begin_sync` is published."""
         assert isinstance(point, SharedPoint)
         self._unsynced.synced(point)
         self._link.backlog.ended(sum(one.entry.size for one in point.slices))
@@ -203,12 +206,12 @@ class SharedLog(PartitionLog):
                 track.published_offset = one.entry.end_offset
 
     def _write_slot(self) -> None:
-        """Do nothing: the ledger takes the place of the slot."""
+        """Do nothing: the ledger replaces the slot."""
 
     # Packs and uploads. Owner's thread.
 
     def slices_to_pack(self) -> list[Slice]:
-        """What is published and in no pack, of segments that are not uploaded whole."""
+        """Return the published slices in no pack, of segments that are not uploaded whole."""
         return [
             Slice(
                 self._entry(
@@ -230,8 +233,8 @@ class SharedLog(PartitionLog):
             track.packed_pos, track.packed_offset = entry.file_end, entry.end_offset
 
     def segments_to_upload(self) -> list[tuple[Segment, int]]:
-        """Segments that are full and published whole, or an earlier owner's, and have no object of
-        their own; each with its end offset.
+        """Return the segments without an own object that are full and published whole, or belong to
+        an earlier owner; each with the end offset.
         """
         view = self._segments.view
         if not view.segments:
@@ -250,13 +253,13 @@ class SharedLog(PartitionLog):
         return isinstance(segment.file, CachedFile) and not segment.file.pieces.is_whole
 
     def repacked(self, base: int, pieces: SegmentPieces) -> None:
-        """Note that a segment of an earlier owner is in other objects now."""
+        """Note that a segment of an earlier owner is now in other objects."""
         for segment in self._segments.view.segments:
             if segment.base_offset == base and isinstance(segment.file, CachedFile):
                 segment.file.pieces = pieces
 
     def uploaded(self, segment: Segment, pieces: SegmentPieces) -> None:
-        """Note that a segment has an object of its own: the local file is a cache from now on."""
+        """Note that a segment has an own object: the local file is a cache from now on."""
         files = self._files
         assert isinstance(files, CachedFiles)
         files.note_index(segment.path, pieces)
@@ -264,7 +267,7 @@ class SharedLog(PartitionLog):
             segment.file.pieces = pieces
             return
         if self.tracks.pop(segment.base_offset, None) is None:
-            return  # Retention took it meanwhile.
+            return  # Retention dropped the segment meanwhile.
         local, cached = segment.file, files.segment_file(segment.path, pieces)
         cached.adopt_local()
         segment.file = cached
@@ -273,7 +276,7 @@ class SharedLog(PartitionLog):
     # Retention
 
     def drop(self, count: int | None = None) -> int:
-        """As `PartitionLog.drop`."""
+        """Drop segments as `PartitionLog.drop`."""
         return super().drop(count) if self._segments.view.segments else 0
 
     def _drop_old(self, now_us: int, offsets: tuple[int | None, int | None]) -> int:
@@ -284,13 +287,13 @@ class SharedLog(PartitionLog):
             super()._roll_expired(now_us)
 
     def delete_below(self, offset: int) -> int:
-        """As `PartitionLog.delete_below`, but in whole segments."""
+        """Delete as `PartitionLog.delete_below`, but in whole segments."""
         return self._drop_below(offset) if self._segments.view.segments else 0
 
     def _drop_below(self, start: int, log_start: int | None = None) -> int:
-        """Drop whole segments below an offset; the ledger is told with the next pack."""
+        """Drop whole segments below an offset; the next pack tells the ledger."""
         view = self._segments.view
-        # Only what is published is dropped: the log must never end below what was acknowledged.
+        # Only published segments are dropped: the log must never end below an acknowledged offset.
         count = bisect_right(view.bases, min(start, self.durable_offset)) - 1
         if count <= 0:
             return 0
@@ -304,16 +307,16 @@ class SharedLog(PartitionLog):
     # Ending
 
     def alter(self, settings: LogSettings) -> None:
-        """As `PartitionLog.alter`. Raises UnwritableChange for what `check_settings` refuses."""
+        """Apply settings as `PartitionLog.alter`. Raises UnwritableChange as `check_settings`."""
         check_settings(settings)
         super().alter(settings)
 
     def reserve_ahead(self) -> None:
-        """Raises UnwritableChange: there is no `written` mode here."""
+        """Raise UnwritableChange: the shared store has no `written` mode."""
         check_settings(replace(self.settings, durability=Durability.WRITTEN))
 
     def close(self) -> None:
-        """As `PartitionLog.close`; what no round took never counts."""
+        """Close as `PartitionLog.close`; records that no round took never count."""
         self._link.backlog.begun(waiting := sum(self._waiting_bytes()))
         self._link.backlog.ended(waiting)
         self._growing = []
@@ -323,14 +326,14 @@ class SharedLog(PartitionLog):
         return (track.segment.size - track.taken_pos for track in self._growing)
 
     def seal(self) -> None:
-        """For a clean stop: all is published already."""
+        """Refuse appends for a clean stop: everything is already published."""
         self.takes_appends = False
         self._sealed = True
 
 
 def check_settings(settings: LogSettings) -> None:
-    """Raises UnwritableChange for durability `written`, whose reservation is on a local disk, and
-    for compaction, which writes files beside it.
+    """Check the settings. Raises UnwritableChange for durability `written`, whose reservation is on
+    a local disk, and for compaction, which writes local files.
     """
     if settings.compacts:
         raise UnwritableChange("compaction is not possible in the shared store")
@@ -341,7 +344,7 @@ def check_settings(settings: LogSettings) -> None:
 def open_shared_log(
     place: LogPlace, settings: LogSettings, found: PartitionPieces, link: ShardLink
 ) -> SharedLog:
-    """The log of a partition as it was found in the shared store; no object is read."""
+    """Return the log of a partition as found in the shared store; no object is read."""
     identity, files = place.identity, place.files
     assert isinstance(files, CachedFiles)
     segments = []

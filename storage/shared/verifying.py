@@ -1,7 +1,7 @@
 """Checks a whole shared store: every row's object, every footer, and with `deep` every batch.
 
-Only reads, even beside running brokers: the ledger is read at one moment, and an object that is
-dropped meanwhile stays for as long as the trash keeps it.
+Only reads, even beside running brokers: the ledger is read at a single moment, and an object that
+is dropped meanwhile stays for as long as the trash keeps it.
 """
 
 import os
@@ -49,7 +49,7 @@ from braidlog.storage.shared.pieces import PartitionPieces, partitions_of
 from braidlog.storage.shared.proofs import check_not_older, open_cluster
 from braidlog.storage.shared.takeover import is_unpacked, round_slices
 
-# What `deep` keeps in its scratch folder at a time.
+# Bytes that `deep` keeps in its scratch folder at a time.
 SCRATCH_BYTES = 256 << 20
 
 T = TypeVar("T")
@@ -57,8 +57,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class StoreReport:
-    """What was looked at, and how much of it is wrong. `unnamed` objects have no row: those
-    of rounds and packs under way, and orphans, which a sweep deletes.
+    """The numbers of checked things and of faults. `unnamed` objects have no row: objects of rounds
+    and packs under way, and orphans, which a sweep deletes.
     """
 
     objects: int = 0
@@ -71,8 +71,8 @@ class StoreReport:
 def verify_store(
     ledger: Ledger, objects: ObjectStore, tell: Callable[[str], None], *, deep: bool = False
 ) -> StoreReport:
-    """Check all; `tell` gets a line for each fault. Raises NoCluster where the two do not belong
-    together; StoreUnanswered, LedgerUnanswered.
+    """Check all; `tell` gets a line for each fault. Raises NoCluster if ledger and store do not
+    belong together; StoreUnanswered, LedgerUnanswered.
     """
     open_cluster(ledger, objects)
     check = _Check(objects, tell)
@@ -115,8 +115,8 @@ def verify_store(
 
 
 def _deleted(ledger: Ledger) -> Callable[[int], bool]:
-    """A function that says whether the topic of a partition was deleted: something of it may be
-    left in packs that others need.
+    """Return a function that says if the topic of a partition was deleted: slices of a deleted
+    topic may remain in packs that others need.
     """
     cluster = ledger.cluster()
     catalogue = SharedCatalogue(0 if cluster is None else cluster.shards)
@@ -132,7 +132,7 @@ class _Check:
         self._tell = tell
 
     def look(self, at: Callable[[], T]) -> T | None:
-        """What `at` gives; None if it finds a fault, which is reported."""
+        """Return the result of `at`; report a fault and return None."""
         try:
             return at()
         except (BadObject, ObjectMissing, DamagedLog, Fault) as error:
@@ -191,6 +191,6 @@ class _Check:
         return end
 
     def fault(self, text: str) -> None:
-        """Tell a fault."""
+        """Report a fault."""
         self.report.faults += 1
         self._tell(text)
