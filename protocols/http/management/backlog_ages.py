@@ -1,6 +1,6 @@
-"""How long records wait to be read: the append time of the batch at a group's position.
+"""Age of unread records: the append time of the batch at a group's position.
 
-The time of a group that has not moved since the last scrape is known already. Knows partitions, no
+The time of a group that has not moved since the last scrape is in a cache. Knows partitions, no
 group.
 """
 
@@ -13,16 +13,16 @@ from braidlog.broker.errors import BrokerError
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
 
-# Batches looked at in one scrape; the ages of more groups come with the next scrapes. A look costs
-# a read of one batch, from the disk if the group is far behind.
+# Batches read per scrape; the next scrapes add the ages of more groups. A read of a batch may go to
+# the disk if the group is far behind.
 LOOKS_MAX = 500
-KNOWN_MAX = 100_000  # Positions whose time is kept, at some 100 bytes each.
+KNOWN_MAX = 100_000  # Positions in the cache, at some 100 bytes each.
 
 Place = tuple[int, int]  # Partition id and offset.
 
 
 class Ages:
-    """Times at positions, kept from one scrape to the next."""
+    """Append times at positions, kept from one scrape to the next."""
 
     def __init__(self) -> None:
         self._known: dict[Place, int] = {}
@@ -30,13 +30,13 @@ class Ages:
         self._looks_left = LOOKS_MAX
 
     def begin(self) -> None:
-        """Begin a scrape; times that it does not ask for are forgotten after it."""
+        """Begin a scrape; times that the scrape does not request are forgotten afterwards."""
         self._before, self._known = self._known, {}
         self._looks_left = LOOKS_MAX
 
     async def since_us(self, partition: Partition, position: int | None) -> int | None:
-        """When the record at that position, or the first one kept, was appended; None: not known
-        in this scrape.
+        """Return the append time of the record at the position, or of the first record kept; None
+        if unknown in this scrape.
         """
         offset = max(position or 0, partition.log_start_offset)
         place = (partition.partition_id, offset)
@@ -47,7 +47,7 @@ class Ages:
             self._looks_left -= 1
             try:
                 batches = await partition.read(offset, 1)
-            except BrokerError:  # Damaged, or gone meanwhile: its readers get the error.
+            except BrokerError:  # Damaged or deleted: readers get the error.
                 return None
             if not batches:
                 return None

@@ -1,5 +1,6 @@
-"""`/api/v1/groups`: how far the Kafka group, Pulsar subscription and Iggy consumer of a name have
-read. Knows bodies and the broker, no connection and no file.
+"""`/api/v1/groups`: positions of Kafka groups, Pulsar subscriptions and Iggy consumers by name.
+
+Knows bodies and the broker, no connection and no file.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from braidlog.broker.positions.subscriptions import Subscription
     from braidlog.broker.topics.topic import Topic
 
-RANGES_TOLD_MAX = 100  # Of one partition; a Shared subscription can have very many.
+RANGES_TOLD_MAX = 100  # Of a partition; a Shared subscription can have very many ranges.
 
 
 class GroupsApi:
-    """Handlers of one broker's groups."""
+    """Handlers of a broker's groups."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -43,7 +44,7 @@ class GroupsApi:
     async def list_groups(self, request: Request) -> Response:
         """A page of groups by topic and name: `?topic=`, `?group=`, `?after=` (a topic), `?limit=`.
 
-        A page ends with a whole topic, so it may hold more than was asked for. It shows the groups
+        A page ends with a whole topic, so the page may exceed the limit. The page shows the groups
         that the client may see.
         """
         limit = page_limit(request)
@@ -60,7 +61,7 @@ class GroupsApi:
         return json_response(messages.GroupPage(groups, next=None))
 
     async def show(self, request: Request) -> Response:
-        """One group of one topic, partition by partition. Raises SubscriptionNotFound."""
+        """A group of a topic, with its position in each partition. Raises SubscriptionNotFound."""
         topic = self._broker.topics.get(topic_name(request))
         subscription = self._broker.subscriptions.get(topic, group_name(request))
         numbers = range(len(topic.partitions))
@@ -98,14 +99,16 @@ async def summarize_groups(
     wanted: bytes | None = None,
     is_seen: Callable[[Resource], bool] = lambda _: True,
 ) -> list[messages.GroupSummary]:
-    """Summarize each group of a topic that `is_seen` allows, or only `wanted` if it exists."""
+    """Return a summary of each group of a topic that `is_seen` allows, or only of `wanted` if
+    present.
+    """
     names = broker.subscriptions.names(topic) if wanted is None else [wanted]
     found: list[messages.GroupSummary] = []
     async for name in in_turns(names):
         subscription = broker.subscriptions.find(topic, name)
         if not is_seen(Resource.of_group(name, topic.name)):
             continue
-        if subscription is not None:  # Else it was deleted meanwhile.
+        if subscription is not None:  # Otherwise deleted meanwhile.
             found.append(await _summary(subscription))
     return found
 

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/metrics`. Knows what to report, not how it is counted."""
+"""`/healthz`, `/readyz` and `/metrics`. Knows the reports, not the counting."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.protocols.http.options import RestOptions
 
-# Making and rendering a thousand samples takes 10 ms, and one partition or group has several. Above
-# this size it is done in a thread, so that no listener waits for it.
+# A thousand samples take 10 ms to make and render, and each partition or group has several. More
+# than this are made in a worker thread, so that no listener waits.
 INLINE_MAX = 300
 
 
-# Imported for the first scrape, with what it needs: 4 MB.
+# Imported for the first scrape: 4 MB with its dependencies.
 SCRAPING = "braidlog.protocols.http.management.log_metrics"
 
 
@@ -47,7 +47,7 @@ class HealthApi:
         return PlainTextResponse("ok\n")
 
     async def readyz(self, _: Request) -> Response:
-        """200 when new work is welcome, else 503; both with the reasons."""
+        """200 while the broker accepts new work, otherwise 503; both with the reasons."""
         disk = os.statvfs(self._broker.data_dir)
         checks = {
             "started": self._broker.ready.is_set(),
@@ -59,7 +59,7 @@ class HealthApi:
         return json_response(readiness, 200 if readiness.ready else 503)
 
     async def metrics(self, request: Request) -> Response:
-        """Everything counted, in the text format that the scraper asks for."""
+        """All metrics, in the text format that the scraper requests."""
         await import_in_thread(SCRAPING)
         from prometheus_client.exposition import choose_encoder
 
@@ -79,10 +79,10 @@ class HealthApi:
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """Metric families already made, in the form of a Prometheus registry."""
+    """Finished metric families, in the form of a Prometheus registry."""
 
     made: Sequence[Metric]
 
     def collect(self) -> Iterator[Metric]:
-        """The interface of a Prometheus registry."""
+        """Return the metric families; the interface of a Prometheus registry."""
         return iter(self.made)

@@ -1,8 +1,8 @@
-"""Metrics that need no counters, because the log and the cursors know them: offsets, sizes,
-backlogs, and the age of unread records.
+"""Metrics without counters, read from the log and the cursors: offsets, sizes, backlogs, and the
+age of unread records.
 
-They are read at each scrape, so they cannot drift: in the event loop, in turns. The metric families
-can then be made in any thread. Knows no HTTP.
+Each scrape reads them in the event loop, in turns, so they cannot drift. Any thread can then make
+the metric families. Knows no HTTP.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 PARTITION_LABELS = ("topic", "partition")
 GROUP_LABELS = ("topic", "subscription")
 OPEN_FILES = "/proc/self/fd"
-OWN_OF_PARTITION, OWN_OF_GROUP = 3, 3  # Series of our own names.
-# Series with a topic's name in one answer: about 10 MB of text, and ten times that in memory while
-# it is made. Prometheus' own advice is some thousands for one target.
+OWN_OF_PARTITION, OWN_OF_GROUP = 3, 3  # Series with our own names.
+# Series with a topic's name in an answer: about 10 MB of text, and ten times that in memory during
+# rendering. Prometheus recommends some thousands for a target.
 SERIES_MAX = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """What one scrape has found."""
+    """The figures of a scrape."""
 
     own: list[Metric]
     topics: Sequence[TopicFacts]
@@ -62,14 +62,15 @@ class Scrape:
 
     @property
     def size(self) -> int:
-        """Roughly how many samples it makes."""
+        """Approximate number of samples."""
         partitions = sum(len(topic.partitions) for topic in self.topics)
         groups = sum(len(topic.groups) for topic in self.topics)
         return len(self.counted.numbers) + len(self.topics) + partitions + groups
 
     def families(self, sets: Collection[str], series_max: int = SERIES_MAX) -> list[Metric]:
-        """Every metric family of these sets of names. Topics beyond the limit of series have none
-        of their own, but count in sums.
+        """Return every metric family of these sets of names.
+
+        Topics beyond the limit of series have no series of their own, but count in sums.
         """
         shown, left_out = self._shown(sets, series_max)
         hidden = {topic.name.full for topic in self.topics[len(shown) :]}
@@ -84,7 +85,9 @@ class Scrape:
         return made
 
     def _shown(self, sets: Collection[str], series_max: int) -> tuple[Sequence[TopicFacts], int]:
-        """The first topics, as many as the limit allows; how many series the others would have."""
+        """Return the first topics, up to the limit of series, and the number of series of the other
+        topics.
+        """
         counted = self.counted.series_of_topics()
         left = series_max - (len(self.counted.numbers) - sum(counted.values()))
         shown = left_out = 0
@@ -202,7 +205,7 @@ async def _facts(broker: Broker, topic: Topic, ages: Ages) -> TopicFacts:
         )
     for name in broker.subscriptions.names(topic):
         subscription = broker.subscriptions.find(topic, name)
-        if subscription is not None:  # Else it was deleted meanwhile.
+        if subscription is not None:  # Otherwise deleted meanwhile.
             facts.groups.append(await _group(broker, subscription, ages))
     return facts
 

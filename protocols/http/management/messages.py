@@ -9,7 +9,7 @@ import msgspec
 
 from braidlog.protocols.http.values.jsontext import RepeatedName, check_names
 
-PARTITIONS_MAX = 10_000  # As for `topics.num_partitions`: each one is a folder and open files.
+PARTITIONS_MAX = 10_000  # As for `topics.num_partitions`: each is a folder and open files.
 
 Partitions = Annotated[int, msgspec.Meta(ge=1, le=PARTITIONS_MAX)]
 Encoding = Literal["utf8", "base64"]
@@ -18,25 +18,25 @@ T = TypeVar("T")
 
 
 class BadBody(ValueError):
-    """A body is not JSON, or not of the expected form; the text says where."""
+    """A body is not JSON, or has the wrong form; the text names the place."""
 
 
 class CreateTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """PUT of a topic. Without `partitions`: as many as the broker gives a new topic."""
+    """PUT of a topic. `partitions` defaults to the broker's number for a new topic."""
 
     partitions: Partitions | None = None
     settings: dict[str, Setting] = {}
 
 
 class AlterTopic(msgspec.Struct, forbid_unknown_fields=True):
-    """PATCH of a topic: the new number of partitions, settings to change; null resets one."""
+    """PATCH of a topic: the new number of partitions, settings to change; null resets a setting."""
 
     partitions: Partitions | None = None
     settings: dict[str, Setting | None] = {}
 
 
 class SegmentInfo(msgspec.Struct):
-    """One log file of a partition."""
+    """A log file of a partition."""
 
     base_offset: int
     size_bytes: int
@@ -44,7 +44,7 @@ class SegmentInfo(msgspec.Struct):
 
 
 class PartitionInfo(msgspec.Struct):
-    """Where one partition's log begins and ends; records below `high_watermark` are delivered."""
+    """The bounds of a partition's log; records below `high_watermark` are delivered."""
 
     partition: int
     partition_id: int
@@ -52,12 +52,12 @@ class PartitionInfo(msgspec.Struct):
     high_watermark: int
     log_end_offset: int
     size_bytes: int
-    compacted_offset: int  # Where the compacted view ends; 0 if there is none.
+    compacted_offset: int  # End of the compacted view; 0 without a compaction.
     segments: list[SegmentInfo]
 
 
 class TopicSummary(msgspec.Struct):
-    """One line of the list of topics."""
+    """An entry of the list of topics."""
 
     name: str
     partitions: int
@@ -67,7 +67,7 @@ class TopicSummary(msgspec.Struct):
 
 
 class GroupSummary(msgspec.Struct):
-    """One line of the list of groups. `group` is base64 if `encoding` says so."""
+    """An entry of the list of groups. `group` is base64 if `encoding` says so."""
 
     topic: str
     group: str
@@ -77,7 +77,7 @@ class GroupSummary(msgspec.Struct):
 
 
 class TopicDetail(msgspec.Struct):
-    """Everything about one topic. `settings` are its own, `in_force` those that apply to it."""
+    """All details of a topic. `settings` are the topic's own, `in_force` the effective settings."""
 
     name: str
     topic_id: int
@@ -91,10 +91,10 @@ class TopicDetail(msgspec.Struct):
 
 
 class GroupPosition(msgspec.Struct):
-    """A group in one partition; `position` is the next offset wanted, null if never set.
+    """A group's position in a partition; `position` is the next offset wanted, null if never set.
 
-    `acknowledged` are closed ranges [first, last] above the position, the lowest ones first; if not
-    all are listed, `acknowledged_ranges` is still their full number.
+    `acknowledged` are closed ranges [first, last] above the position, the lowest first. The list
+    may be incomplete; `acknowledged_ranges` is the full number of ranges.
     """
 
     partition: int
@@ -107,8 +107,8 @@ class GroupPosition(msgspec.Struct):
 
 
 class GroupMember(msgspec.Struct):
-    """One reader under a group's name, in any protocol; `name` is what that protocol's tools call
-    it, `partitions` those assigned to it now.
+    """A reader under a group's name, in any protocol; `name` is the reader's name in that
+    protocol's tools, `partitions` are those assigned now.
     """
 
     protocol: str
@@ -118,7 +118,7 @@ class GroupMember(msgspec.Struct):
 
 
 class GroupDetail(msgspec.Struct):
-    """Everything about one group on one topic."""
+    """All details of a group on a topic."""
 
     topic: str
     group: str
@@ -129,7 +129,7 @@ class GroupDetail(msgspec.Struct):
 
 
 class TopicPage(msgspec.Struct):
-    """A page of topics; `next` is what to send as `after` for the page that follows, or null."""
+    """A page of topics; `next` is the value of `after` for the next page, or null."""
 
     topics: list[TopicSummary]
     next: str | None
@@ -143,14 +143,14 @@ class GroupPage(msgspec.Struct):
 
 
 class Readiness(msgspec.Struct):
-    """Whether the broker should get work, and the result of each check."""
+    """Readiness of the broker for work, and the result of each check."""
 
     ready: bool
     checks: dict[str, bool]
 
 
 class ErrorBody(msgspec.Struct):
-    """The answer to every refused request; `reason` is what Pulsar's admin clients show."""
+    """The answer to every refused request; Pulsar's admin clients show `reason`."""
 
     error_code: int
     code: str
@@ -159,7 +159,7 @@ class ErrorBody(msgspec.Struct):
 
 
 def decode(body: bytes, into: type[T]) -> T:
-    """A typed body; an empty one is the empty object. Raises BadBody."""
+    """Return a typed body; an empty body is the empty object. Raises BadBody."""
     try:
         value = msgspec.json.decode(body or b"{}", type=into)
         check_names(body or b"{}")
@@ -171,7 +171,7 @@ def decode(body: bytes, into: type[T]) -> T:
 
 
 def readable(error: msgspec.ValidationError) -> str:
-    """The fault of a body in a reader's words: the field first, no marks of the library."""
+    """Return the fault of a body for a reader: the field first, no marks of the library."""
     text, _, place = str(error).partition(" - at `$")
     text = text.replace("`", "")
     field = place.rstrip("`").lstrip(".")
@@ -179,5 +179,5 @@ def readable(error: msgspec.ValidationError) -> str:
 
 
 def encode(body: msgspec.Struct) -> bytes:
-    """JSON, UTF-8."""
+    """Return the body as JSON in UTF-8."""
     return msgspec.json.encode(body)

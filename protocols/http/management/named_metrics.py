@@ -1,7 +1,7 @@
-"""Metrics under the names that existing dashboards look for: Apache Pulsar's and those of Kafka's
-exporter. Their values are read from the log and the cursors at each scrape.
+"""Metrics under the names of existing dashboards: Apache Pulsar's and those of Kafka's exporter.
 
-Knows the facts of a topic, not how they are gathered (`log_metrics.py`).
+Each scrape reads their values from the log and the cursors. Knows the facts of a topic, not the way
+they are gathered (`log_metrics.py`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ PRODUCERS = "braidlog_producers"
 BY_TOPIC = (RECORDS_IN, BYTES_IN, RECORDS_OUT, BYTES_OUT, PRODUCERS)
 SUBSCRIPTION_OUT, ACKED = "subscription_out", "acked"
 SUBSCRIPTION_ACKED = "subscription_acked"
-CLUSTER = "standalone"  # Pulsar's own name for a cluster of one broker.
+CLUSTER = "standalone"  # Pulsar's own name for a single-broker cluster.
 LEADER = 1  # The broker's number among Kafka's brokers.
 
 
 @dataclass(slots=True)
 class PartitionFacts:
-    """One partition's log."""
+    """The log of a partition."""
 
     index: int
     start: int
@@ -40,23 +40,23 @@ class PartitionFacts:
 
 @dataclass(slots=True)
 class GroupFacts:
-    """One group on one topic."""
+    """A group on a topic."""
 
     name: str
     backlog: int
     consumers: int
     unacked: int
-    positions: list[tuple[int, int, int]]  # (partition, position, backlog), those that are set
-    delayed: int = 0  # Records that are held until their time.
+    positions: list[tuple[int, int, int]]  # (partition, position, backlog), only set positions.
+    delayed: int = 0  # Records held until their delivery time.
     is_blocked: bool = False  # At a limit of unacknowledged messages.
-    messages_out: int = 0  # Of the consumers that are connected.
-    messages_acked: int = 0  # By them.
-    backlog_s: float | None = None  # Age of the oldest record not read; None: not known.
+    messages_out: int = 0  # Of the connected consumers.
+    messages_acked: int = 0  # By the connected consumers.
+    backlog_s: float | None = None  # Age of the oldest unread record; None if unknown.
 
 
 @dataclass(slots=True)
 class TopicFacts:
-    """What one scrape finds of a topic."""
+    """The figures of a topic in a scrape."""
 
     name: TopicName
     partitions: list[PartitionFacts] = field(default_factory=list)
@@ -65,8 +65,8 @@ class TopicFacts:
 
 @dataclass(slots=True)
 class Traffic:
-    """What went in and out: totals and rates by family, then by the topic's full name (followed by
-    the group's for `SUBSCRIPTION_OUT`); and the counters of Pulsar's connections.
+    """Traffic in and out: totals and rates by family, then by the topic's full name (for
+    `SUBSCRIPTION_OUT` followed by the group's name); and the counters of Pulsar's connections.
     """
 
     totals: Mapping[str, Mapping[str, int]]
@@ -74,21 +74,21 @@ class Traffic:
     connections: Mapping[str, int]
 
     def total(self, family: str, topic: str) -> int:
-        """The total of one topic."""
+        """Return the total of a topic."""
         return self.totals[family].get(topic, 0)
 
     def rate(self, family: str, key: str) -> float:
-        """The rate per second of one topic or group."""
+        """Return the rate per second of a topic or group."""
         return self.rates[family].get(key, 0.0)
 
 
 def pulsar_series(topic: TopicFacts) -> int:
-    """How many series `pulsar_metrics` makes of a topic."""
+    """Return the number of series that `pulsar_metrics` makes for a topic."""
     return len(PULSAR_GAUGES) + len(PULSAR_TOTALS) + len(PULSAR_GROUPS) * len(topic.groups)
 
 
 def kafka_series(topic: TopicFacts) -> int:
-    """How many series `kafka_metrics` makes of a topic."""
+    """Return the number of series that `kafka_metrics` makes for a topic."""
     if not _has_kafka_name(topic.name):
         return 0
     series = 1 + len(KAFKA_TOTALS) + len(KAFKA_PARTITIONS) * len(topic.partitions)
@@ -103,8 +103,8 @@ def _has_kafka_name(name: TopicName) -> bool:
 def pulsar_metrics(
     topics: Iterable[TopicFacts], traffic: Traffic, hidden: Collection[str] = ()
 ) -> list[Metric]:
-    """The metric families of Apache's broker that are known here. Topics that are `hidden` count in
-    sums alone.
+    """Return the metric families of Apache's broker that are known here. Topics in `hidden` count
+    only in sums.
     """
     by_topic = ("cluster", "namespace", "topic")
     gauges = {
@@ -144,7 +144,7 @@ def pulsar_metrics(
 
 
 def _pulsar_gauges(topic: TopicFacts, traffic: Traffic) -> dict[str, float]:
-    """One topic's values of `PULSAR_GAUGES`."""
+    """Return a topic's values of `PULSAR_GAUGES`."""
     full = topic.name.full
     stored = sum(one.size_bytes for one in topic.partitions)
     records = sum(one.end - one.start for one in topic.partitions)
@@ -187,10 +187,10 @@ def _add_pulsar_group(
 
 
 def _pulsar_broker(sums: Mapping[str, float], topics: int, traffic: Traffic) -> list[Metric]:
-    """The same of all topics together, and the connections."""
+    """Return the same figures for all topics together, and the connections."""
     made: list[Metric] = []
     for name, value in {"topics_count": topics, **sums}.items():
-        if name == ACK_RATE:  # Apache has no total for it.
+        if name == ACK_RATE:  # Apache has no such total.
             continue
         text = PULSAR_GAUGES.get(name, "Topics.")
         family = GaugeMetricFamily(f"pulsar_broker_{name}", text, labels=("cluster",))
@@ -247,8 +247,8 @@ PULSAR_GROUPS = {
 
 
 def kafka_metrics(topics: Iterable[TopicFacts], traffic: Traffic) -> list[Metric]:
-    """The metric families of danielqsj/kafka_exporter, and of the JMX exporter's usual rules, for
-    topics that a Kafka client of the default listener can name.
+    """Return the metric families of danielqsj/kafka_exporter, and of the JMX exporter's usual
+    rules, for topics that a Kafka client of the default listener can name.
     """
     brokers = GaugeMetricFamily("kafka_brokers", "Brokers.")
     brokers.add_metric((), 1)

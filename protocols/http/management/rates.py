@@ -1,6 +1,6 @@
-"""Rates of counters, from one scrape to a later one: nothing is sampled in between.
+"""Rates of counters between an earlier and a later scrape: no samples in between.
 
-Knows totals by name and key, not what they count.
+Knows totals by name and key, not the counted things.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 Totals = Mapping[str, Mapping[str, int]]  # By family, then by key.
 RatesPerSecond = dict[str, dict[str, float]]
 
-WINDOW_S = 60.0  # A rate covers about the last minute, as Apache Pulsar's do.
-SPACING_S = 10.0  # Between totals that are kept, however frequent the scrapes are.
+WINDOW_S = 60.0  # A rate covers about the last minute, as in Apache Pulsar.
+SPACING_S = 10.0  # Between stored totals, however frequent the scrapes are.
 
 
 class Rates:
-    """The totals of some earlier scrapes."""
+    """The totals of earlier scrapes."""
 
     def __init__(self, now_s: float) -> None:
         """Start counting now, at 0."""
@@ -25,9 +25,10 @@ class Rates:
         self._lock = threading.Lock()  # Two scrapes may be rendered at the same time.
 
     def rates(self, now_s: float, totals: Totals) -> RatesPerSecond:
-        """The rate per second of each total, since about `WINDOW_S` ago or the first scrape after.
+        """Return the rate per second of each total, since about `WINDOW_S` ago or the first scrape
+        after.
 
-        The rate of a total that fell (its counter is gone, or was reset) is 0.
+        The rate of a total that fell (a removed or reset counter) is 0.
         """
         with self._lock:
             kept = self._kept

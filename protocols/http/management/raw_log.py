@@ -1,7 +1,7 @@
-"""`/api/v1/log`: stored batches as they are, for readers on other machines that decode them
-themselves (Spark's network fetcher), and the positions that such readers commit.
+"""`/api/v1/log`: stored batches as they are, and the positions that readers commit.
 
-Knows bodies and the broker's services; it does not look into batches.
+The readers run on other machines and decode the batches themselves (Spark's network fetcher). Knows
+bodies and the broker's services; does not look into batches.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class RawPartition(msgspec.Struct):
-    """One partition of the list; offsets as everywhere, `size_bytes` of its stored batches.
+    """A partition of the list; `size_bytes` is the size of the stored batches.
 
-    Offsets and size are 0 without `is_here`: then another broker has the records, and answers
-    requests that name the partition.
+    Offsets and size are 0 without `is_here`: another broker has the records, and answers requests
+    that name the partition.
     """
 
     topic: str
@@ -53,7 +53,7 @@ class RawPage(msgspec.Struct):
 
 
 class RawState(msgspec.Struct):
-    """One partition; `first_offset` answers `?time_us=`."""
+    """A partition; `first_offset` answers `?time_us=`."""
 
     partition_id: int
     log_start_offset: int
@@ -69,7 +69,7 @@ class Positions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RawLogApi:
-    """Handlers of one broker's raw log."""
+    """Handlers of a broker's raw log."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
@@ -95,7 +95,9 @@ class RawLogApi:
         return json_response(RawPage(found, None))
 
     async def state(self, request: Request) -> Response:
-        """The offsets of one partition; with `?time_us=` also where records of that time begin."""
+        """The offsets of a partition; with `?time_us=` also the first offset at or after that
+        time.
+        """
         partition = self._partition(request)
         found = RawState(
             partition.partition_id,
@@ -109,9 +111,10 @@ class RawLogApi:
         return json_response(found)
 
     async def batches(self, request: Request) -> Response:
-        """Whole batches from the one that holds `?offset=` on, about `?bytes_max=` bytes of them.
+        """Whole batches from the batch that holds `?offset=`, about `?bytes_max=` bytes of them.
 
-        At least one, but none at the high watermark. Raises OffsetOutOfRange, CorruptBatch.
+        At least a single batch, but none at the high watermark. Raises OffsetOutOfRange,
+        CorruptBatch.
         """
         partition = self._partition(request)
         offset = query.number(request, ("offset",), None, least=0, most=None)
@@ -139,9 +142,9 @@ class RawLogApi:
         return Response(content, headers=headers, media_type="application/octet-stream")
 
     async def set_positions(self, request: Request) -> Response:
-        """Commit positions of one group, all or none; answered once they are on disk.
+        """Commit positions of a group, all or none; answered once they are on disk.
 
-        A group that does not exist is created, as by a Kafka client's first commit.
+        A missing group is created, as by a Kafka client's first commit.
         """
         given = await self._bodies.read(request, Positions)
         topic = self._broker.topics.get(topic_name(request))
@@ -152,7 +155,7 @@ class RawLogApi:
         return Response(status_code=204)
 
     def _partition(self, request: Request) -> Partition:
-        """The partition of the path, if it is the one that `?partition_id=` names.
+        """Return the partition of the path, if its id is `?partition_id=` or that is not given.
 
         Raises TopicNotFound, PartitionNotFound, Refused.
         """

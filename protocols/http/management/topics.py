@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 class TopicsApi:
-    """Handlers of one broker's topics."""
+    """Handlers of a broker's topics."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
         self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
-        """A page of topics by name, all or one namespace's: `?namespace=`, `?after=`, `?limit=`.
+        """A page of topics by name, all or of a namespace: `?namespace=`, `?after=`, `?limit=`.
 
-        It shows the topics that the client may see.
+        The page shows the topics that the client may see.
         """
         limit = page_limit(request)
         after = request.query_params.get("after", "")
@@ -57,12 +57,12 @@ class TopicsApi:
         return json_response(page)
 
     async def show(self, request: Request) -> Response:
-        """Everything about one topic."""
+        """All details of a topic."""
         topic = self._broker.topics.get(topic_name(request))
         return json_response(await self._detail(request, topic))
 
     async def create(self, request: Request) -> Response:
-        """Create a topic; answered once it is on disk."""
+        """Create a topic; answered once the topic is on disk."""
         name = topic_name(request)
         wanted = await self._bodies.read(request, messages.CreateTopic)
         given = read_settings(wanted.settings)
@@ -73,25 +73,25 @@ class TopicsApi:
         return json_response(await self._detail(request, topic), 201)
 
     async def alter(self, request: Request) -> Response:
-        """Change a topic's settings or add partitions; answered once that is on disk."""
+        """Change a topic's settings or add partitions; answered once the change is on disk."""
         name = topic_name(request)
         wanted = await self._bodies.read(request, messages.AlterTopic)
         changes = read_settings(wanted.settings)
         topic = self._broker.topics.get(name)
-        in_force(self._broker.config.log, topic.meta.settings | changes)  # Refused before a change.
+        in_force(self._broker.config.log, topic.meta.settings | changes)  # Refuse before changes.
         if wanted.partitions is not None and wanted.partitions < len(topic.partitions):
             raise InvalidRequest(f"{name} has {len(topic.partitions)} partitions; none can go")
         if wanted.partitions not in (None, len(topic.partitions)):
             await self._broker.topics.add_partitions(name, wanted.partitions)
         if changes:
             await self._broker.topics.alter_settings(name, changes)
-            with suppress(NotOwner):  # It moved; the change is made, and the new owner applies it.
+            with suppress(NotOwner):  # Moved: the new owner applies the change.
                 await self._broker.retention.apply(topic)
         await self._broker.durability.reached(topic.ticket)
         return json_response(await self._detail(request, topic))
 
     async def delete(self, request: Request) -> Response:
-        """Delete a topic with its records and groups; answered once that is on disk."""
+        """Delete a topic with its records and groups; answered once the deletion is on disk."""
         ticket = await self._broker.topics.delete(topic_name(request))
         await self._broker.durability.reached(ticket)
         return Response(status_code=204)

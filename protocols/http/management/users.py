@@ -1,4 +1,4 @@
-"""`/api/v1/users` and `/api/v1/permissions`: users, their access tokens, and who may do what.
+"""`/api/v1/users` and `/api/v1/permissions`: users, their access tokens, and permissions.
 
 Knows bodies and the broker, no connection. Only the answer that creates a token holds a secret.
 """
@@ -54,7 +54,7 @@ class TokenInfo(msgspec.Struct):
 
 
 class NewToken(TokenInfo):
-    """An access token that was just created: the only answer with its text."""
+    """An access token just created: the only answer with the token's text."""
 
     token: str = ""
 
@@ -78,7 +78,7 @@ class UserList(msgspec.Struct):
 
 
 class Permission(msgspec.Struct, forbid_unknown_fields=True):
-    """Who may do what to which resources (docs/security.md)."""
+    """A permission of a subject for an action on resources (docs/security.md)."""
 
     subject: str
     action: str
@@ -92,13 +92,13 @@ class PermissionList(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct):
-    """Whether a user may do something."""
+    """Verdict on a user's right to an action."""
 
     allowed: bool
 
 
 class UsersApi:
-    """Handlers of one broker's users and permissions."""
+    """Handlers of a broker's users and permissions."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
@@ -109,11 +109,11 @@ class UsersApi:
         return json_response(UserList([_info(user) for user in self._broker.users.all()]))
 
     async def show(self, request: Request) -> Response:
-        """One user."""
+        """A user."""
         return json_response(_info(self._user(request)))
 
     async def create(self, request: Request) -> Response:
-        """Create a user; answered once it is on disk."""
+        """Create a user; answered once the user is on disk."""
         wanted = await self._bodies.read(request, CreateUser)
         user, ticket = await self._broker.users.create(
             _name(request, "user"), wanted.password, roles=wanted.roles
@@ -123,7 +123,7 @@ class UsersApi:
         return json_response(_info(user), 201)
 
     async def alter(self, request: Request) -> Response:
-        """Change a user's password, roles, or whether they may log in."""
+        """Change a user's password, roles, or permission to log in."""
         wanted = await self._bodies.read(request, AlterUser)
         user, users = self._user(request), self._broker.users
         if wanted.password is not None:
@@ -142,13 +142,13 @@ class UsersApi:
         return Response(status_code=204)
 
     async def create_token(self, request: Request) -> Response:
-        """Create an access token; its text is in this answer only."""
+        """Create an access token; only this answer has the token's text."""
         wanted = await self._bodies.read(request, CreateToken)
         name = _name(request, "token")
         users = self._broker.users
         text, ticket = await users.create_token(self._user(request), name, wanted.expires_us)
         self._audit(request, "token_created", f"{self._user(request).name} {name}")
-        # Before the wait: another client may revoke it meanwhile.
+        # Before the wait: another client may revoke the token meanwhile.
         kept = next(one for one in self._user(request).tokens if one.name == name)
         await self._broker.durability.reached(ticket)
         return json_response(NewToken(kept.name, kept.created_us, kept.expires_us, text), 201)
@@ -162,13 +162,13 @@ class UsersApi:
         return Response(status_code=204)
 
     async def list_permissions(self, request: Request) -> Response:
-        """Every permission, or those of one `?subject=`."""
+        """Every permission, or the permissions of a `?subject=`."""
         found = self._broker.permissions.list(request.query_params.get("subject"))
         told = [Permission(one.subject, one.action, one.resource) for one in found]
         return json_response(PermissionList(told))
 
     async def grant(self, request: Request) -> Response:
-        """Grant a permission; one that exists already stays."""
+        """Grant a permission; an existing permission stays."""
         wanted = await self._bodies.read(request, Permission)
         grant = Grant(wanted.subject, wanted.action, wanted.resource)
         ticket = await self._broker.permissions.grant(grant)
@@ -186,7 +186,7 @@ class UsersApi:
         return Response(status_code=204)
 
     async def test(self, request: Request) -> Response:
-        """Whether `?user=` may do `?action=` to `?resource=`, by the current permissions."""
+        """Verdict on `?user=`, `?action=` and `?resource=`, by the current permissions."""
         query = request.query_params
         action, resource = query.get("action", ""), query.get("resource", "")
         if action not in ACTION_WORDS[1:]:
@@ -206,7 +206,7 @@ class UsersApi:
 
 
 def _name(request: Request, part: str) -> str:
-    """A name in the path. Raises InvalidRequest for one that is not text."""
+    """Return a name in the path. Raises InvalidRequest for a name that is not text."""
     try:
         return path_bytes(request, part).decode()
     except UnicodeDecodeError as error:
@@ -218,7 +218,7 @@ def _text(grant: Grant) -> str:
 
 
 def _resource(text: str) -> Resource:
-    """The resource that a pattern without a star names. Raises InvalidRequest."""
+    """Return the resource that a pattern without a star names. Raises InvalidRequest."""
     try:
         return parse_pattern(text).resource()
     except ValueError as error:

@@ -21,7 +21,7 @@ RESOURCE = Query("resource", "What it is done to.", TEXT)
 
 
 def user_routes(broker: Broker, bodies: BodyReader, routes: Routes, api: str) -> list[Route]:
-    """Every path of users and permissions, below `api`."""
+    """Return the routes of users and permissions, below `api`."""
     users = u.UsersApi(broker, bodies)
     route = routes.route
     admin = Action.ADMINISTER

@@ -1,7 +1,7 @@
 """AVRO values: Avro's JSON encoding to and from Avro binary, under limits.
 
-fastavro parses the definition. A schema that refers to itself, or has items without bytes, lets
-data decide how much its reader does.
+fastavro parses the definition. With a recursive schema, or with items without bytes, the data
+decides the amount of the reader's work.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from braidlog.protocols.http.values.primitives import BadValue
 PRIMITIVE_BYTES = {"null": 0, "boolean": 1, "int": 1, "long": 1, "float": 4, "double": 8}
 PRIMITIVE_BYTES |= {"bytes": 1, "string": 1}
 
-Definition = Any  # JSON, as fastavro takes it.
+Definition = Any  # JSON, the input of fastavro.
 
 
 class AvroCodec:
-    """Reads and writes values of one Avro definition. Raises BadValue if it is not one."""
+    """Reads and writes values of an Avro definition. Raises BadValue for an invalid definition."""
 
     def __init__(self, definition: bytes) -> None:
         try:
@@ -36,14 +36,14 @@ class AvroCodec:
             raise BadValue("arrays and maps of items without bytes are not served")
 
     def write(self, text: bytes) -> bytes:
-        """Avro binary of a value in Avro's JSON encoding. Raises BadValue."""
+        """Return the Avro binary of a value in Avro's JSON encoding. Raises BadValue."""
         try:
             return self._values.write(json.loads(text, object_pairs_hook=_unique))
         except Exception as error:  # Of many types, RecursionError among them.
             raise BadValue(f"does not fit the Avro schema: {_reason(error)}") from None
 
     def read(self, data: bytes) -> str:
-        """The value in Avro's JSON encoding, as JSON text. Raises BadValue."""
+        """Return the value in Avro's JSON encoding, as JSON text. Raises BadValue."""
         try:
             return json.dumps(self._values.read(data))
         except Exception as error:
@@ -51,7 +51,7 @@ class AvroCodec:
 
 
 def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Raises RepeatedName."""
+    """Return a JSON object. Raises RepeatedName."""
     found = dict(members)
     if len(found) != len(members):
         raise RepeatedName("an object names a field twice")
@@ -63,16 +63,18 @@ def _reason(error: Exception) -> str:
 
 
 class _Shape:
-    """What a definition allows its data to do. A malformed one may raise any exception."""
+    """The possible effects of a definition's data. A malformed definition may raise any
+    exception.
+    """
 
     def __init__(self, definition: Definition) -> None:
-        self.has_free_items = False  # Items of no bytes: a count of 2^60 of them costs nine bytes.
-        self._bytes_min: dict[str, int] = {}  # By full name, for named types that were read.
-        self._open: set[str] = set()  # Named types that are being read now.
+        self.has_free_items = False  # Items of no bytes: a count of 2^60 items costs nine bytes.
+        self._bytes_min: dict[str, int] = {}  # By full name, for named types read so far.
+        self._open: set[str] = set()  # Named types being read now.
         self._measure(definition, "")
 
     def _measure(self, node: Definition, namespace: str) -> int:
-        """The fewest bytes that a value takes."""
+        """Return the smallest size of a value in bytes."""
         if isinstance(node, str):
             return self._named(node, namespace)
         if isinstance(node, list):
@@ -90,7 +92,7 @@ class _Shape:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         full = full if full in self._open or full in self._bytes_min else name
         if full in self._open:
-            return 1  # A union must come in between: else the value would never end.
+            return 1  # A union must come in between; otherwise the value would never end.
         return self._bytes_min[full]
 
     def _items(self, node: Mapping[str, Definition], namespace: str) -> int:
@@ -99,7 +101,7 @@ class _Shape:
         return 1
 
     def _values(self, node: Mapping[str, Definition], namespace: str) -> int:
-        self._measure(node["values"], namespace)  # Each value has a key of one byte or more.
+        self._measure(node["values"], namespace)  # Each value has a key of at least a byte.
         return 1
 
     def _fixed(self, node: Mapping[str, Definition], namespace: str) -> int:
@@ -130,7 +132,7 @@ class _Shape:
 
 
 def _full_name(node: Mapping[str, Definition], namespace: str) -> tuple[str, str]:
-    """A named type's full name, and the namespace of the names inside it."""
+    """Return a named type's full name, and the namespace of the names inside the type."""
     name = str(node["name"])
     if "." in name:
         return name, name.rpartition(".")[0]

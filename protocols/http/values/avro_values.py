@@ -1,9 +1,9 @@
-"""Values of one Avro definition: from JSON in Avro's JSON encoding to Avro binary, and back (Avro
+"""Values of an Avro definition: from Avro's JSON encoding to Avro binary, and back (Avro
 specification, "JSON Encoding" and "Binary Encoding").
 
-fastavro reads and writes JSON too, but does not keep which branch of a union a value names: of two
-records with the same fields it writes the first one. Logical types are those that they stand on, as
-in the JSON of Avro's own library. Python's recursion limit bounds how deep a value may be.
+fastavro reads and writes JSON too, but loses the union branch that a value names: of two records
+with the same fields fastavro writes the first. Logical types appear as their underlying types, as
+in the JSON of Avro's own library. Python's recursion limit bounds the depth of a value.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-Definition = Any  # As fastavro's parse_schema returns it: with full names.
+Definition = Any  # The result of fastavro's parse_schema: with full names.
 Value = Any  # JSON.
 
 FLOAT, DOUBLE = struct.Struct("<f"), struct.Struct("<d")
 LONG_BITS = 64
 ONE_BYTE_TEXT = "latin-1"  # Bytes are written as text of U+0000 to U+00FF.
-# What a value may take as JSON: a definition of a few kilobytes can give a value of no bytes
-# millions of fields, and one of one byte a name of any length.
+# Limit of a value's JSON: a definition of a few kilobytes can give a value of no bytes millions of
+# fields, and a value of one byte a name of any length.
 JSON_BYTES_MIN, JSON_EXPANSION = 4096, 128
 NAME_EXTRA = 4  # Quotes, colon and comma.
-# Of one field's default. Records within records can double it with each line of the definition.
+# Limits of a field's default. Each line of a definition of nested records can double the default.
 DEFAULT_BYTES_MAX, DEFAULT_PARTS_MAX = 64 * 1024, 10_000
 NAMED = ("record", "error", "enum", "fixed")
 
@@ -49,25 +49,27 @@ _JSON_NAMES: Mapping[type, str] = {
 
 
 class AvroValues:
-    """Reads and writes values of one parsed definition. Any value or bytes that do not fit raise
-    ValueError, or what Python raises for them.
+    """Reads and writes values of a parsed definition. Values or bytes that do not fit raise
+    ValueError, or Python's own error for them.
     """
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
         self._named: dict[str, Definition] = {}
-        self._defaults: dict[int, bytes | str] = {}  # By a field's `id`; or why there is none.
+        self._defaults: dict[
+            int, bytes | str
+        ] = {}  # By a field's `id`; or the reason for a missing default.
         self._names_sizes: dict[str, int] = {}
         self._collect(definition)
 
     def write(self, value: Value) -> bytes:
-        """Avro binary of a value."""
+        """Return the Avro binary of a value."""
         out = bytearray()
         self.write_as(self._definition, value, out)
         return bytes(out)
 
     def read(self, data: bytes) -> Value:
-        """The value whose Avro binary that is, and nothing after it."""
+        """Return the value of Avro binary, after a check that no bytes follow."""
         source = Source(data)
         value = self.read_as(self._definition, source)
         if source.pos != len(data):
@@ -82,18 +84,20 @@ class AvroValues:
         _WRITERS[kind](self, node, value, out)
 
     def read_as(self, node: Definition, source: Source) -> Value:
-        """The next value, which is of a part of the definition."""
+        """Return the next value, which is of a part of the definition."""
         kind, node = self.resolved(node)
         return _READERS[kind](self, node, source)
 
     def label(self, branch: Definition) -> str:
-        """How a union's branch is named in JSON."""
+        """Return the name of a union's branch in JSON."""
         kind, node = self.resolved(branch)
         return str(node["name"]) if kind in NAMED else kind
 
     def default_of(self, field: Mapping[str, Definition]) -> bytes:
-        """Avro binary of a field that is left out. It is made once: a definition of a few kilobytes
-        can have a default of very many parts.
+        """Return the Avro binary of an omitted field.
+
+        The binary is made once: a definition of a few kilobytes can have a default of very many
+        parts.
         """
         found = self._defaults.get(id(field))
         if found is None:
@@ -118,7 +122,7 @@ class AvroValues:
         return bytes(out)
 
     def names_size(self, record: Mapping[str, Definition]) -> int:
-        """How much JSON the names of a record's fields take."""
+        """Return the size of the JSON of a record's field names."""
         found = self._names_sizes.get(record["name"])
         if found is None:
             found = sum(len(field["name"]) + NAME_EXTRA for field in record["fields"])
@@ -126,7 +130,7 @@ class AvroValues:
         return found
 
     def resolved(self, node: Definition) -> tuple[str, Definition]:
-        """The kind of a definition, and the node that has its parts."""
+        """Return the kind of a definition, and the node that has its parts."""
         while True:
             if isinstance(node, list):
                 return "union", node
@@ -149,16 +153,18 @@ class AvroValues:
 
 
 class _Labelling:
-    """Makes the JSON of one default, in which values of unions do not name their branch, to JSON
-    that does: the first branch that it fits.
+    """Adds branch names to the JSON of a default, in which values of unions do not name their
+    branch. The first branch that fits is named.
     """
 
     def __init__(self, values: AvroValues) -> None:
         self._values = values
-        self._left = DEFAULT_PARTS_MAX  # Each branch may be tried in each one around it.
+        self._left = DEFAULT_PARTS_MAX  # Each branch may be tried within each branch around it.
 
     def of(self, node: Definition, default: Value) -> Value:
-        """That of a part of the definition. Fields that are left out stay so."""
+        """Return the JSON with branch names, for a part of the definition. Omitted fields stay
+        omitted.
+        """
         self._left -= 1
         if self._left < 0:
             raise OverflowError("a default has too many parts")
@@ -189,7 +195,7 @@ class _Labelling:
 
 
 class Source:
-    """Avro binary that is being read."""
+    """Avro binary and the position of the reader."""
 
     __slots__ = ("data", "pos", "room")
 
@@ -199,20 +205,22 @@ class Source:
         self.room = JSON_BYTES_MIN + JSON_EXPANSION * len(data)
 
     def reserve(self, size: int) -> None:
-        """Count JSON that no bytes stand for."""
+        """Reserve room for JSON that has no bytes in the binary."""
         self.room -= size
         if self.room < 0:
             raise ValueError("as JSON it would be very much larger")
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Return the next `size` bytes."""
         start, self.pos = self.pos, self.pos + size
         if size < 0 or self.pos > len(self.data):
             raise ValueError("the bytes end too soon")
         return self.data[start : self.pos]
 
     def long(self) -> int:
-        """The next number: seven bits a byte, the lowest first, the sign in the very first."""
+        """Return the next number: seven bits a byte, the lowest first, the sign in the very first
+        bit.
+        """
         data, pos = self.data, self.pos
         number = shift = 0
         more = True
@@ -228,10 +236,10 @@ class Source:
         return (number >> 1) ^ -(number & 1)
 
     def counts(self) -> Iterator[int]:
-        """The number of items in each block of an array or map."""
+        """Yield the number of items in each block of an array or map."""
         while count := self.long():
             if count < 0:
-                self.long()  # The size of the block, for those who pass over it.
+                self.long()  # The size of the block, for readers that skip blocks.
             yield abs(count)
 
 
@@ -249,7 +257,7 @@ def _write_sized(data: bytes, out: bytearray) -> None:
 
 
 def _write_null(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
-    """Nothing is written."""
+    """Write nothing."""
 
 
 def _write_boolean(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
@@ -269,7 +277,7 @@ def _whole(bits: int) -> Writer:
 
 def _floating(layout: struct.Struct) -> tuple[Writer, Reader]:
     def write(values: AvroValues, node: Definition, value: Value, out: bytearray) -> None:
-        packed = layout.pack(value)  # OverflowError if it is too large.
+        packed = layout.pack(value)  # OverflowError for a number that is too large.
         if not math.isfinite(layout.unpack(packed)[0]):
             raise ValueError("the number is too large")
         out += packed

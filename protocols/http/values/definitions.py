@@ -1,6 +1,7 @@
 """`key_schema` and `value_schema` of a request: an object, or its JSON as text (rest.md 4.1).
 
-Knows no topic. A definition is kept byte for byte, so that the same one is found again.
+Knows no topic. A definition is kept byte for byte, so that the registry recognizes the same
+definition.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from braidlog.protocols.http.values.values import (
     value_codec,
 )
 
-DEFINITION_BYTES_MAX = 256 * 1024  # Of one schema; one journal record holds all of it.
+DEFINITION_BYTES_MAX = 256 * 1024  # Of a schema; a single journal record holds the whole schema.
 
 
 class SchemaInfo(msgspec.Struct):
-    """A schema as a request gives it, checked."""
+    """A checked schema of a request."""
 
     type: str
     definition: bytes
@@ -35,7 +36,7 @@ class SchemaInfo(msgspec.Struct):
 
 
 class _Given(msgspec.Struct):
-    """Pulsar's SchemaInfo. `schema` is an object, JSON text, or base64 of it."""
+    """Pulsar's SchemaInfo. `schema` is an object, JSON text, or base64 of that text."""
 
     type: str | None = None
     schema: msgspec.Raw = msgspec.Raw(b"null")
@@ -44,7 +45,7 @@ class _Given(msgspec.Struct):
 
 
 def known_type(name: str) -> str:
-    """The type's name in upper case. Raises BadValue if there is no such type."""
+    """Return the type's name in upper case. Raises BadValue for an unknown type."""
     upper = name.upper()
     if upper not in types.NUMBERS:
         raise BadValue(f"there is no schema type {name[:40]!r}")
@@ -52,7 +53,9 @@ def known_type(name: str) -> str:
 
 
 def read_info(raw: bytes, wanted: str | None) -> SchemaInfo:
-    """A schema from a request's JSON; `wanted` is the schema_type beside it. Raises BadValue."""
+    """Return a schema from a request's JSON; `wanted` is the request's schema_type. Raises
+    BadValue.
+    """
     text = raw.strip()
     try:
         check_names(text)
@@ -76,7 +79,9 @@ def read_info(raw: bytes, wanted: str | None) -> SchemaInfo:
 
 
 def pair_info(key: SchemaInfo, value: SchemaInfo) -> SchemaInfo:
-    """Key and value schema as one of type KEY_VALUE, with the key kept apart from the payload."""
+    """Return key and value schema as a schema of type KEY_VALUE, with the key outside the
+    payload.
+    """
     properties = {PAIR_ENCODING: SEPARATED}
     for place, info in (("key", key), ("value", value)):
         properties[f"{place}.schema.name"] = info.name
@@ -89,7 +94,9 @@ def pair_info(key: SchemaInfo, value: SchemaInfo) -> SchemaInfo:
 
 
 def _definition(raw: bytes) -> bytes:
-    """The bytes of a definition that was given as JSON, as its text, or as base64 of that."""
+    """Return the bytes of a definition that was given as JSON, as its text, or as base64 of the
+    text.
+    """
     if raw.strip() == b"null":
         raise BadValue("its definition (`schema`) is missing")
     if raw.strip()[:1] != b'"':
@@ -100,7 +107,7 @@ def _definition(raw: bytes) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        return text.encode()  # Neither: the type decides whether it is a definition.
+        return text.encode()  # Neither: the type decides on its validity.
 
 
 def _checked(info: SchemaInfo) -> SchemaInfo:
@@ -120,7 +127,9 @@ def _checked(info: SchemaInfo) -> SchemaInfo:
 
 
 def _check_unique(definition: bytes) -> None:
-    """Raises BadValue if a definition, which may have come as text in JSON, repeats a name."""
+    """Check that no name repeats in a definition, which may have come as text in JSON. Raises
+    BadValue.
+    """
     try:
         check_names(definition)
     except (msgspec.DecodeError, RecursionError, RepeatedName) as error:

@@ -1,6 +1,6 @@
-"""JSON as text: its depth, its elements, and the same without blanks. Knows no schema.
+"""JSON as text: its depth, its elements, and removal of blanks. Knows no schema.
 
-A value that came as JSON is kept as the client wrote it: large numbers and `1.10` included.
+A value that came as JSON keeps the client's spelling, including large numbers and `1.10`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import msgspec
 
 DEPTH_MAX = 100  # Levels of nested arrays and objects.
 
-# Possessive quantifiers: a string of megabytes is one step, without memory for backtracking.
+# Possessive quantifiers: a string of megabytes is a single step, without memory for backtracking.
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _TOKEN = re.compile(_STRING + rb"|[\[\]{}]", re.DOTALL)
 _STRUCTURE = re.compile(_STRING + rb"|[\[\]{},]", re.DOTALL)
-# A colon in a string may be written as an escape; a backslash before it may be escaped itself.
+# A colon in a string may be an escape; the backslash before may itself be escaped.
 _ESCAPED_COLON = re.compile(rb"(?<!\\)((?:\\\\)*)\\u003[aA]")
 _BLANKS = re.compile(rb"(" + _STRING + rb")|[ \t\r\n]+", re.DOTALL)
 
 
 def is_deep(text: bytes) -> bool:
-    """Whether valid JSON goes deeper than DEPTH_MAX."""
+    """Return True if valid JSON is deeper than DEPTH_MAX."""
     if text.count(b"[") + text.count(b"{") <= DEPTH_MAX:
         return False
     depth = 0
@@ -38,14 +38,14 @@ def is_deep(text: bytes) -> bool:
 
 
 class TooMany(ValueError):
-    """An array or object has more elements than are accepted."""
+    """An array or object has more elements than the limit."""
 
 
 def elements(text: bytes, most: int) -> list[bytes]:
-    """The elements of a valid JSON array, or the members of an object, as they are written.
+    """Return the elements of a valid JSON array, or the members of an object, as written.
 
-    This runs in small steps of Python code: in a thread it leaves other threads their turns, which
-    parsing megabytes in C does not. Raises TooMany.
+    Runs in small steps of Python code: in a worker thread other threads get their turns, which
+    parsing megabytes in C does not allow. Raises TooMany.
     """
     found: list[bytes] = []
     depth = start = 0
@@ -72,7 +72,7 @@ class RepeatedName(ValueError):
     """A JSON object has two members of the same name."""
 
 
-# How deep `check_names` looks: everywhere, in an object alone, or in those of an array alone. The
+# Depth of `check_names`: everywhere, only in an object, or only in the objects of an array. The
 # values of numbers do not matter here.
 EVERYWHERE: Final = msgspec.json.Decoder(float_hook=str)
 OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -80,16 +80,16 @@ OBJECTS: Final = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
 
 
 def has_every_member(text: bytes, value: object) -> bool:
-    """Whether `value`, decoded from this JSON, surely has all of its members; False if that needs
-    `check_names`.
+    """Return True if `value`, decoded from this JSON, surely has all members; False if only
+    `check_names` can tell.
 
-    Encoded again, it has as many colons, in strings too, unless a member is missing.
+    The encoding of the value has as many colons, in strings too, unless a member is missing.
     """
     return b"\\u003" not in text and msgspec.json.encode(value).count(b":") == text.count(b":")
 
 
 def check_names(text: bytes, within: msgspec.json.Decoder[Any] = EVERYWHERE) -> None:
-    """Check that no object in this JSON names a member twice: readers would keep either of them.
+    """Check that no object in this JSON names a member twice: readers would keep either member.
 
     Raises RepeatedName, msgspec.DecodeError, RecursionError.
     """
@@ -99,7 +99,7 @@ def check_names(text: bytes, within: msgspec.json.Decoder[Any] = EVERYWHERE) -> 
 
 
 def compact(text: bytes) -> bytes:
-    """Valid JSON without blanks between its tokens."""
+    """Return valid JSON without blanks between its tokens."""
     text = text.strip(b" \t\r\n")
     if not any(blank in text for blank in (b" ", b"\t", b"\r", b"\n")):
         return text

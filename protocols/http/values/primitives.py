@@ -29,7 +29,7 @@ FLOAT, DOUBLE = struct.Struct(">f"), struct.Struct(">d")
 DECIMAL = re.compile(r"-?[0-9]{1,20}")
 CLOCK = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9}))?)?")
 
-Json = object  # What msgspec reads from JSON, or writes.
+Json = object  # Input or output of msgspec's JSON.
 
 
 class BadValue(ValueError):
@@ -38,7 +38,7 @@ class BadValue(ValueError):
 
 @dataclass(slots=True, frozen=True)
 class Primitive:
-    """How one type is written and read; both raise BadValue."""
+    """Writer and reader of a type; both raise BadValue."""
 
     write: Callable[[Json], bytes]
     read: Callable[[bytes], Json]
@@ -83,7 +83,7 @@ def _read_bool(data: bytes) -> Json:
 
 
 def whole_number(value: Json) -> int:
-    """A JSON integer, or its decimal text. Raises BadValue."""
+    """Return the number of a JSON integer or of its decimal text. Raises BadValue."""
     if isinstance(value, str) and DECIMAL.fullmatch(value):
         return int(value)
     if not isinstance(value, int) or isinstance(value, bool):
@@ -133,8 +133,8 @@ def _floating(layout: struct.Struct) -> Primitive:
 
 
 def _shortest(number: float, packed: bytes) -> float:
-    """The 64-bit float with the fewest digits that packs to the same 32 bits."""
-    shorter = (float(f"{number:.{digits}g}") for digits in range(6, 10))  # Nine always do.
+    """Return the 64-bit float with the fewest digits that packs to the same 32 bits."""
+    shorter = (float(f"{number:.{digits}g}") for digits in range(6, 10))  # Nine suffice.
     return next(one for one in shorter if FLOAT.pack(one) == packed)
 
 
@@ -172,7 +172,7 @@ def _text_of_nanos(nanos: int) -> str:
 
 
 def _instant(text: str) -> tuple[int, int]:
-    """Seconds since 1970 and nanoseconds of an ISO 8601 text; without a zone it is UTC."""
+    """Return seconds since 1970 and nanoseconds of an ISO 8601 text; UTC without a zone."""
     date, _, clock = text.replace(" ", "T", 1).partition("T")
     zone = re.search(r"(Z|[+-]\d\d:?\d\d)$", clock)
     shift = 0
@@ -187,7 +187,7 @@ def _instant(text: str) -> tuple[int, int]:
 
 
 def _write_millis(value: Json) -> bytes:
-    """DATE, TIME and TIMESTAMP: a number of milliseconds, or ISO 8601 text."""
+    """Return the bytes of DATE, TIME and TIMESTAMP: a number of milliseconds, or ISO 8601 text."""
     if isinstance(value, str) and not DECIMAL.fullmatch(value):
         if CLOCK.fullmatch(value):
             return I64.pack(_day_nanos(value) // 1_000_000)

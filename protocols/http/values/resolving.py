@@ -1,4 +1,4 @@
-"""Which schema a request means (rest.md 4.2), in the registry that Pulsar's clients use.
+"""Resolves the schema of a request (rest.md 4.2), in the registry that Pulsar's clients use.
 
 Knows topics and their schemas, no record and no route.
 """
@@ -37,23 +37,25 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.topics.topic import Topic
 
-CODECS_MAX = 200  # Parsed schemas to keep; an Avro definition of some KiB takes some 100 KiB.
+CODECS_MAX = 200  # Parsed schemas in the cache; an Avro definition of some KiB takes some 100 KiB.
 NO_SCHEMA = RecordCodec(types.NONE, TEXT, TEXT)
 
 
 @dataclass(slots=True, frozen=True)
 class SchemaFields:
-    """What a request says about its schema, from either spelling."""
+    """The schema fields of a request, from either spelling."""
 
     type: str | None = None
     version: int | None = None
-    key: bytes | None = None  # JSON, as it came
+    key: bytes | None = None  # JSON as received.
     value: bytes | None = None
 
 
 @dataclass(slots=True, frozen=True)
 class Chosen:
-    """The schema for a request; `version` is None for no schema, or one not registered yet."""
+    """The schema for a request; `version` is None for no schema, or for a schema not registered
+    yet.
+    """
 
     codec: RecordCodec
     version: int | None = None
@@ -61,14 +63,14 @@ class Chosen:
 
 
 class SchemaRegistry:
-    """The schemas of one broker's topics, parsed."""
+    """The parsed schemas of a broker's topics."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._codecs: OrderedDict[tuple[int, int], RecordCodec | BadValue] = OrderedDict()
 
     def codec(self, topic: Topic, version: int) -> RecordCodec:
-        """The codec for records of that version. Raises BadValue if they cannot be read."""
+        """Return the codec for records of the version. Raises BadValue for an unreadable schema."""
         key = (topic.meta.topic_id, version)
         found = self._codecs.get(key)
         if found is None:
@@ -114,7 +116,8 @@ class SchemaRegistry:
         return Chosen(NO_SCHEMA)
 
     async def register(self, topic: Topic, chosen: Chosen) -> tuple[int | None, int]:
-        """The version that records of this schema carry, and the ticket after which it is on disk.
+        """Return the version that records of this schema carry, and the ticket after which the
+        schema is on disk.
 
         Raises Refused if another client's schema came first, StorageFull, StorageFailed.
         """
@@ -132,7 +135,7 @@ class SchemaRegistry:
             raise Refused(BAD_VALUE_SCHEMA, str(error)) from None
 
     def _latest(self, topic: Topic, name: str) -> Chosen:
-        """The newest schema of a type that needs a definition."""
+        """Return the newest schema of a type that needs a definition."""
         schemas = topic.meta.schemas
         for version in reversed(in_force(schemas)):
             if schemas[version].type == types.NUMBERS[name]:

@@ -9,7 +9,7 @@ AVRO = "AVRO"
 KEY_VALUE = "KEY_VALUE"
 STRING = "STRING"
 
-# Upper-case names are what Pulsar's HTTP side and SchemaInfo use; its protobuf has others.
+# Pulsar's HTTP side and SchemaInfo use upper-case names; its protobuf has other names.
 NUMBERS: dict[str, int] = {
     NONE: Schema.Type.Value("None"),
     BYTES: Schema.Type.Value("None"),
@@ -36,12 +36,12 @@ NUMBERS: dict[str, int] = {
 }
 NAMES: dict[int, str] = {number: name for name, number in NUMBERS.items()} | {0: BYTES}
 
-# Types that say nothing about the data, and types with a definition.
+# Types without information about the data, and types with a definition.
 WITHOUT_SCHEMA = frozenset((NONE, BYTES))
 WITH_DEFINITION = frozenset((JSON, AVRO, "PROTOBUF", "PROTOBUF_NATIVE"))
 PRIMITIVE = frozenset(NUMBERS) - WITHOUT_SCHEMA - WITH_DEFINITION - {KEY_VALUE}
 
 
 def name_of(number: int) -> str:
-    """The upper-case name of a type's number; an unknown one by its number."""
+    """Return the upper-case name of a type's number; an unknown number as text."""
     return NAMES.get(number, str(number))

@@ -20,7 +20,7 @@ from braidlog.protocols.http.values.primitives import PRIMITIVES, BadValue, Json
 if TYPE_CHECKING:
     from braidlog.protocols.http.values.avro import AvroCodec
 
-SIZE = struct.Struct(">i")  # The size of one part of an INLINE pair; -1: null.
+SIZE = struct.Struct(">i")  # The size of a part of an INLINE pair; -1: null.
 
 KEY_TYPE, VALUE_TYPE = "key.schema.type", "value.schema.type"
 PAIR_ENCODING, SEPARATED = "kv.encoding.type", "SEPARATED"
@@ -31,17 +31,17 @@ class NotFromJson(BadValue):
 
 
 class ValueCodec(Protocol):
-    """Converts keys or values of one schema. `write` and `read` raise BadValue."""
+    """Converts keys or values of a schema. `write` and `read` raise BadValue."""
 
     @property
     def is_slow(self) -> bool:
-        """Whether a value takes tens of microseconds or more: too slow for the event loop."""
+        """True if a value takes tens of microseconds or more: too slow for the event loop."""
 
     def write(self, text: bytes) -> bytes:
-        """The stored bytes of a value given as JSON text other than null."""
+        """Return the stored bytes of a value given as JSON text other than null."""
 
     def read(self, data: bytes) -> Json:
-        """What `msgspec` writes as the value's JSON."""
+        """Return the value in a form that `msgspec` writes as JSON."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,7 +62,7 @@ class PrimitiveCodec:
 
 @dataclass(slots=True, frozen=True)
 class JsonCodec:
-    """JSON: the client's own text, untouched."""
+    """JSON: the client's own text, unchanged."""
 
     is_slow: ClassVar[bool] = False
 
@@ -135,7 +135,7 @@ TEXT = TextCodec()
 
 @dataclass(slots=True, frozen=True)
 class RecordCodec:
-    """Keys and values of one schema, or of none (`type` is NONE or BYTES)."""
+    """Keys and values of a schema, or without a schema (`type` is NONE or BYTES)."""
 
     type: str
     key: ValueCodec
@@ -144,12 +144,12 @@ class RecordCodec:
 
     @property
     def is_pair(self) -> bool:
-        """Whether the key has a schema of its own."""
+        """True if the key has a schema of its own."""
         return self.type == types.KEY_VALUE
 
     @property
     def is_slow(self) -> bool:
-        """Whether reading and writing is too slow for the event loop."""
+        """True if reading and writing is too slow for the event loop."""
         return self.key.is_slow or self.value.is_slow
 
     def write(self, key: bytes | None, value: bytes | None) -> tuple[bytes | None, bytes | None]:
@@ -161,7 +161,7 @@ class RecordCodec:
 
 
 def value_codec(name: str, definition: bytes) -> ValueCodec:
-    """The codec of one part. Raises BadValue for an invalid definition or an unknown type."""
+    """Return the codec of a part. Raises BadValue for an invalid definition or an unknown type."""
     if name == types.AVRO:
         from braidlog.protocols.http.values.avro import AvroCodec  # See `schema_rules.load_parser`.
 
@@ -176,7 +176,7 @@ def value_codec(name: str, definition: bytes) -> ValueCodec:
 
 
 def record_codec(name: str, definition: bytes, properties: Mapping[str, str]) -> RecordCodec:
-    """The codec of a schema as the registry holds it. Raises BadValue."""
+    """Return the codec of a schema as the registry holds it. Raises BadValue."""
     if name != types.KEY_VALUE:
         return RecordCodec(name, TEXT, value_codec(name, definition))
     key, value = split_pair(definition)
@@ -189,7 +189,9 @@ def record_codec(name: str, definition: bytes, properties: Mapping[str, str]) ->
 
 
 def join_pair(key: bytes | None, value: bytes | None) -> bytes:
-    """Both parts, each after its length, as Pulsar's KeyValue writes definitions and payloads."""
+    """Return both parts, each after its length, as Pulsar's KeyValue writes definitions and
+    payloads.
+    """
     parts = []
     for part in (key, value):
         parts.append(SIZE.pack(-1 if part is None else len(part)))
@@ -198,7 +200,7 @@ def join_pair(key: bytes | None, value: bytes | None) -> bytes:
 
 
 def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
-    """What `join_pair` joined. Raises BadValue."""
+    """Return the parts that `join_pair` joined. Raises BadValue."""
     parts: list[bytes | None] = []
     pos = 0
     for _ in range(2):
