@@ -1,5 +1,5 @@
-"""One Pulsar client as the handlers of its commands see it: who it is, what it has opened, and how
-to answer it. Knows no command.
+"""One Pulsar client for the command handlers: identity, open producers and consumers, answers.
+Knows no command.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandProducer, CommandSubscribe
 
 
-# For so long, SENDs that were on their way when the broker closed their producer are dropped.
+# SENDs in flight when the broker closes their producer are dropped for this long.
 CLOSED_BY_BROKER_S: Final = 30.0
 LEAVING_TOGETHER: Final = 100  # Producers or consumers dropped in one turn: 4 ms.
-WOKEN_TOGETHER: Final = 100  # Dispatchers woken in one turn as a socket takes more: 1 ms.
+WOKEN_TOGETHER: Final = 100  # Dispatchers woken in one turn when the socket has room: 1 ms.
 
 OpenedT = TypeVar("OpenedT", "Producer", "PulsarConsumer")
 
 
 class Client:
-    """The client of one connection: its producers and consumers, its lanes, its answers."""
+    """The client of a connection: producers, consumers, lanes, answers."""
 
     def __init__(self, shared: SharedState, connection: Connection, options: PulsarOptions) -> None:
-        """`shared` is what the Pulsar connections of a broker have in common."""
+        """Take `shared`, the common state of a broker's Pulsar connections."""
         self.shared = shared
         self.options = options
         self.broker = shared.broker
@@ -57,23 +57,24 @@ class Client:
         self.machine = PulsarMachine()
         self.login = Login(connection, self.broker.authentication)
         self.lanes = Lanes(connection)
-        self.version_text = ""  # As CONNECT names the client library.
+        self.version_text = ""  # Name of the client library, from CONNECT.
         self.protocol_version = 0
         self.takes_entry_metadata = False  # Entries are sent with broker entry metadata.
         self.producers: dict[int, Producer] = {}
         self.consumers: dict[int, PulsarConsumer] = {}
         self.watchers = Watchers(connection, shared.topic_lists)
         self.commands_heard = 0  # Any command is a sign of life.
-        self._closed: dict[int, float] = {}  # Producers that we closed, and until when to know it.
+        # Producers that the broker closed, and the time until which each is remembered.
+        self._closed: dict[int, float] = {}
         self._listening = trio.lowlevel.ParkingLot()
-        self._wanting_room: dict[PulsarConsumer, None] = {}  # The one that waits longest is first.
+        self._wanting_room: dict[PulsarConsumer, None] = {}  # Longest waiting consumer first.
         self._room_wanted = trio.lowlevel.ParkingLot()
         self._watches_room = False
 
     # Answers.
 
     def refuse(self, request_id: int, error: BrokerError | Refused) -> None:
-        """Answer a request with an error, behind earlier answers."""
+        """Answer a request with an error, after earlier answers."""
         refused = refusal(error)
         self.count_refused(refused.code)
         self.outbox.answer([messages.error(request_id, refused.code, refused.text)])
@@ -98,18 +99,18 @@ class Client:
     # Signs of life.
 
     def heard(self, commands: int) -> None:
-        """Count commands that came in."""
+        """Count received commands."""
         self.commands_heard += commands
         if self._listening:
             self._listening.unpark_all()
 
     @property
     def peer(self) -> str:
-        """The address that it came from."""
+        """The client's address."""
         return self.connection.peer
 
     async def is_alive(self) -> bool:
-        """Whether the client sends anything within some seconds of a PING."""
+        """Return True if the client sends anything within some seconds of a PING."""
         heard = self.commands_heard
         self.outbox.put([messages.PING])
         with trio.move_on_after(self.options.liveness_check_s):
@@ -139,16 +140,17 @@ class Client:
         self.shared.producers.remove(producer)
 
     def producers_on(self, partition: Partition | LiveTopic) -> Number:
-        """The number of producers of a partition's topic, for tasks that wait for it to change."""
+        """Return the number of producers of a partition's topic, as a metric that tasks can await.
+        """
         protocol, topic = self.connection.protocol, partition.figures_name
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
 
     def close_producer(self, producer: Producer, *, is_forbidden: bool = False) -> None:
-        """End a producer whose topic is gone or takes nothing more, or that the client may not
-        have any more. The client then looks up the topic again.
+        """Close a producer whose topic is gone or read-only, or that the client may no longer use.
+        The client then looks up the topic again.
         """
         if self.producers.get(producer.producer_id) is not producer:
-            return  # It left meanwhile, and another one may have its number.
+            return  # The producer left meanwhile, and a new producer may have the same number.
         now, closed = trio.current_time(), self._closed
         closed.pop(producer.producer_id, None)
         while closed and closed[first := next(iter(closed))] <= now:
@@ -165,13 +167,13 @@ class Client:
 
     def close_forbidden(self) -> None:
         """Close producers and consumers whose rights were revoked, in the background; a client that
-        retries is told the reason.
+        retries receives the reason.
         """
         self.broker.closing.add(self._forbidden_closed())
         self.watchers.wake()
 
     def _forbidden_closed(self) -> Iterator[None]:
-        """Check one of them in each step."""
+        """Check a producer or consumer in each step."""
         for number in list(self.producers):
             producer = self.producers.get(number)
             if producer is not None and not self._may(Action.PRODUCE, producer.topic.resource):
@@ -179,7 +181,7 @@ class Client:
             yield
         for number in list(self.consumers):
             consumer = self.consumers.get(number)
-            # One that still waits is checked before it is attached.
+            # A waiting consumer is checked before attachment.
             if consumer is not None and (dispatcher := consumer.dispatcher) is not None:
                 group = Resource.of_group(dispatcher.name, dispatcher.partition.topic.name)
                 if not self._may(Action.CONSUME, group):
@@ -194,22 +196,22 @@ class Client:
         return True
 
     def was_closed(self, producer_id: int) -> bool:
-        """Whether a producer of that number was closed by the broker a moment ago."""
+        """Return True if the broker closed a producer of that number a moment ago."""
         until = self._closed.get(producer_id)
         return until is not None and trio.current_time() < until
 
     def granted(self, producer: Producer) -> None:
-        """Tell a producer that waited that it is the exclusive one now: a second answer."""
+        """Send a waiting producer the second answer: the producer is now exclusive."""
         self.answer_producer(producer, self.broker.producers.ticket)
 
     def refused(self, producer: Producer, error: BrokerError) -> None:
-        """Tell a producer that waited that it cannot have its turn."""
+        """Refuse a waiting producer and forget the producer."""
         self.refuse(producer.request_id, error)
         self.drop_producer(producer)
 
     def fenced(self, producer: Producer) -> None:
-        """A newer producer took over. A waiting one gets an error; a ready one loses its
-        connection at its next SEND.
+        """Fence a producer that a newer producer replaced. A waiting producer gets an error; a
+        ready producer loses the connection at the next SEND.
         """
         if not producer.is_ready:
             error = Refused(ServerError.ProducerFenced, "Fenced out")
@@ -219,7 +221,7 @@ class Client:
     # Consumers.
 
     def drop_consumer(self, consumer: PulsarConsumer) -> None:
-        """Forget a consumer; what it holds goes back to its dispatcher."""
+        """Forget a consumer; unacknowledged messages return to the dispatcher."""
         if self.consumers.get(consumer.consumer_id) is consumer:
             del self.consumers[consumer.consumer_id]
         self._wanting_room.pop(consumer, None)
@@ -231,24 +233,24 @@ class Client:
             self.detach(dispatcher, consumer)
 
     def detach(self, delivery: Delivery, consumer: Consumer) -> None:
-        """Detach a consumer from what delivers to it."""
+        """Detach a consumer from the dispatcher or live subscription."""
         if isinstance(delivery, LiveSubscription):
             delivery.detach(consumer)
         else:
             self.shared.dispatchers.detach(delivery, consumer)
 
     def sent(self, topic: str, records: int, size_bytes: int) -> None:
-        """Count records that were handed to a consumer."""
+        """Count records handed to a consumer."""
         protocol = self.connection.protocol
         self.broker.metrics.records_out(protocol, topic, records, size_bytes)
 
     def watch_room(self, consumer: PulsarConsumer) -> None:
-        """Wake the consumer's dispatcher once the socket takes more: it had more to send."""
+        """Wake the consumer's dispatcher, which has more to send, once the socket has room."""
         self._wanting_room[consumer] = None
         self._room_wanted.unpark_all()
 
     def serve_consumers(self) -> None:
-        """Start the task that wakes dispatchers as the socket takes more."""
+        """Start the task that wakes dispatchers when the socket has room."""
         if not self._watches_room:
             self._watches_room = True
             self.connection.nursery.start_soon(self._wake_dispatchers)
@@ -263,28 +265,32 @@ class Client:
                 del wanting[consumer]
                 if consumer.dispatcher is not None:
                     consumer.dispatcher.wake()
-            await trio.lowlevel.checkpoint()  # They fill the socket before others are woken.
+            # The woken dispatchers fill the socket before others are woken.
+            await trio.lowlevel.checkpoint()
 
     async def closed(self) -> None:
-        """Release what the connection held, in pieces: there may be ten thousand of each."""
+        """Release the connection's state in pieces: a connection may have 10,000 producers and
+        consumers.
+        """
         self.machine.close()
         self.watchers.close_all()
         self._listening.unpark_all()
-        with trio.CancelScope(shield=True):  # All of it is released, however slow the machine is.
+        with trio.CancelScope(shield=True):  # Everything is released, however slow the machine is.
             await _in_pieces(self.consumers, self.drop_consumer)
             await _in_pieces(self.producers, self.drop_producer)
 
 
 def metadata_of(command: CommandProducer | CommandSubscribe) -> dict[str, str]:
-    """What a client says of a producer or consumer; nothing if that is too long to be kept."""
+    """Return a client's metadata of a producer or consumer; empty if too long to keep."""
     told = {one.key: one.value for one in command.metadata}
     size = sum(len(key) + len(value) for key, value in told.items())
     return told if size <= METADATA_BYTES_MAX else {}
 
 
 async def _in_pieces(opened: dict[int, OpenedT], drop: Callable[[OpenedT], None]) -> None:
-    """Drop what a connection has opened; `drop` removes it from `opened`. No list of all is kept:
-    ten thousand consumers and their dispatchers would be freed with it in one turn.
+    """Drop the producers or consumers of a connection; `drop` removes each from `opened`. No list
+    of all of them is kept: freeing such a list would free ten thousand consumers and dispatchers in
+    a single turn.
     """
     while opened:
         for one in list(islice(opened.values(), LEAVING_TOGETHER)):

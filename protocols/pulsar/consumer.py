@@ -1,4 +1,4 @@
-"""One consumer and its MESSAGE frames: the heads are made here, entries are sent as stored.
+"""A consumer and its MESSAGE frames: heads are built here, entries are sent as stored.
 
 "Consumer" in Apache Pulsar's binary protocol document. Knows no command.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from braidlog.broker.runtime.outbox import Outbox
     from braidlog.broker.topics.topic import Topic
 
-Delivery: TypeAlias = "Dispatcher | LiveSubscription"  # What delivers to a consumer.
+Delivery: TypeAlias = "Dispatcher | LiveSubscription"  # Source of a consumer's messages.
 
 # The oldest versions whose clients know a feature: `ProtocolVersion` in Apache's PulsarApi.proto.
 BATCH_VERSION = 4
@@ -34,7 +34,8 @@ END_VERSION = 9
 ACTIVE_CHANGE_VERSION = 12
 CHECKSUM_VERSION = 11
 
-# What precedes the entry in a MESSAGE. An ack set may be longer, but not with an entry this large.
+# Limit of the bytes before the entry in a MESSAGE. An ack set may be longer, but not with an entry
+# this large.
 HEAD_BYTES_MAX = 1024
 ENTRY_BYTES_MAX = FRAME_BYTES_MAX - HEAD_BYTES_MAX
 
@@ -51,13 +52,13 @@ class ConsumerOwner(Protocol):
         """Count records that were handed to a consumer."""
 
     def watch_room(self, consumer: PulsarConsumer) -> None:
-        """Wake the consumer's dispatcher once the socket takes more."""
+        """Wake the consumer's dispatcher once the socket has room."""
 
     def drop_consumer(self, consumer: PulsarConsumer) -> None:
-        """Forget a consumer; what it holds goes back to its dispatcher."""
+        """Forget a consumer; unacknowledged messages return to the dispatcher."""
 
     async def is_alive(self) -> bool:
-        """Whether the client answers a PING within some seconds."""
+        """Return True if the client answers a PING within some seconds."""
 
     def end(self, reason: str) -> None:
         """End the connection."""
@@ -69,7 +70,7 @@ class ConsumerOwner(Protocol):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PulsarConsumer(Consumer):
-    """A consumer from its SUBSCRIBE on; it has a dispatcher once it is attached."""
+    """A consumer from SUBSCRIBE on; the dispatcher is set when the consumer is attached."""
 
     protocol = "pulsar"
 
@@ -78,27 +79,27 @@ class PulsarConsumer(Consumer):
     dispatcher: Delivery | None = None
     writer: messages.MessageWriter | None = None
     epoch: int | None = None  # Set by Java clients, which drop messages of an older epoch.
-    # The topic that it named without a partition: that topic has to stay without partitions.
+    # The topic that the consumer named without a partition: that topic must stay unpartitioned.
     holds_layout: Topic | None = None
-    meter: RateMeter | None = None  # Created when its rates are first asked for.
+    meter: RateMeter | None = None  # Created when the rates are first read.
 
     @property
     def address(self) -> str:
-        """The address of its client."""
+        """The client's address."""
         return self.owner.peer
 
     @property
     def client_version(self) -> str:
-        """The name and version of its client library."""
+        """Name and version of the client library."""
         return self.owner.version_text
 
     def rates(self, now_us: int) -> Rates:
-        """Its rates per second."""
+        """Return the consumer's rates per second."""
         self.meter = self.meter or RateMeter(self.connected_us)
         return self.meter.look(self, now_us)
 
     def attached_to(self, dispatcher: Delivery) -> None:
-        """Note what delivers to it from here on."""
+        """Set the dispatcher that delivers from here on."""
         partition = dispatcher.partition
         self.dispatcher = dispatcher
         ledger = LIVE_ID if isinstance(partition, LiveTopic) else partition.partition_id
@@ -106,7 +107,7 @@ class PulsarConsumer(Consumer):
         self.set_epoch(self.epoch)
 
     def set_epoch(self, epoch: int | None) -> None:
-        """Messages carry this epoch from now on."""
+        """Set the epoch of the following messages."""
         self.epoch = epoch
         if epoch is not None and self.writer is not None:
             self.writer.set_epoch(epoch)
@@ -123,7 +124,7 @@ class PulsarConsumer(Consumer):
         owner.sent(dispatcher.partition.figures_name, records, size)
 
     def takes_more(self) -> bool:
-        """Whether the socket takes more; if not, the owner wakes the dispatcher once it does."""
+        """Return True if the socket has room; if not, the owner wakes the dispatcher later."""
         outbox = self.owner.outbox
         if outbox.over_limit:
             self.owner.watch_room(self)
@@ -143,7 +144,7 @@ class PulsarConsumer(Consumer):
             owner.outbox.answer([messages.reached_end(self.consumer_id)])
 
     def disconnect(self) -> None:
-        """Close it for its client, which then looks up the topic and subscribes again."""
+        """Close the consumer for the client, which then looks up the topic and subscribes again."""
         self.leave()
         owner = self.owner
         if owner.protocol_version >= messages.CLOSING_VERSION:
@@ -152,23 +153,23 @@ class PulsarConsumer(Consumer):
             owner.end("its consumer was closed")
 
     def lost(self, reason: str) -> None:
-        """End the connection: its client has lost it without a sign."""
+        """End the connection of a client that lost the consumer without notice."""
         self.leave()
         self.owner.end(reason)
 
     async def is_alive(self) -> bool:
-        """Whether the client answers."""
+        """Return True if the client answers."""
         return await self.owner.is_alive()
 
     def leave(self) -> None:
-        """End the consumer; what it holds goes back."""
+        """End the consumer; unacknowledged messages return to the dispatcher."""
         self.owner.drop_consumer(self)
 
 
 def frames(
     consumer: PulsarConsumer, writer: messages.MessageWriter, entries: Sequence[Entry]
 ) -> list[Buffer]:
-    """MESSAGE frames: heads, and the entries as they are stored."""
+    """Return MESSAGE frames: heads, and the entries as stored."""
     parts: list[Buffer] = []
     has_checksums = consumer.owner.protocol_version >= CHECKSUM_VERSION
     is_plain = has_checksums and not consumer.owner.takes_entry_metadata
@@ -193,8 +194,8 @@ def frames(
 def _unusual(
     consumer: PulsarConsumer, writer: messages.MessageWriter, entry: Entry, has_checksums: bool
 ) -> Iterator[Buffer]:
-    """The frames of an entry that is too large for one frame, or for a client that knows no
-    checksums or takes broker entry metadata.
+    """Yield the frames of an entry that exceeds one frame, or for a client that knows no checksums
+    or takes broker entry metadata.
     """
     before = b""
     if consumer.owner.takes_entry_metadata and not is_live(consumer):
@@ -212,11 +213,11 @@ def _unusual(
 
 
 def is_live(consumer: PulsarConsumer) -> bool:
-    """Whether its topic is non-persistent: then the broker has no metadata of its entries."""
+    """Return True for a non-persistent topic: the broker has no metadata of its entries."""
     dispatcher = consumer.dispatcher
     return dispatcher is not None and isinstance(dispatcher.partition, LiveTopic)
 
 
 def has_batch(entries: Sequence[Entry]) -> bool:
-    """Whether an entry of several messages is among them."""
+    """Return True if an entry holds several messages."""
     return any(entry.record_count > 1 for entry in entries)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from braidlog.broker.server.connection import Connection
 
 NO_REQUEST: Final = (1 << 64) - 1  # The request id -1 of an error that answers no request.
-REFRESH: Final = b"PulsarAuthRefresh"  # What Apache Pulsar puts into its challenge.
+REFRESH: Final = b"PulsarAuthRefresh"  # Content of Apache Pulsar's challenge.
 CHALLENGE_VERSION: Final = 14  # The oldest protocol version whose clients know AUTH_CHALLENGE.
 
 
 class Login:
-    """Who the client of one connection is, and until when."""
+    """The client's identity on a connection, and the identity's expiry."""
 
     def __init__(self, connection: Connection, authentication: Authentication) -> None:
         self._connection = connection
@@ -39,7 +39,7 @@ class Login:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the client has yet to prove who it is."""
+        """Return True if the client has yet to authenticate."""
         return self._authentication.required and self._connection.principal.is_anonymous
 
     async def connect(self, command: CommandConnect) -> None:
@@ -56,9 +56,10 @@ class Login:
         )
 
     async def refresh(self, command: CommandAuthResponse) -> None:
-        """Take new login data after a challenge; without a challenge it only counts as activity.
+        """Take new login data after a challenge; without a challenge the command only counts as
+        activity.
 
-        Raises EndConnection, also for the credentials of somebody else.
+        Raises EndConnection, also for the credentials of another principal.
         """
         if not self._is_challenged:
             return
@@ -71,8 +72,9 @@ class Login:
         self._expires_s = identity.expires_s
 
     def check_expiry(self, now_s: float, server_version: str, protocol_version: int) -> list[bytes]:
-        """What to send the client at `now_s` (seconds since 1970): a challenge once its token has
-        expired, else nothing. Raises EndConnection if it did not answer one, or cannot.
+        """Return the frames to send at `now_s` (seconds since 1970): a challenge once the client's
+        token has expired, else nothing. Raises EndConnection if the client left a challenge
+        unanswered or knows no challenges.
         """
         if self._expires_s is None or now_s < self._expires_s:
             return []
@@ -82,7 +84,7 @@ class Login:
         return [messages.auth_challenge(server_version, protocol_version, REFRESH)]
 
     async def _prove(self, method: str, data: bytes) -> Identity:
-        """Raises EndConnection."""
+        """Verify the credentials. Raises EndConnection."""
         at = self._connection.at
         try:
             text = data.decode()

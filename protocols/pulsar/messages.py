@@ -25,9 +25,9 @@ from braidlog.storage.formats.pulsar.varints import LOW_BITS, LOW_MASK, around, 
 
 SIZES: Final = struct.Struct(">II")  # Bytes after the first field; bytes of the command.
 SIZE: Final = struct.Struct(">I")
-NO_REQUEST: Final = 2**64 - 1  # request_id of what answers no request.
+NO_REQUEST: Final = 2**64 - 1  # request_id of a command that answers no request.
 NO_SEQUENCE: Final = 2**64 - 1  # highest_sequence_id of a receipt whose SEND had none.
-CLOSING_VERSION: Final = 5  # Clients below it know no CLOSE_* from the broker.
+CLOSING_VERSION: Final = 5  # Clients below this version know no CLOSE_* commands from the broker.
 NO_ENTRY: Final = -1
 _MASK: Final = 2**64 - 1
 _SIGN: Final = 2**63
@@ -37,17 +37,17 @@ CHECKSUM_BYTES: Final = 6  # Magic 0x0e01 and a CRC-32C before the metadata.
 
 
 def signed(number: int) -> int:
-    """A uint64 field as the signed number that clients mean by it."""
+    """Return a uint64 field as the signed number that clients mean."""
     return number - 2**64 if number & _SIGN else number
 
 
 def unsigned(number: int) -> int:
-    """A signed number as the value of a uint64 field."""
+    """Return a signed number as the value of a uint64 field."""
     return number & _MASK
 
 
 def frame(command: BaseCommand) -> bytes:
-    """A frame without payload."""
+    """Return a frame without payload."""
     body = command.SerializeToString()
     return SIZES.pack(len(body) + SIZE.size, len(body)) + body
 
@@ -62,7 +62,7 @@ PONG: Final = frame(BaseCommand(type=BaseCommand.PONG, pong={}))
 def connected(
     server_version: str, protocol_version: int, max_message_size: int, **flags: bool
 ) -> bytes:
-    """The handshake is done; `flags` are the feature flags to set."""
+    """Return CONNECTED, which ends the handshake; `flags` are the feature flags to set."""
     answer = CommandConnected(
         server_version=server_version,
         protocol_version=protocol_version,
@@ -73,7 +73,7 @@ def connected(
 
 
 def auth_challenge(server_version: str, protocol_version: int, data: bytes) -> bytes:
-    """Ask the client to prove again who it is; `data` says why."""
+    """Return a request for fresh credentials; `data` gives the reason."""
     challenge = {"auth_method_name": "token", "auth_data": data}
     return frame(
         BaseCommand(
@@ -88,12 +88,12 @@ def auth_challenge(server_version: str, protocol_version: int, data: bytes) -> b
 
 
 def success(request_id: int) -> bytes:
-    """What was asked for is done."""
+    """Return SUCCESS: the request is done."""
     return frame(BaseCommand(type=BaseCommand.SUCCESS, success={"request_id": request_id}))
 
 
 def error(request_id: int, code: ServerError, text: str) -> bytes:
-    """What was asked for is refused."""
+    """Return ERROR: the request is refused."""
     refused = {"request_id": request_id, "error": code, "message": text}
     return frame(BaseCommand(type=BaseCommand.ERROR, error=refused))
 
@@ -102,7 +102,7 @@ def error(request_id: int, code: ServerError, text: str) -> bytes:
 
 
 def partitions(request_id: int, count: int) -> bytes:
-    """The topic's number of partitions; 0: it is not partitioned, or does not exist yet."""
+    """Return the topic's number of partitions; 0 for an unpartitioned or missing topic."""
     answer = CommandPartitionedTopicMetadataResponse(
         request_id=request_id,
         response=CommandPartitionedTopicMetadataResponse.Success,
@@ -131,7 +131,7 @@ def partitions_failed(request_id: int, code: ServerError, text: str) -> bytes:
 
 
 def lookup(request_id: int, url: str) -> bytes:
-    """The topic is served at `url`, which begins with `pulsar+ssl:` for clients that use TLS."""
+    """Return the topic's address, which begins with `pulsar+ssl:` for clients that use TLS."""
     field = "brokerServiceUrlTls" if url.startswith("pulsar+ssl:") else "brokerServiceUrl"
     answer = CommandLookupTopicResponse(
         **{field: url},
@@ -157,7 +157,7 @@ def lookup_failed(request_id: int, code: ServerError, text: str) -> bytes:
 def topics_of_namespace(
     request_id: int, topics: Iterable[str], topics_hash: str, *, filtered: bool, changed: bool
 ) -> bytes:
-    """The namespace's topics, partitions one by one."""
+    """Return the namespace's topics; each partition is listed by name."""
     answer = {
         "request_id": request_id,
         "topics": list(topics),
@@ -175,7 +175,7 @@ def topics_of_namespace(
 def watch_topic_list_success(
     request_id: int, watcher_id: int, topics: Iterable[str], topics_hash: str
 ) -> bytes:
-    """The names that match; none if the client's hash shows that it knows them."""
+    """Return the matching names; none if the client's hash shows that the client knows them."""
     answer = CommandWatchTopicListSuccess(
         request_id=request_id, watcher_id=watcher_id, topic=topics, topics_hash=topics_hash
     )
@@ -186,7 +186,8 @@ def watch_topic_list_success(
 def watch_topic_update(
     watcher_id: int, come: Iterable[str], gone: Iterable[str], topics_hash: str
 ) -> bytes:
-    """Names that match have come or gone; the hash is that of all that match now."""
+    """Return the matching names that appeared or disappeared; the hash covers all current matches.
+    """
     update = CommandWatchTopicUpdate(
         watcher_id=watcher_id, new_topics=come, deleted_topics=gone, topics_hash=topics_hash
     )
@@ -205,9 +206,9 @@ def producer_success(
     topic_epoch: int | None = None,
     ready: bool = True,
 ) -> bytes:
-    """The producer is open under that name. Not `ready`: it waits for its turn to be exclusive.
+    """Return PRODUCER_SUCCESS: open under that name, or queued for exclusive access if not `ready`.
 
-    `last_sequence_id` is the last one stored, -1 if that is not known.
+    `last_sequence_id` is the last stored sequence id, -1 if unknown.
     """
     answer = {
         "request_id": request_id,
@@ -222,13 +223,15 @@ def producer_success(
 
 
 def close_producer(producer_id: int) -> bytes:
-    """The broker ends a producer: the client looks up the topic and opens it again."""
+    """Close a producer from the broker's side: the client looks up the topic and reopens the
+    producer.
+    """
     closed = {"producer_id": producer_id, "request_id": NO_REQUEST}
     return frame(BaseCommand(type=BaseCommand.CLOSE_PRODUCER, close_producer=closed))
 
 
 def send_error(producer_id: int, sequence_id: int, code: ServerError, text: str) -> bytes:
-    """A message was not stored."""
+    """Return SEND_ERROR: the message was not stored."""
     refused = {
         "producer_id": producer_id,
         "sequence_id": sequence_id,
@@ -239,7 +242,7 @@ def send_error(producer_id: int, sequence_id: int, code: ServerError, text: str)
 
 
 def repeat_receipt(producer_id: int, sequence_id: int, highest_sequence_id: int) -> bytes:
-    """SEND_RECEIPT of a message that was stored before: Apache names no entry."""
+    """Return SEND_RECEIPT of a message stored earlier: Apache names no entry."""
     receipt = BaseCommand(type=BaseCommand.SEND_RECEIPT)
     fields = receipt.send_receipt
     fields.producer_id, fields.sequence_id = producer_id, sequence_id
@@ -249,21 +252,21 @@ def repeat_receipt(producer_id: int, sequence_id: int, highest_sequence_id: int)
 
 
 class ReceiptWriter:
-    """Writes one connection's SEND_RECEIPT frames, fast where numbers follow the last one's."""
+    """Writes a connection's SEND_RECEIPT frames; consecutive numbers take a fast path."""
 
     def __init__(self) -> None:
         self._command = BaseCommand(type=BaseCommand.SEND_RECEIPT)
         self._receipt = self._command.send_receipt
         self._id = self._receipt.message_id
-        self._highest = -1  # In the command object now.
+        self._highest = -1  # Current value in the command object.
         self._blocks = (-1, -1)  # Upper bits of the last receipt's sequence id and entry.
-        self._entry = -1  # The last receipt's, if protobuf made it.
-        self._pieces: tuple[bytes, ...] | None = None  # What surrounds both numbers, if known.
+        self._entry = -1  # Entry of the last receipt, if protobuf serialized that receipt.
+        self._pieces: tuple[bytes, ...] | None = None  # Bytes around both numbers, if known.
         self._sequence_lows: Sequence[bytes] = ()
         self._entry_lows: Sequence[bytes] = ()
 
     def begin(self, producer_id: int, ledger: int) -> None:
-        """The next receipts are of this producer and partition."""
+        """Begin receipts of this producer and partition."""
         self._receipt.producer_id = producer_id
         self._id.ledgerId = ledger & _MASK
         self._blocks = (-1, -1)
@@ -271,7 +274,7 @@ class ReceiptWriter:
     def write(
         self, sequence_id: int, entry: int, highest_sequence_id: int
     ) -> bytes:  # hot: see make bench
-        """The message is stored as entry `entry`, a signed id."""
+        """Return the receipt of a message stored as entry `entry`, a signed id."""
         blocks = (sequence_id >> LOW_BITS, entry >> LOW_BITS)
         if blocks != self._blocks or highest_sequence_id != self._highest:
             self._blocks, self._pieces, self._entry = blocks, None, entry
@@ -295,7 +298,7 @@ class ReceiptWriter:
         return SIZES.pack(size + 4, size) + body
 
     def _split(self, sequence_id: int, entry: int) -> tuple[bytes, bytes, bytes]:
-        """What comes before, between and after the first bytes of the two numbers."""
+        """Return the bytes before, between and after the first bytes of the two numbers."""
         self._sequence_lows, self._entry_lows = lows(sequence_id), lows(entry & _MASK)
         before, rest = around(lambda number: self._serialize(number, entry), sequence_id)
         _, after = around(lambda number: self._serialize(sequence_id, number), entry)
@@ -306,19 +309,20 @@ class ReceiptWriter:
 
 
 def close_consumer(consumer_id: int) -> bytes:
-    """The broker ends a consumer: the client looks up the topic and subscribes again."""
+    """Close a consumer from the broker's side: the client looks up the topic and subscribes again.
+    """
     closed = {"consumer_id": consumer_id, "request_id": NO_REQUEST}
     return frame(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=closed))
 
 
 def reached_end(consumer_id: int) -> bytes:
-    """Everything of a terminated topic is acknowledged."""
+    """Return REACHED_END_OF_TOPIC: all messages of a terminated topic are acknowledged."""
     end = {"consumer_id": consumer_id}
     return frame(BaseCommand(type=BaseCommand.REACHED_END_OF_TOPIC, reachedEndOfTopic=end))
 
 
 def active_consumer_change(consumer_id: int, *, is_active: bool) -> bytes:
-    """Whether a consumer of a Failover subscription is the one that gets messages."""
+    """Return the change of a Failover consumer to active or standby."""
     change = {"consumer_id": consumer_id, "is_active": is_active}
     return frame(
         BaseCommand(type=BaseCommand.ACTIVE_CONSUMER_CHANGE, active_consumer_change=change)
@@ -328,7 +332,7 @@ def active_consumer_change(consumer_id: int, *, is_active: bool) -> bytes:
 def ack_response(
     consumer_id: int, request_id: int, refused: tuple[ServerError, str] | None = None
 ) -> bytes:
-    """Acknowledgements are stored, or refused."""
+    """Return ACK_RESPONSE: the acknowledgements are stored, or refused."""
     answer: dict[str, object] = {"consumer_id": consumer_id, "request_id": request_id}
     if refused is not None:
         answer["error"], answer["message"] = refused
@@ -338,7 +342,7 @@ def ack_response(
 def message_id(
     ledger: int, entry: int, partition: int | None = None, batch_index: int | None = None
 ) -> MessageIdData:
-    """An id from signed numbers; what is None is left out."""
+    """Return an id from signed numbers; None values are omitted."""
     data = MessageIdData(ledgerId=unsigned(ledger), entryId=unsigned(entry))
     if partition is not None:
         data.partition = partition
@@ -350,7 +354,7 @@ def message_id(
 def last_message_id(
     request_id: int, last: MessageIdData, mark_delete: MessageIdData | None
 ) -> bytes:
-    """The partition's last message, and up to where the subscription has acknowledged."""
+    """Return the partition's last message and the subscription's mark-delete position."""
     answer = {"last_message_id": last, "request_id": request_id}
     if mark_delete is not None:
         answer["consumer_mark_delete_position"] = mark_delete
@@ -360,7 +364,7 @@ def last_message_id(
 
 
 def consumer_stats(request_id: int, stats: dict[str, float | int | str | bool]) -> bytes:
-    """Counters of one consumer, by the names of CommandConsumerStatsResponse."""
+    """Return a consumer's counters, by the names of CommandConsumerStatsResponse."""
     answer = {"request_id": request_id, **stats}
     return frame(
         BaseCommand(type=BaseCommand.CONSUMER_STATS_RESPONSE, consumerStatsResponse=answer)
@@ -368,15 +372,15 @@ def consumer_stats(request_id: int, stats: dict[str, float | int | str | bool]) 
 
 
 def entry_metadata(append_us: int, index: int) -> bytes:
-    """What goes before an entry's bytes: when the broker stored it (`append_us`, in microseconds),
-    and the offset of its last message ("Broker entry metadata").
+    """Return the bytes before an entry ("Broker entry metadata"): the entry's append time
+    (`append_us`, in microseconds) and the offset of the entry's last message.
     """
     said = BrokerEntryMetadata(broker_timestamp=append_us // 1000, index=index).SerializeToString()
     return ENTRY_METADATA_MAGIC + SIZE.pack(len(said)) + said
 
 
 class MessageWriter:
-    """Writes the heads of one consumer's MESSAGE frames, from one command object."""
+    """Writes the heads of a consumer's MESSAGE frames, from a single command object."""
 
     def __init__(self, consumer_id: int, ledger: int, partition: int) -> None:
         self._command = BaseCommand(type=BaseCommand.MESSAGE)
@@ -385,20 +389,20 @@ class MessageWriter:
         self._id = self._message.message_id
         self._id.ledgerId = ledger
         self._id.partition = partition
-        # Upper bits of an entry's number; for all entries with the same: size of the command, what
-        # is in it before the first byte of the number, that byte by the number's lower bits, and
-        # what comes behind it.
+        # Upper bits of an entry's number, then the parts shared by all entries with these bits:
+        # size of the command, bytes before the number's first byte, that byte by the number's lower
+        # bits, bytes after that byte.
         self.block: tuple[int, int, bytes, Sequence[bytes], bytes] = (-1, 0, b"", (), b"")
 
     def set_epoch(self, consumer_epoch: int) -> None:
-        """Messages carry this epoch from now on."""
+        """Set the epoch of the following messages."""
         self._message.consumer_epoch = consumer_epoch
         self.block = (-1, 0, b"", (), b"")
 
     def head(
         self, entry: int, redelivery_count: int, ack_set: Sequence[int], body_bytes: int
     ) -> bytes:
-        """What goes before an entry's stored bytes, of which there are `body_bytes`."""
+        """Return the bytes before an entry's `body_bytes` stored bytes."""
         if redelivery_count or ack_set:
             return self._rare_head(entry, redelivery_count, ack_set, body_bytes)
         if entry >> LOW_BITS != self.block[0]:
@@ -428,7 +432,7 @@ class MessageWriter:
 
 
 def without_checksum(body: Buffer) -> Buffer:
-    """An entry's bytes for clients below protocol version 11, which know no checksums."""
+    """Strip the checksum from an entry, for clients below protocol version 11."""
     return body[CHECKSUM_BYTES:] if bytes(body[:2]) == b"\x0e\x01" else body
 
 
@@ -436,7 +440,7 @@ def without_checksum(body: Buffer) -> Buffer:
 
 
 def schema(request_id: int, found: Schema, version: bytes) -> bytes:
-    """A schema of a topic."""
+    """Return a schema of a topic."""
     answer = {"request_id": request_id, "schema": found, "schema_version": version}
     return frame(BaseCommand(type=BaseCommand.GET_SCHEMA_RESPONSE, getSchemaResponse=answer))
 
@@ -448,7 +452,7 @@ def schema_failed(request_id: int, code: ServerError, text: str) -> bytes:
 
 
 def schema_version(request_id: int, version: bytes) -> bytes:
-    """The version of a schema that a client sent."""
+    """Return the version of a schema that a client sent."""
     answer = {"request_id": request_id, "schema_version": version}
     return frame(
         BaseCommand(

@@ -30,8 +30,9 @@ LANE = "producer"
 
 
 def producer(client: Client, command: CommandProducer) -> None:
-    """Open a producer, at once if possible. It waits if its topic has to be created or moves, what
-    is remembered of the topic's producers to be read, or an older one of its name to be probed.
+    """Open a producer, at once if possible. Opening waits while the topic is created or moves, the
+    stored sequences of the topic's producers are read, or an older producer of the same name is
+    probed.
     """
     lane = (LANE, command.producer_id)
     topics, topic = client.broker.topics, command.topic
@@ -57,7 +58,7 @@ async def _open_with_topic(client: Client, command: CommandProducer) -> None:
 
 
 async def _open_remembered(client: Client, command: CommandProducer) -> None:
-    """Open a producer whose messages are not to be stored twice."""
+    """Open a producer whose messages are deduplicated."""
     try:
         named = resolving.named_partition(client, Action.PRODUCE, command.topic)
         await named.partition.check_room()
@@ -86,8 +87,8 @@ def _open(
     is_remembered: bool = False,
     has_room: bool = False,
 ) -> None:
-    """`is_remembered`: nothing may be stored twice, and what the partition's producers have stored
-    is loaded. `has_room`: the disk was checked for room.
+    """Open a producer. `is_remembered`: deduplication is on, and the stored sequences of the
+    partition's producers are loaded. `has_room`: disk space was checked.
     """
     known = client.producers.get(command.producer_id)
     if known is not None:
@@ -95,20 +96,20 @@ def _open(
             known.request_id = command.request_id
             client.answer_producer(known, known.partition.appended_ticket)
             return
-        client.drop_producer(known)  # It has reconnected, and we did not notice.
+        client.drop_producer(known)  # The client reconnected, and the broker missed the disconnect.
     try:
         if len(client.producers) >= PRODUCERS_MAX:
             text = f"a connection has at most {PRODUCERS_MAX} producers"
             raise Refused(ServerError.NotAllowedError, text)
         place = _place(client, command.topic)
         partition = place[1]
-        # A client whose SEND is refused reconnects, and each success restarts its own timeout (C++
-        # and all clients built on it): it would never report that the disk is full.
+        # A client whose SEND is refused reconnects, and each success restarts the client's own
+        # timeout (C++ and all clients built on C++): the client would never report a full disk.
         if not (has_room or isinstance(partition, LiveTopic)) and partition.lacked_room:
             work = partial(_open_with_room, client, command, partition, is_remembered=is_remembered)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
-        if is_remembered and _known_sequences(partition) is None:  # The topic was created anew.
+        if is_remembered and _known_sequences(partition) is None:  # The topic was recreated.
             work = partial(_open_remembered, client, command)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
@@ -147,7 +148,7 @@ def _prepare(
     partition: Partition | LiveTopic,
     holds_layout: bool,
 ) -> tuple[Producer, int]:
-    """The requested producer, not admitted yet, and the ticket that its answer waits for."""
+    """Return the requested producer, not admitted yet, and the ticket that the answer waits for."""
     partition.check_open()
     _check_backlog(client, topic, partition)
     opened = Producer(
@@ -171,7 +172,7 @@ def _prepare(
 
 
 def _check_backlog(client: Client, topic: Topic, partition: Partition | LiveTopic) -> None:
-    """Raises Refused while the backlog is full, with the errors of Apache's policies."""
+    """Raise Refused while the backlog is full, with the errors of Apache's policies."""
     if isinstance(partition, LiveTopic):
         return
     policy = client.broker.backlogs.keeps_out(topic, partition)
@@ -183,8 +184,8 @@ def _check_backlog(client: Client, topic: Topic, partition: Partition | LiveTopi
 
 
 def _place(client: Client, text: str) -> tuple[Topic, Partition | LiveTopic, bool]:
-    """The topic and partition that a name means (a live topic is both), and whether the topic has
-    to stay without partitions meanwhile. Raises what resolving raises.
+    """Return the topic and partition that a name means (a live topic is both); the flag is set if
+    the topic must stay unpartitioned meanwhile. Raises what resolving raises.
     """
     if names.is_live(text):
         live = resolving.live_topic(client, Action.PRODUCE, text, make=True)
@@ -219,9 +220,9 @@ def _admit(
 def _register(
     client: Client, command: CommandProducer, opened: Producer, *, is_remembered: bool
 ) -> int:
-    """Record the producer in the catalogue, and the subscription it asks for. Returns a ticket."""
+    """Record the producer, and the requested subscription, in the catalogue. Returns a ticket."""
     ticket = 0
-    if isinstance(opened.partition, LiveTopic):  # Nothing is stored for it.
+    if isinstance(opened.partition, LiveTopic):  # Live topics store nothing.
         return ticket
     if is_remembered or (command.producer_name and command.user_provided_producer_name):
         opened.number, ticket = client.broker.producers.number(opened.name.encode(), opened.topic)
@@ -236,7 +237,7 @@ def _register(
 def _make_subscription(
     client: Client, command: CommandProducer, opened: Producer, partition: Partition
 ) -> int:
-    """Create the subscription that a dead letter producer wants, from the first entry on."""
+    """Create the subscription that a dead letter producer requests, from the first entry on."""
     name = command.initial_subscription_name.encode()
     client.connection.check(Action.CONSUME, Resource.of_group(name, opened.topic.name))
     subscription = client.broker.subscriptions.open(opened.topic, name)
@@ -244,14 +245,14 @@ def _make_subscription(
 
 
 def close_producer(client: Client, command: CommandCloseProducer) -> None:
-    """Close a producer; for an unknown one that succeeds too (some clients send it twice)."""
+    """Close a producer; closing an unknown producer succeeds too (some clients close twice)."""
     client.lanes.promptly((LANE, command.producer_id), partial(_close, client, command))
 
 
 def _close(client: Client, command: CommandCloseProducer) -> None:
     known = client.producers.get(command.producer_id)
     if known is not None:
-        if not known.is_ready:  # It gave up waiting; its PRODUCER is answered now.
+        if not known.is_ready:  # The client gave up waiting; the pending PRODUCER is answered now.
             fenced = Refused(ServerError.ProducerFenced, "Closed before its turn came")
             client.refuse(known.request_id, fenced)
         client.drop_producer(known)

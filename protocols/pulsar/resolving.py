@@ -1,4 +1,4 @@
-"""Which topic a name in a Pulsar command means, and whether the client may use it."""
+"""Resolve the topic names of Pulsar commands and check the client's rights."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from braidlog.protocols.pulsar.client import Client
     from braidlog.storage.metadata.names import TopicName
 
-# How long to wait for a topic's owner. If one was killed, the next one owns the topic after the
-# lease (5 s) and the time of the takeover.
+# Time limit for finding a topic's owner. After an owner is killed, the next broker owns the topic
+# after the lease (5 s) and the time of the takeover.
 FIND_S: Final = 10.0
 LOOK_S: Final = 0.05
 
 
 def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int | None]:
-    """The topic that a name means, persistent or not, and the partition's number if the name has
-    one; checks the action. Raises InvalidName, NotAuthorized, NamespaceNotFound.
+    """Return the topic that a name means, persistent or not, and the partition number in the name,
+    if any; check the action. Raises InvalidName, NotAuthorized, NamespaceNotFound.
     """
     name, index = parse(client.broker.topics, text)
     client.connection.check(action, Resource.of_topic(name))
@@ -41,7 +41,7 @@ def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int |
 
 
 def is_deduplicated(client: Client, text: str) -> bool:
-    """Whether the name is that of an existing topic with deduplication."""
+    """Return True for the name of an existing topic with deduplication."""
     topics = client.broker.topics
     if is_live(text):
         return False
@@ -53,7 +53,7 @@ def is_deduplicated(client: Client, text: str) -> bool:
 
 
 def is_unowned(client: Client, text: str) -> bool:
-    """Whether no broker serves the topic now: it is moving from one to another."""
+    """Return True if no broker serves the topic now: the topic is moving between brokers."""
     if client.broker.siblings.is_alone:
         return False
     try:
@@ -64,8 +64,8 @@ def is_unowned(client: Client, text: str) -> bool:
 
 
 async def await_owner(client: Client, text: str) -> None:
-    """Wait until a broker serves the topic, `FIND_S` at most: Go's client does not retry what is
-    refused for now.
+    """Wait until a broker serves the topic, at most `FIND_S`: the Go client does not retry after a
+    temporary refusal.
     """
     deadline = trio.current_time() + FIND_S
     while is_unowned(client, text) and trio.current_time() < deadline:
@@ -73,11 +73,9 @@ async def await_owner(client: Client, text: str) -> None:
 
 
 async def find(client: Client, action: Action, text: str) -> Topic | None:
-    """The persistent topic that a name means; None if there is none. If the topic or its partition
-    is not known here, the catalogue's owner is asked first: a broker that follows the catalogue
-    more closely may have told the client of it.
-
-    Raises what `resolve` raises; NotOwner if the owner does not answer.
+    """Return the persistent topic that a name means; None if there is none. If the topic or
+    partition is unknown here, the catalogue's owner is asked first: another broker with a newer
+    catalogue may have named the topic to the client.
     """
     topics = client.broker.topics
     name, _ = resolve(client, action, text)
@@ -87,7 +85,7 @@ async def find(client: Client, action: Action, text: str) -> Topic | None:
 
 
 async def make_missing(client: Client, action: Action, text: str) -> Topic:
-    """The topic that a producer or consumer means, created if it is missing and allowed.
+    """Return the topic of a producer or consumer; a missing topic is created if allowed.
 
     Raises what `find` and creating raise; TopicNotFound.
     """
@@ -104,15 +102,15 @@ async def make_missing(client: Client, action: Action, text: str) -> Topic:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a producer or consumer asks for."""
+    """The topic and partition of a producer or consumer."""
 
     topic: Topic
     partition: Partition
-    holds_layout: bool  # It was named without a partition: the topic has to stay without them.
+    holds_layout: bool  # Named without a partition: the topic must stay unpartitioned.
 
 
 def named_partition(client: Client, action: Action, text: str) -> Named:
-    """The partition of a persistent topic that a producer or consumer means.
+    """Return the partition of a persistent topic that a producer or consumer means.
 
     Raises what `resolve` raises; TopicNotFound, PartitionNotFound, Refused.
     """
@@ -129,7 +127,7 @@ def named_partition(client: Client, action: Action, text: str) -> Named:
 
 
 def live_topic(client: Client, action: Action, text: str, *, make: bool) -> LiveTopic:
-    """The non-persistent topic, or the partition of one, that a name means; created if missing and
+    """Return the non-persistent topic or partition that a name means; created if missing and
     `make`. Raises what `resolve` raises; TopicNotFound, PartitionNotFound, LimitExceeded, Refused.
     """
     live = client.broker.live

@@ -1,4 +1,4 @@
-"""One Pulsar connection: commands to their handlers, keepalive, and what ends with it."""
+"""One Pulsar connection: command dispatch, keepalive, cleanup."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from braidlog.protocols.pulsar.sending import Sending
 Handler = Callable[[Client, Any], Awaitable[None] | None]
 
 KEEPALIVE_S: Final = 30.0  # Each side's own timer, as in Apache.
-# A tick that comes later than this says nothing about the client: the broker itself was held up,
-# and what the client sent meanwhile may still be unread.
+# A tick later than this is no evidence of a dead client: the broker was held up, and the client's
+# commands may still be unread.
 LATE_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How one command is served, and what its client must be allowed to do."""
+    """A command's handler and the action that the client needs permission for."""
 
     handler: Handler
-    action: Action | None = None  # None: any connected client may do it.
+    action: Action | None = None  # None: any connected client may send the command.
 
 
-# The action is checked where the handler finds what the command names.
+# The handler checks the action when it resolves the named resource.
 COMMANDS: Final[dict[int, Served]] = {
     Type.CONNECT: Served(connecting.connect),
     Type.PING: Served(connecting.ping),
@@ -86,10 +86,10 @@ class PulsarSession:
         }
         self._sends = self._counted[Type.SEND]
         self._next_tick: float | None = None
-        self._heard_at_ping = -1  # `commands_heard` at the last PING; -1: there was none to answer.
+        self._heard_at_ping = -1  # `commands_heard` at the last PING; -1: no PING awaits an answer.
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Whole size of the next frame. Raises ProtocolError."""
+        """Return the whole size of the next frame. Raises ProtocolError."""
         return self.client.machine.frame_size(view)
 
     def handle(self, frame: memoryview) -> Awaitable[None] | None:
@@ -118,7 +118,7 @@ class PulsarSession:
         await self.client.lanes.room()
 
     def handle_run(self, received: memoryview, frames_max: int) -> tuple[int, int]:
-        """Take the SENDs at the front of what was received: many come in one receive."""
+        """Take the SENDs at the front of the received bytes: a receive often holds many."""
         size, frames = self._sending.take(received, frames_max)
         if frames:
             self._sends.value += frames
@@ -143,13 +143,13 @@ class PulsarSession:
         return self._next_tick
 
     def access_changed(self) -> None:
-        """Close the producers and consumers that the client may not have any more."""
+        """Close the producers and consumers that the client may no longer use."""
         self._sending.flush()
         self.client.close_forbidden()
 
     def goodbye(self) -> None:
-        """Close the client's producers and consumers, after all answers that are still due: a
-        client would resend what it thinks was not stored.
+        """Close the client's producers and consumers, after all pending answers: a client resends
+        messages without a receipt.
         """
         self._sending.flush()
         client = self.client
@@ -160,7 +160,7 @@ class PulsarSession:
                 client.outbox.answer(closing)
 
     async def closed(self) -> None:
-        """Release what the connection held."""
+        """Release the connection's state."""
         await self.client.closed()
 
     def _tick(self) -> None:

@@ -1,6 +1,6 @@
-"""The watchers of one connection: what each was told of a namespace's topics. Knows no command.
+"""The topic list watchers of a connection: names sent, changes to send. Knows no command.
 
-A client hears of changes in the order in which they happened, as soon as its socket takes more.
+A client receives changes in the order in which they happened, as soon as its socket has room.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Watcher:
-    """What one watcher of a client has been told of."""
+    """A client's watcher and the names sent so far."""
 
     watcher_id: int
     namespace: Namespace
     topics: TopicList
     pattern: TopicsPattern
-    next_change: int = 0  # Of the list: all changes before it were sent.
-    told: frozenset[str] | None = None  # Names sent, if the client may see only a part.
-    is_woken: bool = False  # What the client may see may have changed.
+    next_change: int = 0  # Index in the list of changes: all earlier changes were sent.
+    # Names sent, if the client may see only a part of the namespace.
+    told: frozenset[str] | None = None
+    is_woken: bool = False  # The client's rights may have changed.
 
 
 class Watchers:
@@ -53,7 +54,9 @@ class Watchers:
         self._watchers: dict[int, Watcher] = {}
 
     def open(self, watcher_id: int, namespace: Namespace, pattern: TopicsPattern) -> Watcher:
-        """A new watcher. Raises NotSupported if there are too many: the client polls then."""
+        """Return a new watcher. Raises NotSupported above the limit of watchers: the client then
+        polls.
+        """
         if len(self._watchers) >= WATCHERS_MAX or self._lists.watchers >= ALL_WATCHERS_MAX:
             raise NotSupported("there are too many watchers of topic lists")
         topics = self._lists.open(namespace)
@@ -61,27 +64,27 @@ class Watchers:
         return made
 
     def close(self, watcher_id: int) -> None:
-        """Forget a watcher, if it is there."""
+        """Forget a watcher, if present."""
         watcher = self._watchers.pop(watcher_id, None)
         if watcher is not None:
             self._lists.close(watcher.namespace)
             watcher.topics.changed.unpark_all()
 
     def close_all(self) -> None:
-        """Forget all watchers: the connection has ended."""
+        """Forget all watchers when the connection ends."""
         for watcher_id in list(self._watchers):
             self.close(watcher_id)
 
     def wake(self) -> None:
-        """Check all watchers again: what the client may see has changed."""
+        """Check all watchers again after a change of the client's rights."""
         for watcher in self._watchers.values():
             watcher.is_woken = True
             watcher.topics.changed.unpark_all()
 
     async def begin(self, watcher: Watcher) -> Sequence[str]:
-        """The names that match now and that the client may see; changes are sent from now on.
+        """Return the visible names that match now; later changes are sent from here on.
 
-        Raises NotSupported if there are too many to remember: the client polls then.
+        Raises NotSupported if there are too many names to remember: the client then polls.
         """
         async with self._lists.turn:
             await self._lists.fill(watcher.namespace, watcher.topics)
@@ -96,7 +99,7 @@ class Watchers:
         return names
 
     async def _follow(self, watcher: Watcher) -> None:
-        """Send every change of what matches, for as long as the watcher is open."""
+        """Send every matching change while the watcher is open."""
         topics, outbox = watcher.topics, self._connection.outbox
         while self._watchers.get(watcher.watcher_id) is watcher:
             is_told = watcher.next_change == topics.next_change and not watcher.is_woken
@@ -111,7 +114,9 @@ class Watchers:
             await trio.sleep(UPDATE_PAUSE_S)
 
     def _may_see(self, watcher: Watcher) -> bool:
-        """Without the right it hears of nothing; once it has it again, of what it has missed."""
+        """Return True if the client may see the namespace. A client without the right receives no
+        changes; the missed changes follow once the right returns.
+        """
         try:
             self._connection.check_within(Resource.of_namespace(*watcher.namespace))
         except NotAuthorized:
@@ -122,12 +127,12 @@ class Watchers:
         return self._connection.sees_all(watcher.namespace)
 
     async def _meant(self, watcher: Watcher, names: Iterable[str]) -> Sequence[str]:
-        """The names that match and that the client may see."""
+        """Return the matching names that the client may see."""
         meant = await _matching(watcher.pattern, names)
         return await self._connection.seen(watcher.namespace, meant, resource_of)
 
     async def _updates(self, watcher: Watcher) -> list[bytes]:
-        """The frames for the changes that match."""
+        """Return the frames for the matching changes."""
         watcher.is_woken = False
         topics, pattern = watcher.topics, watcher.pattern
         found = topics.changes_since(watcher.next_change, CHANGED_NAMES_TOGETHER)
@@ -140,7 +145,7 @@ class Watchers:
         come, gone = net_of(changes)
         come, gone = await _matching(pattern, come), await _matching(pattern, gone)
         if watcher.told is not None or not self._sees_all(watcher):
-            if names is None:  # What it has seen follows only from all changes together.
+            if names is None:  # Names seen by the client follow only from all changes together.
                 self._connection.end("too much has changed for who sees a part of it")
                 return []
             return await self._difference(watcher, names, come, gone)
@@ -149,7 +154,7 @@ class Watchers:
         return _frames(watcher, come, gone, await self._digest(watcher, names))
 
     async def _digest(self, watcher: Watcher, names: Sequence[str] | None) -> str:
-        """The digest of the names that match; empty if more updates follow."""
+        """Return the digest of the matching names; empty if more updates follow."""
         topics, pattern, number = watcher.topics, watcher.pattern, watcher.next_change
         if names is None:
             return ""
@@ -163,10 +168,11 @@ class Watchers:
     async def _difference(
         self, watcher: Watcher, names: Sequence[str], come: Sequence[str], gone: Sequence[str]
     ) -> list[bytes]:
-        """The frames for a client that may see only a part of the namespace, or could before: what
-        it may see now against what it was told. `come` and `gone` may include unseen names.
+        """Return the frames for a client with a partial view of the namespace, now or before: the
+        difference between the visible names and the names sent. `come` and `gone` may include
+        unseen names.
         """
-        if watcher.told is None:  # It saw everything until these changes.
+        if watcher.told is None:  # Until these changes, the client saw everything.
             before = frozenset(await _matching(watcher.pattern, names))
             watcher.told = before.difference(come).union(gone)
         meant = await self._meant(watcher, names)
@@ -195,7 +201,9 @@ def _frames(watcher: Watcher, come: Sequence[str], gone: Sequence[str], digest: 
 
 
 def net_of(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
-    """Names that have come, and names that have gone; one that went and came back is both."""
+    """Return the names that appeared and those that disappeared; a name that did both is in both
+    lists.
+    """
     first: dict[str, bool] = {}
     last: dict[str, bool] = {}
     for name, is_there in changes:
@@ -206,7 +214,7 @@ def net_of(changes: Iterable[Change]) -> tuple[list[str], list[str]]:
 
 
 async def _matching(pattern: TopicsPattern, names: Iterable[str]) -> list[str]:
-    """The names that match a pattern."""
+    """Return the names that match a pattern."""
     meant: list[str] = []
     for piece in pattern.pieces(names):
         meant += piece
