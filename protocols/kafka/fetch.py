@@ -1,4 +1,4 @@
-"""Fetch: reads many partitions at once and waits until enough is there. Knows no bytes.
+"""Fetch: reads many partitions and waits for enough data. Knows no bytes.
 
 A waiting fetch sits in its handler, so everything behind it on its connection waits too, as in 0.8.
 Records of any protocol wake it. What it has read into memory before is kept, not read again.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from braidlog.broker.reading.result import ReadResult
     from braidlog.broker.topics.partition import Partition
 
-# Bytes asked for in one read: a quarter of a millisecond.
+# Bytes requested in a single read: a quarter of a millisecond.
 FETCH_STEP_BYTES = 1024 * 1024
 READ_BYTES_PER_US = 4096
 READ_US = 15  # The fixed cost of a read.
@@ -40,30 +40,32 @@ READ_US = 15  # The fixed cost of a read.
 # one is copied within the processor's cache, which costs less on processors that copy quickly
 # (docs/benchmarks.md).
 FETCH_IN_PLACE_BYTES_MIN = 2 * 1024 * 1024
-# Partitions handled before others get their turn: a millisecond, or two.
+# Partitions handled before other tasks get a turn: a millisecond or two.
 PARTITIONS_PER_TURN = 500
-# Bytes that do not fit into an answer and are counted one by one, to see whether they are enough.
+# Bytes beyond the answer's room that are counted record by record, to check `bytes_min`.
 COUNTED_BYTES_MAX = 1024 * 1024
-# More parts than this, of fewer bytes each on average, are joined into one.
+# A larger number of parts, each smaller than this on average, is joined into a single part.
 JOINED_PARTS_MIN, SMALL_PART_BYTES = 16, 1024
-BATCHES_VERSION = 4  # From here on clients read record batches, format 2, and get whole ones.
-WHOLE_VERSION = 3  # From here on the first message of an answer is whole, and order matters.
+# From this version on, clients read record batches, format 2, and get whole batches.
+BATCHES_VERSION = 4
+# From this version on, the first message of an answer is whole, and order matters.
+WHOLE_VERSION = 3
 
 
 @dataclass(slots=True)
 class Reading:
-    """How far one partition of a fetch has been read."""
+    """Progress of a fetch in a partition."""
 
     target: FetchTarget
-    offset: int  # where to read on
+    offset: int  # next offset to read
     partition: Partition
-    code: int = Code.NONE  # why it could not be read
+    code: int = Code.NONE  # error of the partition
     parts: list[Part] = field(default_factory=list)
     size: int = 0
     records: int = 0
-    full: bool = False  # nothing more can be added
-    available: int = 0  # bytes in the log that satisfy `bytes_min`, known once it is full
-    counted_to: int = -1  # up to which offset they are counted; -1: not yet
+    full: bool = False  # no more can be added
+    available: int = 0  # bytes in the log that satisfy `bytes_min`, known once `full` is set
+    counted_to: int = -1  # end offset of the counted bytes; -1: not counted yet
 
 
 def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
@@ -76,7 +78,7 @@ def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
         yield context.own_writes()
     topics: dict[bytes | None, dict[int, Reading | Fetched]] = {}
     readings: list[Reading] = []
-    refused: dict[int, Fetched] = {}  # by code: a request may name 50,000 that do not exist
+    refused: dict[int, Fetched] = {}  # by code: a request may name 50,000 missing partitions
     number = 0
     for name, targets in request.topics.items():
         found = topics[name] = {}
@@ -102,7 +104,7 @@ def fetch(context: Context, request: FetchRequest) -> Steps[Answer]:
 
 
 def _begin(context: Context, name: bytes | None, index: int, target: FetchTarget) -> Reading:
-    """Raises BrokerError."""
+    """Start reading a partition. Raises BrokerError."""
     partition = context.partition(name, index)
     offset = target.offset
     if context.walked:
@@ -113,7 +115,7 @@ def _begin(context: Context, name: bytes | None, index: int, target: FetchTarget
 
 
 class _Fetching:
-    """One request under way."""
+    """A request in progress."""
 
     def __init__(
         self,
@@ -124,8 +126,8 @@ class _Fetching:
         *,
         is_refused: bool,
     ) -> None:
-        """`held` is the answer's share of the output budget. `is_refused` says that some partition
-        cannot be read at all.
+        """Take `held`, the answer's share of the output budget, and `is_refused`, set if some
+        partition cannot be read at all.
         """
         version = context.version
         self._context = context
@@ -137,19 +139,21 @@ class _Fetching:
         self._gives_whole = version >= WHOLE_VERSION
         self._cuts = version < BATCHES_VERSION
         self._bytes_max = min(context.options.fetch_bytes_max, max(request.bytes_max, 1))
-        self._may_wait = False  # Once it may wait, it holds no file.
-        self._in_place = False  # Whether `read_all` leaves large sets in their files.
+        self._may_wait = False  # Once the fetch may wait, it holds no file.
+        self._in_place = False  # If True, `read_all` leaves large sets in their files.
         self._turn = Turn()
         self._room = 0  # bytes that `read_all` may still add to the answer
         self._memory: Reservation | None = None  # Reserved for what `read_all` adds.
 
     @property
     def _is_alone(self) -> bool:
-        """Whether the answer holds nothing yet."""
+        """True while the answer is empty."""
         return not any(reading.size for reading in self._readings)
 
     def is_enough(self) -> bool:
-        """Whether to answer now: on an error, with enough bytes, or if nothing is asked for."""
+        """Return True if the fetch should answer now: on an error, with enough bytes, or for an
+        empty request.
+        """
         if self._is_refused:
             return True
         size = 0
@@ -160,7 +164,9 @@ class _Fetching:
         return size >= self._bytes_min or not self._readings
 
     async def wait(self, seconds: float) -> None:
-        """Read on until it is enough, or the time, a rebalance or a large request ends the wait."""
+        """Read on until there is enough data, or until the timeout, a rebalance or a large request
+        ends the wait.
+        """
         context = self._context
         broker = context.broker
         self._may_wait = True
@@ -179,8 +185,8 @@ class _Fetching:
                 await run(self.read_all())
 
     def _forget_files(self) -> bool:
-        """Drop parts that are still in files, which must not be held for as long as a client
-        chooses to wait; return whether there were any.
+        """Drop parts that are still in files; a client's long wait must not hold files open. Return
+        True if there were any.
         """
         found = False
         for reading in self._readings:
@@ -231,21 +237,21 @@ class _Fetching:
                 yield from self._count_available(reading, partition)
         except BrokerError as error:
             reading.full = True
-            if not reading.size:  # Else the next fetch begins there and gets the error.
+            # Otherwise the next fetch begins at this offset and gets the error.
+            if not reading.size:
                 reading.code = self._context.refused(error)
 
     def _read(self, reading: Reading, partition: Partition) -> Steps[None]:
-        """Read on to where the high watermark is now, or as far as there is room. Raises
-        BrokerError.
-        """
+        """Read up to the present high watermark, or as far as there is room. Raises BrokerError."""
         if partition.removed:
             raise TopicNotFound(partition.topic.name.full)
         room = min(reading.target.bytes_max - reading.size, self._room)
-        # The end of now: with busy writers a read up to the end of later would have none.
+        # The present end: with busy writers, a moving end would never be reached.
         end = partition.high_watermark
         if reading.offset > end:
             raise OffsetOutOfRange(reading.offset, partition.log_start_offset, end)
-        if reading.offset < end and reading.target.bytes_max < 0:  # Above that it does not matter.
+        # At the end, a negative limit does not matter.
+        if reading.offset < end and reading.target.bytes_max < 0:
             raise InvalidRequest(f"max_bytes is {reading.target.bytes_max}, expected 0 or more")
         while reading.offset < end:
             if room <= 0 and not (self._gives_whole and self._is_alone):
@@ -270,14 +276,14 @@ class _Fetching:
             self._turn.add(result.size // READ_BYTES_PER_US)
             before = reading.size
             self._add(reading, result, room)
-            if result.left_out and reading.offset == result.next_offset:  # It was taken.
+            if result.left_out and reading.offset == result.next_offset:  # The batch was skipped.
                 name = partition.topic.name.full
                 self._context.broker.metrics.left_out(PROTOCOL, name, result.left_out)
             room -= max(result.size, reading.size - before)
             if room <= 0 and reading.size and not self._gives_whole:
                 reading.full = True
                 return
-            # A batch as large as the last one would be read in vain. Stop, unless more room is
+            # Reading another batch as large as the last would be in vain. Stop, unless more room is
             # left than was used.
             is_last = result.parts and room < len(result.parts[-1]) and room <= reading.size
             if is_last and not self._cuts:
@@ -327,11 +333,12 @@ class _Fetching:
             reading.parts += _joined(result)
             reading.size += result.size
             reading.records += result.record_count
-            reading.offset = result.next_offset  # Also past what is not for Kafka's readers.
-        elif self._cuts and limit > 0:  # One part alone can be larger than what was asked for.
+            # Also past batches that Kafka readers do not receive.
+            reading.offset = result.next_offset
+        elif self._cuts and limit > 0:  # A single part can exceed the requested size.
             reading.parts.append(memoryview(_first(result))[:limit])
             reading.size += limit
-            reading.records += result.record_count * limit // result.size  # about so many
+            reading.records += result.record_count * limit // result.size  # an estimate
 
     def _first_limit(self, reading: Reading, stored: Buffer, room: int) -> int:
         """Bytes to give of a stored set that comes first in its partition and is too large.
@@ -349,14 +356,16 @@ class _Fetching:
 
 
 def _first(result: ReadResult) -> Buffer:
-    """The first part of a result larger than asked for. Such a part is never in a file."""
+    """Return the first part of a result larger than requested. Such a part is never in a file."""
     part = result.parts[0]
     assert not isinstance(part, StoredPart)
     return part
 
 
 def _joined(result: ReadResult) -> list[Part]:
-    """The parts read; many small ones are joined, as each is an object several times as large."""
+    """Return the parts read; many small parts are joined, as each object is several times as large
+    as its bytes.
+    """
     parts = result.parts
     is_small = len(parts) > JOINED_PARTS_MIN and result.size < len(parts) * SMALL_PART_BYTES
     if is_small and all_in_memory(parts):
@@ -365,7 +374,7 @@ def _joined(result: ReadResult) -> list[Part]:
 
 
 def _wanted(reading: Reading) -> int:
-    """Bytes that could be added to what was read of a partition."""
+    """Return the number of bytes that could still be added for a partition."""
     partition = reading.partition
     if reading.full or reading.offset == partition.high_watermark:
         return 0
@@ -373,7 +382,7 @@ def _wanted(reading: Reading) -> int:
 
 
 def _close(reading: Reading, partition: Partition) -> None:
-    """Mark a partition as full though there is more to read. Raises BrokerError."""
+    """Mark a partition as full although there is more to read. Raises BrokerError."""
     start, end = partition.log_start_offset, partition.high_watermark
     if not start <= reading.offset <= end:
         raise OffsetOutOfRange(reading.offset, start, end)
@@ -400,7 +409,7 @@ def _settle_all(
 
 
 def _settle(context: Context, reading: Reading) -> None:
-    """Count the records handed out; remember for the next fetch how far an empty read got."""
+    """Count the returned records; remember how far an empty read got, for the next fetch."""
     if reading.size:
         name = reading.partition.figures_name
         context.broker.metrics.records_out(PROTOCOL, name, reading.records, reading.size)

@@ -1,4 +1,4 @@
-"""Layouts as tables of fields: what a request or an answer holds, and from which version on.
+"""Layouts as tables of fields: the content of requests and answers, by version.
 
 A table is read into a dataclass and written from one, the field names being its attributes. Fixed
 fields that lie side by side are read and written together. Layout rules: Kafka protocol guide,
@@ -16,19 +16,21 @@ from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.reader import BigEndianReader
 from braidlog.storage.formats.api import Buffer, Part, StoredPart
 
-Value = Any  # What a field holds: its table knows.
+Value = Any  # A field's value; the type depends on the table.
 
 LATEST = 1 << 15  # "and every later version"
 
 # The most topics, partitions and other entries in a request: five times what one broker is meant to
 # hold. Without a limit a frame full of empty names would become gigabytes of objects.
 ENTRIES_MAX = 50_000
-# A request with more is decoded, and its answer encoded, in a thread: it takes ten milliseconds.
+# A request with more is decoded, and the answer encoded, in a thread: the work takes ten
+# milliseconds.
 ENTRIES_INLINE_MAX = 5000
-# A request with more is large: what all such requests name is counted (`large_requests.py`).
+# A request with more is large: the names in all such requests are counted (`large_requests.py`).
 ENTRIES_FEW_MAX = 100
 
-# A shorter piece of a message set is copied into the bytes around it: cheaper than a separate part.
+# A shorter piece of a message set is copied into the surrounding bytes: cheaper than a separate
+# part.
 PIECE_BYTES_MIN = 4096
 
 INT16 = struct.Struct(">h")
@@ -36,7 +38,7 @@ INT32 = struct.Struct(">i")
 
 
 class ManyEntries(Exception):
-    """The request names more topics and partitions than its reader takes."""
+    """The request names more topics and partitions than the reader's limit."""
 
 
 class FieldReader(BigEndianReader):
@@ -56,7 +58,7 @@ class FieldReader(BigEndianReader):
         self._inline_max = inline_max
 
     def string(self) -> bytes | None:
-        """A string; any negative length is null, as it is for 0.8."""
+        """Return a string; any negative length is null, as in 0.8."""
         pos = self._pos + INT16.size  # hot: see make bench
         if pos > self._end:
             self.i16()  # Raises.
@@ -65,12 +67,14 @@ class FieldReader(BigEndianReader):
         return None if size < 0 else bytes(self.take(size))
 
     def blob(self) -> bytes | None:
-        """Bytes of any kind; any negative length is null."""
+        """Return bytes of any kind; any negative length is null."""
         size = self.i32()
         return None if size < 0 else bytes(self.take(size))
 
     def count(self) -> int:
-        """How many entries an array has, negative for none. Raises ProtocolError, ManyEntries."""
+        """Return the number of entries of an array, negative for null. Raises ProtocolError,
+        ManyEntries.
+        """
         pos = self._pos + INT32.size  # hot: see make bench
         if pos > self._end:
             self.i32()  # Raises.
@@ -81,7 +85,7 @@ class FieldReader(BigEndianReader):
         return count
 
     def add_entries(self, count: int) -> None:
-        """Count topics or partitions that follow. Raises ProtocolError, ManyEntries."""
+        """Count the topics or partitions that follow. Raises ProtocolError, ManyEntries."""
         self.named += count
         if self.named > self._inline_max:
             if self.named > ENTRIES_MAX:
@@ -89,20 +93,22 @@ class FieldReader(BigEndianReader):
             raise ManyEntries
 
     def entries(self) -> Iterator[int]:
-        """Counts through an array; a negative count is an empty one. Raises ProtocolError."""
+        """Iterate over the indexes of an array; a negative count is an empty array. Raises
+        ProtocolError.
+        """
         return iter(range(self.count()))
 
 
 class Writer:
-    """Collects an answer: small fields together, large pieces as they are."""
+    """Collects an answer: small fields are joined, large pieces stay separate."""
 
     def __init__(self) -> None:
-        """Nothing yet."""
+        """Begin an empty answer."""
         self._parts: list[Part] = []
         self.small = bytearray()
 
     def piece(self, data: Part) -> None:
-        """Append bytes. A large piece is not copied: it must not change."""
+        """Append bytes. A large piece is not copied and must not change."""
         if len(data) < PIECE_BYTES_MIN and not isinstance(data, StoredPart):
             self.small += data
             return
@@ -112,15 +118,15 @@ class Writer:
         self._parts.append(data)
 
     def parts(self) -> list[Part]:
-        """All of it, in order."""
+        """Return the whole answer, in order."""
         return [*self._parts, bytes(self.small)] if self.small else self._parts
 
 
 class Kind(Protocol):
-    """How one value is laid out in a frame."""
+    """The layout of a value in a frame."""
 
     def read(self, reader: FieldReader, version: int) -> Value:
-        """The value. Raises ProtocolError."""
+        """Return the value. Raises ProtocolError."""
 
     def write(self, out: Writer, value: Value, version: int) -> None:
         """Append the value to `out`."""
@@ -172,7 +178,7 @@ class Records:
     """A message set: read as a view of the frame, written from a list of pieces."""
 
     def read(self, reader: FieldReader, version: int) -> memoryview:
-        """See `Kind`. Null is nothing."""
+        """See `Kind`. Null reads as empty."""
         size = reader.i32()
         return reader.take(0 if size == -1 else size)
 
@@ -186,7 +192,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A list; null is read as an empty one, or as None where that means something else."""
+    """A list; null reads as an empty list, or as None where null has another meaning."""
 
     of: Kind
     nullable: bool = False
@@ -252,7 +258,7 @@ class ByPartition:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """No bytes at all: a partition that is only named."""
+    """No bytes at all: a partition without fields of its own."""
 
     def read(self, reader: FieldReader, version: int) -> None:
         """See `Kind`."""
@@ -279,10 +285,10 @@ class Table:
     holds: Callable[..., Any]
     fields: Sequence[Field]
     _plans: dict[int, list[_Step]] = field(default_factory=dict)
-    _is_versioned: bool = False  # Whether the dataclass wants to know the version.
+    _is_versioned: bool = False  # True if the dataclass has a field for the version.
 
     def __post_init__(self) -> None:
-        """Look at the dataclass once."""
+        """Inspect the dataclass once."""
         self._is_versioned = "version" in getattr(self.holds, "__dataclass_fields__", ())
 
     def read(self, reader: FieldReader, version: int) -> Value:
@@ -306,18 +312,18 @@ class Table:
 
 
 def table(holds: Callable[..., Any], *fields: Field) -> Table:
-    """A table of these fields, in wire order."""
+    """Return a table of these fields, in wire order."""
     return Table(holds, fields)
 
 
 def ignored(kind: Kind, since: int = 0, until: int = LATEST, *, value: Value = 0) -> Field:
-    """A field that is skipped when read, and always written as `value`."""
+    """Return a field that is skipped when read, and always written as `value`."""
     return Field("", kind, since, until, value)
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One api key: versions 0 to `version_max` are served."""
+    """An API key: versions 0 to `version_max` are served."""
 
     version_max: int
     request: Table
@@ -325,17 +331,17 @@ class Api:
 
 
 class _Step(Protocol):
-    """One step of reading or writing a structure."""
+    """A step of reading or writing a structure."""
 
     def read(self, reader: FieldReader, values: dict[str, Any], version: int) -> None:
-        """Add what was read to the values."""
+        """Read this step's fields into `values`."""
 
     def write(self, out: Writer, value: Value, version: int) -> None:
         """Write this step's attributes of `value`."""
 
 
 class _FixedRun:
-    """Fixed fields side by side."""
+    """Adjacent fields of fixed size."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
         kinds = [one.kind for one in fields]

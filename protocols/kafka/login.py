@@ -20,20 +20,22 @@ if TYPE_CHECKING:
     from braidlog.broker.access.authentication import Authentication
     from braidlog.broker.server.connection import Connection
 
-LOOK_S: Final = 30.0  # Between two checks whether a token has expired.
+LOOK_S: Final = 30.0  # Interval of the checks for an expired token.
 
-Step = tuple[bytes, Identity | None]  # What to answer, and who the client is once that is known.
+Step = tuple[bytes, Identity | None]  # The answer, and the client's identity once known.
 
 
 class Exchange(Protocol):
-    """One login under way by one mechanism."""
+    """A login in progress by a mechanism."""
 
     async def step(self, data: bytes) -> Step:
-        """Take the client's next message. Raises NotAuthenticated, LimitExceeded."""
+        """Return the answer to the client's next message. Raises NotAuthenticated, LimitExceeded."""
 
 
 class Plain:
-    """One message: an empty authorization id or the name, the name, the password; zeros between."""
+    """A single message with zeros between: authorization id (empty or equal to the name), name,
+    password.
+    """
 
     def __init__(self, authentication: Authentication, at: str) -> None:
         self._authentication, self._at = authentication, at
@@ -47,7 +49,7 @@ class Plain:
 
 
 class OauthBearer:
-    """A token: the broker's own or a signed one, as Pulsar and HTTP clients send."""
+    """A token: the broker's own or a signed token, as Pulsar and HTTP clients send."""
 
     def __init__(self, authentication: Authentication, at: str) -> None:
         self._authentication, self._at = authentication, at
@@ -88,10 +90,10 @@ MECHANISMS: Final[Mapping[bytes, Callable[[Authentication, str], Exchange]]] = {
 
 
 class Login:
-    """Who the client of one connection is, and until when."""
+    """The client's identity on a connection, and the identity's expiry."""
 
     def __init__(self, connection: Connection, authentication: Authentication) -> None:
-        self.is_done = False  # by SASL; a certificate may have identified it before
+        self.is_done = False  # by SASL; a certificate may have identified the client before
         self._connection = connection
         self._authentication = authentication
         self._exchange: Exchange | None = None
@@ -99,16 +101,16 @@ class Login:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the client has yet to prove who it is."""
+        """Return True if the client has yet to authenticate."""
         return self._authentication.required and self._connection.principal.is_anonymous
 
     @property
     def has_begun(self) -> bool:
-        """Whether a mechanism was agreed on and its messages follow."""
+        """True once a mechanism is agreed; the mechanism's messages follow."""
         return self._exchange is not None
 
     def begin(self, mechanism: bytes | None) -> bool:
-        """Log in by this mechanism; False if it is none of MECHANISMS."""
+        """Begin a login by this mechanism; return False if MECHANISMS lacks the mechanism."""
         make = MECHANISMS.get(mechanism or b"")
         if make is None:
             return False
@@ -116,7 +118,7 @@ class Login:
         return True
 
     async def step(self, data: bytes) -> bytes:
-        """Take the client's next message, and return what to answer.
+        """Return the answer to the client's next message.
 
         Raises NotAuthenticated, LimitExceeded.
         """
@@ -131,9 +133,9 @@ class Login:
         return answer
 
     def check_expiry(self, now: float, due: float) -> float:
-        """Return when to check the token's expiry next, in trio's time; at the latest at `due`.
+        """Return the time of the next expiry check, in trio's time; at the latest `due`.
 
-        Raises EndConnection once it has expired: the client reconnects with a fresh one.
+        Raises EndConnection once the token has expired: the client reconnects with a fresh token.
         """
         if self._ends_at is not None and now >= self._ends_at:
             raise EndConnection("the token has expired")

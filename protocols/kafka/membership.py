@@ -1,4 +1,4 @@
-"""One consumer group's members: who is in, who leads, which generation. Knows no clock, no broker.
+"""A consumer group's members, leader and generation. Knows no clock, no broker.
 
 Positions are not here: they belong to the subscription of the group's name. Nothing here outlives
 the broker: after a restart members are unknown and rejoin. Rules: Kafka protocol guide, "Group
@@ -21,25 +21,26 @@ from braidlog.protocols.kafka.group_messages import (
     JoinGroupRequest,
 )
 
-GROUP_MEMBERS_MAX = 1000  # The leader's answer lists all of them.
-MEMBER_BYTES_MAX = 1024 * 1024  # What one member says of itself, and what it is assigned.
-# A living member is heard from again within this share of its session. By default clients send a
-# heartbeat every 0.07 (Java) to 0.3 (kafka-python) of it; the advice to them is a third at most.
+GROUP_MEMBERS_MAX = 1000  # The leader's answer lists all members.
+MEMBER_BYTES_MAX = 1024 * 1024  # A member's metadata and assignment.
+# A living member sends a request within this share of its session timeout. Clients send a heartbeat
+# every 0.07 (Java) to 0.3 (kafka-python) of the timeout by default; Kafka's documentation advises a
+# third at most.
 HEARD_SHARE = 0.3
-RECONNECT_S = 0.5  # How long at least a member may take to reconnect.
+RECONNECT_S = 0.5  # Minimum time for a member to reconnect.
 
 
 class State(enum.Enum):
     """The state of a group; the values are what tools show."""
 
     EMPTY = b"Empty"
-    PREPARING = b"PreparingRebalance"  # Members have to rejoin.
-    COMPLETING = b"CompletingRebalance"  # The leader has to send the assignments.
+    PREPARING = b"PreparingRebalance"  # Members must rejoin.
+    COMPLETING = b"CompletingRebalance"  # The leader must send the assignments.
     STABLE = b"Stable"
 
 
 class Refused(Exception):
-    """A request of a member is answered with this code."""
+    """A member's request was refused with this code."""
 
     def __init__(self, code: Code) -> None:
         super().__init__(code.name)
@@ -52,7 +53,7 @@ Client = tuple[bytes, bytes]
 
 @dataclass(slots=True)
 class Member:
-    """One member; times in seconds of the clock that is passed in."""
+    """A member of a group; times are in seconds of the caller's clock."""
 
     member_id: bytes
     instance_id: bytes | None
@@ -60,25 +61,27 @@ class Member:
     session_s: float
     rebalance_s: float
     protocols: Mapping[bytes, bytes]
-    due: float  # when it counts as dead
-    joined: bool = False  # it waits for the rebalance that is being prepared
-    parked: bool = False  # its JoinGroup is not answered yet
+    due: float  # time at which the member counts as dead
+    joined: bool = False  # the member waits for the rebalance in preparation
+    parked: bool = False  # the member's JoinGroup is not answered yet
     assignment: bytes = b""
-    speaks_over: object = None  # the connection that it used last, while that is open
+    speaks_over: object = None  # the member's last connection, while open
 
     @property
     def size(self) -> int:
-        """Bytes kept for it: protocols with their metadata, assignment, names."""
+        """Bytes kept for the member: protocols with their metadata, assignment, names."""
         said = sum(map(len, self.protocols.values())) + sum(map(len, self.protocols))
         names = len(self.member_id) + len(self.instance_id or b"") + len(self.client[0])
         return said + len(self.assignment) + names
 
     def heard(self, now: float) -> None:
-        """Note that it is alive."""
+        """Note a sign of life."""
         self.due = now + self.session_s
 
     def lost(self, now: float) -> None:
-        """Note that its connection has ended. A static member may stay away for its session."""
+        """Note that the member's connection has ended. A static member may stay away for its
+        session timeout.
+        """
         if self.instance_id is None:
             heard = min(self.due - self.session_s, now)
             again = max(heard + self.session_s * HEARD_SHARE, now + RECONNECT_S)
@@ -87,7 +90,7 @@ class Member:
 
 @dataclass(slots=True)
 class Group:
-    """A group with its members in the order in which they came."""
+    """A group with its members in order of arrival."""
 
     name: bytes
     state: State = State.EMPTY
@@ -96,18 +99,20 @@ class Group:
     protocol_name: bytes = b""
     leader: bytes = b""
     members: dict[bytes, Member] = field(default_factory=dict)
-    promised: dict[bytes, float] = field(default_factory=dict)  # ids given out -> until when
-    join_due: float = 0.0  # when a rebalance goes on without those that have not joined
-    initial_delay_s: float = 0.0  # from the first member's coming to the first generation
-    begin_due: float = 0.0  # when a first generation may begin
-    changes: int = 0  # counts the changes that waiting tasks may care about
-    watched: bool = False  # a task wakes when a member's time is up
-    call: Callable[[Client], None] = lambda client: None  # tells a client to join again
+    # issued member ids -> deadline for joining
+    promised: dict[bytes, float] = field(default_factory=dict)
+    join_due: float = 0.0  # deadline after which a rebalance continues without missing members
+    # delay between the first member's arrival and the first generation
+    initial_delay_s: float = 0.0
+    begin_due: float = 0.0  # earliest start of a first generation
+    changes: int = 0  # number of changes that waiting tasks may care about
+    watched: bool = False  # a task wakes at the next member's deadline
+    call: Callable[[Client], None] = lambda client: None  # asks a client to rejoin
 
     # Joining.
 
     def admit(self, request: JoinGroupRequest, client: Client, now: float) -> Member:
-        """Add a member or update a known one; it counts as joined. Raises Refused."""
+        """Add a member or update a known member, who then counts as joined. Raises Refused."""
         protocols = _protocols(request.protocols)
         self._check_protocols(request, protocols)
         member_id = request.member_id or b""
@@ -139,7 +144,7 @@ class Group:
         return member
 
     def promise(self, client_id: bytes, now: float, session_s: float) -> bytes:
-        """Make up an id that a client then joins with. Raises Refused."""
+        """Return a new member id with which a client then joins. Raises Refused."""
         self.forget_promises(now)
         if len(self.promised) >= GROUP_MEMBERS_MAX:
             raise Refused(Code.GROUP_MAX_SIZE_REACHED)
@@ -148,12 +153,12 @@ class Group:
         return member_id
 
     def forget_promises(self, now: float) -> None:
-        """Drop the ids whose clients have not joined in time."""
+        """Drop issued ids whose clients did not join in time."""
         self.promised = {one: due for one, due in self.promised.items() if due > now}
 
     def _enter(self, member: Member, known: Member | None, now: float) -> None:
         if known is not None and known.member_id != member.member_id:
-            del self.members[known.member_id]  # A static member under its new id.
+            del self.members[known.member_id]  # A static member with a new id.
             if self.leader == known.member_id:
                 self.leader = member.member_id
             known = None
@@ -183,8 +188,8 @@ class Group:
             raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
 
     def _prepare(self, now: float, joined: set[bytes]) -> None:
-        """Make every member rejoin, except those whose JoinGroup is not answered yet: their
-        generation may have begun and ended before they heard of it.
+        """Make all members rejoin, except members whose JoinGroup is not answered yet: their
+        generation may have begun and ended before the answer.
         """
         if self.state is State.EMPTY:
             self.begin_due = now + self.initial_delay_s
@@ -232,7 +237,7 @@ class Group:
             member.heard(now)
 
     def joined_reply(self, member_id: bytes) -> JoinGroupReply:
-        """What a member is told once its generation has begun. Raises Refused."""
+        """Return a member's JoinGroup answer once the generation has begun. Raises Refused."""
         if member_id not in self.members:
             raise Refused(Code.UNKNOWN_MEMBER_ID)
         members: list[JoinedMember] = []
@@ -248,21 +253,21 @@ class Group:
 
     @property
     def size(self) -> int:
-        """Bytes kept for its clients."""
+        """Bytes kept for the group's clients."""
         kept = sum(one.size for one in self.members.values())
         return len(self.name) + sum(map(len, self.promised)) + kept
 
-    # Being a member.
+    # Membership.
 
     def find_instance(self, instance_id: bytes) -> Member | None:
-        """The static member of that name."""
+        """Return the static member of that name."""
         for member in self.members.values():
             if member.instance_id == instance_id:
                 return member
         return None
 
     def check(self, member_id: bytes | None, instance_id: bytes | None, generation: int) -> Member:
-        """The member that sent a request in this generation. Raises Refused."""
+        """Return the member that sent a request in this generation. Raises Refused."""
         member = self.members.get(member_id or b"")
         if member is None:
             if instance_id is not None and self.find_instance(instance_id) is not None:
@@ -273,7 +278,7 @@ class Group:
         return member
 
     def assign(self, assignments: Mapping[bytes, bytes], now: float) -> None:
-        """Take the leader's assignments: the generation is stable now."""
+        """Store the leader's assignments; the generation is then stable."""
         for member in self.members.values():
             member.assignment = assignments.get(member.member_id, b"")
             member.heard(now)
@@ -306,7 +311,7 @@ class Group:
             self._complete(now)
 
     def next_due(self) -> float:
-        """When `advance` has to run next if nothing else happens."""
+        """Return the time at which `advance` must run next if nothing else happens."""
         dues = [one.due for one in self.members.values() if not self._waits(one)]
         if self.state is State.PREPARING:
             is_late = any(not one.joined for one in self.members.values())
@@ -317,7 +322,7 @@ class Group:
         return self.state is State.PREPARING and member.joined
 
     def described(self, members: Iterable[Member] | None = None) -> list[DescribedMember]:
-        """Its members, all or these, as tools show them."""
+        """Return all members, or these, in the form that tools show."""
         name = self.protocol_name
         return [
             DescribedMember(
@@ -332,12 +337,12 @@ class Group:
 
 
 def new_member_id(client_id: bytes) -> bytes:
-    """An id that no member has had."""
+    """Return an id that no member has had."""
     return client_id + b"-" + str(uuid.uuid4()).encode()
 
 
 def _protocols(given: Sequence[GroupProtocol]) -> dict[bytes, bytes]:
-    """By name, in the member's order. Raises Refused."""
+    """Return metadata by protocol name, in the member's order. Raises Refused."""
     protocols = {one.name: one.metadata or b"" for one in given if one.name is not None}
     if sum(map(len, protocols.values())) > MEMBER_BYTES_MAX:
         raise Refused(Code.INVALID_REQUEST)
