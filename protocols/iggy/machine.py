@@ -42,7 +42,7 @@ LENGTH_MIN = 4  # The code alone.
 
 # A SEND may carry 10 MiB of payload; the rest is for the 24 bytes and the headers of each message.
 SEND_BYTES_MAX = 32 * 1024 * 1024
-# The largest other command is a user with its permissions, some KB.
+# The largest other command is a user with permissions, some KB.
 COMMAND_BYTES_MAX = 1024 * 1024
 # Known clients log in with less than 1 KB; a login's context field may be longer.
 BEFORE_LOGIN_BYTES_MAX = 16 * 1024
@@ -54,7 +54,7 @@ ALL_CODES = frozenset(int(code) for code in Code)
 
 
 class Family(enum.Enum):
-    """A peer's framing, which its first frame shows."""
+    """A peer's framing, detected from the first frame."""
 
     UNKNOWN = 0
     CLASSIC = 1
@@ -63,7 +63,7 @@ class Family(enum.Enum):
 
 @dataclass(slots=True)
 class Command:
-    """A request to carry out; `frame` is what V repeats in the answer."""
+    """A request to serve; V repeats `frame` in the answer."""
 
     code: int
     request: Any
@@ -91,7 +91,7 @@ Standing = tuple[int, list[str], bool, bool, int, bool]
 
 
 class IggyMachine:
-    """One connection's rules.
+    """The wire rules of a connection.
 
     The session sets `logged_in` and `session`, because only the broker knows who may log in.
     """
@@ -107,7 +107,7 @@ class IggyMachine:
         self._family = Family.UNKNOWN
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Whole size of the next frame; None while its first bytes are missing.
+        """Return the whole size of the next frame; None while its first bytes are missing.
 
         Raises ProtocolError, without waiting for the whole frame, if it is too long or not Iggy at
         all (HTTP, TLS).
@@ -121,7 +121,7 @@ class IggyMachine:
             return vsr.frame_size(view, vsr.HEADER_BYTES + self._longest)
         if length < LENGTH_MIN:
             raise ProtocolError(f"frame length {length}")
-        if length > self._longest:  # Too long for any code; the code may never come.
+        if length > self._longest:  # Too long for any code; the code may never arrive.
             raise self._too_long(length)
         if len(view) < HEAD.size:
             return None
@@ -131,7 +131,7 @@ class IggyMachine:
         return U32.size + int(length)
 
     def decode(self, frame: memoryview) -> Command | Refused:
-        """What a whole frame asks for. Its views die with the frame.
+        """Decode a whole frame. The request's views die with the frame.
 
         Raises ProtocolError for a frame at which the oldest dialect's server hangs up.
         """
@@ -155,7 +155,7 @@ class IggyMachine:
             return Refused(self._failure(ErrorCode.INVALID_COMMAND, error.reason), error.reason)
 
     def standing(self) -> Standing:
-        """What `resume` needs to continue at another broker."""
+        """Return the state that `resume` needs to continue at another broker."""
         names = [dialect.name for dialect in self._candidates]
         manners = self.manners
         family = self._family.value
@@ -169,8 +169,8 @@ class IggyMachine:
         )
 
     def resume(self, standing: Standing) -> None:
-        """Continue where another broker's machine is. Raises ProtocolError if that has another
-        version.
+        """Continue from the state of another broker's machine. Raises ProtocolError for a state of
+        another version.
         """
         family, names, error_text, absent_is_error, self.session, self.logged_in = standing
         try:
@@ -185,14 +185,14 @@ class IggyMachine:
             self.dialect = self._candidates[0]
 
     def encode(self, command: Command, records: list[Any], tail_bytes: int = 0) -> bytes:
-        """Head and records of an answer that succeeds; `tail_bytes` more follow from elsewhere."""
+        """Return head and records of a successful answer; `tail_bytes` more follow separately."""
         payload = b"" if command.code in self.dialect.silent else self.dialect.write(records)
         if command.frame is not None:
             return vsr.success(command.frame, payload, tail_bytes)
         return HEAD.pack(0, len(payload) + tail_bytes) + payload
 
     def error(self, command: Command, code: ErrorCode, text: str = "") -> bytes:
-        """An answer that fails."""
+        """Return an error answer."""
         if command.frame is None:
             return self._failure(code, text)
         if command.code == Code.LOGIN_USER and code in EVICTIONS:
@@ -221,7 +221,7 @@ class IggyMachine:
         return ProtocolError(f"frame of {length} bytes", self._failure(ErrorCode.INVALID_COMMAND))
 
     def _failure(self, code: ErrorCode, text: str = "") -> bytes:
-        """An answer that fails. Only clients that read a text, and need one, get it."""
+        """Return an error answer. Only clients that read and need an error text receive the text."""
         number = self.dialect.error_number(code)
         if not self.manners.error_text:
             return HEAD.pack(number, 0)
@@ -229,7 +229,7 @@ class IggyMachine:
         return HEAD.pack(number, U32.size + len(payload)) + U32.pack(len(payload)) + payload
 
     def _recognise(self, code: int, payload: memoryview) -> None:
-        """Set the possible dialects from a login. Raises ProtocolError if it is not one."""
+        """Set the possible dialects from a login. Raises ProtocolError for any other command."""
         if code == Code.LOGIN_USER:
             self._candidates, self.manners = candidates_of_login(payload)
         else:
@@ -240,9 +240,9 @@ class IggyMachine:
         """A command before any login: in the oldest dialect, if it has that layout."""
         without_login = self._without_login
         if without_login is WithoutLogin.NOBODY or self._candidates not in ((), (D0,)):
-            return self._not_logged_in(code)  # Also after a logout, or a login that failed.
+            return self._not_logged_in(code)  # Also after a logout or a failed login.
         if self.dialect is not D0 and _is_later(code, payload):
-            return self._not_logged_in(code)  # A later dialect, which has to log in first.
+            return self._not_logged_in(code)  # A later dialect, which must log in first.
         if (
             self.dialect is not D0
             and without_login is WithoutLogin.CERTAIN
@@ -261,7 +261,7 @@ class IggyMachine:
         return Refused(self._failure(ErrorCode.UNAUTHENTICATED, reason), reason)
 
     def _read(self, code: int, payload: memoryview) -> Command | Refused:
-        """A command, read in the likeliest dialect that fits it. Raises ProtocolError."""
+        """Decode a command in the likeliest dialect that fits. Raises ProtocolError."""
         candidates = self._candidates
         if len(candidates) == 1:
             layout = self.dialect.requests.get(code)
@@ -283,7 +283,7 @@ class IggyMachine:
             if fault is not None:
                 raise fault
             return self._absent(code)
-        # Prefer dialects in which a client can mean it; if there is none, it is refused as usual.
+        # Prefer dialects with a plausible reading; without any, the command is refused as usual.
         meant = [found for found in fitting if _is_meant(found[1])] or fitting
         self._settle(tuple(dialect for dialect, _ in meant))
         return Command(code, meant[0][1])
@@ -294,7 +294,7 @@ class IggyMachine:
             self.manners = settled_manners(self.manners, fitting)
 
     def _absent(self, code: int) -> Refused:
-        """Refuse a command that the dialect does not have, or that is not served in it."""
+        """Refuse a command that the dialect lacks or that is not served in the dialect."""
         if code in self.dialect.unserved:
             reason = f"command {code} of dialect {self.dialect.name} is not served"
             reply = self._failure(ErrorCode.FEATURE_UNAVAILABLE, reason)
@@ -348,7 +348,7 @@ class IggyMachine:
             return Refused(vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN), error.reason)
 
 
-# How V's server reports that a login was refused.
+# V's reports of a refused login.
 EVICTIONS = {
     ErrorCode.INVALID_CREDENTIALS: vsr.Reason.INVALID_CREDENTIALS,
     ErrorCode.INVALID_TOKEN: vsr.Reason.INVALID_TOKEN,
@@ -358,7 +358,7 @@ EVICTIONS = {
 
 
 def _fits(layout: Layout | None, payload: memoryview) -> bool:
-    """Whether a payload has that layout; one of its fields may still be refused."""
+    """Return True if a payload has that layout; a field may still be refused."""
     try:
         if layout is not None:
             layout.read(payload)
@@ -383,14 +383,16 @@ def _is_meant(request: object) -> bool:
 
 
 def _is_later(code: int, payload: memoryview) -> bool:
-    """Whether a frame is of a dialect that has a login, and not of the oldest."""
+    """Return True if a frame is of a dialect with a login, not of the oldest dialect."""
     if _fits(D0_EXACT.get(code), payload):
         return False
     return any(_fits(layouts.get(code), payload) for layouts in LATER_EXACT)
 
 
 def _may_be_later(code: int, payload: memoryview) -> bool:
-    """Whether a dialect that has a login has such frames, bytes that it leaves unread included."""
+    """Return True if a dialect with a login has such frames, including bytes that the dialect
+    ignores.
+    """
     return any(_fits(dialect.requests.get(code), payload) for dialect in WITH_LOGIN)
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 Name = int | str
 
-UNBOUNDED = (1 << 64) - 1  # A topic's expiry or size without a bound.
+UNBOUNDED = (1 << 64) - 1  # Expiry or size of a topic without a limit.
 
 
 class Code(enum.IntEnum):
-    """Command codes: those of the classic framing, which V has within its own framing."""
+    """Command codes of the classic framing; V uses the same codes within its own framing."""
 
     PING = 1
     GET_STATS = 10
@@ -71,14 +71,14 @@ class Code(enum.IntEnum):
 
 
 class ConsumerKind(enum.IntEnum):
-    """Who reads: a consumer by itself, or the members of a group together."""
+    """The kind of reader: a single consumer, or the members of a group together."""
 
     CONSUMER = 1
     GROUP = 2
 
 
 class PartitioningKind(enum.IntEnum):
-    """How a SEND finds its partition."""
+    """A SEND's choice of partition."""
 
     BALANCED = 1
     PARTITION = 2
@@ -86,7 +86,7 @@ class PartitioningKind(enum.IntEnum):
 
 
 class PollingKind(enum.IntEnum):
-    """Where a poll begins."""
+    """The start of a poll."""
 
     OFFSET = 1
     TIMESTAMP = 2
@@ -105,8 +105,8 @@ class Consumer:
 
 @dataclass(slots=True)
 class Partitioning:
-    """`partition` is an index (below 0: no such partition can exist); `key` is what a keyed SEND
-    hashes.
+    """A SEND's partition. `partition` is an index (below 0: no such partition can exist); a keyed
+    SEND hashes `key`.
     """
 
     kind: PartitioningKind
@@ -116,7 +116,9 @@ class Partitioning:
 
 @dataclass(slots=True)
 class Strategy:
-    """`value` is an offset for OFFSET, microseconds since 1970 for TIMESTAMP, else meaningless."""
+    """A poll's start. `value` is an offset for OFFSET, microseconds since 1970 for TIMESTAMP, else
+    meaningless.
+    """
 
     kind: PollingKind
     value: int
@@ -127,34 +129,34 @@ class Strategy:
 
 @dataclass(slots=True)
 class Ping:
-    """Sent before login too, and every few seconds."""
+    """A PING, also sent before login, and every few seconds."""
 
 
 @dataclass(slots=True)
 class GetStats:
-    """Figures of the whole broker."""
+    """Asks for statistics of the whole broker."""
 
 
 @dataclass(slots=True)
 class GetMe:
-    """The caller's own connection."""
+    """Asks for the caller's own connection."""
 
 
 @dataclass(slots=True)
 class GetClient:
-    """Any connection of this listener."""
+    """Asks for any connection of this listener."""
 
     client_id: int
 
 
 @dataclass(slots=True)
 class GetClients:
-    """All connections of this listener."""
+    """Asks for all connections of this listener."""
 
 
 @dataclass(slots=True)
 class PollMessages:
-    """Read up to `count` messages; there is no waiting in this protocol."""
+    """Asks for up to `count` messages; this protocol has no waiting polls."""
 
     consumer: Consumer
     stream: Name
@@ -167,8 +169,8 @@ class PollMessages:
 
 @dataclass(slots=True)
 class SendMessages:
-    """`messages` is a view into the frame: valid during the call only. `count` is None in dialects
-    that do not send it.
+    """Messages to append. `messages` is a view into the frame: valid during the call only. `count`
+    is None in dialects that do not send a count.
     """
 
     stream: Name
@@ -180,7 +182,7 @@ class SendMessages:
 
 @dataclass(slots=True)
 class GetConsumerOffset:
-    """The last offset that a consumer has stored."""
+    """Asks for the last offset that a consumer has stored."""
 
     consumer: Consumer
     stream: Name
@@ -190,7 +192,9 @@ class GetConsumerOffset:
 
 @dataclass(slots=True)
 class StoreConsumerOffset:
-    """`offset` is the last one consumed. `quorum`: whose confirmation V's client waits for."""
+    """A consumer's offset to store. `offset` is the last consumed offset. `quorum`: the
+    confirmation that V's client waits for.
+    """
 
     consumer: Consumer
     stream: Name
@@ -202,7 +206,7 @@ class StoreConsumerOffset:
 
 @dataclass(slots=True)
 class DeleteConsumerOffset:
-    """Back to "never stored"."""
+    """Resets a stored offset to "never stored"."""
 
     consumer: Consumer
     stream: Name
@@ -213,19 +217,19 @@ class DeleteConsumerOffset:
 
 @dataclass(slots=True)
 class GetStream:
-    """A stream with its topics."""
+    """Asks for a stream with its topics."""
 
     stream: Name
 
 
 @dataclass(slots=True)
 class GetStreams:
-    """All streams."""
+    """Asks for all streams."""
 
 
 @dataclass(slots=True)
 class CreateStream:
-    """`stream_id` None: the server picks one."""
+    """Creates a stream. `stream_id` None: the server picks an id."""
 
     name: str
     stream_id: int | None = None
@@ -234,7 +238,7 @@ class CreateStream:
 
 @dataclass(slots=True)
 class UpdateStream:
-    """Give a stream another name."""
+    """Renames a stream."""
 
     stream: Name
     name: str
@@ -243,14 +247,14 @@ class UpdateStream:
 
 @dataclass(slots=True)
 class DeleteStream:
-    """With all its topics."""
+    """Deletes a stream with all its topics."""
 
     stream: Name
 
 
 @dataclass(slots=True)
 class GetTopic:
-    """A topic with its partitions."""
+    """Asks for a topic with its partitions."""
 
     stream: Name
     topic: Name
@@ -258,14 +262,14 @@ class GetTopic:
 
 @dataclass(slots=True)
 class GetTopics:
-    """All topics of a stream."""
+    """Asks for all topics of a stream."""
 
     stream: Name
 
 
 @dataclass(slots=True)
 class CreateTopic:
-    """`topic_id` None: the server picks one.
+    """Creates a topic. `topic_id` None: the server picks an id.
 
     For expiry and size 0 is the server's default, all ones is no bound. `options` are V's, kind and
     value by key: they hold what the fields hold in other dialects, and more.
@@ -284,7 +288,7 @@ class CreateTopic:
 
 @dataclass(slots=True)
 class UpdateTopic:
-    """Change a topic's settings, or its name. In V only what its options name changes."""
+    """Changes a topic's settings or name. In V only the named options change."""
 
     stream: Name
     topic: Name
@@ -298,14 +302,14 @@ class UpdateTopic:
 
 @dataclass(slots=True)
 class PurgeStream:
-    """Delete all messages of a stream's topics."""
+    """Deletes all messages of a stream's topics."""
 
     stream: Name
 
 
 @dataclass(slots=True)
 class PurgeTopic:
-    """Delete all messages of a topic; stored offsets stay."""
+    """Deletes all messages of a topic; stored offsets stay."""
 
     stream: Name
     topic: Name
@@ -313,7 +317,7 @@ class PurgeTopic:
 
 @dataclass(slots=True)
 class FlushUnsavedBuffer:
-    """Get what was sent to a partition onto disk."""
+    """Flushes a partition's messages to disk."""
 
     stream: Name
     topic: Name
@@ -323,7 +327,7 @@ class FlushUnsavedBuffer:
 
 @dataclass(slots=True)
 class DeleteSegments:
-    """Delete the oldest `count` segments of a partition."""
+    """Deletes the oldest `count` segments of a partition."""
 
     stream: Name
     topic: Name
@@ -333,7 +337,7 @@ class DeleteSegments:
 
 @dataclass(slots=True)
 class DeletePartitions:
-    """Remove the `count` partitions with the highest numbers."""
+    """Removes the `count` partitions with the highest numbers."""
 
     stream: Name
     topic: Name
@@ -342,7 +346,7 @@ class DeletePartitions:
 
 @dataclass(slots=True)
 class DeleteTopic:
-    """With its records and stored offsets."""
+    """Deletes a topic with its records and stored offsets."""
 
     stream: Name
     topic: Name
@@ -350,7 +354,7 @@ class DeleteTopic:
 
 @dataclass(slots=True)
 class CreatePartitions:
-    """Add `count` partitions."""
+    """Adds `count` partitions."""
 
     stream: Name
     topic: Name
@@ -359,7 +363,7 @@ class CreatePartitions:
 
 @dataclass(slots=True)
 class GetGroup:
-    """A consumer group with its members."""
+    """Asks for a consumer group with its members."""
 
     stream: Name
     topic: Name
@@ -368,7 +372,7 @@ class GetGroup:
 
 @dataclass(slots=True)
 class GetGroups:
-    """All consumer groups of a topic."""
+    """Asks for all consumer groups of a topic."""
 
     stream: Name
     topic: Name
@@ -376,7 +380,9 @@ class GetGroups:
 
 @dataclass(slots=True)
 class CreateGroup:
-    """`group_id` None: the server picks one. `name` None: it has none (D0)."""
+    """Creates a group. `group_id` None: the server picks an id. `name` None: a group without a name
+    (D0).
+    """
 
     stream: Name
     topic: Name
@@ -386,7 +392,7 @@ class CreateGroup:
 
 @dataclass(slots=True)
 class DeleteGroup:
-    """With its stored offsets and memberships."""
+    """Deletes a group with its stored offsets and memberships."""
 
     stream: Name
     topic: Name
@@ -395,7 +401,7 @@ class DeleteGroup:
 
 @dataclass(slots=True)
 class JoinGroup:
-    """The connection becomes a member."""
+    """Makes the connection a member of a group."""
 
     stream: Name
     topic: Name
@@ -404,7 +410,7 @@ class JoinGroup:
 
 @dataclass(slots=True)
 class LeaveGroup:
-    """The connection is no longer a member."""
+    """Ends the connection's membership of a group."""
 
     stream: Name
     topic: Name
@@ -413,7 +419,7 @@ class LeaveGroup:
 
 @dataclass(slots=True)
 class SyncGroup:
-    """Which partitions the caller has now as a member (V)."""
+    """Asks for the caller's present partitions as a member (V)."""
 
     stream: Name
     topic: Name
@@ -422,11 +428,11 @@ class SyncGroup:
 
 @dataclass(slots=True)
 class GetClusterMetadata:
-    """The nodes of the cluster."""
+    """Asks for the nodes of the cluster."""
 
 
 @dataclass(slots=True)
 class DescribeOptions:
-    """Which options a topic (1), stream (2) or user (3) can have (V)."""
+    """Asks for the possible options of a topic (1), stream (2) or user (3) (V)."""
 
     scope: int

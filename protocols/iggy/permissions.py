@@ -21,16 +21,16 @@ from braidlog.protocols.iggy.user_messages import Permissions, StreamPermissions
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
 
-Right = tuple[str, str]  # An action, and a pattern of what it may be done to.
+Right = tuple[str, str]  # An action, and a pattern of resources.
 Rights = Mapping[str, tuple[Right, ...]]
 
 TENANT, TOPICS = names.TENANT, "*"
-# Names the same resources in another way, for grants that are included and are not a mark.
+# Another name of the same resources, for included grants that are not a mark.
 INCLUDED = "@*"
 
 
 def _topic_rights(topic: str) -> Rights:
-    """The rights to one topic, or to all that a pattern names. The first of each is its mark."""
+    """Return the rights to a topic, or to all topics of a pattern. The first of each is the mark."""
     within = topic + INCLUDED
     reading, writing = ("consume", within), ("produce", within)
     return {
@@ -42,7 +42,7 @@ def _topic_rights(topic: str) -> Rights:
 
 
 def _stream_rights(stream: str, topics: str) -> dict[str, tuple[Right, ...]]:
-    """The rights to one stream or all, and to the topics there."""
+    """Return the rights to a stream or to all streams, and to their topics."""
     within = _topic_rights(topics)
     managing, reading = within["manage"], within["read"]
     creating = ("create", topics)
@@ -74,18 +74,18 @@ GLOBAL = _global_rights()
 
 
 def of_stream(stream: str) -> Rights:
-    """What the permissions for one stream stand for."""
+    """Return the rights for the permissions of a stream."""
     return _stream_rights(f"{TENANT}/{stream}", f"{TENANT}/{stream}/{TOPICS}")
 
 
 def of_topic(stream: str, topic: str) -> Rights:
-    """What the permissions for one topic stand for."""
+    """Return the rights for the permissions of a topic."""
     rights = dict(_topic_rights(f"{TENANT}/{stream}/{topic}"))
     return {"manage_topic": rights.pop("manage"), "read_topic": rights.pop("read"), **rights}
 
 
 def grants_for(broker: Broker, subject: str, permissions: Permissions) -> list[Grant]:
-    """The grants that stand for a user's permissions.
+    """Return the grants for a user's permissions.
 
     Raises Refusal for what no grant can express: streams and topics that do not exist, and names
     that read like patterns.
@@ -105,7 +105,7 @@ def _all_rights(broker: Broker, permissions: Permissions) -> Iterator[Right]:
 
 
 def granting_nothing(broker: Broker, permissions: Permissions | None) -> list[str]:
-    """The resources whose permissions are all false: no grant stands for those.
+    """Return the resources whose permissions are all false: no grant represents these.
 
     Raises Refusal as `grants_for`.
     """
@@ -130,7 +130,7 @@ def _given(rights: Rights, given: frozenset[str]) -> Iterator[Right]:
 
 
 def _exact(name: str) -> str:
-    """The name, if as a pattern it matches only itself. Raises Refusal."""
+    """Return the name if, as a pattern, it matches only itself. Raises Refusal."""
     try:
         parts = parse_pattern(f"{TENANT}/{name}").parts
     except ValueError:
@@ -143,8 +143,8 @@ def _exact(name: str) -> str:
 
 
 def is_iggys(grant: Grant) -> bool:
-    """Whether a grant is about anything that Iggy's clients can name. If so, permissions that they
-    set replace it.
+    """Return True for a grant on resources that Iggy's clients can name. Permissions set by such a
+    client replace the grant.
     """
     parts = parse_pattern(grant.resource).parts
     if not parts:
@@ -156,8 +156,8 @@ def is_iggys(grant: Grant) -> bool:
 def permissions_of(
     broker: Broker, subject: str, permitted: Sequence[str] = ()
 ) -> Permissions | None:
-    """A user's grants as Iggy's permissions, found by their marks, and the `permitted` resources,
-    whose permissions are all false; None if there are neither.
+    """Return a user's grants as Iggy's permissions, found by their marks, and the `permitted`
+    resources, whose permissions are all false; None if there are neither.
     """
     grants = broker.permissions.list(subject)
     if not grants and not permitted:
@@ -188,7 +188,7 @@ def _marked(rights: Rights, held: set[Right]) -> frozenset[str]:
 
 
 def _named(*resources: Iterable[str]) -> dict[str, set[str]]:
-    """The streams that resources name, each with the topics that they name in it."""
+    """Return the streams named by resources, each with the named topics of that stream."""
     found: dict[str, set[str]] = {}
     for resource in itertools.chain(*resources):
         pattern = parse_pattern(resource)

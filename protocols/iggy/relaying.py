@@ -1,5 +1,5 @@
-"""Relays commands about topics of another broker: the frame goes there unchanged, and its answer
-back.
+"""Relays commands on topics of another broker: the frame is forwarded unchanged, and the answer
+returned.
 
 `Relays` is at the broker that the client is connected to, `RelayedSession` at the owner, for one
 client each. Every frame is sent with what the owner must know of the conversation: who the client
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.iggy.context import Answer, Context
 
-# A frame: length of what follows, length of its `About`, the `About`, then the client's frame.
+# A frame: length of the rest, length of its `About`, the `About`, then the client's frame.
 HEAD = struct.Struct(">II")
 # An answer: DONE or MOVED, length of the memberships, length of the client's answer.
 ANSWER = struct.Struct(">BII")
@@ -41,19 +41,19 @@ DONE, MOVED = 0, 1
 
 ABOUT_BYTES_MAX: Final = 64 * 1024
 FRAME_BYTES_MAX: Final = HEAD.size + ABOUT_BYTES_MAX + SEND_BYTES_MAX
-# A poll's answer has 16 MiB, or one message, which came in a frame of at most 32 MiB.
+# A poll's answer has at most 16 MiB, or a single message from a frame of at most 32 MiB.
 ANSWER_BYTES_MAX: Final = 2 * SEND_BYTES_MAX
-# How long to wait for a topic's owner. If one was killed, the next one owns the topic after the
-# lease (5 s) and the time of the takeover.
+# Time limit for finding a topic's owner. After an owner is killed, the next broker owns the topic
+# after the lease (5 s) and the time of the takeover.
 FIND_S: Final = 10.0
 LOOK_S: Final = 0.05
 ANSWER_S: Final = 60.0  # A poll may wait for memory; a SEND waits for the object store.
 
-Membership = tuple[str, str]  # A topic's full name, and a group's.
+Membership = tuple[str, str]  # Full name of a topic, and name of a group.
 
 
 class About(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """What is sent with each frame. `joined`: memberships that the owner does not know of yet."""
+    """Metadata of each relayed frame. `joined`: memberships still unknown to the owner."""
 
     name: str
     roles: list[str]
@@ -64,15 +64,15 @@ class About(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class Link:
-    """A client's connection to one owner. `joined`: its memberships there."""
+    """A client's connection to an owner. `joined`: the client's memberships there."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
         self.joined: list[Membership] = []
 
     async def ask(self, about: About, frame: bytes) -> Buffer | None:
-        """Send a frame and return its answer; None if that broker is not the owner. Raises
-        EndConnection if there is no answer.
+        """Send a frame and return the answer; None if that broker is not the owner. Raises
+        EndConnection without an answer.
         """
         told = msgspec.msgpack.encode(about)
         size = HEAD.size - 4 + len(told) + len(frame)
@@ -102,16 +102,16 @@ class Link:
 
 
 class Relays:
-    """What one client's connection relays."""
+    """The relayed connections of a client."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._links: dict[int, Link] = {}
-        self._homeless: list[Membership] = []  # From links that were dropped: no owner has them.
+        self._homeless: list[Membership] = []  # Memberships of dropped links: no owner has these.
 
     async def answer(self, standing: Standing, frame: bytes, node: int) -> Buffer | None:
-        """Relay a frame to node `node` and return its answer; None if it does not own the topic.
-        Raises NotOwner if it cannot be reached; EndConnection.
+        """Relay a frame to node `node` and return the answer; None if the node does not own the
+        topic. Raises NotOwner if the node is unreachable; EndConnection.
         """
         link = self._links.get(node)
         if link is None:
@@ -123,7 +123,8 @@ class Relays:
         ]
         try:
             answer = await link.ask(self._about(standing, joined), frame)
-        except BaseException:  # Also Cancelled: a late answer would be taken for another frame's.
+        # Also Cancelled: a late answer would be taken for another frame's answer.
+        except BaseException:
             self._drop(node)
             raise
         if answer is None:
@@ -140,8 +141,8 @@ class Relays:
         return About(principal.name, roles, principal.is_anonymous, user_id, standing, joined)
 
     def _handed_over(self, joined: list[Membership], link: Link) -> None:
-        """Forget memberships that an owner now has: it must be the only one, so that a client that
-        leaves a group there is in it nowhere.
+        """Forget memberships that an owner now has: only a single broker may hold a membership, so
+        that leaving a group there ends it.
         """
         for node, other in [*self._links.items()]:
             if other is not link and any(one in other.joined for one in joined):
@@ -165,7 +166,7 @@ class Relays:
         return self._context.broker.placement.owner(TopicName(*one[0].split("/", 2)))
 
     def come_home(self) -> None:
-        """Join here the groups whose topics have moved to this broker."""
+        """Join groups here whose topics have moved to this broker."""
         for node, link in [*self._links.items()]:
             if any(self._owner(one) is None for one in link.joined):
                 self._drop(node)
@@ -177,14 +178,14 @@ class Relays:
                 self._homeless.append(one)
 
     def _drop(self, node: int) -> None:
-        """End the connection to an owner; the client's memberships there become homeless."""
+        """End the connection to an owner; the client's memberships there are orphaned."""
         link = self._links.pop(node, None)
         if link is not None:
             link.stream.socket.close()
             self._homeless += [one for one in link.joined if one not in self._homeless]
 
     def close(self) -> None:
-        """End all connections to owners: the client is gone."""
+        """End all connections to owners after the client disconnected."""
         for node in [*self._links]:
             self._drop(node)
 
@@ -202,7 +203,7 @@ def _join(context: Context, one: Membership) -> None:
 
 
 def _joined_here(context: Context) -> list[Membership]:
-    """The client's memberships at this broker."""
+    """Return the client's memberships at this broker."""
     found = []
     for topic_id, name in context.shared.groups.joined(context.client.client_id):
         topic = context.broker.topics.find_by_id(topic_id)
@@ -224,7 +225,7 @@ class RelayingSession(IggySession):
             yield self._relay(bytes(frame), error)
 
     async def _relay(self, frame: bytes, error: NotOwner) -> None:
-        """Get the answer from the topic's owner, once there is one."""
+        """Return the answer of the topic's owner, once there is an owner."""
         relays = self._relays = self._relays or Relays(self._context)
         deadline = trio.current_time() + FIND_S
         while True:
@@ -259,7 +260,7 @@ class RelayingSession(IggySession):
             self._fail_with(event, error)
 
     async def closed(self) -> None:
-        """As `IggySession.closed`; ends the connections to owners too."""
+        """Close as `IggySession.closed`; also end the connections to owners."""
         if self._relays is not None:
             self._relays.close()
         await super().closed()
@@ -268,7 +269,7 @@ class RelayingSession(IggySession):
 
 
 class AnswersOutbox:
-    """The outbox of a relayed client: each answer is sent with its memberships here."""
+    """The outbox of a relayed client: each answer carries the client's memberships here."""
 
     def __init__(self, session: RelayedSession, connection: Connection) -> None:
         self._session = session
@@ -276,7 +277,7 @@ class AnswersOutbox:
 
     @property
     def is_broken(self) -> bool:
-        """Whether nobody is left to read answers."""
+        """True if the reader of the answers is gone."""
         return self._outbox.is_broken
 
     def answer(self, parts: Sequence[Buffer], ticket: int = 0, what: int = DONE) -> None:
@@ -290,7 +291,7 @@ class RelayedSession(IggySession):
     """Serves a client of another broker, which relays its frames."""
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Whole size of the next frame, None until it is known. Raises ProtocolError."""
+        """Return the whole size of the next frame, None while unknown. Raises ProtocolError."""
         if len(view) < HEAD.size:
             return None
         size, about = HEAD.unpack_from(view)
@@ -299,7 +300,7 @@ class RelayedSession(IggySession):
         return 4 + int(size)
 
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
-        """As `IggySession.handle`, in the name of the client that sent the frame."""
+        """Handle as `IggySession.handle`, on behalf of the client that sent the frame."""
         _, size = HEAD.unpack_from(frame)
         try:
             about = msgspec.msgpack.decode(frame[HEAD.size : HEAD.size + size], type=About)
@@ -332,8 +333,8 @@ class RelayedSession(IggySession):
             self._answers.answer([], what=MOVED)
 
     def _carry_out(self, command: Command) -> Steps[Answer | None]:
-        """As `IggySession._carry_out`, but follow the catalogue first if the topic is unknown here:
-        the other broker may be ahead of us.
+        """Serve as `IggySession._carry_out`, but follow the catalogue first if the topic is unknown
+        here: the other broker may have a newer catalogue.
         """
         broker = self._context.broker
         if not names.is_known(broker, command.request):
@@ -341,7 +342,7 @@ class RelayedSession(IggySession):
         return (yield from super()._carry_out(command))
 
     def joined(self) -> list[Membership]:
-        """The client's memberships here."""
+        """Return the client's memberships here."""
         return _joined_here(self._context)
 
     def begin_relayed(self, connection: Connection) -> RelayedSession:

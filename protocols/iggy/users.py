@@ -1,4 +1,4 @@
-"""Users, passwords and access tokens, as Iggy's clients see and change them.
+"""Users, passwords and access tokens in the form of Iggy's commands.
 
 They are the broker's own (`broker.users`), whoever created them. The root user is that of the
 listener's options until a client gives it a password or a token: from then on it is stored too.
@@ -73,7 +73,7 @@ def logout(context: Context, request: u.LogoutUser) -> Answer:
 
 
 def get_user(context: Context, request: u.GetUser) -> Answer:
-    """A user with its permissions; everyone may see their own. Raises Absent."""
+    """Return a user with permissions; every user may see their own entry. Raises Absent."""
     user = _find(context, request.user)
     if user is None or user.user_id - ROOT_USER_ID != context.client.user_id:
         _check_rights(context, Action.DESCRIBE)
@@ -83,7 +83,7 @@ def get_user(context: Context, request: u.GetUser) -> Answer:
 
 
 def get_users(context: Context, request: u.GetUsers) -> Answer:
-    """All users."""
+    """Return all users."""
     _check_rights(context, Action.DESCRIBE)
     return Answer([_info(user) for user in _all(context)])
 
@@ -113,7 +113,7 @@ async def create_user(context: Context, request: u.CreateUser) -> Answer:
 
 
 async def update_user(context: Context, request: u.UpdateUser) -> Answer:
-    """Give a user another name or status. Raises Refusal."""
+    """Change a user's name or status. Raises Refusal."""
     _check_rights(context)
     check_no_options(request.options)
     user = _get_stored(context, request.user)
@@ -132,7 +132,7 @@ async def update_user(context: Context, request: u.UpdateUser) -> Answer:
 
 
 async def delete_user(context: Context, request: u.DeleteUser) -> Answer:
-    """Delete a user with its tokens; root stays. Raises Refusal."""
+    """Delete a user with the user's tokens; root cannot be deleted. Raises Refusal."""
     _check_rights(context)
     user = _find(context, request.user)
     if user is not None and user.user_id == ROOT_USER_ID:
@@ -144,7 +144,7 @@ async def delete_user(context: Context, request: u.DeleteUser) -> Answer:
 
 
 async def update_permissions(context: Context, request: u.UpdatePermissions) -> Answer:
-    """Give a user these permissions, and remove all others that Iggy's clients can name.
+    """Set a user's permissions, and remove all others that Iggy's clients can name.
 
     Raises Refusal.
     """
@@ -160,7 +160,7 @@ async def update_permissions(context: Context, request: u.UpdatePermissions) -> 
 
 
 async def change_password(context: Context, request: u.ChangePassword) -> Answer:
-    """Change the caller's own password, or with the right to do so another's. Raises Refusal."""
+    """Change the caller's own password, or another user's with the right to do so. Raises Refusal."""
     user = _find(context, request.user)
     if user is None or user.user_id - ROOT_USER_ID != context.client.user_id:
         _check_rights(context)
@@ -183,13 +183,13 @@ async def change_password(context: Context, request: u.ChangePassword) -> Answer
 
 
 def get_tokens(context: Context, request: u.GetTokens) -> Answer:
-    """The caller's tokens, without their secrets."""
+    """Return the caller's tokens, without their secrets."""
     user = _caller(context)
     return Answer([r.TokenInfo(token.name, token.expires_us or 0) for token in user.tokens])
 
 
 async def create_token(context: Context, request: u.CreateToken) -> Answer:
-    """Create a token for the caller, shown only this once. Raises Refusal."""
+    """Create a token for the caller; the secret is shown only this once. Raises Refusal."""
     _check_size(request.name, TOKEN_NAME_BYTES, ErrorCode.INVALID_TOKEN_NAME)
     broker = context.broker
     user = _caller(context)
@@ -210,7 +210,7 @@ async def create_token(context: Context, request: u.CreateToken) -> Answer:
 
 
 async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
-    """Delete one of the caller's tokens. Raises Refusal."""
+    """Delete a token of the caller. Raises Refusal."""
     try:
         user = _caller(context)
         ticket = await context.broker.users.delete_token(user, request.name)
@@ -221,7 +221,9 @@ async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
 
 
 def _let_in(context: Context, number: int, identity: Identity, *, is_kept: bool = True) -> Answer:
-    """`is_kept`: the user is stored, and may be changed or removed while logged in."""
+    """Set the connection's user. `is_kept`: the user is stored, and may be changed or removed while
+    logged in.
+    """
     proof = identity if is_kept else None
     try:
         context.connection.act_for(identity.principal, proof)
@@ -233,8 +235,8 @@ def _let_in(context: Context, number: int, identity: Identity, *, is_kept: bool 
 
 
 def _root_password(context: Context, name: str) -> str | None:
-    """The password that the listener's options give root, if that is the name; None if root has
-    one of its own, or nobody can log in by that of the options.
+    """Return root's password from the listener's options, if root is the name; None if root has a
+    stored password, or the options' password cannot be used to log in.
     """
     options, kept = context.options, context.broker.users.find(name)
     if name != options.username:
@@ -244,7 +246,7 @@ def _root_password(context: Context, name: str) -> str | None:
     if kept is not None and not kept.is_active:
         return None
     if options.password_file is None and not context.connection.loopback:
-        return None  # Everybody knows the default password.
+        return None  # The default password is public.
     try:
         return options.password()
     except (OSError, UnicodeDecodeError) as error:
@@ -253,13 +255,13 @@ def _root_password(context: Context, name: str) -> str | None:
 
 
 def _root(context: Context) -> UserMeta:
-    """Root, as stored or as in the options."""
+    """Return root, as stored or as in the options."""
     kept = context.broker.users.by_id(ROOT_USER_ID)
     return kept or UserMeta(ROOT_USER_ID, context.options.username, "", 0, True, [])
 
 
 async def _stored_root(context: Context) -> UserMeta:
-    """Root as stored, created if needed. Raises what `Users.create` raises."""
+    """Return the stored root user, created if needed. Raises what `Users.create` raises."""
     users = context.broker.users
     kept = users.by_id(ROOT_USER_ID)
     if kept is None:
@@ -273,7 +275,7 @@ def _all(context: Context) -> list[UserMeta]:
 
 
 def _find(context: Context, name: Name) -> UserMeta | None:
-    """A user by name, or by the number that the dialect gives it."""
+    """Return a user by name, or by the dialect's number of the user."""
     root = _root(context)
     if isinstance(name, str):
         return root if name == root.name else context.broker.users.find(name)
@@ -282,7 +284,7 @@ def _find(context: Context, name: Name) -> UserMeta | None:
 
 
 def _get_stored(context: Context, name: Name) -> UserMeta:
-    """A user that can be changed. Raises Refusal."""
+    """Return a user that can be changed. Raises Refusal."""
     user = _find(context, name)
     if user is None:
         raise Refusal(ErrorCode.RESOURCE_NOT_FOUND)
@@ -292,7 +294,7 @@ def _get_stored(context: Context, name: Name) -> UserMeta:
 
 
 def _caller(context: Context) -> UserMeta:
-    """The user who has logged in here. Raises Refusal if it was deleted since."""
+    """Return the user who logged in here. Raises Refusal if the user was deleted since."""
     number = context.client.user_id
     if number is None:
         raise Refusal(ErrorCode.UNAUTHENTICATED)
@@ -305,7 +307,7 @@ def _caller(context: Context) -> UserMeta:
 
 
 def _check_rights(context: Context, action: Action = Action.ADMINISTER) -> None:
-    """Check that the caller may see or change users, as root and those with the right may.
+    """Check that the caller may see or change users; root and users with the right may.
 
     Raises Refusal, NotAuthorized.
     """
@@ -316,14 +318,14 @@ def _check_rights(context: Context, action: Action = Action.ADMINISTER) -> None:
 
 
 def _grants(context: Context, name: str, permissions: u.Permissions | None) -> list[Grant]:
-    """The grants of a user who has these permissions. Raises Refusal."""
+    """Return the grants of a user with these permissions. Raises Refusal."""
     return [] if permissions is None else grants_for(context.broker, name, permissions)
 
 
 async def _set_permissions(
     context: Context, user: UserMeta, grants: list[Grant], permitted: list[str]
 ) -> int:
-    """Replace a user's permissions: what is granted, and what is `permitted` but grants nothing.
+    """Replace a user's permissions: the grants, and the `permitted` resources without a grant.
     Return the ticket.
     """
     ticket = await _replace_grants(context, user.name, grants)

@@ -29,7 +29,9 @@ class Exchange(Protocol):
     """A login in progress by a mechanism."""
 
     async def step(self, data: bytes) -> Step:
-        """Return the answer to the client's next message. Raises NotAuthenticated, LimitExceeded."""
+        """Return the answer to the client's next message. Raises NotAuthenticated,
+        LimitExceeded.
+        """
 
 
 class Plain:

@@ -140,7 +140,9 @@ class Client:
         self.shared.producers.remove(producer)
 
     def producers_on(self, partition: Partition | LiveTopic) -> Number:
-        """Return the number of producers of a partition's topic, as a metric that tasks can await."""
+        """Return the number of producers of a partition's topic, as a metric that tasks can
+        await.
+        """
         protocol, topic = self.connection.protocol, partition.figures_name
         return self.broker.metrics.number("braidlog_producers", protocol, topic)
 

@@ -186,7 +186,9 @@ def watch_topic_list_success(
 def watch_topic_update(
     watcher_id: int, come: Iterable[str], gone: Iterable[str], topics_hash: str
 ) -> bytes:
-    """Return the matching names that appeared or disappeared; the hash covers all current matches."""
+    """Return the matching names that appeared or disappeared; the hash covers all current
+    matches.
+    """
     update = CommandWatchTopicUpdate(
         watcher_id=watcher_id, new_topics=come, deleted_topics=gone, topics_hash=topics_hash
     )
@@ -308,7 +310,9 @@ class ReceiptWriter:
 
 
 def close_consumer(consumer_id: int) -> bytes:
-    """Close a consumer from the broker's side: the client looks up the topic and subscribes again."""
+    """Close a consumer from the broker's side: the client looks up the topic and subscribes
+    again.
+    """
     closed = {"consumer_id": consumer_id, "request_id": NO_REQUEST}
     return frame(BaseCommand(type=BaseCommand.CLOSE_CONSUMER, close_consumer=closed))
 
