@@ -221,7 +221,9 @@ class IggyMachine:
         return ProtocolError(f"frame of {length} bytes", self._failure(ErrorCode.INVALID_COMMAND))
 
     def _failure(self, code: ErrorCode, text: str = "") -> bytes:
-        """Return an error answer. Only clients that read and need an error text receive the text."""
+        """Return an error answer. Only clients that read and need an error text receive the
+        text.
+        """
         number = self.dialect.error_number(code)
         if not self.manners.error_text:
             return HEAD.pack(number, 0)

@@ -30,7 +30,9 @@ INCLUDED = "@*"
 
 
 def _topic_rights(topic: str) -> Rights:
-    """Return the rights to a topic, or to all topics of a pattern. The first of each is the mark."""
+    """Return the rights to a topic, or to all topics of a pattern. The first of each is the
+    mark.
+    """
     within = topic + INCLUDED
     reading, writing = ("consume", within), ("produce", within)
     return {

@@ -160,7 +160,9 @@ async def update_permissions(context: Context, request: u.UpdatePermissions) -> 
 
 
 async def change_password(context: Context, request: u.ChangePassword) -> Answer:
-    """Change the caller's own password, or another user's with the right to do so. Raises Refusal."""
+    """Change the caller's own password, or another user's with the right to do so. Raises
+    Refusal.
+    """
     user = _find(context, request.user)
     if user is None or user.user_id - ROOT_USER_ID != context.client.user_id:
         _check_rights(context)

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch: a group's positions, in the one store that all listeners share.
+"""OffsetCommit and OffsetFetch: a group's positions, in the store that all listeners share.
 
 A Kafka group is the subscription of its name. Version 0 (ZooKeeper in 0.8.1 and 0.8.2) and version
 1 (the offsets topic in 0.8.2) give different answers, but use the same store.
@@ -39,7 +39,7 @@ from braidlog.storage.metadata.names import parse_topic
 US_PER_MS = 1000
 TIME_US_MAX = 2**63 - 1
 
-# Commits written in one go, about two milliseconds. Then other connections have their turn.
+# Commits written in a single turn, about two milliseconds. Then other connections get their turn.
 PIECE_COMMITS = 256
 MEMBERS_VERSION = 2  # from here on a member's generation is checked; 0.8 ignores it
 WHOLE_ERROR_VERSION = 2  # From here on an OffsetFetch can fail as a whole.
@@ -49,12 +49,12 @@ WHOLE_ERROR_VERSION = 2  # From here on an OffsetFetch can fail as a whole.
 FIND_S = 5.0
 LOOK_S = 0.1
 
-Wanted = tuple[bytes | None, int, CommitTarget]  # topic name, partition number, what is committed
+Wanted = tuple[bytes | None, int, CommitTarget]  # topic name, partition number, commit
 
 
 @dataclass(slots=True, frozen=True)
 class Elsewhere:
-    """A commit to pass on to the node that owns its topic."""
+    """A commit to forward to the node that owns the topic."""
 
     node: int
     commit: Commit
@@ -88,7 +88,7 @@ def commit_offsets(context: Context, request: OffsetCommitRequest) -> Steps[Answ
 async def _commit_elsewhere(
     context: Context, request: OffsetCommitRequest, codes: list[int | Elsewhere]
 ) -> None:
-    """Pass commits on to the brokers that own their topics, and fill in the codes."""
+    """Forward commits to the brokers that own the topics, and fill in the codes."""
     numbers = [number for number, code in enumerate(codes) if isinstance(code, Elsewhere)]
     theirs = [one for one in codes if isinstance(one, Elsewhere)]
     wanted = [(one.node, one.commit) for one in theirs]
@@ -100,8 +100,8 @@ async def _commit_elsewhere(
 def _commit(
     context: Context, request: OffsetCommitRequest, piece: list[Wanted]
 ) -> tuple[list[int | Elsewhere], int]:
-    """Commit a piece. Returns a code for each partition, or which broker owns it, and the ticket
-    that the answer waits for.
+    """Commit a piece. Return a code or the owning broker for each partition, and the ticket that
+    the answer waits for.
     """
     if request.group is None:
         return [Code.UNKNOWN] * len(piece), 0
@@ -126,7 +126,7 @@ def _add(
     index: int,
     target: CommitTarget,
 ) -> Code | Elsewhere | None:
-    """Add a commit to the others; returns a code or another owner if it was not added."""
+    """Add a commit to the others; return a code or another owner if the commit was not added."""
     if name is None:
         return Code.UNKNOWN
     if _characters(target.metadata) > context.options.offset_metadata_chars_max:
@@ -146,7 +146,7 @@ def _add(
 
 
 def _code(context: Context, version: int, error: BrokerError) -> Code:
-    """The code of a commit that was not made."""
+    """Return the code of a failed commit."""
     if isinstance(error, PartitionNotFound) and version < 2:
         return Code.NONE  # 0.8.2 accepts it unchecked, and version 1 never returns it.
     if isinstance(error, TopicNotFound) and version == 1:
@@ -166,7 +166,7 @@ def _retried(context: Context, error: BrokerError) -> Code:
 
 
 def _as_given(context: Context, target: CommitTarget) -> KafkaCommit:
-    """What Kafka clients read back. Any time is accepted; one out of range is clamped."""
+    """Return the stored form of a commit. Any time is accepted; a time out of range is clamped."""
     if target.time_ms is None:
         time_us = context.broker.now_us()
     else:
@@ -175,14 +175,14 @@ def _as_given(context: Context, target: CommitTarget) -> KafkaCommit:
 
 
 def _characters(text: bytes | None) -> int:
-    """Length as Java counts it, in UTF-16 units, after replacing what is not valid UTF-8."""
+    """Return the length as Java counts, in UTF-16 units, after replacing invalid UTF-8."""
     if text is None or text.isascii():
         return len(text or b"")
     return len(text.decode("utf-8", "replace").encode("utf-16-le")) // 2
 
 
 def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer]:
-    """Answer a group's positions: each as committed until another protocol moves the cursor.
+    """Answer with a group's positions: each as committed until another protocol moves the cursor.
 
     A request for a topic without an owner waits for up to `FIND_S`. Then it fails as a whole from
     version 2 on: clients retry that, but take the error of a partition for final.
@@ -216,8 +216,8 @@ async def _fetch_elsewhere(
     theirs: list[tuple[bytes | None, int]],
     topics: dict[bytes | None, dict[int, CommittedOffset]],
 ) -> NotOwner | None:
-    """Ask the topics' owners, and put their answers into `topics`. Returns an error if no owner
-    answered for a partition within `FIND_S`; its position is then the error.
+    """Ask the topics' owners, and put their answers into `topics`. Return an error if no owner
+    answered for a partition within `FIND_S`; the error then replaces the partition's position.
     """
     deadline = trio.current_time() + FIND_S
     while True:
@@ -238,8 +238,8 @@ async def _ask_owners(
     topics: dict[bytes | None, dict[int, CommittedOffset]],
     deadline: float,
 ) -> tuple[list[tuple[bytes | None, int]], NotOwner | None]:
-    """Ask once, until the deadline; returns the partitions without an answer, and an error if there
-    are any. A topic may have come here meanwhile.
+    """Ask once, until the deadline; return the partitions without an answer, and an error if any
+    partition failed. A topic may have moved here meanwhile.
     """
     owners: list[tuple[int, Place]] = []
     names: dict[Place, bytes | None] = {}
@@ -266,7 +266,7 @@ async def _ask_owners(
 
 
 async def _all_committed(context: Context, group: bytes) -> dict[bytes | None, list[int]]:
-    """Every partition where the group has a position."""
+    """Return every partition where the group has a position."""
     names, broker = context.names, context.broker
     found: dict[bytes | None, list[int]] = {}
     for number, topic in enumerate(broker.topics.list(names.tenant, names.namespace)):
@@ -301,7 +301,7 @@ def _committed(
         subscription = context.broker.subscriptions.find(topic, request.group)
         given = None if subscription is None else subscription.committed(index)
     except NotOwner:
-        raise  # Its owner is asked.
+        raise  # The caller then asks the owner.
     except BrokerError as error:
         return _no_position(context, request, error)
     return _told(request, None if given is None else (given.offset, given.metadata))

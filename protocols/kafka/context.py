@@ -1,4 +1,4 @@
-"""What the handlers of one Kafka connection share. Knows no bytes."""
+"""The shared state of a Kafka connection's handlers. Knows no bytes."""
 
 from __future__ import annotations
 
@@ -24,55 +24,56 @@ if TYPE_CHECKING:
     from braidlog.protocols.kafka.presence import Presence
     from braidlog.storage.metadata.names import TopicName
 
-# Partitions for which a connection remembers how far a fetch got that found nothing for Kafka.
+# Partitions for which a connection remembers the progress of a fetch without records for Kafka.
 WALKED_MAX = 1000
 
 
 @dataclass(slots=True)
 class Answer:
-    """What a handler gives back: the answer leaves once `ticket` is durable (0: at once)."""
+    """A handler's result: the answer leaves once `ticket` is durable (0: at once)."""
 
     reply: Reply
     ticket: int = 0
-    is_large: bool = False  # It names so many topics and partitions that a thread encodes it.
-    ends: str = ""  # Why the connection ends after this answer.
+    # True if a thread encodes the answer, because of many topics and partitions.
+    is_large: bool = False
+    ends: str = ""  # The reason to end the connection after this answer.
 
 
 @dataclass(slots=True)
 class Context:
-    """One connection as its handlers see it."""
+    """A connection, as seen by handlers."""
 
     broker: Broker
     connection: Connection
     options: KafkaOptions
     names: NameSpace
-    address: BrokerAddress  # of this broker, as clients are told it
+    address: BrokerAddress  # this broker's advertised address
     groups: GroupTable
     presence: Presence  # of the group members that use this connection
     login: Login
-    action: Action = Action.DESCRIBE  # of the request that is being served
-    version: int = 0  # of the request that is being served
-    client_id: bytes | None = None  # of the request that is being served
-    written_ticket: int = 0  # once this is durable, so is all that the connection has appended
-    fetch_turn: int = 0  # which partition of a fetch is read first
-    # partition id -> (offset asked for, offset where the next fetch goes on)
+    action: Action = Action.DESCRIBE  # of the current request
+    version: int = 0  # of the current request
+    client_id: bytes | None = None  # of the current request
+    written_ticket: int = 0  # once durable, so are all appends of the connection
+    fetch_turn: int = 0  # index of the partition that a fetch reads first
+    # partition id -> (requested offset, offset where the next fetch continues)
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def client(self) -> Client:
-        """The client whose request is being served, as admin tools show it."""
+        """The client of the current request, as admin tools show clients."""
         return self.client_id or b"", b"/" + self.connection.peer.rpartition(":")[0].encode()
 
     def note_walked(self, partition: Partition, asked: int, reached: int) -> None:
-        """Let the next fetch that asks for the same offset go on at `reached`."""
+        """Let the next fetch of the same offset continue at `reached`."""
         walked = self.walked
         walked.pop(partition.partition_id, None)
         if len(walked) >= WALKED_MAX:
-            del walked[next(iter(walked))]  # The oldest one.
+            del walked[next(iter(walked))]  # The oldest entry.
         walked[partition.partition_id] = (asked, reached)
 
     def topic(self, name: bytes | None) -> Topic:
-        """The topic that a request names, after checking the request's action on it.
+        """Return the topic that a request names, after checking the request's action.
 
         Raises NotAuthorized, TopicNotFound.
         """
@@ -88,12 +89,12 @@ class Context:
         return topic
 
     def partition(self, name: bytes | None, index: int) -> Partition:
-        """A partition of that topic. Raises as `topic`; PartitionNotFound."""
+        """Return a partition of that topic. Raises as `topic`; PartitionNotFound."""
         return self.topic(name).partition(index)
 
     def address_of(self, owner: Owner | None) -> BrokerAddress | None:
-        """Where clients of this listener reach an owner (None: this broker). Returns None if there
-        is no owner now, or its address is unknown.
+        """Return an owner's address for clients of this listener (None: this broker). Returns None
+        if there is no owner now, or the address is unknown.
         """
         if owner is None:
             return self.address
@@ -104,11 +105,11 @@ class Context:
         return BrokerAddress(owner.node_id, host.encode(), port)
 
     def coordinates(self, group: bytes) -> bool:
-        """Whether this broker coordinates a group."""
+        """Return True if this broker coordinates a group."""
         return self.broker.placement.owner_of_name(group) is None
 
     def may_see(self, topic: Topic, group: bytes | None = None) -> bool:
-        """Whether a list shows this topic, or its group of that name, to the client."""
+        """Return True if a list shows the client this topic, or the topic's group of that name."""
         principal = self.connection.principal
         resource = topic.resource if group is None else Resource.of_group(group, topic.name)
         return self.broker.access.allows(principal, Action.DESCRIBE, resource)
@@ -130,7 +131,7 @@ class Context:
             raise GroupNotAuthorized(str(error)) from error
 
     def refused(self, error: BrokerError) -> Code:
-        """Count an error, and return the code to answer with."""
+        """Count an error, and return the answer's code."""
         code = wire_code(error)
         self.count_error(code)
         return code
@@ -141,14 +142,14 @@ class Context:
 
     @property
     def has_own_writes(self) -> bool:
-        """Whether earlier writes of this connection may not be readable yet."""
+        """True if earlier writes of this connection may not be readable yet."""
         return (
             self.connection.outbox.pending_answers > 0
             or self.written_ticket > self.broker.durability.durable_ticket
         )
 
     async def own_writes(self) -> None:
-        """Wait until all earlier writes of this connection can be read, acks 0 or not.
+        """Wait until all earlier writes of this connection are readable, with acks 0 or not.
 
         Answers leave in order: a read sent after a produce must see its records. Done sooner, the
         read would only wait behind the produce's answer, with all the bytes it read in memory.

@@ -1,6 +1,4 @@
-"""The groups of one broker that have members, and the tasks that wait for a group to change. Knows
-no request.
-"""
+"""A broker's groups with members, and the tasks that wait for group changes. Knows no request."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
     from braidlog.broker.broker import Broker
 
-# Groups that have or had members lately; one takes some kilobytes.
+# Groups with members now or lately; a group takes some kilobytes.
 GROUPS_MAX = 10_000
 # Names, members' metadata and assignments, of all groups. A member's metadata is some hundred
 # bytes.
@@ -29,10 +27,10 @@ KEPT_BYTES_MAX = 64 * 1024 * 1024
 
 
 class GroupTable:
-    """Every group of one listener's namespace that has members. One per broker and namespace."""
+    """All groups with members in a listener's namespace. One table per broker and namespace."""
 
     def __init__(self, initial_delay_s: float = 0.0) -> None:
-        """Start empty. A group waits `initial_delay_s` for more members after its first one."""
+        """Start empty. A group waits `initial_delay_s` for more members after the first."""
         self._initial_delay_s = initial_delay_s
         self._groups: dict[bytes, Group] = {}
         self._sizes: dict[bytes, int] = {}
@@ -41,14 +39,14 @@ class GroupTable:
         self.polls = LongPolls()
 
     def find(self, name: bytes) -> Group | None:
-        """The group, after removing its dead members; None if it is not in the table."""
+        """Return the group, after removing dead members; None if the table lacks the group."""
         group = self._groups.get(name)
         if group is not None:
             self.changing(group, group.advance)
         return self._groups.get(name)
 
     def get(self, name: bytes) -> Group:
-        """The group, created if needed. Raises Refused."""
+        """Return the group, created if needed. Raises Refused."""
         group = self.find(name)
         if group is None:
             if len(self._groups) >= GROUPS_MAX:
@@ -61,11 +59,11 @@ class GroupTable:
         return group
 
     def names(self) -> list[bytes]:
-        """The groups that have or had members."""
+        """Return the groups that have or had members."""
         return list(self._groups)
 
     def forget(self, name: bytes) -> None:
-        """Remove a group that was deleted."""
+        """Remove a deleted group."""
         if self._groups.pop(name, None) is not None:
             self._size -= self._sizes.pop(name, 0)
 
@@ -84,14 +82,14 @@ class GroupTable:
             self._sizes[group.name] = size
 
     def changing(self, group: Group, change: Callable[[float], object]) -> None:
-        """Change a group at the current time, and wake the tasks that wait for that."""
+        """Change a group at the current time, and wake the tasks that wait for the change."""
         before = group.changes
         change(trio.current_time())
         if group.changes != before:
             self.wake(group)
 
     def wake(self, group: Group) -> None:
-        """Wake the tasks that wait for a group: it has changed."""
+        """Wake the tasks that wait for a change of a group."""
         self.weigh(group)
         lot = self._waiting.get(group.name)
         if lot is not None:
@@ -106,14 +104,14 @@ class GroupTable:
             with trio.move_on_at(min(group.next_due(), trio.current_time() + seconds)):
                 await lot.park()
         finally:
-            # Others that were woken with this one may wait again by now, in a newer lot.
+            # Other woken tasks may wait again by now, in a newer lot.
             if not lot and self._waiting.get(group.name) is lot:
                 del self._waiting[group.name]
         self.changing(group, group.advance)
 
     async def watch(self, group: Group) -> None:
-        """Remove dead members when their time is up, for as long as the group has any members. The
-        caller has set `watched`.
+        """Remove dead members at their deadlines while the group has members. The caller has set
+        `watched`.
         """
         try:
             while group.members and self._groups.get(group.name) is group:
@@ -122,7 +120,9 @@ class GroupTable:
             group.watched = False
 
     def call_at(self, group: Group, at: float) -> None:
-        """Make the members speak at that time: the first one that does finds the dead."""
+        """Schedule the members' next contact at that time: the first contact removes the dead
+        members.
+        """
         for member in group.members.values():
             self.polls.call(member.client, at)
 
@@ -141,7 +141,9 @@ _TABLES: WeakKeyDictionary[Broker, dict[str, GroupTable]] = WeakKeyDictionary()
 
 
 def groups_of(broker: Broker, namespace: str, initial_delay_s: float = 0.0) -> GroupTable:
-    """The groups that all listeners of one namespace share; the delay is the first one's."""
+    """Return the groups shared by all listeners of a namespace; the first listener's delay
+    applies.
+    """
     tables = _TABLES.setdefault(broker, {})
     table = tables.get(namespace)
     if table is None:

@@ -20,7 +20,8 @@ T = TypeVar("T")
 ByPartition = Mapping[bytes | None, Mapping[int, T]]  # topic name -> partition number -> T
 
 
-@dataclass(slots=True)  # Not frozen: many small ones come, and frozen costs four times as much.
+# Not frozen: many small objects are created, and frozen costs four times as much.
+@dataclass(slots=True)
 class ProduceRequest:
     """Message sets to append (key 0). The views die with the frame and may be written to."""
 
@@ -32,7 +33,7 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class FetchTarget:
-    """Where to read in one partition, and how many bytes of it at most."""
+    """A partition's fetch offset, and the limit in bytes."""
 
     offset: int
     bytes_max: int
@@ -51,7 +52,9 @@ class FetchRequest:
 
 @dataclass(slots=True)
 class OffsetsTarget:
-    """`time_ms` is a time in milliseconds since 1970, or LATEST_TIME or EARLIEST_TIME."""
+    """A partition's target. `time_ms` is in milliseconds since 1970, or LATEST_TIME or
+    EARLIEST_TIME.
+    """
 
     time_ms: int
     offsets_max: int = 1
@@ -75,7 +78,7 @@ class MetadataRequest:
 
 @dataclass(slots=True)
 class CommitTarget:
-    """A position to keep: the next offset wanted. `time_ms` None: the server's clock."""
+    """A position to commit: the next offset wanted. `time_ms` None: the server's clock."""
 
     offset: int
     metadata: bytes | None
@@ -84,7 +87,7 @@ class CommitTarget:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitRequest:
-    """Positions of a group (key 8). A generation of -1 is a commit by no member."""
+    """Positions of a group (key 8). Generation -1 is a commit from outside the group."""
 
     version: int
     group: bytes | None
@@ -96,7 +99,7 @@ class OffsetCommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchRequest:
-    """Asks for a group's positions (key 9); each partition is there once. None: all it has."""
+    """Asks for a group's positions (key 9); each partition appears once. None: all positions."""
 
     version: int
     group: bytes | None
@@ -105,7 +108,7 @@ class OffsetFetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMetadataRequest:
-    """Asks which broker keeps a group's positions (key 10, later called FindCoordinator)."""
+    """Asks for the broker of a group's positions (key 10, later called FindCoordinator)."""
 
     group: bytes | None
     key_type: int = 0
@@ -113,7 +116,7 @@ class ConsumerMetadataRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApiVersionsRequest:
-    """Asks what is served (key 18). `version` may be one that is not."""
+    """Asks for the served versions (key 18). `version` itself may be unsupported."""
 
     version: int = 0
 
@@ -128,14 +131,14 @@ class InitProducerIdRequest:
 
 @dataclass(slots=True)
 class EpochTarget:
-    """Which epoch's end is asked for."""
+    """The epoch whose end is requested."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetForLeaderEpochRequest:
-    """Asks where the records of leaders' epochs end (key 23)."""
+    """Asks for the end offsets of leader epochs (key 23)."""
 
     topics: ByPartition[EpochTarget]
 
@@ -159,7 +162,7 @@ RequestBody = (
 
 @dataclass(slots=True)
 class Request:
-    """One request with what its header says. The correlation id goes back with the answer."""
+    """A request with the fields of its header. The answer repeats the correlation id."""
 
     correlation_id: int
     client_id: bytes | None
@@ -169,11 +172,11 @@ class Request:
 
 @dataclass(slots=True)
 class Produced:
-    """The result for one message set; `base_offset` is -1 if it has none."""
+    """The result for a message set; `base_offset` is -1 on error."""
 
     error: int
     base_offset: int
-    append_ms: int = -1  # -1 says that times are the producer's own.
+    append_ms: int = -1  # -1: the times are the producer's own.
     log_start_offset: int = -1
     message: bytes | None = None
 
@@ -187,7 +190,7 @@ class ProduceReply:
 
 @dataclass(slots=True)
 class Fetched:
-    """What was read of one partition: `parts` joined are its message set, of `size` bytes."""
+    """Records read from a partition: `parts` joined are the message set, of `size` bytes."""
 
     error: int
     high_watermark: int
@@ -205,7 +208,7 @@ class FetchReply:
 
 @dataclass(slots=True)
 class OffsetsFound:
-    """Offsets of one partition, descending; later versions give one `offset` and its time."""
+    """Offsets of a partition, descending; later versions give a single `offset` and its time."""
 
     error: int
     offsets: Sequence[int] = ()
@@ -222,7 +225,7 @@ class OffsetsReply:
 
 @dataclass(slots=True)
 class BrokerAddress:
-    """Where clients reach a broker."""
+    """A broker's address for clients."""
 
     node_id: int
     host: bytes
@@ -231,7 +234,7 @@ class BrokerAddress:
 
 @dataclass(slots=True)
 class PartitionMetadata:
-    """Who serves a partition: node ids."""
+    """A partition's leader and replicas: node ids."""
 
     error: int
     index: int
@@ -242,7 +245,7 @@ class PartitionMetadata:
 
 @dataclass(slots=True)
 class TopicMetadata:
-    """A topic and its partitions; none with an error."""
+    """A topic and its partitions; no partitions on error."""
 
     error: int
     name: bytes | None
@@ -268,7 +271,7 @@ class OffsetCommitReply:
 
 @dataclass(slots=True)
 class CommittedOffset:
-    """A group's position in one partition, -1 where there is none."""
+    """A group's position in a partition, -1 if there is none."""
 
     offset: int
     metadata: bytes | None
@@ -294,7 +297,7 @@ class ConsumerMetadataReply:
 
 @dataclass(slots=True)
 class ApiRange:
-    """The versions served of one key."""
+    """The served versions of an API key."""
 
     api_key: int
     version_min: int
@@ -320,7 +323,7 @@ class InitProducerIdReply:
 
 @dataclass(slots=True)
 class EpochEnd:
-    """The newest epoch that is no later than the one asked for, and the offset behind it."""
+    """The newest epoch no later than the requested epoch, and that epoch's end offset."""
 
     error: int
     index: int
@@ -330,7 +333,7 @@ class EpochEnd:
 
 @dataclass(slots=True)
 class EpochEndsOf:
-    """The epoch ends of one topic."""
+    """The epoch ends of a topic."""
 
     name: bytes | None
     partitions: Sequence[EpochEnd]

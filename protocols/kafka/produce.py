@@ -1,4 +1,4 @@
-"""Produce: message sets into the log. Knows no bytes but those of the sets it cuts."""
+"""Produce: appends message sets to the log. Knows only the bytes of the sets that are cut."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ if TYPE_CHECKING:
 # A larger set is stored as several batches, cut between messages, so that reading one message never
 # loads a set of 100 MB. What clients send by default stays whole.
 APPEND_BYTES_MAX = 1024 * 1024
-# Checking and stamping this much takes about a millisecond; then others get their turn.
+# Checking and stamping this much takes about a millisecond; then other tasks get a turn.
 BYTES_PER_TURN = 256 * 1024
 SET_COST_BYTES = 2048  # The fixed cost of a set, as bytes that take the same time.
-# What unpacks to at most this is repacked inline, in less than two milliseconds; more, in a thread.
+# Sets that unpack to at most this are repacked inline, in less than two milliseconds; larger sets,
+# in a thread.
 INLINE_INFLATED_MAX = 64 * 1024
 # A set is packed for the next offset, and again if another protocol's producer appended meanwhile.
 # After this many tries it is stored unpacked.
@@ -49,7 +50,7 @@ PACK_TRIES_MAX = 4
 ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
 
 
-# A set that may have to wait: where its result belongs, and the steps that produce it.
+# A set that may have to wait: the place of its result, and the steps that produce the result.
 Pending = tuple[dict[int, Produced], int, Steps[Produced]]
 
 
@@ -74,7 +75,7 @@ def produce(
 
 
 class _Producing:
-    """One request under way."""
+    """A request in progress."""
 
     def __init__(self, context: Context, request: ProduceRequest) -> None:
         self._ticket = 0  # the answer waits for this
@@ -88,11 +89,13 @@ class _Producing:
             for name, sets in request.topics.items()
             for index, message_set in sets.items()
         )
-        self._done_bytes = 0  # since others had their turn
+        self._done_bytes = 0  # since the last turn of other tasks
         self._topics: dict[bytes | None, dict[int, Produced]] = {}
 
     def append_sets(self) -> Pending | None:
-        """Append the sets that are left, up to one that may have to wait; None: all are done."""
+        """Append the remaining sets, up to a set that may have to wait; return None when all are
+        done.
+        """
         topics = self._topics
         for name, index, message_set in self._sets:
             results = topics.get(name)
@@ -107,7 +110,7 @@ class _Producing:
         return None
 
     def finish(self, pending: Pending | None) -> Steps[Answer | None]:
-        """Append the rest of the request, and answer it."""
+        """Append the rest of the request, and answer."""
         while pending is not None:
             results, index, steps = pending
             try:
@@ -118,7 +121,7 @@ class _Producing:
         return self.answer()
 
     def answer(self) -> Answer | None:
-        """The answer, once all is appended."""
+        """Return the answer, once all sets are appended."""
         context = self._context
         if self._ticket > context.written_ticket:
             context.written_ticket = self._ticket
@@ -127,8 +130,9 @@ class _Producing:
         results = [one for found in self._topics.values() for one in found.values()]
         failed = sum(one.error != Code.NONE for one in results)
         if failed:
-            # The end of the connection is the only way to tell such a client, which then asks for
-            # metadata again. It comes when the other sets can be read: an empty answer waits so.
+            # Such a client notices only the end of the connection, and then asks for metadata
+            # again. The connection ends when the other sets can be read: an empty answer waits for
+            # that.
             context.connection.outbox.answer((), self._ticket)
             raise EndConnection(f"produce with acks 0 failed for {failed} partitions")
         return None
@@ -144,7 +148,7 @@ class _Producing:
     def _append(
         self, name: bytes | None, index: int, message_set: memoryview
     ) -> Produced | Steps[Produced]:
-        """Append one set; returns steps if something may have to wait."""
+        """Append a set; return steps if something may have to wait."""
         self._done_bytes += len(message_set) + SET_COST_BYTES
         try:
             partition = self._context.partition(name, index)
@@ -197,7 +201,9 @@ class _Producing:
         return self._store(partition, KAFKA, kafka.stamp(checked, partition.next_offset))
 
     def _check(self, partition: Partition, message_set: memoryview) -> Steps[Messages | None]:
-        """The messages of a large set; None if one is compressed. Others get turns meanwhile."""
+        """Return the messages of a large set; None if a message is compressed. Other tasks get
+        turns meanwhile.
+        """
         base_offset, limit = partition.next_offset, self._options.message_bytes_max
         checked: Messages | None = None
         for so_far in kafka.check_pieces(message_set, base_offset, limit, BYTES_PER_TURN):
@@ -211,7 +217,7 @@ class _Producing:
             try:
                 messages = self._unwrap(message_set, INLINE_INFLATED_MAX)
             except RecordTooLarge:
-                pass  # It unpacks to more, and perhaps to too much: the thread finds out.
+                pass  # The set unpacks to more, and perhaps to too much: the thread checks.
             else:
                 packed = self._pack(messages, partition.next_offset)
                 return self._store(partition, KAFKA, packed)
@@ -219,7 +225,7 @@ class _Producing:
         return produced
 
     async def _append_in_thread(self, partition: Partition, message_set: memoryview) -> Produced:
-        async with partition.lane:  # Another's append would make what is packed here useless.
+        async with partition.lane:  # Another producer's append would invalidate the packed set.
             messages = await run_unpacking(lambda: self._unwrap(message_set, self._inflated_left))
             return await self._pack_and_store(partition, messages)
 
@@ -229,7 +235,7 @@ class _Producing:
             prepared = await run_unpacking(lambda: self._pack(messages, partition.next_offset))
             if base_offset == partition.next_offset:
                 return self._store(partition, KAFKA, prepared)
-        # Producers that need no packing keep coming first: without packing this is as quick.
+        # Producers that need no packing keep appending first: without packing this is as quick.
         return self._store(partition, KAFKA, kafka.stamp(messages, partition.next_offset))
 
     def _append_after_look(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
@@ -239,15 +245,16 @@ class _Producing:
     def _store_batch(
         self, partition: Partition, message_set: memoryview, known: SequenceTable | None
     ) -> Produced:
-        """Store a batch as it is, unless its producer has sent it before."""
-        # Atomic: no await until the batch is noted among its producer's.
+        """Store a batch unchanged, unless the batch is a repeat from its producer."""
+        # Atomic: no await until the batch is noted in the producer's sequences.
         prepared = kafka_batches.prepare(
             message_set, partition.next_offset, message_bytes_max=self._options.batch_bytes_max
         )
         if known is not None:
             found = judge(known.find(prepared.info.producer_id), prepared.info)
             if found is Code.DUPLICATE_SEQUENCE or isinstance(found, StoredBatch):
-                self._ticket = max(self._ticket, partition.appended_ticket)  # A success, too.
+                # A repeat counts as a success, too.
+                self._ticket = max(self._ticket, partition.appended_ticket)
             if isinstance(found, Code):
                 self._context.count_error(found)
                 return Produced(found, -1)
@@ -257,7 +264,7 @@ class _Producing:
         return self._store(partition, KAFKA_BATCHES, prepared)
 
     def _append_timed(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
-        """Format 1 is stored as format 2, which has a place for its times."""
+        """Store format 1 as format 2, which has a field for the times."""
 
         def convert() -> tuple[bytearray, int]:
             found, size = kafka_timed.records(
@@ -298,7 +305,7 @@ class _Producing:
             cut = list(pieces(body, info, base_offset))
         if len(cut) < 2:
             appended = partition.append([body], info, body_format=codec.format, append_us=append_us)
-        else:  # All of it or nothing: there is one answer for the whole set.
+        else:  # All or nothing: the whole set has a single answer.
             if codec is KAFKA_BATCHES:
                 cut = [(one, codec.inspect(one)) for one, _ in cut]
             appended = partition.append_all(cut, body_format=codec.format, append_us=append_us)
@@ -311,21 +318,23 @@ class _Producing:
 
 
 def _check_count(messages: Messages | None) -> None:
-    """Raises TooManyRecords."""
+    """Check the number of messages. Raises TooManyRecords."""
     if messages is not None and messages.count > SET_MESSAGES_MAX:
         raise TooManyRecords("messages", SET_MESSAGES_MAX)
 
 
 def magic_of(message_set: memoryview) -> int:
-    """The format of a set's first message, whatever the request's version (some clients send the
-    newest format in the oldest request); 0 for a set without messages.
+    """Return the format of a set's first message, whatever the request's version (some clients send
+    the newest format in the oldest request); 0 for a set without messages.
     """
     pos = kafka_batches.MAGIC_POS
     return message_set[pos] if len(message_set) > pos else 0
 
 
 def pieces(body: Buffer, info: BodyInfo, base_offset: int) -> Iterator[tuple[Buffer, BodyInfo]]:
-    """A stamped body in parts of at most APPEND_BYTES_MAX or one entry, with what each holds."""
+    """Split a stamped body into parts of at most APPEND_BYTES_MAX or a single entry, with each
+    part's contents.
+    """
     end = len(body)
     if end <= APPEND_BYTES_MAX:
         yield body, info
@@ -342,7 +351,9 @@ def pieces(body: Buffer, info: BodyInfo, base_offset: int) -> Iterator[tuple[Buf
 
 
 def _piece_end(view: memoryview, start: int) -> int:
-    """The end of the last entry that fits a piece beginning at `start`; the first always fits."""
+    """Return the end of the last entry that fits a piece beginning at `start`; the first always
+    fits.
+    """
     limit = min(start + APPEND_BYTES_MAX, len(view))
     unpack = ENTRY.unpack_from
     stop = start + ENTRY.size + unpack(view, start)[1]

@@ -57,12 +57,12 @@ Handler = Callable[[Context, Any], Result | Steps[Result] | Coroutine[Any, Any, 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How one kind of request is served, and what its client must be allowed to do.
+    """The handler of a kind of request, and the action that the client needs permission for.
 
     The context checks `action` on every name that it resolves for the handler; None: no check.
     """
 
-    api: str  # In metrics.
+    api: str  # Name in metrics.
     handler: Handler
     action: Action | None
 
@@ -110,10 +110,10 @@ LOGIN_STEPS = frozenset((sasl_messages.SaslHandshakeRequest, sasl_messages.SaslA
 
 
 class KafkaSession:
-    """The handlers of one connection; see `braidlog.broker.server.sessions.Session`."""
+    """The handlers of a connection; see `braidlog.broker.server.sessions.Session`."""
 
     def __init__(self, broker: Broker, connection: Connection, options: KafkaOptions) -> None:
-        """`options` are those of the listener that accepted the connection."""
+        """Take the `options` of the listener that accepted the connection."""
         host, port = connection.advertised
         self._login = Login(connection, broker.authentication)
         self._machine = KafkaMachine(options.frame_bytes_max, needs_login=self._login.is_needed)
@@ -139,8 +139,8 @@ class KafkaSession:
         }
 
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:  # hot: see make bench
-        """Serve one request; returns a coroutine if it has to wait. Raises ProtocolError for what
-        cannot be parsed: 0.8 closes the connection too.
+        """Serve a request; return a coroutine if the request has to wait. Raises ProtocolError for
+        malformed requests: 0.8 closes the connection too.
         """
         machine = self._machine
         if machine.is_raw:
@@ -157,7 +157,7 @@ class KafkaSession:
         return begin(self._finish(request, result, is_large=False))
 
     def _serve_large(self, frame: memoryview) -> Steps[None]:
-        """Serve a request that names many topics or partitions, once there is room for it."""
+        """Serve a request with many topics or partitions, once there is room."""
         machine, large = self._machine, large_requests()
         held = large.enter_now(len(frame))
         if not held:
@@ -205,7 +205,7 @@ class KafkaSession:
         self._send(request, answer, parts)
 
     def _send(self, request: messages.Request, answer: Answer, parts: list[Part]) -> None:
-        # Once this is answered, everybody can read what was sent before with acks 0.
+        # After this answer, earlier sends with acks 0 are readable.
         ticket, written = answer.ticket, self._context.written_ticket
         self._outbox.answer(parts, ticket if ticket > written else written)
         if type(request.body) in LOGIN_STEPS:
@@ -214,7 +214,7 @@ class KafkaSession:
             raise EndConnection(answer.ends)
 
     async def _handle_raw(self, data: bytes) -> None:
-        """Take a message of a SASL mechanism that comes without a request around it."""
+        """Take a bare message of a SASL mechanism, without a request around the message."""
         self._outbox.answer(self._machine.encode_raw(await raw_step(self._context, data)))
         self._machine.is_raw = self._login.has_begun
         self._machine.needs_login = self._login.is_needed
@@ -226,10 +226,10 @@ class KafkaSession:
         machine.is_raw = is_handshake and not request.version and self._login.has_begun
 
     def turn_ended(self) -> None:
-        """Nothing is kept from one frame to the next."""
+        """Do nothing: no state is kept between frames."""
 
     def on_deadline(self, now: float) -> float:
-        """End a connection that was idle for too long, even within a longer long poll."""
+        """End a connection idle for too long, even during a longer long poll."""
         due = self._connection.heard_at + self._idle_timeout_s
         if now >= due:
             raise EndConnection(f"idle for {self._idle_timeout_s:.0f} s")
@@ -239,5 +239,7 @@ class KafkaSession:
         """Send nothing: Kafka 0.8 has no such message. The broker wakes fetches that wait."""
 
     async def closed(self) -> None:
-        """Tell the groups of this connection's members, so that they do not wait long for them."""
+        """Tell the groups of this connection's members about the disconnect, to shorten their
+        wait.
+        """
         self._context.presence.ended()
