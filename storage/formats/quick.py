@@ -1,7 +1,7 @@
-"""The C extension (`speedups.c`), or None if it was not built: the Python code then does it all.
+"""The C extension (`speedups.c`), or None without a build: then the Python code does all the work.
 
-Code that has a loop in both languages calls `SPEEDUPS` first, and its own loop if that returns
-None. BRAIDLOG_PURE in the environment turns the extension off, for tests and comparisons.
+Code with a loop in both languages calls `SPEEDUPS` first, and its own loop if the result is None.
+BRAIDLOG_PURE in the environment turns the extension off, for tests and comparisons.
 """
 
 from __future__ import annotations

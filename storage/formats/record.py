@@ -1,4 +1,4 @@
-"""The one record that every protocol maps to and from. Knows no protocol and no file.
+"""The record that every protocol maps to and from. Knows no protocol and no file.
 
 All times are int64 microseconds since 1970. A key or value is absent (None), empty or bytes: three
 different things. Text of any protocol is bytes here.
@@ -33,7 +33,7 @@ class HeaderKind(enum.IntEnum):
 
 @dataclass(slots=True)
 class Header:
-    """One header (Pulsar property, Iggy user header); names may repeat within a record."""
+    """A header (Pulsar property, Iggy user header); names may repeat within a record."""
 
     name: bytes
     value: bytes
@@ -42,9 +42,9 @@ class Header:
 
 @dataclass(slots=True)
 class Chunk:
-    """Which piece of a chunked message a record is (Pulsar's chunk metadata).
+    """The record's piece of a chunked message (Pulsar's chunk metadata).
 
-    A compressed message is cut after compression, so a piece cannot be unpacked by itself:
+    A compressed message is cut after compression, so a piece cannot be unpacked alone:
     `compression` is Pulsar's number of the codec (0 for none) and `uncompressed_bytes` the size of
     the whole message.
     """
@@ -58,7 +58,7 @@ class Chunk:
 
 
 class Record(msgspec.Struct):
-    """One message. Built per record in loops: a dataclass takes twice the time."""
+    """A message. Built per record in loops: a dataclass takes twice the time."""
 
     offset: int
     append_us: int

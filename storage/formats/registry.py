@@ -1,7 +1,7 @@
-"""Which codec opens which body format, for broker, recovery, tools and Spark alike.
+"""Registry of codecs by body format, for broker, recovery, tools and Spark alike.
 
-Built-in codecs are imported when first asked for: Pulsar's needs protobuf, which a reader of Kafka
-bodies should not load. Other codecs come from installed packages, by the entry-point group
+Built-in codecs are imported on first use: Pulsar's needs protobuf, which a reader of Kafka bodies
+should not load. Other codecs come from installed packages, by the entry-point group
 `braidlog.codecs`: each entry point is a `Codec` object of a number of 64 or above.
 """
 
@@ -35,7 +35,7 @@ _column_decoders: dict[str, ColumnDecoder] = {}
 
 
 def codec_for(body_format: int) -> Codec:
-    """The codec of a batch header's body format.
+    """Return the codec of a batch header's body format.
 
     Raises:
         UnreadableBody: no codec of that number is built in, registered or installed.
@@ -51,7 +51,7 @@ def codec_for(body_format: int) -> Codec:
 
 
 def codec_named(name: str) -> Codec:
-    """The codec of that name.
+    """Return the codec of that name.
 
     Raises:
         UnreadableBody: no codec of that name is built in, registered or installed.
@@ -70,10 +70,11 @@ def codec_named(name: str) -> Codec:
 
 
 def column_decoder_for(codec: Codec) -> ColumnDecoder | None:
-    """The function that turns runs of a codec's bodies into columns for Spark, None if it has none.
+    """Return the function that converts runs of a codec's bodies to columns for Spark, None if
+    missing.
 
-    A codec names it in its optional attribute `column_decoder`, as "module:function": it needs
-    numpy and is imported when first asked for.
+    A codec names this function in its optional attribute `column_decoder`, as "module:function".
+    The function needs numpy and is imported on first use.
     """
     name: str | None = getattr(codec, "column_decoder", None)
     if name is None:

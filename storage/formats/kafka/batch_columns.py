@@ -30,7 +30,7 @@ from braidlog.storage.formats.kafka.records import RECORD_HEADERS_MAX, read_vari
 from braidlog.storage.formats.record import HeaderKind
 from braidlog.storage.log.batch import Batch
 
-# Times and differences of times below it can be added without an overflow.
+# Times and time differences below this can be added without an overflow.
 SUM_MAX = 1 << 62
 
 # Of each batch: base offset, last offset delta, base time in ms, time of all records in
@@ -39,7 +39,9 @@ _Head = tuple[int, int, int, int, int, int]
 
 
 def columns_of(batches: Sequence[Batch]) -> Columns:
-    """The records of all batches. Raises Irregular, BodyError, IndexError for what is damaged."""
+    """Return the records of all batches. Raises Irregular, BodyError, IndexError for damaged
+    bytes.
+    """
     parts: list[Buffer] = []
     heads: list[_Head] = []
     starts, stops = array("q"), array("q")  # A list would take five times as much.
@@ -67,7 +69,7 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
 def _find_records(
     part: Buffer, count: int, place: int, starts: "array[int]", stops: "array[int]"
 ) -> None:
-    """Where each record begins, after its length, and ends."""
+    """Append the start of each record, after its length, and its end."""
     pos, end = 0, len(part)
     for _ in range(count):  # hot
         first = part[pos]
@@ -93,11 +95,11 @@ class _Rows:
     def __init__(self, arena: bytes, starts: Array, stops: Array) -> None:
         self._arena = arena
         self._data = np.frombuffer(arena, np.uint8)
-        self._pos = starts + 1  # After the attributes, which mean nothing.
+        self._pos = starts + 1  # Skips the attributes, which have no meaning.
         self._stops = stops
 
     def columns(self, heads: Array) -> Columns:
-        """Every field, in the order in which they are stored."""
+        """Return every field, in stored order."""
         base, last_delta, base_ms, one_time, append_us, counts = heads.T
         batch = np.repeat(np.arange(len(heads)), counts)
         every = np.arange(len(batch))
@@ -115,7 +117,7 @@ class _Rows:
         return columns
 
     def _number(self, rows: Array) -> Array:
-        """A zig-zag number of these rows."""
+        """Return a zig-zag number of these rows."""
         zigzag, self._pos[rows] = varints(self._data, self._pos[rows], self._stops[rows])
         half = (zigzag >> np.uint64(1)).astype(np.int64)
         return half ^ -(zigzag & np.uint64(1)).astype(np.int64)
@@ -143,12 +145,12 @@ class _Rows:
 
 
 def _empty_if_null(found: Slices) -> tuple[Array, Array]:
-    """Null becomes empty: no other protocol has headers with null values."""
+    """Replace null by empty: no other protocol has headers with null values."""
     return np.where(found.starts < 0, found.ends, found.starts), found.ends
 
 
 def _times_us(base_ms: Array, delta_ms: Array) -> Array:
-    """Microseconds, ABSENT for Kafka's -1, which is no time."""
+    """Return microseconds, ABSENT for Kafka's -1, which is no time."""
     require((base_ms > -SUM_MAX) & (base_ms < SUM_MAX))
     require((delta_ms > -SUM_MAX) & (delta_ms < SUM_MAX))
     times_ms = base_ms + delta_ms

@@ -1,9 +1,9 @@
-"""Kafka message sets, format 0, as 0.8 clients produce and fetch them.
+"""Kafka message sets, format 0, for producing and fetching 0.8 clients.
 
-Stored as a fetch returns them: entries with their offsets stamped in, a compressed set as one
-wrapper with absolute inner offsets. Knows no request, no partition and no file. Layout and rules:
-Kafka 0.8 protocol guide, "Message sets"; what a broker does on append: kafka/message/
-ByteBufferMessageSet.scala of apache/kafka 0.8.2.2.
+Stored in the form of a fetch: entries with stamped offsets, a compressed set as a single wrapper
+with absolute inner offsets. Knows no request, no partition and no file. Layout and rules: Kafka 0.8
+protocol guide, "Message sets"; a broker's work on append: kafka/message/ByteBufferMessageSet.scala
+of apache/kafka 0.8.2.2.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -52,7 +52,7 @@ class KafkaCodec(BodyCodec):
     column_decoder = "braidlog.storage.formats.kafka.set_columns:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
-        """Count the messages; compressed wrappers are opened for it."""
+        """Count the messages; this opens compressed wrappers."""
         data = bytes(body)
         count, flags, pos = 0, 0, 0
         while pos < len(data):
@@ -69,7 +69,7 @@ class KafkaCodec(BodyCodec):
     def starts(
         self, body: Buffer, base_offset: int, start_offset: int
     ) -> Iterator[tuple[int, int]]:
-        """Entry starts; a wrapper's offset is the one after the entry before it."""
+        """Yield entry starts; a wrapper's offset is the offset after the preceding entry."""
         data = memoryview(body)
         pos, before = skip_below(data, start_offset)
         first = base_offset if before is None else before + 1
@@ -80,17 +80,19 @@ class KafkaCodec(BodyCodec):
             first, pos = offset + 1, stop
 
     def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
-        """As `Codec.start_before`: the offset follows that of the entry before."""
+        """Return the last start before a position, whose offset follows the preceding entry's
+        offset.
+        """
         start, before = entry_before(body, pos)
         return base_offset if before is None else before + 1, start
 
     def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
-        """Messages as records. Format 0 has no times: append_us is all that they get."""
+        """Decode messages to records. Format 0 has no times: append_us is their only time."""
         limits = (wanted.records_max, wanted.bytes_max)
         _decode_set(data, append_us, wanted.start_offset, limits, decoded)
 
     def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
-        """As `BodyCodec.converted`, from Pulsar's entries."""
+        """Convert Pulsar's entries; see `BodyCodec.converted`."""
         if stored.body_format != BodyFormat.PULSAR or SPEEDUPS is None:
             return None
         room = len(stored.body) + ENTRY_MIN * stored.record_count
@@ -101,7 +103,9 @@ class KafkaCodec(BodyCodec):
         return Converted(made, *found)
 
     def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
-        """Wrappers that lose messages are opened and packed again with the same codec."""
+        """Remove messages; wrappers that lose messages are opened and packed again with the same
+        codec.
+        """
         data, kept = bytes(body), Kept(b"", 0, base_offset)
         parts: list[bytes] = []
         pos = 0
@@ -128,7 +132,9 @@ class KafkaCodec(BodyCodec):
         return kept
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """An uncompressed set with the key and value of each record; it has no place for more."""
+        """Encode an uncompressed set with the key and value of each record; the format has no other
+        fields.
+        """
         parts: list[bytes] = []
         pack_size, pack_head, join = SIZE.pack, ENTRY_CRC.pack, b"".join
         for record in records:  # hot: see make bench
@@ -146,7 +152,9 @@ KAFKA = KafkaCodec()
 def _decode_set(
     data: bytes, append_us: int, start_offset: int, limits: tuple[int, int], decoded: Decoded
 ) -> bool:
-    """Add the messages of one set to `decoded`, wrappers opened; False: a limit came first."""
+    """Add the messages of a set to `decoded`, wrappers opened; return False if a limit came
+    first.
+    """
     records_max, bytes_max = limits
     layout, size_at = PLAIN_HEAD.unpack_from, SIZE.unpack_from
     records = decoded.records
@@ -162,7 +170,7 @@ def _decode_set(
         if size < MESSAGE_MIN or stop > end or kind >> 8:  # the magic
             raise CorruptBody("entry is not a message of format 0")
         if offset < start_offset:
-            pass  # It ends below: only its size counts.
+            pass  # The wrapper ends below the range: only its size counts.
         elif kind & CODEC_BITS:
             inner = inner_set(data, pos, stop)
             if not _decode_set(inner, append_us, start_offset, (records_max, bytes_max), decoded):

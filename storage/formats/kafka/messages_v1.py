@@ -1,7 +1,7 @@
-"""Kafka messages of format 1, as clients of 0.10 produce them: format 0 with a time.
+"""Kafka messages of format 1, produced by 0.10 clients: format 0 with a time.
 
-They are stored as record batches, which hold all of it; nothing is stored or handed out in this
-format. Layout: Kafka protocol guide, "Message sets", format 1.
+The messages are stored as record batches, which hold every field; nothing is stored or returned in
+this format. Layout: Kafka protocol guide, "Message sets", format 1.
 """
 
 import struct
@@ -21,20 +21,21 @@ CHECKED_POS = 16
 KEY_POS = HEAD.size
 MAGIC = 1
 MESSAGE_MIN = 22  # crc, magic, attributes, time and two sizes
-# Stands in for the append time, so that a message without a time has none in a batch either (-1).
+# Replaces the append time, so that a message without a time has none in a batch either (-1).
 NO_TIME_US = -1000
 
 
 def is_compressed(message_set: memoryview) -> bool:
-    """Whether any message of a set is a compressed one."""
+    """Return True if any message of a set is compressed."""
     return any(attributes & CODEC_BITS for _, _, attributes, _ in _entries(message_set))
 
 
 def records(
     message_set: memoryview, message_bytes_max: int, inflated_bytes_max: int, records_max: int
 ) -> tuple[list[Record], int]:
-    """The messages of a produced set, to be encoded as a batch once they have offsets, and how many
-    bytes were unpacked for them.
+    """Return the messages of a produced set, and the number of bytes unpacked for them.
+
+    The messages are encoded as a batch once they have offsets.
 
     Raises CorruptBody, RecordTooLarge, TooManyRecords, UnreadableBody.
     """
@@ -66,7 +67,7 @@ def records(
 
 
 def _entries(data: memoryview) -> Iterator[tuple[int, int, int, int]]:
-    """(start, end, attributes, crc) of each whole message. Raises CorruptBody."""
+    """Yield (start, end, attributes, crc) of each whole message. Raises CorruptBody."""
     pos, end = 0, len(data)
     while end - pos >= ENTRY_BYTES:
         size = SIZE.unpack_from(data, pos + SIZE_POS)[0]

@@ -1,7 +1,7 @@
-"""Kafka record batches, format 2, as clients since 0.11 produce and fetch them.
+"""Kafka record batches, format 2, for producing and fetching clients since 0.11.
 
-Stored as they come: only base offset and leader epoch, outside the checksum, are stamped.
-Knows no request, no partition and no file. Layout: Kafka protocol guide, "Record Batch".
+Stored as received: only base offset and leader epoch, outside the checksum, are stamped. Knows no
+request, no partition and no file. Layout: Kafka protocol guide, "Record Batch".
 """
 
 import struct
@@ -48,18 +48,19 @@ CODEC_BITS = 7
 APPEND_TIME, TRANSACTIONAL, CONTROL = 8, 16, 32
 # A frame full of the smallest records holds fewer; a compressed batch may claim more.
 BATCH_RECORDS_MAX = 1 << 20
-# Batches of one produced set; Kafka itself takes one. They are checked and stamped in one turn.
+# Batches of a produced set; Kafka itself takes a single batch. All are checked and stamped in one
+# turn.
 SET_BATCHES_MAX = 1000
-RECORD_MIN = 7  # one byte for each of its fields
+RECORD_MIN = 7  # a byte for each of its fields
 TIME_MS_MAX = (2**63 - 1) // 1000
 US_PER_MS = 1000
 NO_PRODUCER = -1
 PRODUCER_POS = 43
 PRODUCER = struct.Struct(">q")
-# Set in the producer ids of Kafka in batch headers, and in those that we hand out. The catalogue's
-# numbers for producers of other protocols are below it.
+# Set in the producer ids of Kafka in batch headers, and in the ids that we assign. The catalogue's
+# numbers for producers of other protocols are lower.
 PRODUCER_BIT = 1 << 62
-SEQUENCE_MAX = 2**31 - 1  # after which comes 0
+SEQUENCE_MAX = 2**31 - 1  # the next sequence is 0
 
 _INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {
     1: compression.gunzip,
@@ -77,7 +78,7 @@ _DEFLATE: dict[int, Callable[[Buffer], bytes]] = {
 
 @dataclass(slots=True)
 class BatchRef:
-    """One batch of a body, and what its head says."""
+    """A batch of a body, with the fields of its head."""
 
     pos: int
     stop: int
@@ -93,7 +94,7 @@ class BatchRef:
 
 
 def refs(body: Buffer) -> Iterator[BatchRef]:
-    """The batches of a body. Raises CorruptBody where they do not fill it."""
+    """Yield the batches of a body. Raises CorruptBody if the batches do not fill the body."""
     pos, end = 0, len(body)
     while pos < end:
         if end - pos < HEAD.size:
@@ -107,7 +108,7 @@ def refs(body: Buffer) -> Iterator[BatchRef]:
 
 
 def prepare(message_set: Buffer, base_offset: int, *, message_bytes_max: int) -> Prepared:
-    """Check produced batches and stamp their offsets, in place where the buffer is writable.
+    """Check produced batches and stamp their offsets, in place if the buffer is writable.
 
     Raises:
         CorruptBody: bad checksum, size, structure or count.
@@ -134,12 +135,12 @@ def prepare(message_set: Buffer, base_offset: int, *, message_bytes_max: int) ->
 
 
 def rebase(batch: bytearray, base_offset: int) -> None:
-    """Change the base offset of one stored batch, which its checksum does not cover."""
+    """Change the base offset of a stored batch, which is outside the checksum."""
     PREFIX.pack_into(batch, 0, base_offset, len(batch) - PREFIX.size)
 
 
 def has_producer(message_set: Buffer) -> bool:
-    """Whether a set begins with a batch of an idempotent producer."""
+    """Return True if a set begins with a batch of an idempotent producer."""
     if len(message_set) < HEAD.size:
         return False
     return bool(PRODUCER.unpack_from(message_set, PRODUCER_POS)[0] != NO_PRODUCER)
@@ -185,7 +186,7 @@ def _add_info(info: BodyInfo, ref: BatchRef) -> None:
 
 
 def us_of(time_ms: int) -> int | None:
-    """Microseconds of a time in a batch, where -1 is none."""
+    """Return the microseconds of a time in a batch, None for -1."""
     if time_ms == -1:
         return None
     return max(-TIME_MS_MAX, min(time_ms, TIME_MS_MAX)) * US_PER_MS
@@ -199,7 +200,7 @@ class KafkaBatchesCodec(BodyCodec):
     column_decoder = "braidlog.storage.formats.kafka.batch_columns:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
-        """All from the heads of the batches."""
+        """Return the facts of a body from the heads of the batches."""
         info = BodyInfo(0)
         found = list(refs(body))
         for ref in found:
@@ -211,13 +212,13 @@ class KafkaBatchesCodec(BodyCodec):
     def starts(
         self, body: Buffer, base_offset: int, start_offset: int
     ) -> Iterator[tuple[int, int]]:
-        """One start for each batch."""
+        """Yield a start for each batch."""
         for ref in refs(body):
             if ref.base_offset + ref.last_offset_delta >= start_offset:
                 yield ref.base_offset, ref.pos
 
     def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
-        """Records with their times and headers; control records are skipped."""
+        """Decode records with their times and headers; skip control records."""
         start_offset, bytes_max = wanted.start_offset, wanted.bytes_max
         for ref in refs(data):
             following = ref.base_offset + ref.last_offset_delta + 1
@@ -233,8 +234,9 @@ class KafkaBatchesCodec(BodyCodec):
             decoded.next_offset = following
 
     def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
-        """Batches that lose records are packed again. As in Kafka, they keep the range of offsets
-        that they cover, and their times.
+        """Remove records; batches that lose records are packed again.
+
+        As in Kafka, these batches keep their range of offsets and their times.
         """
         data, kept = bytes(body), Kept(b"", 0, base_offset)
         parts: list[bytes] = []
@@ -251,7 +253,7 @@ class KafkaBatchesCodec(BodyCodec):
         return kept
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """One uncompressed batch with key, value, headers and publish time of each record."""
+        """Encode an uncompressed batch with key, value, headers and publish time of each record."""
         if not records:
             return b""
         first = records[0].offset
@@ -284,7 +286,9 @@ KAFKA_BATCHES = KafkaBatchesCodec()
 
 
 def opened(data: Buffer, ref: BatchRef, size_max: int = INFLATED_BYTES_MAX) -> Buffer:
-    """The records of a batch, unpacked. Raises UnreadableBody; RecordTooLarge above size_max."""
+    """Return the unpacked records of a batch. Raises UnreadableBody; RecordTooLarge above
+    size_max.
+    """
     packed = memoryview(data)[ref.pos + HEAD.size : ref.stop]
     codec = ref.attributes & CODEC_BITS
     if not codec:
@@ -295,7 +299,7 @@ def opened(data: Buffer, ref: BatchRef, size_max: int = INFLATED_BYTES_MAX) -> B
 
 
 def _with(ref: BatchRef, records: bytes, count: int) -> bytes:
-    """The batch with only these of its records."""
+    """Return the batch with only these of its records."""
     codec = ref.attributes & CODEC_BITS
     producer = (ref.producer_id, ref.producer_epoch, ref.first_sequence)
     times = (ref.base_ms, ref.max_ms)
@@ -304,7 +308,7 @@ def _with(ref: BatchRef, records: bytes, count: int) -> bytes:
 
 
 def _sealed(base_offset: int, checked: bytes) -> bytes:
-    """A whole batch, made from the part that its checksum covers."""
+    """Build a whole batch from the part that the checksum covers."""
     length = CHECKED_POS - PREFIX.size + len(checked)
     head = PREFIX.pack(base_offset, length) + EPOCH.pack(0) + bytes((MAGIC,))
     return head + CRC.pack(crc32c(checked)) + checked

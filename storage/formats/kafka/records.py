@@ -1,5 +1,5 @@
-"""The records inside a Kafka record batch, and the varints that they are made of: base 128, least
-significant group first, zig-zag. Layout: Kafka protocol guide, "Record". Knows no batch header.
+"""The records inside a Kafka record batch, and their varints: base 128, least significant group
+first, zig-zag. Layout: Kafka protocol guide, "Record". Knows no batch header.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from braidlog.storage.formats.record import Header, Record
 
 US_PER_MS: Final = 1000
 TIME_MS_MAX: Final = (2**63 - 1) // 1000
-# A record with more is refused: no client sends that many, and each becomes an object.
+# A record with more headers is refused: no client sends that many, and each becomes an object.
 RECORD_HEADERS_MAX: Final = 10_000
 
 VARLONG_BYTES_MAX: Final = 10
@@ -29,12 +29,13 @@ def _long(value: int) -> bytes:
     return bytes(out)
 
 
-_SHORT_MAX: Final = 1 << 9  # The lengths of most keys and small values, and most differences.
+# Covers the lengths of most keys and small values, and most differences.
+_SHORT_MAX: Final = 1 << 9
 _SHORT: Final = tuple(_long(value) for value in range(_SHORT_MAX))
 
 
 def varint_bytes(value: int) -> bytes:
-    """A signed integer of up to 64 bits."""
+    """Encode a signed integer of up to 64 bits."""
     if 0 <= value < _SHORT_MAX:
         return _SHORT[value]
     if 0 < value < _TWO_BYTES_MAX:
@@ -43,7 +44,9 @@ def varint_bytes(value: int) -> bytes:
 
 
 def read_varint(data: Buffer, pos: int) -> tuple[int, int]:
-    """The value at pos, and where the next field begins. Raises CorruptBody, IndexError."""
+    """Return the value at pos, and the position of the next field. Raises CorruptBody,
+    IndexError.
+    """
     byte = data[pos]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), pos + 1
@@ -60,7 +63,7 @@ def read_varint(data: Buffer, pos: int) -> tuple[int, int]:
 
 @dataclass(slots=True)
 class RecordsOf:
-    """The unpacked records of one batch, and what its head says of them."""
+    """The unpacked records of a batch, with facts from its head."""
 
     data: bytes
     base_offset: int
@@ -68,16 +71,16 @@ class RecordsOf:
     count: int = 0
     last_offset_delta: int = 0
     base_ms: int = 0
-    all_us: int | None = None  # the time of every record, where the broker set it
+    all_us: int | None = None  # the time of every record, if set by the broker
 
 
 def decode_records(
     whole: RecordsOf, start_offset: int, limits: tuple[int, int], decoded: Decoded
 ) -> int:
-    """Add the records from start_offset on, up to the one that reaches a limit (count, bytes).
+    """Add the records from start_offset on, up to the record that reaches a limit (count, bytes).
 
-    Returns what is left of the byte limit. Raises CorruptBody if the records are not what the head
-    says; the ones before the error are added, and `next_offset` tells how far it got.
+    Returns the rest of the byte limit. Raises CorruptBody if the records do not match the head; the
+    records before the error are added, and `next_offset` is the offset after them.
     """
     records_max, bytes_left = limits
     data, number, last_delta = whole.data, 0, -1
@@ -113,7 +116,9 @@ def decode_records(
 def kept_records(
     data: bytes, base_offset: int, is_removed: Callable[[int], bool]
 ) -> tuple[bytes, int, int]:
-    """The unpacked records of a batch without some of them, their number, and the last offset."""
+    """Return the unpacked records of a batch without some records, their number, and the last
+    offset.
+    """
     parts: list[bytes] = []
     pos, end, last = 0, len(data), base_offset - 1
     try:
@@ -135,7 +140,7 @@ def kept_records(
 
 
 def is_any_keyless(data: bytes) -> bool:
-    """Whether one of the unpacked records of a batch has no key. Raises CorruptBody."""
+    """Return True if any unpacked record of a batch has no key. Raises CorruptBody."""
     pos, end = 0, len(data)
     try:
         while pos < end:
@@ -186,7 +191,7 @@ def _sized(data: bytes, pos: int, stop: int) -> tuple[bytes | None, int]:
 
 
 def _headers(data: bytes, pos: int, stop: int) -> tuple[list[Header], int]:
-    """The headers of a record. A null value becomes an empty one: no other protocol has nulls."""
+    """Return the headers of a record. Null values become empty: no other protocol has nulls."""
     count, pos = read_varint(data, pos)
     if not 0 <= count <= RECORD_HEADERS_MAX:
         raise CorruptBody(f"record with {count} headers")

@@ -40,14 +40,15 @@ ENTRY = np.dtype(
 SIZE = np.dtype([("size", ">i4")])
 SIZE_AT = struct.Struct(">i")
 
-EQUAL_MIN = 8  # From this many entries on, looking for equal sizes is cheaper than walking.
+EQUAL_MIN = 8  # From this many entries on, searching for equal sizes is cheaper than walking.
 
 
 def columns_of(batches: Sequence[Batch]) -> Columns:
-    """The records of sets that hold either plain messages or one compressed wrapper each.
+    """Return the records of sets that hold either plain messages or a single compressed wrapper
+    each.
 
     Raises:
-        Irregular: anything else, damage included.
+        Irregular: any other set, including damaged sets.
     """
     parts: list[Buffer] = []
     walks: list[Array] = []
@@ -68,7 +69,7 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
 
 
 def _opened(body: Buffer, size_max: int) -> Buffer:
-    """The set in a wrapper that is the whole body."""
+    """Return the set in a wrapper that is the whole body."""
     stop = 12 + SIZE_AT.unpack_from(body, 8)[0]
     if stop != len(body):
         raise Irregular
@@ -76,7 +77,7 @@ def _opened(body: Buffer, size_max: int) -> Buffer:
 
 
 def _entries(body: Buffer) -> Array:
-    """Where each entry of a set begins."""
+    """Return the start of each entry of a set."""
     end = len(body)
     size_at = SIZE_AT.unpack_from
     if end < ENTRY_MIN:

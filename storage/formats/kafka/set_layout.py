@@ -1,5 +1,5 @@
-"""How messages of format 0 lie in a set, and how a compressed one is opened. Knows no offset's
-meaning and changes nothing. Layout: Kafka 0.8 protocol guide, "Message sets".
+"""Layout of messages of format 0 in a set, and unpacking of compressed messages. Does not interpret
+offsets and changes no bytes. Layout: Kafka 0.8 protocol guide, "Message sets".
 """
 
 import struct
@@ -14,7 +14,8 @@ from braidlog.storage.formats.quick import SPEEDUPS
 
 ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
 HEAD = struct.Struct(">qiIbbi")  # offset, size, crc, magic, attributes, key size
-# The same of a message without a key, to the value's size; magic and attributes are one number.
+# The same head of a message without a key, up to the value's size; magic and attributes are a
+# single number.
 PLAIN_HEAD = struct.Struct(">qi4xHii")
 ENTRY_CRC = struct.Struct(">qiI")  # offset, size, crc
 SIZE = struct.Struct(">i")
@@ -28,8 +29,8 @@ NULL = SIZE.pack(-1)
 PLAIN = b"\0\0"  # magic and attributes of a message that is not compressed
 NO_KEY = PLAIN + NULL
 NO_LIMIT = 1 << 31  # an entry's size is an int32
-# Messages of one set in the formats before batches: they are stamped, and cut into pieces to store,
-# between two awaits. Clients send a megabyte at most: 40,000 of the smallest.
+# Messages of a set in the formats before batches: they are stamped, and cut into pieces to store,
+# between two awaits. Clients send a megabyte at most: 40,000 of the smallest messages.
 SET_MESSAGES_MAX = 100_000
 
 INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {
@@ -40,7 +41,7 @@ INFLATE: dict[int, Callable[[Buffer, int], Buffer]] = {
 
 
 def entry(data: Buffer, pos: int) -> tuple[int, int]:
-    """Attributes and end of the entry at pos, which must be whole and of format 0."""
+    """Return attributes and end of the entry at pos, which must be whole and of format 0."""
     if len(data) - pos < ENTRY_MIN:
         raise CorruptBody("entry is cut short")
     _, size, _, magic, attributes, _ = HEAD.unpack_from(data, pos)
@@ -53,13 +54,16 @@ def entry(data: Buffer, pos: int) -> tuple[int, int]:
 
 
 def entry_bytes(data: Buffer) -> int:
-    """Size of the entry at the beginning of a stored set."""
+    """Return the size of the entry at the beginning of a stored set."""
     return ENTRY.size + int(SIZE.unpack_from(data, OFFSET.size)[0])
 
 
 def skip_below(data: Buffer, start_offset: int) -> tuple[int, int | None]:
-    """Position of the first entry that ends at or above an offset or is not whole, and the offset
-    of the entry before it. Entries below are only stepped over: each carries its last offset.
+    """Return the first entry that ends at or above an offset or is not whole, and the offset
+    before.
+
+    The first value is the entry's position, the second the offset of the preceding entry. Lower
+    entries are only stepped over: each carries its last offset.
     """
     step, head, end = ENTRY.unpack_from, ENTRY.size, len(data)
     pos = 0
@@ -82,8 +86,10 @@ def skip_below(data: Buffer, start_offset: int) -> tuple[int, int | None]:
 
 
 def entry_before(data: Buffer, pos_max: int) -> tuple[int, int | None]:
-    """Position of the last entry of a set that begins at or before `pos_max`, and the offset of the
-    entry before it, None if there is none. The set may be cut short, even after `pos_max`.
+    """Return the position of the last entry of a set that begins at or before `pos_max`, and the
+    offset of the preceding entry, None if there is none.
+
+    The set may be cut short, even after `pos_max`.
     """
     step, head = ENTRY.unpack_from, ENTRY.size
     found = SPEEDUPS and SPEEDUPS.chain(data, head, MESSAGE_MIN, True, True)
@@ -92,7 +98,7 @@ def entry_before(data: Buffer, pos_max: int) -> tuple[int, int | None]:
         number = bisect_right(places, pos_max) - 1
         offset, size = step(data, places[number])
         stop = places[number] + head + size
-        if stop <= pos_max:  # The entry after the last whole one.
+        if stop <= pos_max:  # The entry after the last whole entry.
             return stop, int(offset)
         return (places[number], int(step(data, places[number - 1])[0])) if number > 0 else (0, None)
     pos, end = 0, len(data)
@@ -107,7 +113,7 @@ def entry_before(data: Buffer, pos_max: int) -> tuple[int, int | None]:
 
 
 def plain_value(data: Buffer, pos: int, stop: int) -> tuple[int, int, int]:
-    """Key size, position of the value and its size, of the uncompressed entry at pos."""
+    """Return key size, value position and value size of the uncompressed entry at pos."""
     key_size = SIZE.unpack_from(data, pos + KEY_POS)[0]
     value_pos = pos + 26 + max(key_size, 0)
     if key_size < -1 or value_pos > stop:
@@ -119,7 +125,7 @@ def plain_value(data: Buffer, pos: int, stop: int) -> tuple[int, int, int]:
 
 
 def open_wrapper(data: Buffer, pos: int, stop: int, size_max: int) -> Buffer:
-    """The set within the compressed wrapper at pos."""
+    """Return the set within the compressed wrapper at pos."""
     codec = data[pos + 17] & CODEC_BITS
     if codec not in INFLATE:
         raise UnreadableBody(f"compression codec {codec} is unknown")
@@ -130,7 +136,7 @@ def open_wrapper(data: Buffer, pos: int, stop: int, size_max: int) -> Buffer:
 
 
 def whole_end(data: Buffer) -> int:
-    """End of the last whole entry of an unpacked set."""
+    """Return the end of the last whole entry of an unpacked set."""
     size_at = SIZE.unpack_from
     pos, end = 0, len(data)
     while end - pos >= ENTRY.size:
@@ -144,7 +150,7 @@ def whole_end(data: Buffer) -> int:
 
 
 def count_messages(inner: Buffer) -> int:
-    """Messages of an unpacked set."""
+    """Count the messages of an unpacked set."""
     count, pos = 0, 0
     while pos < len(inner):
         attributes, stop = entry(inner, pos)
@@ -155,7 +161,7 @@ def count_messages(inner: Buffer) -> int:
 
 
 def inner_set(data: bytes, pos: int, stop: int) -> bytes:
-    """The set within the compressed wrapper at pos."""
+    """Return the set within the compressed wrapper at pos."""
     inner = sliceable(open_wrapper(data, pos, stop, INFLATED_BYTES_MAX))
     count_messages(inner)  # Raises before any message of a damaged or nested set is read.
     return inner

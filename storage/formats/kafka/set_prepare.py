@@ -1,6 +1,6 @@
-"""A produced Kafka set made into a body to store: checked, unwrapped, stamped, packed again.
+"""Conversion of a produced Kafka set to a stored body: check, unwrap, stamp, pack again.
 
-The slow part does not need the set's offset: `unwrap` comes first, in a thread, and `pack` or
+The slow part does not need the set's offset: `unwrap` runs first, in a worker thread, and `pack` or
 `stamp` once the offset is known. Rules: kafka/message/ByteBufferMessageSet.scala of apache/kafka
 0.8.2.2.
 """
@@ -39,11 +39,11 @@ _GZIP = 1
 
 @dataclass(slots=True)
 class Messages:
-    """Checked messages of a set, its wrappers opened; the offsets are still to be stamped."""
+    """Checked messages of a set, with opened wrappers; the offsets are still to be stamped."""
 
     data: memoryview  # writable, whole messages only
     count: int
-    codec: int  # of the wrapper that they go into, 0 for none
+    codec: int  # of the wrapper for the messages, 0 for none
 
 
 def prepare(
@@ -54,10 +54,11 @@ def prepare(
     message_bytes_max: int,
     inflated_bytes_max: int = INFLATED_BYTES_MAX,
 ) -> Prepared:
-    """Check a produced set and stamp its offsets, in place where the buffer is writable.
+    """Check a produced set and stamp its offsets, in place if the buffer is writable.
 
-    A partial last entry is dropped. Compressed sets are unwrapped and packed again into one
-    wrapper, since format 0 needs absolute inner offsets. append_us is not used: it has no times.
+    A partial last entry is dropped. Compressed sets are unwrapped and packed again into a single
+    wrapper, since format 0 needs absolute inner offsets. append_us is not used: the format has no
+    times.
 
     Raises:
         CorruptBody: bad checksum, size or structure (error 2 in 0.8).
@@ -76,7 +77,7 @@ def prepare(
 
 
 def prepare_plain(view: memoryview, base_offset: int, bytes_max: int) -> Prepared | None:
-    """The leading whole messages, checked and stamped in place; None where one is compressed.
+    """Check and stamp the leading whole messages in place; return None if any is compressed.
 
     Raises: as `prepare`.
     """
@@ -87,8 +88,10 @@ def prepare_plain(view: memoryview, base_offset: int, bytes_max: int) -> Prepare
 def check_pieces(
     view: memoryview, base_offset: int, bytes_max: int, piece_bytes: int
 ) -> Iterator[Messages | None]:
-    """As `check_and_stamp`, in pieces of about `piece_bytes`. Yields all messages checked so far
-    after each piece; at the first compressed message it yields None and ends.
+    """Check and stamp like `check_and_stamp`, in pieces of about `piece_bytes`.
+
+    Yields all messages checked so far after each piece; at the first compressed message yields None
+    and ends.
     """
     pos = count = 0
     while True:
@@ -104,7 +107,9 @@ def check_pieces(
 
 
 def _piece_stop(view: memoryview, pos: int, piece_bytes: int) -> int:
-    """End of a piece from `pos` on: as many messages as fit, if all are as large as the first."""
+    """Return the end of a piece from `pos` on: as many messages as fit, if all have the first's
+    size.
+    """
     if len(view) - pos <= piece_bytes:
         return len(view)
     size = ENTRY.size + max(SIZE.unpack_from(view, pos + 8)[0], MESSAGE_MIN)
@@ -112,11 +117,11 @@ def _piece_stop(view: memoryview, pos: int, piece_bytes: int) -> int:
 
 
 def unwrap(view: memoryview, message_bytes_max: int, inflated_bytes_max: int) -> Messages:
-    """All messages of a set with compressed ones, checked. Takes long; needs no offset.
+    """Return all messages of a set with compressed messages, checked. Takes long; needs no offset.
 
     Raises: as `prepare`.
     """
-    # Refuse what readers of other protocols could not unpack again.
+    # Refuse a set that readers of other protocols could not unpack.
     inner, codec = _unwrap(view, message_bytes_max, min(inflated_bytes_max, INFLATED_BYTES_MAX))
     count, end, nested = check_and_stamp(memoryview(inner), 0, NO_LIMIT)
     if nested:
@@ -125,10 +130,10 @@ def unwrap(view: memoryview, message_bytes_max: int, inflated_bytes_max: int) ->
 
 
 def pack(messages: Messages, base_offset: int, message_bytes_max: int) -> Prepared:
-    """The messages, stamped, as one wrapper.
+    """Stamp the messages and pack them into a single wrapper.
 
-    As 0.8 did: the codec of the last compressed message wins, the wrapper has no key and the offset
-    of its last message, and only the wrapper is measured against the limit. Raises RecordTooLarge.
+    As in 0.8, the codec of the last compressed message wins, the wrapper has no key and the offset
+    of its last message, and only the wrapper's size is limited. Raises RecordTooLarge.
     """
     count = messages.count
     if not count:
@@ -141,9 +146,10 @@ def pack(messages: Messages, base_offset: int, message_bytes_max: int) -> Prepar
 
 
 def packed(messages: Buffer, codec: int, last_offset: int, bytes_wanted: int = NO_LIMIT) -> bytes:
-    """A set as one compressed message without a key, with the offset of its last one.
+    """Pack a set into a compressed message without a key, with the offset of the set's last
+    message.
 
-    Gzip is packed quickly, and once more as 0.8 packs it if that took more than `bytes_wanted`.
+    Gzip is packed quickly, and once more as 0.8 packs, if the result exceeds `bytes_wanted`.
     """
     wrapper = _wrapper(_DEFLATE[codec](messages), codec, last_offset)
     if len(wrapper) > bytes_wanted and codec == _GZIP:
@@ -157,7 +163,7 @@ def _wrapper(value: bytes, codec: int, last_offset: int) -> bytes:
 
 
 def stamp(messages: Messages, base_offset: int) -> Prepared:
-    """The messages, stamped, as an uncompressed set: fast, even if they came in compressed."""
+    """Stamp the messages to an uncompressed set: fast, even for a set received compressed."""
     _stamp(messages.data, base_offset)
     return Prepared(messages.data, BodyInfo(messages.count))
 
@@ -166,7 +172,7 @@ def _stamp(data: memoryview, base_offset: int) -> None:
     """Put offsets into checked messages."""
     end = len(data)
     if end < ENTRY_MIN or OFFSET.unpack_from(data, 0)[0] == base_offset:
-        return  # They got these offsets when they were checked.
+        return  # The check already stamped these offsets.
     if SPEEDUPS is not None and not data.readonly:
         found = SPEEDUPS.kafka_check_and_stamp(data, base_offset, NO_LIMIT)
         if found is not None and found[1] == end:
@@ -180,7 +186,7 @@ def _stamp(data: memoryview, base_offset: int) -> None:
 
 
 def check_and_stamp(view: memoryview, base_offset: int, bytes_max: int) -> tuple[int, int, bool]:
-    """Count and end of the leading whole messages, now stamped; True where one is compressed."""
+    """Stamp the leading whole messages; return count, end, and True if a message is compressed."""
     if SPEEDUPS is not None and not view.readonly:
         found: tuple[int, int, bool] | None
         found = SPEEDUPS.kafka_check_and_stamp(view, base_offset, bytes_max)
@@ -219,7 +225,7 @@ def check_and_stamp(view: memoryview, base_offset: int, bytes_max: int) -> tuple
 
 
 def _unwrap(view: memoryview, bytes_max: int, inflated_max: int) -> tuple[bytearray, int]:
-    """All whole messages of a set, wrappers opened, and the last codec met."""
+    """Return all whole messages of a set, wrappers opened, and the last codec seen."""
     inner = bytearray()
     codec, pos, left = 0, 0, inflated_max
     while len(view) - pos >= ENTRY.size:
@@ -234,7 +240,7 @@ def _unwrap(view: memoryview, bytes_max: int, inflated_max: int) -> tuple[bytear
         if attributes & CODEC_BITS:
             codec = attributes & CODEC_BITS
             opened = open_wrapper(view, pos, stop, left)
-            left -= len(opened)  # A partial message at its end was unpacked too.
+            left -= len(opened)  # A partial message at the end was unpacked too.
             inner += memoryview(opened)[: whole_end(opened)]
         else:
             inner += view[pos:stop]

@@ -1,4 +1,5 @@
-"""The body format that holds every field of a record: what HTTP writes, and the codecs' yardstick.
+"""The body format that holds every field of a record: HTTP writes this format, and tests compare
+other codecs with it.
 
 Knows no protocol. All records of a body have the append time of the batch header. The layout is in
 FORMAT.md, section 8.1.
@@ -25,7 +26,7 @@ SEQUENCE = struct.Struct("<Q")
 CHUNK = struct.Struct("<iiqIi")  # id, count, total bytes, uncompressed bytes, compression
 HEADER = struct.Struct("<B3x")  # kind; a name and a value follow
 
-# Bits of `fields`: which of them a record has, in the order in which they are stored.
+# Bits of `fields`: the fields of a record, in stored order.
 PUBLISH, EVENT, SEQUENCE_ID, MESSAGE_ID, KEY, VALUE = 1, 2, 4, 8, 16, 32
 ORDERING_KEY, PRODUCER_NAME, SCHEMA_VERSION, CHUNKED, HEADERS = 64, 128, 256, 512, 1024
 DELIVER_AT = 2048
@@ -42,7 +43,7 @@ class PlainCodec(BodyCodec):
     column_decoder = "braidlog.storage.formats.plain.columns:columns_of"
 
     def inspect(self, body: Buffer) -> BodyInfo:
-        """Count the records; find their first and last publish time, and whether one is delayed."""
+        """Count the records; find their first and last publish time, and any delay."""
         decoded = self.decode(body, 0, 0)
         if decoded.failed is not None:
             raise decoded.failed
@@ -56,7 +57,7 @@ class PlainCodec(BodyCodec):
     def starts(
         self, body: Buffer, base_offset: int, start_offset: int
     ) -> Iterator[tuple[int, int]]:
-        """(offset, pos) of each record."""
+        """Yield (offset, pos) of each record."""
         pos = 0
         while pos < len(body):
             delta, _, stop = _head(body, pos)
@@ -65,7 +66,7 @@ class PlainCodec(BodyCodec):
             pos = stop
 
     def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
-        """Records as they were given, all of them appended at append_us."""
+        """Decode records unchanged, all of them appended at append_us."""
         base_offset, pos = decoded.next_offset, 0
         while pos < len(data) and len(decoded.records) < wanted.records_max:
             delta, fields, stop = _head(data, pos)
@@ -78,7 +79,7 @@ class PlainCodec(BodyCodec):
             pos = stop
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """All fields but the append time, which is the batch's."""
+        """Encode all fields but the append time, which belongs to the batch."""
         parts = []
         for record in records:
             fields, packed = _pack(record)
@@ -92,7 +93,7 @@ PLAIN = PlainCodec()
 
 
 class _Reader:
-    """Bounds-checked reads from one record."""
+    """Bounds-checked reads from a record."""
 
     __slots__ = ("data", "end", "pos")
 
@@ -116,7 +117,7 @@ class _Reader:
 
 
 def _head(data: Buffer, pos: int) -> tuple[int, int, int]:
-    """Offset delta, fields and end of the record at pos."""
+    """Return offset delta, fields and end of the record at pos."""
     if len(data) - pos < RECORD_HEAD.size:
         raise CorruptBody("record is cut short")
     size, delta, fields, reserved = RECORD_HEAD.unpack_from(data, pos)
@@ -165,7 +166,7 @@ def _read_headers(reader: _Reader) -> list[Header]:
 
 
 def _pack(record: Record) -> tuple[int, bytes]:
-    """Which fields a record has, and their bytes."""
+    """Return the field bits of a record, and the bytes of these fields."""
     fields = 0
     parts: list[bytes] = []
     for bit, time_us in ((PUBLISH, record.publish_us), (EVENT, record.event_us)):

@@ -28,7 +28,7 @@ U32_AT = struct.Struct("<I")
 
 
 def columns_of(batches: Sequence[Batch]) -> Columns:
-    """The records of all bodies. Raises Irregular; also for pieces of chunked messages."""
+    """Return the records of all bodies. Raises Irregular; also for pieces of chunked messages."""
     walks: list[Array] = []
     pos = 0
     for batch in batches:
@@ -55,7 +55,7 @@ def _records(body: Buffer) -> Array:
 
 
 class _Reader:
-    """Reads one optional field of every row at a time, in the order in which they are stored."""
+    """Reads an optional field of every row at a time, in stored order."""
 
     def __init__(self, arena: bytes, starts: Array) -> None:
         self._arena = arena
@@ -69,7 +69,7 @@ class _Reader:
         require(self._pos <= self._stops)
 
     def columns(self, base: Array, append_us: Array) -> Columns:
-        """Every field, read in the order of FORMAT.md."""
+        """Return every field, read in the order of FORMAT.md."""
         columns = Columns(self._arena, base + self._delta, append_us)
         columns.publish_us = self._number(plain.PUBLISH)[0]
         columns.event_us = self._number(plain.EVENT)[0]
@@ -87,7 +87,7 @@ class _Reader:
         return columns
 
     def _take(self, rows: Array, sizes: Array | int) -> Array:
-        """Advance these rows by `sizes` bytes; returns where they were."""
+        """Advance these rows by `sizes` bytes; return their former positions."""
         began = self._pos[rows]
         self._pos[rows] = began + sizes
         require(self._pos[rows] <= self._stops[rows])

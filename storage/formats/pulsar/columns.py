@@ -1,7 +1,7 @@
 """Runs of Pulsar entries as columns (FORMAT.md 8.3): metadata of all entries at once, then batches.
 
 Field numbers are those of PulsarEntry.proto. Pieces of chunked messages, markers and encrypted
-entries never come here: the flags of their batches send them to the plain codec.
+entries never arrive here: the flags of their batches send them to the plain codec.
 """
 
 import struct
@@ -55,7 +55,7 @@ ABSENT_ROW = np.int64(-1)
 
 @dataclass(slots=True)
 class _Entries:
-    """Where the entries of a run are, and what their prefixes and batches say."""
+    """Positions of the entries of a run, with facts from their prefixes and batches."""
 
     starts: Array
     ends: Array
@@ -66,7 +66,7 @@ class _Entries:
 
 @dataclass(slots=True)
 class _Messages:
-    """The messages of batched entries: which entry each is of, metadata and payload."""
+    """The messages of batched entries: the entry of each message, metadata and payload."""
 
     entry: Array
     place: Array
@@ -76,7 +76,9 @@ class _Messages:
 
 
 def columns_of(batches: Sequence[Batch]) -> Columns:
-    """The records of all entries. Raises Irregular; BodyError for what does not unpack."""
+    """Return the records of all entries. Raises Irregular; BodyError for a payload that does not
+    unpack.
+    """
     run = _entries(batches)
     arena = arena_of([batch.body for batch in batches])
     size_pos = _metadata_size_pos(arena, run)
@@ -105,7 +107,7 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
     if not batched.any():
         return _unbatched(arena, run, meta, payload)
     if not batched.all():
-        raise Irregular  # The caller tries each batch by itself, then the plain codec.
+        raise Irregular  # The caller tries each batch alone, then the plain codec.
     return _batched(arena, run, meta, payload)
 
 
@@ -142,7 +144,7 @@ def _entries(batches: Sequence[Batch]) -> _Entries:
 
 
 def _metadata_size_pos(arena: bytes, run: _Entries) -> Array:
-    """Where the metadata size is: after magic and checksum, if the entry has them."""
+    """Return the position of the metadata size: after magic and checksum, if the entry has them."""
     require(run.ends - run.starts >= 4)
     data = np.frombuffer(arena, np.uint8)
     checked = (data[run.starts] == CHECKED >> 8) & (data[run.starts + 1] == CHECKED & 0xFF)
@@ -151,9 +153,9 @@ def _metadata_size_pos(arena: bytes, run: _Entries) -> Array:
 
 
 def _unpacked(arena: bytes, meta: Scanned, payload: Slices) -> tuple[bytes, Slices]:
-    """An arena that has the unpacked payloads after everything else, and where all payloads are.
+    """Return an arena with the unpacked payloads at the end, and the positions of all payloads.
 
-    Payloads that were not compressed are copied too, so that all of them ascend.
+    Uncompressed payloads are copied too, so that all positions ascend.
     """
     require(meta.numbers[UNCOMPRESSED_SIZE] <= UINT32_MAX)
     view = memoryview(arena)
@@ -176,13 +178,13 @@ def _unpacked(arena: bytes, meta: Scanned, payload: Slices) -> tuple[bytes, Slic
 
 
 def _times_us(numbers: Array, present: Array) -> Array:
-    """Microseconds of uint64 milliseconds, ABSENT where not present."""
+    """Return the microseconds of uint64 milliseconds, ABSENT where not present."""
     capped = np.minimum(numbers, np.uint64(TIME_MS_MAX)).astype(np.int64)
     return np.where(present, capped * 1000, ABSENT)
 
 
 def _deliver_at_us(meta: Scanned) -> Array | None:
-    """Microseconds of a time that is an int64 on the wire; ABSENT if it is not above 0."""
+    """Return the microseconds of a time that is an int64 on the wire; ABSENT if not above 0."""
     times_ms = meta.numbers[DELIVER_AT]
     is_set = times_ms.view(np.int64) > 0
     return _times_us(times_ms, is_set) if is_set.any() else None
@@ -193,7 +195,7 @@ def _or_none(column: Slices) -> Slices | None:
 
 
 def _shared(arena: bytes, column: Slices, at: Array) -> Shared | None:
-    """A field that an entry has once for all its messages; `at` is the entry of each message."""
+    """Return a field shared by all messages of an entry; `at` is the entry of each message."""
     if not (column.starts >= 0).any():
         return None
     pairs = zip(column.starts.tolist(), column.ends.tolist(), strict=True)
@@ -275,7 +277,7 @@ def _batched(arena: bytes, run: _Entries, meta: Scanned, payload: Slices) -> Col
 
 
 def _messages(arena: bytes, run: _Entries, payload: Slices) -> _Messages:
-    """The chain of messages in each batch: a message's end is known from its metadata only."""
+    """Follow the chain of messages in each batch: only the metadata gives a message's end."""
     meta_starts: list[int] = []
     meta_ends: list[int] = []
     value_ends: list[int] = []
@@ -305,7 +307,7 @@ def _messages(arena: bytes, run: _Entries, payload: Slices) -> _Messages:
 
 
 def _payload_size(arena: bytes, pos: int, end: int) -> int:  # hot
-    """The first payload_size in the metadata at pos; all of it is checked later."""
+    """Return the first payload_size in the metadata at pos; the whole is checked later."""
     while pos < end:
         tag, size, pos = arena[pos], arena[pos + 1], pos + 2
         if size >= 0x80:
@@ -314,12 +316,12 @@ def _payload_size(arena: bytes, pos: int, end: int) -> int:  # hot
             return size
         if tag & 0x87 != BYTES:
             break
-        pos += size  # Properties and the key come first, as a rule.
+        pos += size  # Properties and the key usually come first.
     raise Irregular
 
 
 def _number(arena: bytes, pos: int) -> tuple[int, int]:
-    """A varint and the position after it."""
+    """Return a varint and the position after the varint."""
     number = 0
     for place in range(NUMBER_BYTES_MAX):
         byte = arena[pos + place]
@@ -339,13 +341,13 @@ def _properties(arena: bytes, rows: Array, starts: Array, ends: Array) -> Header
 
 
 def places_of(body: Buffer, base_offset: int) -> dict[int, tuple[int, int]]:
-    """For each offset of a body the offset of its entry and its place there, -1: not batched."""
+    """Return the entry's offset and the batch index (-1: not batched) for each offset of a body."""
     places: dict[int, tuple[int, int]] = {}
     for entry in entries(body, base_offset):
         try:
             metadata, _ = read_metadata(bytes(body[entry.start : entry.end]), check=False)
         except BodyError:
-            continue  # It has no records.
+            continue  # The entry has no records.
         batched = metadata.HasField("num_messages_in_batch")
         for place in range(entry.record_count):
             places[entry.offset + place] = (entry.offset, place if batched else -1)

@@ -1,7 +1,8 @@
-"""Decodes one Pulsar entry into records, or makes one from a record: checksum, metadata, payload.
+"""Decodes a Pulsar entry into records, or encodes a record as an entry: checksum, metadata,
+payload.
 
-Knows nothing of how entries are stored together, nor of any command. Layouts: Pulsar binary
-protocol, "Framing" and "Batch messages", and PulsarApi.proto.
+Does not know the storage of entries, nor any command. Layouts: Pulsar binary protocol, "Framing"
+and "Batch messages", and PulsarApi.proto.
 """
 
 import base64
@@ -34,21 +35,21 @@ TIME_MS_MAX = (2**63 - 1) // 1000
 
 UINT64_MAX = (1 << 64) - 1
 
-# The producer name that Pulsar readers see if a record has none that they can take.
+# The producer name for Pulsar readers if a record has no name that they accept.
 FOREIGN_PRODUCER = b"braidlog"
-# Property that lists, by their places, the properties whose name and value are given in Base64.
+# Property that lists, by index, the properties whose name and value are in Base64.
 BASE64_PROPERTY = b"braidlog.base64"
 
 # Tags of properties, key and ordering key, plain and in the longer form that protobuf readers also
-# take. Message metadata without any of these bytes has none of the fields; asking for each field
-# costs more than all else. A byte that is there by chance costs only that.
+# accept. Message metadata without any of these bytes has none of the fields; reading each field
+# costs more than all else. A chance match costs only that read.
 _RICH = re.compile(rb"[\x0a\x12\x3a\x8a\x92\xba]")
 _U32 = struct.Struct(">I")
 _CHECKED = struct.Struct(">II")  # checksum, metadata size; after the magic
 
 
 def read_metadata(view: Buffer, *, check: bool) -> tuple[EntryMetadata, int]:
-    """Metadata of an entry and the position of its payload. Raises CorruptBody."""
+    """Return the metadata of an entry and the position of the payload. Raises CorruptBody."""
     end = len(view)
     start = 4
     if end >= CHECKED_MIN and view[0] == 0x0E and view[1] == 0x01:
@@ -72,12 +73,14 @@ def read_metadata(view: Buffer, *, check: bool) -> tuple[EntryMetadata, int]:
 
 
 def us_of(time_ms: int) -> int | None:
-    """Microseconds of a time in Pulsar metadata, where 0 is no time."""
+    """Return the microseconds of a time in Pulsar metadata, None for 0."""
     return min(time_ms, TIME_MS_MAX) * 1000 if time_ms else None
 
 
 def publish_us_of(metadata: EntryMetadata) -> int | None:
-    """Publish time; required in Pulsar, yet Apache's broker stores entries without one."""
+    """Return the publish time; required in Pulsar, yet Apache's broker stores entries without
+    any.
+    """
     time_ms = metadata.publish_time
     if time_ms or metadata.HasField("publish_time"):
         return (time_ms if time_ms < TIME_MS_MAX else TIME_MS_MAX) * 1000
@@ -85,7 +88,7 @@ def publish_us_of(metadata: EntryMetadata) -> int | None:
 
 
 def flags_of(metadata: EntryMetadata) -> int:
-    """The flags that the header of a batch with this entry needs."""
+    """Return the flags for the header of a batch with this entry."""
     flags = 0
     if metadata.compression:
         flags |= BatchFlag.COMPRESSED
@@ -103,8 +106,8 @@ def flags_of(metadata: EntryMetadata) -> int:
 
 
 def chunk_of(metadata: EntryMetadata) -> Chunk | None:
-    """Which piece of a chunked message the entry is, if it is one."""
-    if metadata.num_chunks_from_msg <= 1:  # A message in one chunk is an ordinary one.
+    """Return the entry's piece of a chunked message, None for other entries."""
+    if metadata.num_chunks_from_msg <= 1:  # A single chunk is an ordinary message.
         return None
     return Chunk(
         metadata.uuid,
@@ -117,9 +120,9 @@ def chunk_of(metadata: EntryMetadata) -> Chunk | None:
 
 
 def unpack(compression: int, data: Buffer, size: int, size_max: int) -> Buffer:
-    """Undo Pulsar's compression, given by its number.
+    """Undo Pulsar's compression, given by number.
 
-    Raises UnreadableBody, or RecordTooLarge where size is above size_max.
+    Raises UnreadableBody, or RecordTooLarge if size is above size_max.
     """
     if compression not in COMPRESSIONS:
         raise UnreadableBody(f"compression {compression} is unknown")
@@ -136,15 +139,16 @@ def decode_entry(
     records_max: int = RECORDS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> list[Record]:
-    """The records of one entry at or above start_offset, up to the one that reaches a limit.
+    """Return the records of an entry at or above start_offset, up to the record that reaches a
+    limit.
 
-    Markers, which brokers write for each other, and messages removed by compaction are left out.
-    Nothing after the last record returned is read: a small batch may unpack to a million.
+    Markers, which brokers write for each other, and messages removed by compaction are omitted.
+    Nothing after the last returned record is read: a small batch may unpack to a million records.
 
     Raises:
         CorruptBody: the entry does not hold record_count messages.
         UnreadableBody: encrypted, or compressed in a way that cannot be undone.
-        RecordTooLarge: it would unpack to more than INFLATED_BYTES_MAX.
+        RecordTooLarge: the entry would unpack to more than INFLATED_BYTES_MAX.
     """
     metadata, payload_pos = read_metadata(entry, check=False)
     if metadata.HasField("marker_type"):
@@ -185,10 +189,11 @@ def decode_entry(
 
 
 def record_to_entry(record: Record) -> bytes:
-    """A record of another protocol as an unbatched entry, from the magic on.
+    """Encode a record of another protocol as an unbatched entry, from the magic on.
 
-    Property names and values, and keys, become Base64 if they are not UTF-8: clients in several
-    languages refuse them otherwise. `BASE64_PROPERTY` and `partition_key_b64_encoded` say so.
+    Property names and values, and keys, become Base64 if they are not UTF-8, because clients in
+    several languages refuse such bytes. `BASE64_PROPERTY` and `partition_key_b64_encoded` mark
+    them.
     """
     metadata = plain_metadata(record)
     if record.headers:
@@ -212,7 +217,7 @@ def record_to_entry(record: Record) -> bytes:
 
 
 def plain_metadata(record: Record) -> EntryMetadata:
-    """The metadata that an entry has for every record of another protocol."""
+    """Return the entry metadata that all records of other protocols share."""
     metadata = EntryMetadata()
     name = record.producer_name
     metadata.producer_name = name if name is not None and is_text(name) else FOREIGN_PRODUCER
@@ -231,7 +236,7 @@ def _decode_batch(
     start_offset: int,
     limits: tuple[int, int],
 ) -> list[Record]:
-    """The messages of a batch, without those removed by compaction."""
+    """Return the messages of a batch, without the messages removed by compaction."""
     publish_us, no_headers = publish_us_of(metadata), ()
     producer = metadata.producer_name if metadata.HasField("producer_name") else None
     schema = metadata.schema_version if metadata.HasField("schema_version") else None
@@ -299,8 +304,10 @@ def _decode_batch(
 def _read_single(
     packed: bytes,
 ) -> tuple[BatchedMetadata, int, int | None, int, bool, bool, bool]:
-    """Parse the metadata of a message in a batch. Gives all of it, then payload size, event time,
-    sequence id (-1: none), and whether it may have keys or properties, was compacted out, is null.
+    """Parse the metadata of a message in a batch.
+
+    Returns the metadata, then payload size, event time, sequence id (-1: none), and three flags:
+    keys or properties are possible, the message was compacted out, the value is null.
     """
     try:
         single = BatchedMetadata.FromString(packed)
@@ -321,8 +328,9 @@ def _read_single(
 
 
 def _counted(single: BatchedMetadata) -> Callable[[int], bytes | None]:
-    """A function that gives the same metadata with a higher sequence id without calling protobuf,
-    or None where it cannot.
+    """Return a function that encodes the metadata with a higher sequence id without protobuf.
+
+    Returns None if that is impossible.
     """
     first = single.sequence_id + 1
     block = first >> LOW_BITS
@@ -358,14 +366,14 @@ def _key(metadata: EntryMetadata | BatchedMetadata) -> bytes | None:
         return key
     try:
         return base64.b64decode(key, validate=True)
-    except binascii.Error:  # A client set the flag by mistake: the key is kept as it came.
+    except binascii.Error:  # A client set the flag by mistake: the key stays unchanged.
         return key
 
 
 def _has_properties(entry: bytes, metadata_end: int) -> bool:
-    """False only if there are none: their tag, in both forms, is nowhere in the metadata.
+    """Return False only without properties: their tag, in both forms, is nowhere in the metadata.
 
-    Asking a message for a repeated field costs as much as all its other fields.
+    Reading a repeated field of a message costs as much as all its other fields.
     """
     return entry.find(b"\x22", 4, metadata_end) >= 0 or entry.find(b"\xa2", 4, metadata_end) >= 0
 
@@ -375,7 +383,7 @@ def _headers(properties: Sequence[Property]) -> Sequence[Header]:
 
 
 def _properties(headers: Iterable[Header]) -> list[Property]:
-    """Properties of a foreign record, and which of them are Base64."""
+    """Return the properties of a foreign record, and the list of properties in Base64."""
     properties = []
     encoded = []
     for place, header in enumerate(headers):

@@ -1,7 +1,7 @@
-"""Stored runs of Pulsar entries, as SEND brings and MESSAGE delivers them.
+"""Stored runs of Pulsar entries, the form of both SEND and MESSAGE.
 
-Each entry is untouched from its magic (or metadata size) on, after a prefix with its length, first
-offset delta and record count. What is inside an entry is in `pulsar_entry.py`. Knows no command,
+Each entry is unchanged from its magic (or metadata size) on, after a prefix with its length, first
+offset delta and record count. `pulsar_entry.py` handles the inside of an entry. Knows no command,
 producer or subscription.
 """
 
@@ -55,7 +55,7 @@ BATCHED_MIN = 6
 
 @dataclass(slots=True)
 class SendInfo:
-    """What the broker needs to know of one SEND; the time in microseconds, None where absent."""
+    """The broker's facts of a SEND; the time in microseconds, None if absent."""
 
     record_count: int
     publish_us: int | None
@@ -65,7 +65,7 @@ class SendInfo:
 
 @dataclass(slots=True)
 class EntryRef:
-    """One stored entry: its first offset, and where it lies in the body, magic included."""
+    """A stored entry: its first offset, and its position in the body, magic included."""
 
     offset: int
     record_count: int
@@ -74,7 +74,7 @@ class EntryRef:
 
 
 def parse_send(metadata_and_payload: Buffer) -> SendInfo:  # hot: see make bench
-    """Check what follows the command of a SEND, without opening the payload.
+    """Check the bytes after the command of a SEND, without opening the payload.
 
     Raises:
         CorruptBody: wrong checksum, broken metadata, or an impossible batch count.
@@ -94,7 +94,7 @@ def parse_send(metadata_and_payload: Buffer) -> SendInfo:  # hot: see make bench
 
 
 def entries(body: Buffer, base_offset: int) -> list[EntryRef]:
-    """Where each entry of a stored body lies.
+    """Return the position of each entry of a stored body.
 
     Raises:
         CorruptBody: the prefixes do not fill the body.
@@ -115,11 +115,11 @@ def entries(body: Buffer, base_offset: int) -> list[EntryRef]:
 
 
 def join_chunks(pieces: Sequence[Record], joined_bytes_max: int) -> Record:
-    """Join all pieces of a message, given in order, at the last one's offset.
+    """Join all pieces of a message, given in order, at the offset of the last piece.
 
     Raises:
         RecordTooLarge: the message is above joined_bytes_max.
-        UnreadableBody: it does not unpack.
+        UnreadableBody: the message does not unpack.
     """
     last = pieces[-1]
     chunk = last.chunk
@@ -143,7 +143,7 @@ class PulsarCodec(BodyCodec):
     entry_head_bytes = ENTRY_PREFIX.size
 
     def inspect(self, body: Buffer) -> BodyInfo:
-        """Counts come from the prefixes, times and flags from each entry's metadata."""
+        """Count by the prefixes; read times and flags from each entry's metadata."""
         info = BodyInfo(0)
         view = memoryview(body)
         for entry in entries(view, 0):
@@ -161,17 +161,19 @@ class PulsarCodec(BodyCodec):
     def starts(
         self, body: Buffer, base_offset: int, start_offset: int
     ) -> Iterator[tuple[int, int]]:
-        """Entry starts, prefix included."""
+        """Yield entry starts, prefix included."""
         for entry in entries(body, base_offset):
             if entry.offset + entry.record_count > start_offset:
                 yield entry.offset, entry.start - ENTRY_PREFIX.size
 
     def _decoded(self, body: Buffer, appended: tuple[int, int], wanted: Wanted) -> Decoded:
-        """Copy only what is wanted: a body may be decoded in many calls."""
+        """Decode from the uncopied body: many calls may decode the same body, so copy only wanted
+        bytes.
+        """
         return decoded_by(self.decode_into, body, appended, wanted)
 
     def decode_into(self, decoded: Decoded, data: Buffer, append_us: int, wanted: Wanted) -> None:
-        """Batches are split; markers and messages removed by compaction are skipped."""
+        """Decode; split batches, skip markers and messages removed by compaction."""
         start_offset, bytes_max, view = wanted.start_offset, wanted.bytes_max, memoryview(data)
         for entry in entries(data, decoded.next_offset):
             if entry.offset + entry.record_count <= start_offset:
@@ -195,8 +197,8 @@ class PulsarCodec(BodyCodec):
                 break
 
     def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
-        """A batched entry that loses some of its messages keeps its id and its count, with holes in
-        their place, as in Apache Pulsar.
+        """Remove messages; a batched entry that loses some messages keeps its id and its count,
+        with holes in their place, as in Apache Pulsar.
         """
         data, kept = bytes(body), Kept(b"", 0, base_offset)
         parts: list[bytes] = []
@@ -218,11 +220,11 @@ class PulsarCodec(BodyCodec):
         return kept
 
     def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:
-        """As `join_chunks`."""
+        """Join pieces; see `join_chunks`."""
         return join_chunks(pieces, joined_bytes_max)
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
-        """Each record as an unbatched entry of its own."""
+        """Encode each record as an unbatched entry of its own."""
         parts = []
         for record in records:
             entry = record_to_entry(record)

@@ -1,6 +1,6 @@
 """Pulsar entries made from records of other protocols, many in a row.
 
-Records of one batch mostly differ only in sequence id, key and value: the rest of their metadata is
+Records of a batch mostly differ only in sequence id, key and value: the rest of their metadata is
 serialised once for many. Knows no more than `pulsar_entry.py`.
 """
 
@@ -21,15 +21,15 @@ _SIZE = struct.Struct(">I")
 _CHECKSUM = struct.Struct(">2sI")
 _NO_KEY = EntryMetadata(null_partition_key=True).SerializeToString()
 _KEY_TAG = b"\x32"  # partition_key: field 6, bytes.
-_KEY_BYTES_MAX = 127  # The size of a longer one takes more than a byte.
+_KEY_BYTES_MAX = 127  # The size of a longer key takes more than a byte.
 
 
 def records_to_entries(records: Iterable[Record]) -> list[bytes]:
-    """`record_to_entry` for each record, in half the time if they differ only as said above."""
+    """Encode each record like `record_to_entry`, in half the time for a run of similar records."""
     entries: list[bytes] = []
     run: tuple[int, int, bytes | None] | None = None
     first_bytes: Sequence[bytes] = ()
-    before = after = b""  # Around the sequence number in the metadata of this run, if known.
+    before = after = b""  # Bytes around the sequence number in the metadata of this run, if known.
     for record in records:  # hot: see make bench
         key, value = record.key, record.value
         sequence = record.offset if record.sequence_id is None else record.sequence_id
@@ -50,7 +50,7 @@ def records_to_entries(records: Iterable[Record]) -> list[bytes]:
             run, before = this, before if this == run else b""
             entries.append(record_to_entry(record))
             continue
-        if not before:  # Only from the second record of a run on: a run of one is not worth it.
+        if not before:  # Pays only from the second record of a run on.
             before, after = _around(record)
             first_bytes = lows(sequence)
         rest = _NO_KEY if key is None else b"%b%c%b" % (_KEY_TAG, len(key), key)
@@ -65,9 +65,11 @@ def records_to_entries(records: Iterable[Record]) -> list[bytes]:
 def set_to_entries(
     message_set: Buffer, start_offset: int, append_us: int, count_max: int
 ) -> list[bytes]:
-    """The messages of a Kafka set (format 0) from `start_offset` on as `records_to_entries` makes
-    them, one for each offset. Ends before a message that needs that function: compressed, null, a
-    key that is long or not ASCII, an offset that is missing. Empty without the extension in C.
+    """Encode the messages of a Kafka set (format 0) from `start_offset` on, an entry for each
+    offset.
+
+    The entries equal those of `records_to_entries`. Ends before a message that needs that function:
+    compressed, null, a long or non-ASCII key, a missing offset. Empty without the extension in C.
     """
     if SPEEDUPS is None:
         return []

@@ -1,4 +1,4 @@
-"""A batched Pulsar entry without some of its messages, as Apache's compaction leaves it.
+"""A batched Pulsar entry without some of its messages, in the form of Apache's compaction.
 
 Each removed message leaves a hole, so that the others keep their batch indexes: metadata with
 `compacted_out` and no payload, which clients and our own decoding skip. Knows no offsets.
@@ -24,7 +24,7 @@ _U32 = struct.Struct(">I")
 
 
 def without_messages(entry: bytes, gone: Sequence[bool]) -> bytes:
-    """The entry with holes in place of the messages that `gone` marks.
+    """Return the entry with holes in place of the messages that `gone` marks.
 
     Raises: CorruptBody, UnreadableBody, RecordTooLarge.
     """
@@ -50,7 +50,8 @@ def without_messages(entry: bytes, gone: Sequence[bool]) -> bytes:
 
 
 def holes_of(entry: Buffer, record_count: int) -> list[bool]:
-    """Which messages of a batched entry were removed before; none of one that cannot be opened.
+    """Return True for each removed message of a batched entry; all False if the entry cannot be
+    opened.
 
     Raises: CorruptBody.
     """

@@ -1,8 +1,8 @@
-"""Protobuf messages that differ in one number only, put together without protobuf.
+"""Protobuf messages that differ in a single number, joined without protobuf.
 
-Within a block of 128 numbers only the first byte of the varint changes. The bytes around it come
-from the message itself, serialised twice. Layout: Protocol Buffers, "Encoding", base 128 varints.
-Knows no message.
+Within a block of 128 numbers only the first byte of the varint changes. The bytes around the varint
+come from the message itself, serialised twice. Layout: Protocol Buffers, "Encoding", base 128
+varints. Knows no message.
 """
 
 from collections.abc import Callable
@@ -10,21 +10,23 @@ from typing import Final
 
 LOW_BITS: Final = 7
 LOW_MASK: Final = (1 << LOW_BITS) - 1
-# The first byte of a varint by the number's lowest bits: if more bytes follow, and if none do.
+# The first byte of a varint by the number's lowest bits: with and without further bytes.
 _LONG: Final = tuple(bytes((low | 0x80,)) for low in range(1 << LOW_BITS))
 _SHORT: Final = tuple(bytes((low,)) for low in range(1 << LOW_BITS))
 
 
 def lows(number: int) -> tuple[bytes, ...]:
-    """First varint bytes of all numbers in the block of `number`, indexed by their lowest bits."""
+    """Return the first varint bytes of all numbers in the block of `number`, by their lowest
+    bits.
+    """
     return _LONG if number >> LOW_BITS else _SHORT
 
 
 def around(serialize: Callable[[int], bytes], number: int) -> tuple[bytes, bytes]:
-    """The bytes before and after `lows(n)[n & LOW_MASK]` in `serialize(n)`. They are the same for
-    every n in the block of `number` (equal `n >> LOW_BITS`).
+    """Return the bytes before and after `lows(n)[n & LOW_MASK]` in `serialize(n)`.
 
-    The field has to be serialised for 0 too.
+    These bytes are the same for every n in the block of `number` (equal `n >> LOW_BITS`). The field
+    must be serialised for 0 too.
     """
     lowest, highest = serialize(number & ~LOW_MASK), serialize(number | LOW_MASK)
     place = next(at for at, byte in enumerate(lowest) if byte != highest[at])
