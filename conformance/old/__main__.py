@@ -1,6 +1,6 @@
-"""`python -m conformance.old`: run Kafka's old clients against a broker, tell how each did.
+"""`python -m conformance.old`: run Kafka's old clients against a broker, print each result.
 
-See README.md beside this.
+See README.md in this folder.
 """
 
 import base64
@@ -24,7 +24,7 @@ Row = tuple[int, bytes | None, bytes | None]
 
 
 def outcomes(program: Program, address: str, seed_group: str) -> Iterator[tuple[str, str]]:
-    """(what was tried, how it went); the group's position goes from library to library."""
+    """Yield (step, result); the group's position goes from library to library."""
     try:
         client = Client(program.command(), address)
     except Unavailable as reason:
@@ -48,7 +48,7 @@ def _outcome(check: object) -> str:
 
 
 def check_codec(client: Client, topic: str, codec: str, number: int) -> None:
-    """Records produced with a codec are read by the same library. Raises Failed."""
+    """Check that a library reads its own records of a codec. Raises Failed."""
     client.call("produce", topic, codec)
     lines = client.call("read", topic, (number + 1) * COUNT)[-COUNT:]
     found = [(one["offset"], _bytes(one["key"]), _bytes(one["value"])) for one in lines]
@@ -56,7 +56,7 @@ def check_codec(client: Client, topic: str, codec: str, number: int) -> None:
 
 
 def check_today(address: str, topic: str, count: int) -> None:
-    """A client of today reads the same. Raises Failed."""
+    """Check that a current client reads the same records. Raises Failed."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": "unused"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[Row] = []
@@ -71,7 +71,7 @@ def check_today(address: str, topic: str, count: int) -> None:
 
 
 def check_position(client: Client, address: str, topic: str, group: str) -> None:
-    """The library finds what it committed, today's client too, and the other way round."""
+    """Check that old and current client find each other's committed positions."""
     client.call("commit", topic, group, 2)
     _expect("the library", client.call("committed", topic, group)[0]["offset"], 2)
     today = Consumer({"bootstrap.servers": address, "group.id": group})
@@ -98,7 +98,7 @@ def _compare(found: Sequence[Row], start: int) -> None:
 
 
 def main() -> int:
-    """The exit code: 0 if nothing failed."""
+    """Return the exit code: 0 without failures."""
     rows, report = run_programs(__doc__, PROGRAMS, _run)
     if report is not None:
         text = ["# Kafka's old clients", "", "`python -m conformance.old`, "]

@@ -1,7 +1,7 @@
-"""Which of Kafka's old clients there are, and how each one's program is built.
+"""List of Kafka's old clients, and the build of each client's program.
 
-Builds go where those of today's clients go; what a machine has no tools for is skipped with the
-reason.
+Builds share the folder of the current clients' builds; a client without tools on this machine is
+skipped with the reason.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from conformance.iggy_clients import NoClient, find_python
 from conformance.today.programs import Program, Unavailable, copy_jars, is_older, run_build
 
 SOURCES = Path(__file__).parent
-NATIVE = ("none", "gzip")  # Snappy needs an add-on in C that does not build any more.
+NATIVE = ("none", "gzip")  # Snappy needs an add-on in C that no longer builds.
 NO_LZ4 = ("none", "gzip", "snappy")
 ALL = (*NO_LZ4, "lz4")
 
@@ -20,7 +20,7 @@ ALL = (*NO_LZ4, "lz4")
 def _python(
     series: str, script: str, *requirements: str, sources: bool = False
 ) -> Callable[[Program], list[str]]:
-    """A library in an environment of its own, of a Python that it knows."""
+    """Build a library in an environment of its own, with a Python that the library supports."""
 
     def build(program: Program) -> list[str]:
         python = program.folder / "bin" / "python"

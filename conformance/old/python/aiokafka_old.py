@@ -1,4 +1,4 @@
-"""What a user of aiokafka 0.7 wrote."""
+"""Typical user code for aiokafka 0.7."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from lines import RECORDS, run, say, say_record
 
 
 def awaited(call):
-    """A plain function that runs the coroutine function."""
+    """Wrap a coroutine function in a plain function."""
     return lambda *arguments: asyncio.get_event_loop().run_until_complete(call(*arguments))
 
 

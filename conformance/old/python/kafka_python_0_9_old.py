@@ -1,4 +1,4 @@
-"""What a user of kafka-python 0.9 wrote: requests by hand, a consumer that fetches."""
+"""Typical user code for kafka-python 0.9: requests by hand, a consumer that fetches."""
 
 from kafka import KafkaClient, KafkaConsumer
 from kafka.common import OffsetCommitRequest, OffsetFetchRequest, ProduceRequest

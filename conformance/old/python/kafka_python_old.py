@@ -1,4 +1,4 @@
-"""What a user of kafka-python 1.3 to 2.0 (in PyPI also as `kafka`) wrote."""
+"""Typical user code for kafka-python 1.3 to 2.0 (in PyPI also as `kafka`)."""
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.structs import OffsetAndMetadata

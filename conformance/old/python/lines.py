@@ -1,4 +1,4 @@
-"""What the Python programs of old clients share, in words that Python 3.6 knows."""
+"""Shared code of the Python programs of old clients, in the syntax of Python 3.6."""
 
 import base64
 import json
@@ -8,13 +8,13 @@ RECORDS = [(b"k0", b"v0"), (None, b"v1"), (b"k2", b"v2"), (b"k5", b"x" * 5000)]
 
 
 def say(**what):
-    """A line for whoever runs the program."""
+    """Print a line for the caller of the program."""
     print(json.dumps(what))
     sys.stdout.flush()
 
 
 def say_record(offset, key, value):
-    """A record that was read."""
+    """Print a received record."""
 
     def text(data):
         return None if data is None else base64.b64encode(data).decode()
@@ -23,5 +23,5 @@ def say_record(offset, key, value):
 
 
 def run(commands):
-    """The command that was asked for."""
+    """Run the requested command."""
     commands[sys.argv[1]](*sys.argv[2:])

@@ -1,4 +1,4 @@
-"""What a user of pykafka 2.8 wrote; its Fetch is of version 1."""
+"""Typical user code for pykafka 2.8; its Fetch is of version 1."""
 
 from lines import RECORDS, run, say, say_record
 from pykafka import KafkaClient
@@ -13,7 +13,8 @@ CODECS = {
 
 
 def produce(address, topic, codec):
-    client = KafkaClient(hosts=address)  # Kept: the rest has weak references to it.
+    # Kept, because the other objects have weak references to the client.
+    client = KafkaClient(hosts=address)
     found = client.topics[topic.encode()]
 
     def first(partitions, key):
@@ -26,7 +27,8 @@ def produce(address, topic, codec):
 
 
 def read(address, topic, count):
-    client = KafkaClient(hosts=address)  # Kept: the rest has weak references to it.
+    # Kept, because the other objects have weak references to the client.
+    client = KafkaClient(hosts=address)
     found = client.topics[topic.encode()]
     consumer = found.get_simple_consumer(
         partitions=[found.partitions[0]], auto_offset_reset=OffsetType.EARLIEST

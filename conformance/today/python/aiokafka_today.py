@@ -1,4 +1,4 @@
-"""What a user of aiokafka writes, with its default settings; see ../README.md."""
+"""Typical user code for aiokafka with default settings; see ../README.md."""
 
 import asyncio
 import sys

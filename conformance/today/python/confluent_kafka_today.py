@@ -1,4 +1,4 @@
-"""What a user of confluent-kafka (librdkafka) writes, with default settings; see ../README.md."""
+"""Typical user code for confluent-kafka (librdkafka) with default settings; see ../README.md."""
 
 import sys
 

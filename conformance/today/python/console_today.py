@@ -1,7 +1,7 @@
-"""What a user of Kafka's own console tools types; see ../README.md.
+"""Typical commands of Kafka's own console tools; see ../README.md.
 
 `python console_today.py FOLDER COMMAND ADDRESS TOPIC ...`; the folder has the tools' jars. The
-topic is made with one partition, as the console producer chooses partitions itself.
+topic gets a single partition, because the console producer chooses partitions itself.
 """
 
 import base64
@@ -20,7 +20,7 @@ TOOLS = "org.apache.kafka.tools."
 NULL = "(none)"
 CONSUMER = "consumer.ConsoleConsumer"
 PR_SET_PDEATHSIG = 1
-# What its members tell is in their logs: their shares, and what they have committed.
+# The logs of the members show their shares and their committed positions.
 LOGS = """rootLogger.level = warn
 appender.out.type = Console
 appender.out.name = out
@@ -96,7 +96,7 @@ def read(count):
 
 
 def member(group):
-    """A consumer with a group, which commits by itself, and what it and its log say."""
+    """Run a group consumer with automatic commits; print its records, shares and commits."""
     logs = Path(FOLDER) / "member.properties"
     logs.write_text(LOGS)
     how = properties(
@@ -128,7 +128,7 @@ def member(group):
 
 
 def die_with_parent():
-    """Who kills this script kills the member."""
+    """Kill the member when this script is killed."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

@@ -1,4 +1,4 @@
-"""What a user of kafka-python 3 writes, with its default settings; see ../README.md."""
+"""Typical user code for kafka-python 3 with default settings; see ../README.md."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a user of kcat types, with its default settings; see ../README.md.
+"""Typical commands of kcat with default settings; see ../README.md.
 
 `python kcat_today.py KCAT COMMAND ADDRESS ...`
 """
@@ -16,7 +16,7 @@ from lines import RECORDS, say
 
 KCAT, COMMAND, ADDRESS, TOPIC = sys.argv[1:5]
 BASE = [KCAT, "-b", ADDRESS]
-COMMIT_S = 6.5  # It commits every 5 s by itself, and says nothing of it.
+COMMIT_S = 6.5  # kcat commits every 5 s, without any output.
 SHARE = re.compile(r"rebalanced .*?(assigned|revoked): ?(.*)")
 
 

@@ -1,4 +1,4 @@
-"""What the Python programs of today's clients share: the records, and lines of JSON."""
+"""Shared code of the Python programs of current clients: the records, and lines of JSON."""
 
 import base64
 import json
@@ -15,12 +15,12 @@ RECORDS = [
 
 
 def say(**what):
-    """A line for whoever runs the program."""
+    """Print a line for the caller of the program."""
     print(json.dumps(what), flush=True)
 
 
 def say_record(partition, offset, key, value, headers):
-    """A record that was read."""
+    """Print a received record."""
 
     def text(data):
         return None if data is None else base64.b64encode(data).decode()
