@@ -40,7 +40,7 @@ class BadHeader(ValueError):
 
 @dataclass(slots=True)
 class BatchHeader:
-    """What is known of a batch without opening its body. Times in microseconds, None: absent."""
+    """The known facts of a batch with an unopened body. Times in microseconds, None: absent."""
 
     partition_id: int
     base_offset: int
@@ -89,7 +89,7 @@ class Batch:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the body is only the beginning of what is stored (`reading.Trusted`)."""
+        """True if the body is only the beginning of the stored body (`reading.Trusted`)."""
         return len(self.body) < self.header.body_bytes
 
     @property

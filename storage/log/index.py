@@ -1,8 +1,8 @@
-"""The sparse index of one segment: where batches begin, by offset and time (FORMAT.md section 4).
+"""The sparse index of a segment: starts of batches by offset and time (FORMAT.md section 4).
 
-The log does not depend on it. A look-up checks the entries it uses; if they are missing or wrong it
-raises `BadIndex`, and the segment builds the index again from the log. Entries are kept in their
-stored form and searched there, so that loading an index is one read.
+The log does not depend on the index. A look-up checks the entries it uses; for missing or wrong
+entries it raises `BadIndex`, and the segment builds the index again from the log. Entries are kept
+and searched in their stored form, so that loading an index is a single read.
 """
 
 import threading
@@ -34,7 +34,7 @@ PENDING_BYTES_MAX = PENDING_ENTRIES_MAX * ENTRY_BYTES
 
 
 class BadIndex(Exception):
-    """The index lacks what is needed, or is wrong: build it again."""
+    """The index lacks a needed entry, or is wrong: build it again."""
 
 
 class SparseIndex:
@@ -91,7 +91,7 @@ class SparseIndex:
     def add(self, offset: int, file_pos: int, max_time_us: int | None) -> bool:
         """Note that the batch with that base offset begins at `file_pos`; owner's thread only.
 
-        True if enough entries wait to be written.
+        Return True if enough entries wait to be written.
         """
         packed = self._packed(offset, file_pos, max_time_us)
         with self._lock:
@@ -105,7 +105,8 @@ class SparseIndex:
             self._written = -1
 
     def floor(self, offset: int) -> tuple[int, int] | None:
-        """(offset, file_pos) of the last entry at or below `offset`, None if none is.
+        """Return (offset, file_pos) of the last entry at or below `offset`, None without such an
+        entry.
 
         Raises: BadIndex.
         """
@@ -151,7 +152,7 @@ class SparseIndex:
         return int(ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_BYTES)[1])
 
     def flush(self) -> bool:
-        """Write the entries that wait; return whether any did. A full disk is no error here.
+        """Write the waiting entries; return True if there were any. A full disk is no error here.
 
         Raises StorageFailed.
         """

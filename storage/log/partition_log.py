@@ -37,7 +37,7 @@ from braidlog.storage.log.watermark import SlotFile
 
 @dataclass(slots=True, frozen=True)
 class LogPlace:
-    """Where a log lives and who syncs it."""
+    """Place of a log, and the committer that syncs it."""
 
     files: Files
     identity: LogIdentity
@@ -138,12 +138,11 @@ class PartitionLog(ShrinkingLog):
         last_offset_delta: int | None = None,
         positions: Sequence[int] | None = None,
     ) -> int:
-        """Store one batch with one write; returns its base offset, the log end before.  # hot
+        """Store a batch with a single write; return its base offset, the log end before. # hot
 
         `last_offset_delta` is record_count - 1 unless given. Durable once the committer has
-        finished the round that gathers now.
-        Raises: StorageFull, with nothing changed; StorageFailed; DamagedLog if the log's end is
-        damaged; LogClosed.
+        finished the round that gathers now. Raises: StorageFull, with nothing changed;
+        StorageFailed; DamagedLog if the log's end is damaged; LogClosed.
         """
         delta = info.record_count - 1 if last_offset_delta is None else last_offset_delta
         if not 0 <= delta < BATCH_OFFSETS_MAX:
@@ -194,10 +193,10 @@ class PartitionLog(ShrinkingLog):
     def append_all(
         self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int
     ) -> int:
-        """Store several bodies as a batch each, all of them with one write; returns the base offset
-        of the first. They lie in one segment, which may become larger than others.
+        """Store several bodies as a batch each, with a single write; return the base offset of the
+        first. All batches lie in a single segment, which may become larger than others.
 
-        Raises: as `append`, with none of them stored.
+        Raises: as `append`, with nothing stored.
         """
         base_offset = offset = self.log_end_offset
         counts = [info.record_count for _, info in pieces]
@@ -224,7 +223,7 @@ class PartitionLog(ShrinkingLog):
         return base_offset
 
     def _segment_for(self, stored_bytes: int, next_offset: int, append_us: int) -> Segment:
-        """The segment that takes a batch, held for the next round."""
+        """Return the segment that takes a batch, held for the next round."""
         if not self.takes_appends:
             self._refuse_append()
         segment = self._segments.last
@@ -279,7 +278,7 @@ class PartitionLog(ShrinkingLog):
     # Rounds
 
     def begin_sync(self) -> SyncPoint:
-        """For the committer: what is to be synced now. Raises StorageFailed."""
+        """Return, for the committer, the files to sync now. Raises StorageFailed."""
         self._marked = False
         if self._is_written_mode and not self._sealed:
             self._extend_reservation()
@@ -299,7 +298,9 @@ class PartitionLog(ShrinkingLog):
             return  # Appends go on up to the limit and are refused there.
 
     def finish_sync(self, point: SyncPoint) -> None:
-        """For the committer: the point of `begin_sync` is durable. Raises StorageFailed."""
+        """Note for the committer that the point of `begin_sync` is durable. Raises
+        StorageFailed.
+        """
         self._unsynced.synced(point)
         if self._closed:
             return
@@ -341,7 +342,7 @@ class PartitionLog(ShrinkingLog):
 
     @property
     def was_used(self) -> bool:
-        """Whether anything was written since this start."""
+        """True if anything was written since this start."""
         return self._was_marked
 
     def alter(self, settings: LogSettings) -> None:
@@ -376,8 +377,8 @@ class PartitionLog(ShrinkingLog):
             self._reservation.reserve_now(self.log_end_offset)
 
     def _become_synced(self) -> None:
-        """What readers were shown stays shown; the next round makes it durable, and the reservation
-        is given back after it.
+        """Keep the shown offset; the next round makes it durable, and then the reservation is
+        returned.
         """
         self._shown_offset = self.log_end_offset
         self._pending_limit = None
@@ -386,10 +387,10 @@ class PartitionLog(ShrinkingLog):
         self._committer.mark(self)
 
     def _lower_reservation(self) -> None:
-        """Write into one slot that nothing above the durable offset was given out, and into the
-        other after the next round: a write torn by a power cut then harms one slot at most.
+        """Write into a slot that nothing above the durable offset was given out, and into the other
+        slot after the next round: a write torn by a power cut then harms one slot at most.
         """
-        with suppress(StorageFull):  # It stays as it is: a start after a crash leaves a gap.
+        with suppress(StorageFull):  # The slot stays unchanged: a start after a crash leaves a gap.
             file = self._reservation.lower(self.durable_offset)
             self._slots_to_lower -= 1
             if self._slots_to_lower and file is not None:
@@ -397,10 +398,10 @@ class PartitionLog(ShrinkingLog):
                 self._committer.mark_lazy(self)
 
     def seal(self) -> None:
-        """After a commit, for a clean stop: write what makes the next start trivial; nothing if all
-        of that is unchanged since this start.
+        """Prepare a clean stop after a commit, so that the next start is trivial; write nothing if
+        nothing has changed since this start.
 
-        A second commit makes it durable; then `close`. Appends get LogClosed from now on.
+        A second commit makes the result durable; then `close`. Appends get LogClosed from now on.
         Raises: StorageFull, StorageFailed.
         """
         if not self.takes_appends:

@@ -39,8 +39,8 @@ def plain_end(
     interval_bytes: int,
     names: Sequence[str],
 ) -> Recovered | None:
-    """What `recover` gives for a log with nothing unusual, None for any other; `names` are the
-    files in its folder, sorted. Raises: StorageFailed where the tail cannot be written again.
+    """Return the result of `recover` for a log with nothing unusual, None for any other; `names`
+    are the files in its folder, sorted. Raises: StorageFailed if the tail cannot be written again.
     """
     bases = _plain_bases(names)
     proven = slot.durable_offset

@@ -105,12 +105,12 @@ def load_checked(segment: Segment) -> None:
 
 
 def is_never_torn(fault: Fault, segments: Sequence[Segment]) -> bool:
-    """Whether a fault can never be a torn tail: the disk cannot read the place, or the bytes there
-    belong to another log.
+    """Return True if a fault can never be a torn tail: the disk cannot read the place, or the bytes
+    there belong to another log.
 
-    An intact header of another log can be what the blocks of a new segment held before, if that
-    segment was never synced. The first segment is synced before anything relies on it, and such
-    blocks never hold a batch with this segment's salt.
+    The blocks of a new segment that was never synced may still hold an intact header of another
+    log. The first segment is synced before anything relies on it, and such blocks never hold a
+    batch with this segment's salt.
     """
     if fault.is_unreadable or not fault.is_foreign:
         return fault.is_unreadable
@@ -118,7 +118,7 @@ def is_never_torn(fault: Fault, segments: Sequence[Segment]) -> bool:
 
 
 def is_foreign(segment: Segment) -> bool:
-    """Whether a segment's header is intact but says that it belongs elsewhere. Raises FileGone."""
+    """Return True if a segment's intact header names another place. Raises FileGone."""
     try:
         load_checked(segment)
     except Fault as fault:

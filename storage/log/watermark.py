@@ -32,7 +32,7 @@ assert SLOT.size + CRC.size == SLOT_BYTES
 
 @dataclass(slots=True)
 class Watermark:
-    """What one slot says. In a reservation `durable_offset` is the first offset not reserved."""
+    """The values of a slot. In a reservation `durable_offset` is the first offset not reserved."""
 
     log_start_offset: int = 0
     durable_offset: int = 0
@@ -47,7 +47,7 @@ def pack_slot(magic: bytes, kind: int, partition_id: int, mark: Watermark) -> by
 
 
 def unpack_slot(data: bytes, magic: bytes, kind: int, partition_id: int) -> Watermark | None:
-    """What the slot says, None if it is not a good slot of that partition."""
+    """Return the values of a slot, None if it is not a good slot of that partition."""
     if len(data) < SLOT_BYTES or CRC.unpack_from(data, SLOT.size)[0] != crc32c(data[: SLOT.size]):
         return None
     fields = SLOT.unpack_from(data)
@@ -77,9 +77,9 @@ def read_watermark(folder: str, partition_id: int, kind: int = 1) -> Watermark:
 
 
 class SlotFile:
-    """Writes two slots in turn. The newest state is `mark`; `file` is what a round has to sync.
+    """Writes two slots in turn. `mark` is the newest state; a round has to sync `file`.
 
-    Guarantees: a write that a crash cuts off leaves the slot before it whole. No write is synced.
+    Guarantees: a write that a crash cuts off leaves the other slot whole. No write is synced.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class SlotFile:
             self.found = True
 
     def says(self, log_start_offset: int, offset: int) -> bool:
-        """Whether the newest slot already holds these values."""
+        """Return True if the newest slot already holds these values."""
         mark = self.mark
         return mark.sequence > 0 and (
             (mark.log_start_offset, mark.durable_offset) == (log_start_offset, offset)

@@ -1,4 +1,4 @@
-"""What logs and journals contribute to a round of the shared store. Knows no store."""
+"""The contributions of logs and journals to a round of the shared store. Knows no store."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -52,7 +52,7 @@ class Backlog:
 
     @property
     def is_full(self) -> bool:
-        """Whether appends have to be refused until a round is published."""
+        """True if appends must be refused until a round is published."""
         return self.gathering + self.in_flight >= self.bytes_max
 
     def appended(self, size: int) -> None:

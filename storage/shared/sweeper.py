@@ -19,7 +19,7 @@ BATCH = 500
 
 @dataclass(slots=True)
 class Swept:
-    """What a sweep did."""
+    """The results of a sweep."""
 
     trash: int = 0
     orphans: int = 0
@@ -110,8 +110,8 @@ class Sweeper:
 
 
 def is_over(name: str, owned: Collection[tuple[int, int]]) -> bool:
-    """Whether nobody owns a pack's or segment's shard in that epoch any more; `owned` are shards
-    and their epochs. A segment's name does not say its shard: it may be that of any such epoch.
+    """Return True if no session owns a pack's or segment's shard in that epoch any more; `owned`
+    are shards and their epochs. A segment's name omits the shard: any such epoch may fit.
     """
     kind, group, rest = name.split("/", 2)
     try:

@@ -1,4 +1,4 @@
-"""What a new owner reads: the ledger's rows and the footers of rounds that are not packed yet.
+"""The takeover reads of a new owner: the ledger's rows and the footers of unpacked rounds.
 
 Needs nothing from the machine that had the shard before. Knows no partition log and no journal.
 """
@@ -103,7 +103,7 @@ def read_rounds(
 
 
 def is_unpacked(row: RoundRow, tenures: Iterable[Tenure]) -> bool:
-    """Whether one of these tenures covers the round and has not packed it."""
+    """Return True if a tenure covers the round and has not packed it."""
     return any(
         tenure.session == row.session
         and max(tenure.from_round, tenure.packed_round) < row.round

@@ -1,7 +1,7 @@
-"""`log dump`: the batches of a topic as they are stored, and the records in them.
+"""`log dump`: the batches of a topic as stored, and their records.
 
-Beside a running broker it reads as far as the watermark slot goes, without one everything there is.
-What cannot be read is reported in its place, never skipped. Knows no terminal.
+Beside a running broker, the dump reads up to the watermark slot, otherwise everything stored.
+Unreadable offsets are reported in their place, never skipped. Knows no terminal.
 """
 
 import os
@@ -33,12 +33,12 @@ LOOKS_MAX = 5  # At the same place, where a broker removes files meanwhile.
 
 
 class NoSuchTopic(StorageError):
-    """No folder of the data directory is that topic's, or that partition's."""
+    """No folder of the data directory belongs to that topic or partition."""
 
 
 @dataclass(slots=True)
 class DumpedBatch:
-    """One good batch: its header, where it is, and how to get at its records."""
+    """A good batch: header, place, and access to its records."""
 
     header: BatchHeader
     path: str
@@ -48,7 +48,7 @@ class DumpedBatch:
 
 @dataclass(slots=True)
 class Unreadable:
-    """Offsets `[offset, next_offset)` that cannot be read, and why."""
+    """Offsets `[offset, next_offset)` that cannot be read, and the reason."""
 
     offset: int
     next_offset: int | None
@@ -61,8 +61,8 @@ FoundT = TypeVar("FoundT", "DumpedBatch | Unreadable", "Record | Unreadable")
 
 
 def parse_place(text: str) -> tuple[TopicName, int | None]:
-    """Topic and partition of `t`, `t/3`, `tenant/ns/t` or `tenant/ns/t/3`: an odd number of parts
-    is a topic, an even one ends with a partition.
+    """Return topic and partition of `t`, `t/3`, `tenant/ns/t` or `tenant/ns/t/3`: an odd number of
+    parts is a topic, an even number ends with a partition.
 
     Raises InvalidTopicName.
     """
@@ -76,7 +76,7 @@ def parse_place(text: str) -> tuple[TopicName, int | None]:
 
 
 def find_partitions(data_dir: str | os.PathLike[str], text: str) -> list[PartitionFolder]:
-    """The folders of a topic, or of one partition of it, as `parse_place` and Pulsar name it.
+    """Return the folders of a topic, or of a partition, as `parse_place` and Pulsar name it.
 
     Raises InvalidTopicName, NoSuchTopic, StorageFailed.
     """
@@ -125,8 +125,8 @@ class PartitionDump:
     def _looking_again(
         self, look: Callable[[int], Iterator[FoundT]], offset: int
     ) -> Iterator[FoundT]:
-        """What a look from the offset on finds; it looks again for the rest where the broker has
-        removed a file meanwhile: by retention, or with a compacted one in its place.
+        """Yield the events from the offset on; look again for the rest if the broker removed a file
+        meanwhile: by retention, or by compaction.
         """
         looks_left = LOOKS_MAX
         while True:
@@ -189,7 +189,7 @@ class PartitionDump:
 
 
 def end_of(found: DumpedBatch | Record | Unreadable) -> int:
-    """The offset after what was found."""
+    """Return the offset after the item."""
     if isinstance(found, DumpedBatch):
         return found.header.next_offset
     if isinstance(found, Unreadable):
@@ -198,7 +198,7 @@ def end_of(found: DumpedBatch | Record | Unreadable) -> int:
 
 
 def format_name(body_format: int) -> str:
-    """The name of a body format; its number if there is no codec for it."""
+    """Return the name of a body format; its number without a codec."""
     if body_format in (BodyFormat.GAP, BodyFormat.JOURNAL):
         return BodyFormat(body_format).name.lower()
     try:

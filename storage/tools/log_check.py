@@ -31,7 +31,7 @@ from braidlog.storage.tools.findings import Finding, Level, LogSummary
 from braidlog.storage.tools.index_check import IndexCheck
 from braidlog.storage.tools.survey import Good, Hole, LogSurvey, Survey
 
-# Findings of one log that are kept; any more are only counted.
+# Findings kept for a log; any more are only counted.
 FINDINGS_MAX = 1000
 
 LOST_RESERVATION = (
@@ -47,7 +47,7 @@ Visit = Callable[[Good, bytes], None]
 
 
 class LogCheck:
-    """One check of one log; `findings` and `summary` are its results."""
+    """A check of a log; `findings` and `summary` are the results."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class LogCheck:
         running: bool,
         known_end: int = 0,
     ) -> None:
-        """With `running`, a broker has the log open, and only what its slot covers is checked.
-        `known_end`: everything below was on disk, whatever the slot says.
+        """With `running`, a broker has the log open, and only the part covered by the slot is
+        checked. `known_end`: everything below was on disk, whatever the slot says.
         """
         self.findings: list[Finding] = []
         self.summary = LogSummary(name)
@@ -75,7 +75,7 @@ class LogCheck:
     def run(self, progress: Callable[[int], None], visit: Visit | None = None) -> Survey:
         """Walk over everything; `progress` gets bytes, `visit` every good batch.
 
-        `take` turns what the survey found wrong into findings. Raises: FileGone, StorageFailed.
+        `take` turns the faults of the survey into findings. Raises: FileGone, StorageFailed.
         """
         slot = read_watermark(
             self._identity.folder, self._identity.partition_id, self._identity.kind
@@ -92,7 +92,7 @@ class LogCheck:
         return found
 
     def _check_views(self) -> None:
-        """Check compacted views. They only repeat what the log says: a damaged one is no loss."""
+        """Check compacted views. Views only repeat the log: a damaged view is no loss."""
         identity = self._identity
         for name in view_names(self._files.names(identity.folder))[:1]:
             place = (identity.folder, name.base_offset, identity.kind, identity.partition_id)
@@ -216,9 +216,9 @@ class LogCheck:
 
 
 def reservation_is_lost(files: Files, identity: LogIdentity) -> bool:
-    """Whether there was a reservation, and nothing says how far it reached.
+    """Return True if there was a reservation with an unknown limit.
 
-    An empty file is what a crash at its first use leaves.
+    A crash at the first use of a reservation leaves an empty file.
     """
     path = os.path.join(identity.folder, RESERVED_NAME)
     try:

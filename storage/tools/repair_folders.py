@@ -1,8 +1,8 @@
-"""Partition folders under a wrong number: whose records each holds, and the way back.
+"""Partition folders under a wrong number: the owner of their records, and the repair.
 
-People rename and copy folders by hand. Every segment header says whose records follow it: by intact
-headers a folder gets its right number, or goes to `set-aside` whole. Knows folders and segment
-headers, no batch and no journal.
+People rename and copy folders by hand. Every segment header names the partition of its records: by
+intact headers a folder gets its right number, or goes to `set-aside` whole. Knows folders and
+segment headers, no batch and no journal.
 """
 
 import os
@@ -21,10 +21,10 @@ from braidlog.storage.tools.rewriting import SetAside
 
 
 class FolderPlacement:
-    """Which folder holds which partition.
+    """The right place of each partition folder.
 
-    `moves`: the number of a folder to the one it is to get. `strays`: the number of a folder to the
-    partition whose records it holds, if those are not wanted there or anywhere.
+    `moves`: a folder's number to its new number. `strays`: a folder's number to the partition of
+    its records, if those records are not wanted there or anywhere.
     """
 
     def __init__(self, files: Files, path: str, numbers: Collection[int]) -> None:
@@ -43,9 +43,7 @@ class FolderPlacement:
         return os.path.join(self._path, str(number))
 
     def decide(self, known: Collection[int] | None) -> None:
-        """Decide what is to be done; `known` are the partitions that the catalogue names, None if
-        that is unknown.
-        """
+        """Decide the moves; `known` are the partitions in the catalogue, None if unknown."""
         self.moves, self.strays, self.refusals = {}, {}, []
         wrong = {
             number: held
@@ -65,7 +63,9 @@ class FolderPlacement:
                 self.refusals.append(text)
 
     def _blocked(self) -> list[int]:
-        """Folders whose right place is taken by one that stays, or is wanted by two."""
+        """Return folders whose right place is occupied by a folder that stays, or is
+        wanted by two.
+        """
         targets = list(self.moves.values())
         staying = self._numbers - self.moves.keys() - self.strays.keys()
         return [
@@ -81,7 +81,7 @@ class FolderPlacement:
         return wrong - self.moves.keys() - self.strays.keys()
 
     def place_of(self, number: int) -> str | None:
-        """The folder that holds that partition now; None if it has to be made."""
+        """Return the folder that holds that partition now; None if the folder must be made."""
         for source, target in self.moves.items():
             if target == number:
                 return self.folder(source)
@@ -95,7 +95,9 @@ class FolderPlacement:
         return [(number, folder) for number, folder in found if folder is not None]
 
     def stray_steps(self, aside: SetAside) -> list[Step]:
-        """Steps that set aside, whole, what has no place: they come before all others."""
+        """Return steps that set aside, whole, folders without a place: they come before
+        all others.
+        """
         return [
             Step(
                 f"partition {number}",
@@ -109,7 +111,7 @@ class FolderPlacement:
         ]
 
     def move_steps(self) -> list[Step]:
-        """Steps that give folders their right numbers: they come after all others."""
+        """Return steps that give folders their right numbers: they come after all others."""
         if not self.moves:
             return []
         lines = [
@@ -120,7 +122,7 @@ class FolderPlacement:
         return [Step("partitions", lines, lambda: self._move(self.moves))]
 
     def _move(self, moves: Mapping[int, int]) -> None:
-        """Rename one by one. After a kill in between, the rest is found again by its contents."""
+        """Rename in turn. After a kill in between, the contents identify the remaining folders."""
         left = dict(moves)
         spare = max(self._numbers | set(left.values())) + 1
         while left:
@@ -145,8 +147,8 @@ def _moving_aside(aside: SetAside, folder: str, name: str) -> Callable[[], None]
 
 
 def held_partition(files: Files, folder: str) -> int | None:
-    """The partition whose records a folder holds, as all its intact segment headers say; None if
-    there is none, or they disagree.
+    """Return the partition that all intact segment headers of a folder name; None if there is none,
+    or the headers disagree.
     """
     found = set()
     for name in segment_names(files.names(folder))[0]:
