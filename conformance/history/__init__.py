@@ -1,1 +1,1 @@
-"""Recorded histories of writers, readers and groups, and what must hold in each of them."""
+"""Recorded histories of writers, readers and groups, and the rules for each history."""

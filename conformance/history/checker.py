@@ -1,5 +1,5 @@
-"""What must hold in every history, in the manner of Jepsen's checker for Kafka: pure functions, one
-for each kind of fault.
+"""The rules for every history, in the manner of Jepsen's checker for Kafka: pure functions, a
+function for each kind of fault.
 """
 
 from collections import defaultdict
@@ -10,12 +10,12 @@ from conformance.history.events import History, Moved, Outcome, Sent, Told
 
 
 def check(history: History) -> list[str]:
-    """Every fault, with its kind first."""
+    """Return every fault, with its kind first."""
     return [f"{kind}: {text}" for kind, find in CHECKS.items() for text in find(history)]
 
 
 def lost(history: History) -> Iterator[str]:
-    """A value was acknowledged, and a later read of its place, or of everything, lacks it."""
+    """Find acknowledged values that a later read of their offset, or of the whole log, lacks."""
     done = [one for one in history.sent if one.outcome is Outcome.DONE]
     for read in history.reads:
         at = dict(read.records)
@@ -31,7 +31,7 @@ def lost(history: History) -> Iterator[str]:
 
 
 def changed(history: History) -> Iterator[str]:
-    """One offset has two values."""
+    """Find offsets with two values."""
     first: dict[int, tuple[bytes, str]] = {}
     for read in history.reads:
         for offset, value in read.records:
@@ -41,7 +41,7 @@ def changed(history: History) -> Iterator[str]:
 
 
 def gone(history: History) -> Iterator[str]:
-    """A value was read, and a later read of its place has nothing there."""
+    """Find values that were read, and that a later read of their offset lacks."""
     known: dict[int, tuple[bytes, str]] = {}
     for read in history.reads:
         at = dict(read.records)
@@ -54,7 +54,7 @@ def gone(history: History) -> Iterator[str]:
 
 
 def doubled(history: History) -> Iterator[str]:
-    """A value that was sent once has two offsets."""
+    """Find values that were sent once and have two offsets."""
     again = {one.value for one in history.sent if one.again}
     places: dict[bytes, set[int]] = defaultdict(set)
     for read in history.reads:
@@ -66,8 +66,9 @@ def doubled(history: History) -> Iterator[str]:
 
 
 def reordered(history: History) -> Iterator[str]:
-    """Offsets of one read do not rise, or a writer's values lie in another order than it sent them
-    (where a value lies more than once, its first place counts).
+    """Find reads whose offsets do not rise, and values of a writer out of their sending order.
+
+    If a value has several offsets, the first counts.
     """
     order = {one.value: (one.writer, number) for number, one in enumerate(history.sent)}
     for read in history.reads:
@@ -75,7 +76,7 @@ def reordered(history: History) -> Iterator[str]:
         if any(one >= other for one, other in pairwise(offsets)):
             yield f"{read.reader} was given offsets {offsets[:20]}"
         if not read.whole:
-            continue  # What comes again may have had its first place before.
+            continue  # The first offset of a repeated value may lie earlier.
         latest: dict[str, tuple[int, bytes]] = {}
         for value in dict.fromkeys(value for _, value in sorted(read.records)):
             writer, number = order.get(value, ("", -1))
@@ -86,7 +87,7 @@ def reordered(history: History) -> Iterator[str]:
 
 
 def refused(history: History) -> Iterator[str]:
-    """A value was refused, and is there."""
+    """Find refused values that are in the log."""
     gone = {one.value for one in history.sent if one.outcome is Outcome.REFUSED and not one.again}
     for read in history.reads:
         for offset, value in read.records:
@@ -95,7 +96,7 @@ def refused(history: History) -> Iterator[str]:
 
 
 def invented(history: History) -> Iterator[str]:
-    """A value is there that nobody has sent yet."""
+    """Find values in the log that no writer has sent yet."""
     asked = {one.value: one.asked for one in history.sent}
     for read in history.reads:
         for offset, value in read.records:
@@ -104,9 +105,9 @@ def invented(history: History) -> Iterator[str]:
 
 
 def backwards(history: History) -> Iterator[str]:
-    """A position is behind where it was answered to be, or where nobody ever put it.
+    """Find positions behind the acknowledged position, or that no client ever set.
 
-    Moves happen in the order in which they are asked for; one without an answer may have happened.
+    Moves happen in the order of their requests; a move without an answer may have happened.
     """
     moves: dict[str, list[Moved]] = defaultdict(list)
     for event in history.events:

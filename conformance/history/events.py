@@ -1,7 +1,7 @@
-"""What clients of one partition did and were told, in the order in which it happened.
+"""Requests and answers of the clients of a partition, in order.
 
-A writer's values are unique. An event has the times, by the history's own count, at which it was
-asked for and answered. Knows no protocol and no broker.
+A writer's values are unique. An event has the times of its request and its answer, by the history's
+own count. Knows no protocol and no broker.
 """
 
 import enum
@@ -10,29 +10,29 @@ from dataclasses import dataclass, field
 
 
 class Outcome(enum.Enum):
-    """What a client knows of its request."""
+    """A client's knowledge of its request."""
 
-    DONE = "done"  # It was answered: it happened.
-    REFUSED = "refused"  # It was answered: it did not happen, and never will.
-    UNKNOWN = "unknown"  # No answer came: it may have happened.
+    DONE = "done"  # The answer says that the request happened.
+    REFUSED = "refused"  # The answer says that the request did not happen, and never will.
+    UNKNOWN = "unknown"  # No answer came: the request may have happened.
 
 
 @dataclass(slots=True)
 class Sent:
-    """One value, as its writer sent it; `again`: it was sent more than once, without an answer."""
+    """A sent value; `again`: the writer sent the value more than once, without an answer."""
 
     writer: str
     value: bytes
     asked: int
     outcome: Outcome = Outcome.UNKNOWN
-    offset: int | None = None  # Where the protocol says.
+    offset: int | None = None  # Set if the protocol returns the offset.
     answered: int = -1
     again: bool = False
 
 
 @dataclass(slots=True)
 class Read:
-    """All records of `[start, end)`, as one reader was given them; `whole`: the whole log."""
+    """All records of `[start, end)`, as received by a reader; `whole`: the whole log."""
 
     reader: str
     start: int
@@ -44,7 +44,7 @@ class Read:
 
 @dataclass(slots=True)
 class Moved:
-    """A group's position, put somewhere: what Kafka commits."""
+    """A request to set a group's position, such as Kafka's commit."""
 
     group: str
     position: int
@@ -54,7 +54,7 @@ class Moved:
 
 @dataclass(slots=True)
 class Told:
-    """A group's position, as some protocol reads it back."""
+    """A group's position, as read back by a protocol."""
 
     group: str
     position: int
@@ -67,34 +67,34 @@ Event = Sent | Read | Moved | Told
 
 @dataclass(slots=True)
 class History:
-    """Events in the order in which they were asked for."""
+    """Events in the order of their requests."""
 
     events: list[Event] = field(default_factory=list)
     _clock: int = 0
 
     def tick(self) -> int:
-        """The time now, which no other event has."""
+        """Return the time now, unique for each event."""
         self._clock += 1
         return self._clock
 
     def send(self, writer: str, value: bytes) -> Sent:
-        """A value is on its way."""
+        """Record that a value is on its way."""
         sent = Sent(writer, value, self.tick())
         self.events.append(sent)
         return sent
 
     def answer(self, sent: Sent, outcome: Outcome, offset: int | None = None) -> None:
-        """Its answer came."""
+        """Record the answer for a value."""
         sent.outcome, sent.offset, sent.answered = outcome, offset, self.tick()
 
     def move(self, group: str, position: int) -> Moved:
-        """A position is to be put somewhere."""
+        """Record the request to set a position."""
         moved = Moved(group, position)
         self.events.append(moved)
         return moved
 
     def moved(self, moved: Moved, outcome: Outcome = Outcome.DONE) -> None:
-        """The answer came."""
+        """Record the answer for a position."""
         moved.outcome, moved.answered = outcome, self.tick()
 
     def read(
@@ -105,19 +105,19 @@ class History:
         *,
         whole: bool,
     ) -> None:
-        """A reader was given all of a span."""
+        """Record that a reader received all of a span."""
         self.events.append(Read(reader, *span, records, self.tick(), whole))
 
     def told(self, group: str, position: int, reader: str) -> None:
-        """A position was read back."""
+        """Record that a position was read back."""
         self.events.append(Told(group, position, reader, self.tick()))
 
     @property
     def sent(self) -> list[Sent]:
-        """All that was sent, in order."""
+        """Return all sent values, in order."""
         return [one for one in self.events if isinstance(one, Sent)]
 
     @property
     def reads(self) -> list[Read]:
-        """All that was read, in order."""
+        """Return all reads, in order."""
         return [one for one in self.events if isinstance(one, Read)]
