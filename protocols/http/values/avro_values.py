@@ -56,9 +56,8 @@ class AvroValues:
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
         self._named: dict[str, Definition] = {}
-        self._defaults: dict[
-            int, bytes | str
-        ] = {}  # By a field's `id`; or the reason for a missing default.
+        # Defaults by a field's `id`; or the reason for a missing default.
+        self._defaults: dict[int, bytes | str] = {}
         self._names_sizes: dict[str, int] = {}
         self._collect(definition)
 
