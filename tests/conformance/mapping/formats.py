@@ -78,11 +78,15 @@ class Formats:
         """
         found, end = [], self.partition.high_watermark
         while offset < end:
-            read = getattr(self, "_read_" + reader.replace("-", "_"))
-            more, next_offset = await read(offset, limits)
+            more, next_offset = await self.read_once(reader, offset, limits)
             assert next_offset > offset
             found, offset = found + more, next_offset
         return found
+
+    async def read_once(self, reader, offset, limits=NO_LIMITS):
+        """The records of a single read, and the offset at which the next read begins."""
+        read = getattr(self, "_read_" + reader.replace("-", "_"))
+        return await read(offset, limits)
 
     async def _read_kafka_0(self, offset, limits):
         return await self._transcoded(KAFKA, kafka_forms.read_0, offset, limits)

@@ -87,7 +87,7 @@ async def test_what_cannot_be_opened_is_an_error_at_its_place_and_never_skipped(
     assert after == place + (3 if what == "fewer than it says" else 1)
     with pytest.raises(UnreadableRecord, match=f"offset {place} "):
         await formats.read(reader, place)
-    found, offset = await getattr(formats, "_read_" + reader.replace("-", "_"))(0)
+    found, offset = await formats.read_once(reader, 0)
     assert [one[VALUE.get(reader, "value")] for one in found] == [b"before"]
     assert offset == place
     assert await values(formats, reader, after) == [(after, b"after")]
@@ -310,12 +310,11 @@ async def test_a_damaged_place_is_an_error_to_everybody_behind_all_before_it(for
     await formats.write("kafka-1", [Record(0, 0, value=b"before")])
     place, _ = await formats.write("kafka-1", [Record(0, 0, value=b"d" * 600)])
     damage(formats.partition)
-    read = getattr(formats, "_read_" + reader.replace("-", "_"))
     if reader != "pulsar":  # It reads batch by batch.
-        found, offset = await read(0)
+        found, offset = await formats.read_once(reader, 0)
         assert (len(found), offset) == (1, place)
     with pytest.raises(DamagedLog):
-        await read(place)
+        await formats.read_once(reader, place)
 
 
 def damage(partition):
