@@ -1,7 +1,7 @@
-"""The one question of access control: may this principal do that to this resource?
+"""Access control: may this principal do this action to this resource?
 
-It is asked where a name is resolved, and before dispatch for commands that name nothing. Knows no
-protocol and no connection.
+The check runs where a name is resolved, and before dispatch for commands that name nothing. The
+module knows no protocol and no connection.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class Rules(Protocol):
-    """Decide what is allowed. Called in the event loop: they answer from memory, at once."""
+    """Decisions about permissions. The event loop calls them: they answer from memory, at once."""
 
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
-        """Whether the principal may do that."""
+        """Return True if the principal may do the action."""
 
     def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
-        """Whether it may do anything with something in that tenant or namespace, whether or not
-        that exists.
+        """Return True if the principal may do anything in that tenant or namespace, existing or
+        not.
         """
 
 
 class Access:
-    """Asks the rules for the broker. Without rules everybody may do everything."""
+    """Asks the rules for the broker. Without rules every client may do everything."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Access:
         quotas: Quotas | None = None,
         refused: Callable[[Principal], object] = lambda principal: None,
     ) -> None:
-        """`audit` is told of each check, `quotas` of each topic that may be made; `refused` is
-        called with the principal that is refused.
+        """`audit` notes each check and `quotas` each created topic; `refused` is called with each
+        refused principal.
         """
         self._refused = refused
         self.rules = rules
@@ -49,20 +49,21 @@ class Access:
 
     @property
     def allows_all(self) -> bool:
-        """Whether everybody may do everything: there are no rules."""
+        """True without rules: every client may do everything."""
         return self.rules is None
 
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
-        """Whether the principal may do that; for lists, which leave out what it may not see."""
+        """Return True if the principal may do the action; lists use this to leave out resources."""
         return self.rules is None or self.rules.allows(principal, action, resource)
 
     def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
-        """Whether the principal may do anything with something in that tenant or namespace."""
+        """Return True if the principal may do anything in that tenant or namespace."""
         return self.rules is None or self.rules.reaches(principal, tenant, namespace)
 
     def check_within(self, principal: Principal, within: Resource, at: str = "") -> None:
-        """Check that the principal may list a tenant or namespace: it may if it may see anything
-        there, whether or not that exists. Raises NotAuthorized.
+        """Check that the principal may list a tenant or namespace. Raises NotAuthorized.
+
+        A principal that may see anything there may list, whether or not the resource exists.
         """
         if not self.reaches(principal, within.tenant, within.namespace):
             self.check(principal, Action.DESCRIBE, within, at)
@@ -72,8 +73,9 @@ class Access:
     def check(self, principal: Principal, action: Action, resource: Resource, at: str = "") -> None:
         """Check and note an action; `at` is the protocol and the client's host, for the audit log.
 
-        Raises NotAuthorized if the principal may not do that, LimitExceeded if it has made too many
-        topics.
+        Raises NotAuthorized if the action is not allowed, LimitExceeded if the principal has
+        created
+        too many topics.
         """
         if self.rules is None:
             return

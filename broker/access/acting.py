@@ -1,7 +1,7 @@
-"""The client that a task works for: other brokers check what the task asks of them for that client.
+"""The client that a task works for: other brokers check the task's requests for that client.
 
-A task says so once, at its start. Tasks that it starts work for the same client, unless they say
-otherwise; one that works for nobody has an anonymous client's rights at other brokers.
+A task calls `work_for` at its start. Its child tasks work for the same client unless they call
+`work_for` too. A task without a client has an anonymous client's rights at other brokers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Client(Protocol):
-    """Who asks: a connection, or a request."""
+    """The client: a connection or a request."""
 
     principal: Principal
     at: str  # Its protocol and host, for the audit log.
@@ -28,12 +28,14 @@ _CLIENT: ContextVar[ref[Client] | None] = ContextVar("client", default=None)
 
 
 def work_for(client: Client) -> None:
-    """The running task works for that client from now on, whichever user it logs in as."""
+    """Set the running task's client; a later login of the client counts too."""
     _CLIENT.set(ref(client))
 
 
 def asks() -> tuple[Principal, str]:
-    """The current principal of the running task's client, and its `at`; ANONYMOUS for nobody."""
+    """Return the principal of the running task's client and its `at`; ANONYMOUS without a client.
+
+    """
     found = _CLIENT.get()
     client = None if found is None else found()
     return (ANONYMOUS, "") if client is None else (client.principal, client.at)

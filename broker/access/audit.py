@@ -1,8 +1,8 @@
-"""The audit log: who did what, from where, on what, and whether they were allowed to.
+"""The audit log: logins, access decisions and changes, each with principal, host and result.
 
-JSON lines in a file of their own. Noting costs one table lookup; a task writes the lines in a
+The lines are JSON, in a separate file. Noting costs one table lookup; a task writes the lines in a
 thread. Repeats are written once a minute with their count, so that neither a busy client nor
-a hostile one can fill the disk. Knows no protocol and no rule.
+a hostile client can fill the disk. The module knows no protocol and no rule.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from braidlog.broker.access.rights import Action, Principal, Resource
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.runtime.threads import run_in_thread
 
-FILE: Final = "audit.jsonl"  # in the data directory, where the settings name no other
-# Between two lines that say the same: a minute is enough to look into a case.
+FILE: Final = "audit.jsonl"  # in the data directory, unless the settings name another file
+# The time between two equal lines: a minute is enough to look into a case.
 REPEAT_S: Final = 60.0
-# Different lines remembered for that, some 500 bytes each.
+# Different lines remembered to find repeats, some 500 bytes each.
 REMEMBERED_MAX: Final = 10_000
-# Lines that wait for the disk, some 300 bytes each; more are counted and not kept.
+# Lines that wait for the disk, some 300 bytes each; further lines are counted and dropped.
 WAITING_MAX: Final = 10_000
 WRITE_INTERVAL_S: Final = 0.2
-# Lines of one interval: five thousand a second. Ever new names cannot fill the disk faster.
+# Lines of one interval: five thousand a second. New names cannot fill the disk faster.
 LINES_MAX: Final = 1000
-# When the file is this large it becomes `audit.jsonl.1`, in place of the one before.
+# At this size the file becomes `audit.jsonl.1` and replaces the previous `audit.jsonl.1`.
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
-# What events of one kind have in common, its name first.
+# The common fields of events of one kind; the first field is the kind's name.
 Key = tuple[Any, ...]
 
 
 class _Repeat:
-    """A line that was written: not again until `until`, repeats are counted meanwhile."""
+    """A line that was written; repeats before `until` are only counted."""
 
     __slots__ = ("count", "until")
 
@@ -51,8 +51,10 @@ class _Repeat:
 
 
 class AuditLog:
-    """Gathers lines; `run` writes them, `WRITE_INTERVAL_S` and a write after the event at the
-    latest. A crash may lose lines that are not on disk yet.
+    """Gathers lines; `run` writes them `WRITE_INTERVAL_S` plus a write after the event at the
+    latest.
+
+    A crash may lose lines that are not on disk yet.
     """
 
     def __init__(
@@ -63,15 +65,15 @@ class AuditLog:
         clock_s: Callable[[], float],
         seldom: ThrottledLog,
     ) -> None:
-        """`path` is the file, None for no audit log at all. `now_us` is the time of day in
-        microseconds, `clock_s` a steady clock in seconds; `seldom` is told of a disk that fails.
+        """`path` is the file, None for no audit log. `now_us` is the time of day in microseconds,
+        `clock_s` a steady clock in seconds; `seldom` logs a failing disk.
         """
         self.is_on = path is not None
         self._path = path
         self._now_us = now_us
         self._clock_s = clock_s
         self._seldom = seldom
-        self._repeats: dict[Key, _Repeat] = {}  # in the order of their times
+        self._repeats: dict[Key, _Repeat] = {}  # ordered by `until`
         self._lines: list[bytes] = []
         self._left = LINES_MAX
         self._dropped = 0
@@ -89,7 +91,7 @@ class AuditLog:
         self._count(("access", principal, at, action, resource, allowed))
 
     def login(self, name: str, at: str, way: str, *, allowed: bool) -> None:
-        """Note a login that succeeded or failed. `name` is empty where the client gave none."""
+        """Note a login that succeeded or failed. `name` is empty if the client gave no name."""
         if not self.is_on:
             return
         self._count(("login", name, at, way, allowed))
@@ -100,11 +102,11 @@ class AuditLog:
             self._note("change", principal.name, at, what=what, on=on)
 
     def reopen(self) -> None:
-        """Open the file again, after somebody has moved it away."""
+        """Open the file again, after somebody has moved the file away."""
         self._reopen = True
 
     async def run(self) -> None:
-        """Write what was noted until cancelled, then the rest."""
+        """Write the noted lines until cancelled, then the rest."""
         if not self.is_on:
             return
         try:
@@ -135,13 +137,14 @@ class AuditLog:
         self._note_kind(key, 1)
 
     def _note_counts(self, now: float) -> None:
-        """Write a line with the count of each kind whose time is up. A kind without any events
-        since its last line is forgotten.
+        """Write a line with the count of each kind whose time is up.
+
+        A kind without events since its last line is forgotten.
         """
         repeats = self._repeats
         while repeats:
             key, repeat = next(iter(repeats.items()))
-            if repeat.until > now:  # So it is for all behind it.
+            if repeat.until > now:  # All entries behind this entry end later.
                 return
             del repeats[key]
             if repeat.count:
@@ -150,7 +153,7 @@ class AuditLog:
                 self._note_kind(key, repeat.count)
 
     def _note_kind(self, key: Key, count: int) -> None:
-        """A line for this many events of a kind."""
+        """Note a line for this many events of a kind."""
         if key[0] == "access":
             _, principal, at, action, resource, allowed = key
             fields = {"action": action.value, "resource": str(resource), "allowed": allowed}
@@ -184,7 +187,7 @@ class AuditLog:
         return b"".join(line + b"\n" for line in lines)
 
     def _write(self, lines: bytes) -> None:
-        """Runs in a thread, the last time in the loop. A failing disk is logged, nothing more."""
+        """Write the lines, in a thread; at the end in the loop. A failing disk is only logged."""
         try:
             if self._reopen and self._descriptor is not None:
                 os.close(self._descriptor)
@@ -199,7 +202,7 @@ class AuditLog:
             self._seldom.error("audit_not_written", cause="audit", reason=error.strerror)
 
     def _opened(self) -> int:
-        """The file; a new one if it had grown too large. Raises OSError."""
+        """Return the open file; a new file if the old file was too large. Raises OSError."""
         assert self._path is not None
         if self._descriptor is None:
             self._descriptor = os.open(self._path, FLAGS, 0o600)
@@ -212,5 +215,5 @@ class AuditLog:
 
 
 def _iso(us: int) -> str:
-    """Microseconds since 1970 as RFC 3339 writes them."""
+    """Return microseconds since 1970 as an RFC 3339 time."""
     return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds")

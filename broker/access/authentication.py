@@ -1,7 +1,7 @@
-"""Proving who a client is, by whatever its protocol carries: password, token or certificate.
+"""Client authentication: password, token or TLS certificate.
 
-Every protocol comes here, so that one person is one principal whichever protocol they speak. Knows
-no protocol and no connection.
+Every protocol logs in here, so that a person is the same principal in every protocol. The module
+knows no protocol and no connection.
 """
 
 from __future__ import annotations
@@ -20,26 +20,29 @@ from braidlog.storage.metadata.user_records import ScramKey
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a client proved to be, until when, in seconds since 1970 (None: forever), and by what, so
-    that it can be checked later whether that still holds.
+    """An authenticated client, with the proof that later checks need.
+
+    `expires_s` is in seconds since 1970; None never expires.
     """
 
     principal: Principal
     expires_s: float | None = None
-    user_id: int | None = None  # None: not one of our users, others vouch for them.
-    token_digest: bytes | None = None  # Of our access token, if they used one.
-    deactivations: int = 0  # How often the user of that name had been made inactive by then.
+    user_id: int | None = None  # None: no stored user; others vouch.
+    token_digest: bytes | None = None  # Of the client's Braidlog token.
+    deactivations: int = 0  # Earlier deactivations of the user of that name.
 
     def has_expired(self, now_us: int) -> bool:
-        """Whether the token that proved it no longer does, at that time since 1970."""
+        """Return True if the token has expired at that time since 1970."""
         return self.expires_s is not None and now_us >= self.expires_s * 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt to log in: by which way (password, token, certificate; listener, where all clients
-    of one are the same user), the protocol and the client's host, and the name; that is empty if an
-    invalid token or certificate gave none.
+    """An attempt to log in.
+
+    `way` is password, token, certificate, or listener (all clients of the listener act as the same
+    user). `at` is the protocol and the client's host. `name` is empty if an invalid token or
+    certificate gave no name.
     """
 
     way: str
@@ -49,13 +52,14 @@ class Attempt:
 
 
 def host_of(at: str) -> str:
-    """The host in `PROTOCOL HOST`."""
+    """Return the host in `PROTOCOL HOST`."""
     return at.rpartition(" ")[2]
 
 
 class Authentication:
-    """The ways to log in. Each raises NotAuthenticated, with the same text for a wrong name and a
-    wrong password.
+    """The ways to log in. Each method raises NotAuthenticated.
+
+    The text of the error is the same for a wrong name and a wrong password.
     """
 
     def __init__(
@@ -66,8 +70,9 @@ class Authentication:
         required: bool,
         on_attempt: Callable[[Attempt], None],
     ) -> None:
-        """`required`: whether a client must prove who it is before anything else. `on_attempt` is
-        called with each attempt.
+        """With `required`, a client must log in before any other request. `on_attempt` is called
+        with
+        each attempt.
         """
         self.required = required
         self._users = users
@@ -90,7 +95,7 @@ class Authentication:
     async def configured_password(
         self, name: str, password: str, expected: str, at: str
     ) -> Identity:
-        """Log in by the name and password that a listener's settings have; otherwise as `password`.
+        """Log in by the name and password of a listener's settings; otherwise as `password`.
 
         Raises NotAuthenticated, LimitExceeded.
         """
@@ -103,13 +108,14 @@ class Authentication:
         return self._vouched_for(Principal(name))
 
     def scram(self, mechanism: str, at: str) -> ScramLogin:
-        """Begin a login by SCRAM-SHA-256 or SCRAM-SHA-512, which sends no password; `at` as with a
-        password.
+        """Begin a login by SCRAM-SHA-256 or SCRAM-SHA-512, which sends no password.
+
+        `at` is as in `password`.
         """
         return ScramLogin(mechanism, at, self._users, self._on_attempt)
 
     def bearer(self, token: str, at: str) -> Identity:
-        """Log in by a signed token or one of Braidlog's own access tokens; `at` as with a password.
+        """Log in by a signed token or a Braidlog access token; `at` as in `password`.
 
         Raises NotAuthenticated.
         """
@@ -128,9 +134,10 @@ class Authentication:
         return identity
 
     def certificate(self, certificate: Mapping[str, Any] | None, at: str) -> Identity:
-        """Log in by a client certificate, which the TLS library has checked already, as
-        `ssl.SSLObject.getpeercert` returns it: its first common name is the user's name. `at` as
-        with a password. Raises NotAuthenticated.
+        """Log in by a client certificate; its first common name is the user's name.
+
+        The TLS library has checked the certificate already. The argument is the result of
+        `ssl.SSLObject.getpeercert`; `at` is as in `password`. Raises NotAuthenticated.
         """
         for part in (certificate or {}).get("subject", ()):
             for name, value in part:
@@ -140,16 +147,17 @@ class Authentication:
         raise NotAuthenticated("no certificate with a common name")
 
     def listener(self, name: str, at: str) -> Identity:
-        """Log in as the user that all clients of the listener act as; `at` as with a password.
+        """Log in as the user that all clients of the listener act as; `at` as in `password`.
 
         Raises NotAuthenticated.
         """
         return self._vouched("listener", name, at)
 
     def renewed(self, identity: Identity) -> Principal:
-        """The principal of a client that logged in before users were changed.
+        """Return the present principal of a client that logged in before users were changed.
 
-        Raises NotAuthenticated if its user is gone or not active, or its token was revoked. A new
+        Raises NotAuthenticated if the user was removed or deactivated, or the token was revoked. A
+        new
         password changes nothing.
         """
         if identity.user_id is None:
@@ -177,12 +185,12 @@ class Authentication:
         return identity
 
     def _vouched_for(self, principal: Principal, expires_s: float | None = None) -> Identity:
-        """The identity of a client for which others vouch."""
+        """Return the identity of a client with a certificate, signed token or configured name."""
         count = self._users.deactivations(self._users.find(principal.name))
         return Identity(principal, expires_s, deactivations=count)
 
     def _check_active_since(self, identity: Identity, user: UserMeta | None) -> None:
-        """Check that the user was not made inactive since the login, however briefly.
+        """Check that the user was not deactivated since the login, however briefly.
 
         Raises NotAuthenticated.
         """
@@ -190,7 +198,7 @@ class Authentication:
             raise NotAuthenticated(f"user {identity.principal.name} was made inactive")
 
     def _named(self, name: str) -> Principal:
-        """The principal of somebody whom others vouch for; a user of that name lends its roles."""
+        """Return the principal of that name; a stored user of the same name lends its roles."""
         user = self._users.find(name)
         if user is None:
             return Principal(name)
@@ -202,13 +210,13 @@ class Authentication:
 def _identity(
     users: Users, user: UserMeta, expires_s: float | None = None, digest: bytes | None = None
 ) -> Identity:
-    """The identity of one of our users who has just logged in."""
+    """Return the identity of a stored user who has just logged in."""
     count = users.deactivations(user)
     return Identity(principal_of(user), expires_s, user.user_id, digest, count)
 
 
 class ScramLogin:
-    """One SCRAM login under way: the client's first message, then its last."""
+    """A SCRAM login under way: first the client's first message, then the client's last message."""
 
     def __init__(
         self, mechanism: str, at: str, users: Users, on_attempt: Callable[[Attempt], None]
@@ -222,11 +230,11 @@ class ScramLogin:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the next message is the client's last."""
+        """True if the next message is the client's last."""
         return self._key is not None
 
     def begin(self, message: bytes) -> bytes:
-        """The answer to the client's first message. Raises NotAuthenticated."""
+        """Return the answer to the client's first message. Raises NotAuthenticated."""
         try:
             self._name = self._server.read_first(message)
             self._key = self._users.scram_key(self._name, self._mechanism, host_of(self._at))
@@ -236,7 +244,10 @@ class ScramLogin:
         return self._server.challenge(self._key)
 
     def finish(self, message: bytes) -> tuple[bytes, Identity]:
-        """The answer to the client's last message, and who it is. Raises NotAuthenticated."""
+        """Return the answer to the client's last message, and the identity.
+
+        Raises NotAuthenticated.
+        """
         assert self._key is not None, "the first message comes first"
         try:
             answer = self._server.finish(message)

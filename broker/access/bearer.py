@@ -1,7 +1,7 @@
-"""JSON Web Tokens that others signed (RFC 7519): Pulsar's tokens, and HTTP's Bearer.
+"""JSON Web Tokens of other issuers (RFC 7519): Pulsar's tokens, and HTTP's Bearer.
 
 The key decides the algorithm, never the token: a secret means HS256, an RSA key RS256, an elliptic
-one ES256. Knows no user and no protocol.
+curve key ES256. The module knows no user and no protocol.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 Key = Any  # A secret's bytes, or a public key of the cryptography library.
 
-SECRET_BYTES_MIN: Final = 32  # RFC 7518, section 3.2: as long as the hash at least.
-TOKEN_BYTES_MAX: Final = 8192  # As much as common HTTP servers take in one header.
-DATA_PREFIXES: Final = (b"data:;base64,", b"base64:")  # How Pulsar's configurations write keys.
+SECRET_BYTES_MIN: Final = 32  # RFC 7518, section 3.2: at least as long as the hash.
+TOKEN_BYTES_MAX: Final = 8192  # The header limit of common HTTP servers.
+DATA_PREFIXES: Final = (b"data:;base64,", b"base64:")  # Prefixes of keys in Pulsar's settings.
 
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """What a token proved: whose it is, and until when (seconds since 1970; None: forever)."""
+    """The verified name and expiry of a token (seconds since 1970; None: forever)."""
 
     name: str
     expires_s: float | None
 
 
 class TokenVerifier:
-    """Checks tokens against one key."""
+    """Checks tokens against the configured keys."""
 
     def __init__(self, config: AccessConfig) -> None:
-        """Read the keys that the settings name. Raises ValueError with one line for people."""
+        """Read the keys that the settings name. Raises ValueError with a line for people."""
         self._decode: Callable[[str, Key, str], dict[str, Any]] = _no_key
         self._claim = config.token_claim
         self._audience = config.token_audience
@@ -50,7 +50,7 @@ class TokenVerifier:
             self._decode = self._decoder()
 
     def verify(self, token: str) -> Proved:
-        """Whose token this is. Raises NotAuthenticated."""
+        """Check a token and return its name and expiry. Raises NotAuthenticated."""
         if len(token) > TOKEN_BYTES_MAX:
             raise NotAuthenticated("the token is too long")
         for algorithm, key in self._keys:
@@ -60,7 +60,7 @@ class TokenVerifier:
             name = claims[self._claim]
             if not isinstance(name, str) or not name:
                 break
-            expires = claims.get("exp")  # A number, also if it is written as text.
+            expires = claims.get("exp")  # A number, also if the token has the number as text.
             try:
                 name.encode()  # JSON may hold half of a surrogate pair, which is no text.
                 return Proved(name, None if expires is None else float(expires))
@@ -69,9 +69,10 @@ class TokenVerifier:
         raise NotAuthenticated("the token is not valid")
 
     def _decoder(self) -> Callable[[str, Key, str], dict[str, Any]]:
-        """A function that checks a token; no claims if the token names another algorithm.
+        """Return a function that checks a token; no claims if the token names another algorithm.
 
-        The library is imported here, since it takes 8 MB that most brokers have no use for.
+        The library is imported here because it takes 8 MB, and most brokers do not use signed
+        tokens.
         """
         import jwt
 
@@ -99,7 +100,9 @@ def _no_key(token: str, key: Key, algorithm: str) -> dict[str, Any]:
 
 
 def looks_signed(token: str) -> bool:
-    """Whether a token is a JSON Web Token by its form; Braidlog's own access tokens have no dot."""
+    """Return True if a token has the form of a JSON Web Token; Braidlog's own tokens have no dot.
+
+    """
     return token.count(".") == 2
 
 

@@ -1,7 +1,7 @@
 """Slows down password guessing, by name and by address, without hashing and without waiting.
 
-After some failures in a row the next try is refused until a while has passed, twice as long after
-each further failure. Knows no password and no clock of its own.
+After some failures in a row the next attempt is refused for a while. Each further failure doubles
+that time. The module knows no password and no clock.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
-# Failures in a row that cost nothing: a person who mistypes, a client that tries an old password on
-# several connections at once.
+# Failures in a row without a wait: a person mistypes, or a client tries an old password on several
+# connections at once.
 FREE_FAILURES: Final = 5
 FIRST_WAIT_S: Final = 1.0
 WAIT_S_MAX: Final = 60.0
-# Names and addresses that failed, and pairs of both that were let in, some 200 bytes each; that of
-# longest ago goes first.
+# Names and addresses that failed, and pairs of both that logged in, some 200 bytes each. The
+# oldest entry is dropped first.
 REMEMBERED_MAX: Final = 10_000
 
 
@@ -30,13 +30,16 @@ class Brake:
     """Failures in a row of each key: a user's name or an address."""
 
     def __init__(self, *, is_on: bool = True) -> None:
-        """With `is_on` False nobody ever waits."""
+        """With `is_on` False no attempt has to wait."""
         self._is_on = is_on
         self._failures: OrderedDict[str, _Failures] = OrderedDict()
         self._let_in: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
     def wait_s(self, keys: tuple[str, ...], now: float) -> float:
-        """Seconds until these keys may try again; 0 or less: at once. `now` is in seconds."""
+        """Return the seconds until these keys may try again; 0 or less: at once.
+
+        `now` in seconds.
+        """
         known = (self._failures.get(key) for key in keys)
         return max((one.until - now for one in known if one is not None), default=0.0)
 
@@ -53,7 +56,7 @@ class Brake:
             self._failures.popitem(last=False)
 
     def succeeded(self, keys: tuple[str, ...]) -> None:
-        """Forget the failures of these keys, and remember that they were let in together."""
+        """Forget the failures of these keys, and remember that they logged in together."""
         for key in keys:
             self._failures.pop(key, None)
         self._let_in[keys] = None
@@ -62,5 +65,5 @@ class Brake:
             self._let_in.popitem(last=False)
 
     def has_let_in(self, keys: tuple[str, ...]) -> bool:
-        """Whether these keys have succeeded together before."""
+        """Return True if these keys have logged in together before."""
         return keys in self._let_in

@@ -1,6 +1,6 @@
-"""The first user of a broker that asks who its clients are, so that somebody can make the others.
+"""The first user of a broker with logins, who can create the other users.
 
-Its password is random, and is in a file that only the broker's own account can read.
+The password is random. Only the broker's own account can read the file with the password.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ log = structlog.get_logger()
 
 
 async def make_first_admin(broker: Broker) -> None:
-    """Make the user `admin` if clients must log in and there is no user yet but a protocol's own
-    root; in a cluster the broker that owns the catalogue does it. The password is on disk before
-    the user is.
+    """Create the user `admin` if clients must log in and no user exists but a protocol's root.
 
+    In a cluster the catalogue's owner does this. The password is on disk before the user is.
     Raises OSError, StorageFull, StorageFailed.
     """
     owns = broker.placement.catalogue_owner() is None
@@ -41,12 +40,12 @@ async def make_first_admin(broker: Broker) -> None:
 
 
 def write_new_password(path: Path) -> str:
-    """Make a random password and write it in a file that only the broker's own account can read.
+    """Write a random password to a file that only the broker's own account can read.
 
     Raises OSError.
     """
     password = new_token()
-    path.unlink(missing_ok=True)  # Left by a start that ended before the user was made.
+    path.unlink(missing_ok=True)  # Left by a start that ended before the user was created.
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(password + "\n")
         file.flush()

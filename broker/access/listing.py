@@ -1,4 +1,4 @@
-"""Leaves out of a list what the principal may not see. Knows no protocol."""
+"""Leaves out of a list the items that the principal may not see. Knows no protocol."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from braidlog.broker.access.rights import Action, Principal, Resource
 if TYPE_CHECKING:
     from braidlog.broker.access.access import Access
 
-LOOKED_AT: Final = 500  # Between two checkpoints: some 5 us each where the rules are asked.
+LOOKED_AT: Final = 500  # Items between two checkpoints: some 5 us each if the rules are asked.
 
 T = TypeVar("T")
 
 
 def sees_all(access: Access, principal: Principal, namespace: tuple[str, str]) -> bool:
-    """Whether the principal may see a namespace, and with it everything in it."""
+    """Return True if the principal may see a namespace, and so everything in it."""
     return access.allows(principal, Action.DESCRIBE, Resource.of_namespace(*namespace))
 
 
@@ -29,7 +29,7 @@ async def seen(
     items: Sequence[T],
     resource_of: Callable[[T], Resource],
 ) -> Sequence[T]:
-    """Those items of a namespace that the principal may see; gives other tasks their turn."""
+    """Return the items of a namespace that the principal may see; runs in pieces."""
     if sees_all(access, principal, namespace):
         return items
     found: list[T] = []

@@ -1,8 +1,8 @@
-"""Passwords and access tokens as they are kept: argon2id hashes, SCRAM keys, digests of tokens.
+"""Stored forms of passwords and access tokens: argon2id hashes, SCRAM keys, digests of tokens.
 
-Hashing is slow on purpose, so it runs in a thread, one hash at a time for the whole broker. A
-password that was right is remembered as a keyed digest in memory, which costs microseconds to
-check again. Knows no user and no journal.
+Hashing is slow on purpose, so hashes run in a thread, one at a time for the whole broker. A
+correct password is remembered as a keyed digest in memory; checking the digest takes microseconds.
+The module knows no user and no journal.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ HASH_MEMORY_KIB: Final = 19 * 1024
 HASH_PASSES: Final = 2
 HASH_LANES: Final = 1
 
-# Logins that may wait for a hash. At 40 ms each the last one waits 2.5 s; others are told to try
-# again rather than kept in memory.
+# Logins that may wait for a hash. At 40 ms each the last login waits 2.5 s; further logins are
+# refused and have to try again.
 HASHES_WAITING_MAX: Final = 64
-REMEMBERED_MAX: Final = 10_000  # Verified passwords, 100 bytes each; that used longest ago goes.
+REMEMBERED_MAX: Final = 10_000  # Verified passwords, 100 bytes each; least recently used.
 
-PASSWORD_BYTES_MAX: Final = 1024  # As long as any client's own limit; bounds what is hashed.
-TOKEN_BYTES: Final = 37  # 50 characters of base64, as Iggy's own tokens; 296 random bits.
+PASSWORD_BYTES_MAX: Final = 1024  # As long as any client's own limit; bounds the input of a hash.
+TOKEN_BYTES: Final = 37  # 50 characters of base64, like Iggy's own tokens; 296 random bits.
 
 SCRAM_SALT_BYTES: Final = 16
 SCRAM_ITERATIONS: Final = 4096  # Kafka's default, and the least that RFC 7677 allows.
@@ -47,10 +47,10 @@ Ts = TypeVarTuple("Ts")
 
 
 class Passwords:
-    """Makes and checks what is kept of passwords."""
+    """Makes and checks the stored forms of passwords."""
 
     def __init__(self, hashed: Callable[[], object] = lambda: None) -> None:
-        """`hashed` is called for each hash that is made."""
+        """`hashed` is called for each computed hash."""
         self._hashed = hashed
         self._one_at_a_time = trio.CapacityLimiter(1)
         self._turn = trio.Lock()
@@ -60,14 +60,15 @@ class Passwords:
         self._dummy: str | None = None
 
     async def hash(self, password: str) -> tuple[str, list[ScramKey]]:
-        """The hash and the SCRAM keys to keep of a new password. Raises LimitExceeded."""
+        """Return the hash and the SCRAM keys of a new password. Raises LimitExceeded."""
         return await self._in_turn(self._make, password)
 
     async def verify(
         self, password_hash: str, password: str, check: Callable[[], None] = lambda: None
     ) -> bool:
-        """Whether the password fits that hash. `check` is called before it is hashed, and may raise
-        what refuses that. Raises LimitExceeded.
+        """Return True if the password fits that hash. Raises LimitExceeded.
+
+        `check` is called before the hashing, and raises to refuse the hashing.
         """
         if self.remembers(password_hash, password):
             self._remembered.move_to_end(password_hash)
@@ -80,30 +81,35 @@ class Passwords:
         return right
 
     def remembers(self, password_hash: str, password: str) -> bool | None:
-        """Whether the password fits that hash, from memory; None if none is remembered for it."""
+        """Return True if a remembered password fits that hash; None without a remembered password.
+
+        """
         digest = self._remembered.get(password_hash)
         if digest is None:
             return None
         return hmac.compare_digest(digest, self._digest(password_hash, password))
 
     async def verify_nobody(self, password: str, check: Callable[[], None] = lambda: None) -> None:
-        """Spend the time of a check, so that an unknown name takes as long as a wrong password;
-        `check` as in `verify`. Raises LimitExceeded.
+        """Spend the time of a check, so that an unknown name takes as long as a wrong password.
+
+        `check` is as in `verify`. Raises LimitExceeded.
         """
         if self._dummy is None:
             self._dummy = await self._in_turn(self._hash, secrets.token_hex(), check=check)
         await self._in_turn(self._matches, self._dummy, password, check=check)
 
     def invented_scram_key(self, name: str, mechanism: str) -> ScramKey:
-        """A key that no password fits, with the same salt whenever it is asked for: an unknown name
-        is answered as a known one is.
+        """Return a key that no password fits, so that an unknown name gets the answer of a known
+        name.
+
+        The salt is the same at every call.
         """
         salt = hmac.digest(self._key, f"{mechanism} {name}".encode(), "sha256")[:SCRAM_SALT_BYTES]
         chance = secrets.token_bytes(hashlib.new(SCRAM_HASHES[mechanism]).digest_size)
         return ScramKey(mechanism, salt, SCRAM_ITERATIONS, chance, chance)
 
     @cached_property
-    def _hasher(self) -> PasswordHasher:  # Asked for in a thread: many brokers have no password.
+    def _hasher(self) -> PasswordHasher:  # Used in a thread: many brokers have no password.
         from argon2 import PasswordHasher
 
         return PasswordHasher(
@@ -131,15 +137,15 @@ class Passwords:
     async def _in_turn(
         self, work: Callable[[*Ts], T], *arguments: *Ts, check: Callable[[], None] = lambda: None
     ) -> T:
-        """Run `work` in a thread when it is its turn, and `check` still allows it."""
+        """Run `work` in a thread in turn, unless `check` raises by then."""
         if self._waiting >= HASHES_WAITING_MAX:
             raise LimitExceeded("too many logins at once: try again")
         self._waiting += 1
         try:
             async with self._turn:
-                check()  # Those before it may have failed since it began to wait.
+                check()  # Earlier logins may have failed during the wait.
                 self._hashed()
-                # The limiter, too: a thread that was abandoned goes on.
+                # The limiter is needed too: an abandoned thread goes on.
                 return await run_in_thread(
                     work, *arguments, limiter=self._one_at_a_time, abandon_on_cancel=True
                 )
@@ -148,17 +154,23 @@ class Passwords:
 
 
 def new_token() -> str:
-    """The text of a new access token."""
+    """Return the text of a new access token."""
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
 def token_digest(token: str) -> bytes:
-    """What is kept of an access token. It is entirely random, so a plain hash is enough."""
+    """Return the stored digest of an access token.
+
+    The token is random, so a plain hash is enough.
+    """
     return hashlib.sha256(token.encode()).digest()
 
 
 def _scram_key(mechanism: str, password: str) -> ScramKey:
-    """RFC 5802, section 3. The password is taken as it is: SASLprep is the client's duty."""
+    """Derive a key (RFC 5802, section 3).
+
+    The password is used as it is: SASLprep is the client's duty.
+    """
     name = SCRAM_HASHES[mechanism]
     salt = secrets.token_bytes(SCRAM_SALT_BYTES)
     salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, SCRAM_ITERATIONS)

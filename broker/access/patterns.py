@@ -1,9 +1,9 @@
-"""What a permission is about, as users write it: patterns of resources.
+"""Patterns of resources, as users write them in permissions.
 
     *                             everything
-    cluster                       what belongs to no tenant: figures, users, permissions
+    cluster                       everything outside tenants: figures, users, permissions
     cluster/users                 only users, their tokens and permissions
-    cluster/server                all of `cluster` but those
+    cluster/server                all of `cluster` but users, tokens and permissions
     public                        a tenant, and everything in it
     public/default                a namespace, and its topics
     public/default/orders         a topic
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from braidlog.broker.access.rights import CLUSTER, USERS, Resource, ResourceKind
 
 ANY = "*"
-# Patterns of no tenant, and the kinds of resources that each covers.
+# Patterns outside tenants, and the kinds of resources that each pattern covers.
 PLACELESS = {
     "cluster": (ResourceKind.CLUSTER, ResourceKind.USERS),
     "cluster/users": (ResourceKind.USERS,),
@@ -33,8 +33,9 @@ PATTERN_BYTES_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A parsed pattern. `parts` are tenant, namespace and topic, as many as were given; one of no
-    tenant has the kinds that it covers instead.
+    """A parsed pattern. `parts` are the given ones of tenant, namespace and topic.
+
+    A pattern outside tenants has no parts; `placeless` has the kinds of resources that it covers.
     """
 
     parts: tuple[str, ...]
@@ -43,11 +44,11 @@ class Pattern:
 
     @property
     def names_group(self) -> bool:
-        """Whether it is about groups of some name only."""
+        """True if the pattern covers only groups with certain names."""
         return self.group != ANY
 
     def covers(self, resource: Resource) -> bool:
-        """Whether a permission for this pattern holds for that resource."""
+        """Return True if a permission for this pattern holds for that resource."""
         if self.parts == (ANY,) and self.group == ANY:
             return True
         if self.placeless or resource.kind in PLACELESS_KINDS:
@@ -55,7 +56,7 @@ class Pattern:
         if resource.kind is ResourceKind.GROUP:
             if not _fits(self.group, resource.group.decode(errors="surrogateescape")):
                 return False
-            if not resource.topic:  # Of that name on any topic there: these are checked later.
+            if not resource.topic:  # The group on any topic there: the topics are checked later.
                 return self.reaches(resource.tenant, resource.namespace)
         named = (resource.tenant, resource.namespace, resource.topic)
         depth = sum(1 for part in named if part)
@@ -64,14 +65,14 @@ class Pattern:
         return all(_fits(wanted, part) for wanted, part in zip(self.parts, named, strict=False))
 
     def reaches(self, tenant: str, namespace: str = "") -> bool:
-        """Whether the pattern may cover something in that tenant or namespace."""
+        """Return True if the pattern may cover something in that tenant or namespace."""
         if self.placeless:
             return False
         named = (tenant, namespace) if namespace else (tenant,)
         return all(_fits(wanted, part) for wanted, part in zip(self.parts, named, strict=False))
 
     def resource(self) -> Resource:
-        """The one resource that a pattern without a star names. Raises ValueError."""
+        """Return the resource that a pattern without a star names. Raises ValueError."""
         if self.placeless:
             return CLUSTER if ResourceKind.CLUSTER in self.placeless else USERS
         if any(part.endswith(ANY) for part in self.parts):
@@ -85,7 +86,7 @@ class Pattern:
 
 
 def parse_pattern(text: str) -> Pattern:
-    """Read a pattern. Raises ValueError, with one line for people."""
+    """Read a pattern. Raises ValueError, with a line for people."""
     if not 0 < len(text.encode()) <= PATTERN_BYTES_MAX or not text.isprintable():
         raise ValueError(f"a resource has 1 to {PATTERN_BYTES_MAX} bytes of printable text")
     if text in PLACELESS:

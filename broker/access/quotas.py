@@ -1,7 +1,8 @@
-"""Limits of each principal: connections, requests and bytes a second, topics made an hour.
+"""Limits of each principal: connections, requests and bytes a second, topics created an hour.
 
-A principal over its rate is not refused but slowed down: its connections are read again once its
-debt is paid. Anonymous clients have no limits of their own. Knows no connection and no protocol.
+A principal over its rate is not refused but slowed down: the broker reads its connections again
+when the debt is paid. Anonymous clients have no limits of their own. The module knows no connection
+and no protocol.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from braidlog.broker.errors import LimitExceeded
 if TYPE_CHECKING:
     from braidlog.broker.config.settings import AccessConfig, PrincipalLimits
 
-# The longest time for which nothing is read from a connection: short enough to see its client's
-# keepalives before a protocol takes it for gone.
+# The longest time without a read from a connection. The broker must see a client's keepalives
+# before the protocol drops the client.
 PAUSE_S_MAX: Final = 10.0
-# Principals remembered, some 500 bytes each. Of those without a connection the one used longest ago
-# goes first: it owes least.
+# Principals remembered, some 500 bytes each. The least recently used principal without a connection
+# is dropped first: its debt is the smallest.
 PRINCIPALS_MAX: Final = 10_000
 HOUR_S: Final = 3600.0
 
 
 class Bucket:
-    """A rate with a burst: what was not used of the last `burst_s` may be used at once."""
+    """A rate with a burst: the unused part of the last `burst_s` may be used at once."""
 
     __slots__ = ("_burst", "_clock_s", "_left", "_rate", "_seen_s")
 
@@ -39,7 +40,7 @@ class Bucket:
         self._seen_s = clock_s()
 
     def spend(self, amount: float) -> float:
-        """Take this much, going into debt if need be; returns the seconds until it is paid."""
+        """Spend this amount, into debt if need be; return the seconds until the debt is paid."""
         now = self._clock_s()
         self._left = min(self._burst, self._left + (now - self._seen_s) * self._rate) - amount
         self._seen_s = now
@@ -47,7 +48,7 @@ class Bucket:
 
 
 class Allowance:
-    """What one principal may use, all its connections together."""
+    """The limits and the usage of a principal, over all its connections."""
 
     def __init__(self, name: str, limits: PrincipalLimits, clock_s: Callable[[], float]) -> None:
         self.connections = 0
@@ -66,7 +67,7 @@ class Allowance:
         self.connections += 1
 
     def spend(self, requests: int, size: int) -> float:
-        """Count requests and bytes of both directions; returns the seconds to take no more."""
+        """Count requests and bytes of both directions; return the seconds to read no more."""
         pause_s = 0.0
         if self._requests is not None:
             pause_s = self._requests.spend(requests)
@@ -75,12 +76,12 @@ class Allowance:
         return min(pause_s, PAUSE_S_MAX)
 
     def make_topic(self) -> None:
-        """Count a topic that is to be made. Raises LimitExceeded."""
+        """Count a topic before its creation. Raises LimitExceeded."""
         if self._topics is None:
             return
         wait_s = self._topics.spend(1)
         if wait_s > 0:
-            self._topics.spend(-1)  # It is not made.
+            self._topics.spend(-1)  # The topic is not created.
             raise LimitExceeded(
                 f"{self._name} may make {self._limits.topics_per_hour} topics an hour:"
                 f" the next one in {wait_s:.0f} s"
@@ -88,7 +89,7 @@ class Allowance:
 
 
 class Quotas:
-    """The allowances of all principals, as the settings say."""
+    """The allowances of all principals, by the settings."""
 
     def __init__(self, config: AccessConfig, clock_s: Callable[[], float]) -> None:
         """`clock_s` is a steady clock in seconds."""
@@ -98,7 +99,7 @@ class Quotas:
         self._allowances: OrderedDict[str, Allowance] = OrderedDict()
 
     def of(self, principal: Principal) -> Allowance | None:
-        """The allowance of a principal, None where nothing limits it."""
+        """Return the allowance of a principal, None if the principal has no limits."""
         if principal.is_anonymous:
             return None
         name = principal.name

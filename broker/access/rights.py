@@ -1,6 +1,6 @@
-"""The words of access control: who asks (principal), to do what (action), to what (resource).
+"""The terms of access control: principal (the client), action, resource (the object).
 
-Knows no protocol, no rule and no topic.
+The module knows no protocol, no rule and no topic.
 """
 
 from __future__ import annotations
@@ -13,31 +13,32 @@ if TYPE_CHECKING:
     from braidlog.storage.metadata.names import TopicName
 
 
-# What begins the name of a role as the subject of a permission; the name of no user does.
+# Prefix of a role as the subject of a permission; the prefix is not allowed in user names.
 ROLE_PREFIX: Final = "role:"
 
 
-# Characters of all names of a resource: what exists has fewer, of groups all that people name.
+# Characters of all names of a resource. Existing resources have fewer; so have groups that people
+# name.
 REMEMBERED_NAMES_MAX: Final = 1024
 
 
 class Action(enum.Enum):
-    """What a command does. Each command of each protocol names one, or none, in its table."""
+    """The kind of access. Each command of each protocol has an action, or none, in its table."""
 
-    PRODUCE = "produce"  # Append records, and register the schema that they are written with.
-    CONSUME = "consume"  # Read records, and make and move the position of a group.
+    PRODUCE = "produce"  # Append records, and register the records' schema.
+    CONSUME = "consume"  # Read records; create and move a group's position.
     DESCRIBE = "describe"  # See names, settings, offsets, figures. Every other action implies it.
     CREATE = "create"  # Topics and namespaces.
     ALTER = "alter"  # Settings, number of partitions, schemas.
-    DELETE = "delete"  # Topics, namespaces, groups, and records before their time.
+    DELETE = "delete"  # Topics, namespaces, groups, and records before they expire.
     ADMINISTER = "administer"  # Users, tokens and rules.
 
 
 class ResourceKind(enum.Enum):
-    """What a resource is."""
+    """The kind of a resource."""
 
     CLUSTER = "cluster"
-    USERS = "users"  # All of them, with their tokens and permissions; part of the cluster.
+    USERS = "users"  # All users, with their tokens and permissions; part of the cluster.
     TENANT = "tenant"
     NAMESPACE = "namespace"
     TOPIC = "topic"
@@ -46,7 +47,7 @@ class ResourceKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What an action is about. Parts that a kind does not have are empty."""
+    """The object of an action. Parts that the kind does not have are empty."""
 
     kind: ResourceKind
     tenant: str = ""
@@ -56,37 +57,37 @@ class Resource:
 
     @classmethod
     def of_tenant(cls, tenant: str) -> Resource:
-        """A tenant."""
+        """Return a tenant."""
         return cls(ResourceKind.TENANT, tenant)
 
     @classmethod
     def of_namespace(cls, tenant: str, namespace: str) -> Resource:
-        """A namespace (Iggy: a stream)."""
+        """Return a namespace (Iggy: a stream)."""
         return cls(ResourceKind.NAMESPACE, tenant, namespace)
 
     @classmethod
     def of_topic(cls, name: TopicName) -> Resource:
-        """A topic, whether or not it exists."""
+        """Return a topic, existing or not."""
         return cls(ResourceKind.TOPIC, name.tenant, name.namespace, name.topic)
 
     @classmethod
     def of_group_within(cls, group: bytes, tenant: str, namespace: str) -> Resource:
-        """A group of that name on any topic of a namespace."""
+        """Return the group of that name on any topic of a namespace."""
         return cls(ResourceKind.GROUP, tenant, namespace, group=group)
 
     @classmethod
     def of_group(cls, group: bytes, topic: TopicName) -> Resource:
-        """A group of a topic."""
+        """Return a group of a topic."""
         return cls(ResourceKind.GROUP, topic.tenant, topic.namespace, topic.topic, group)
 
     @property
     def is_long(self) -> bool:
-        """Whether its names are longer than is worth remembering. Clients may ask for any text."""
+        """True if the names are too long to remember. Clients may send any text."""
         texts = len(self.tenant) + len(self.namespace) + len(self.topic) + len(self.group)
         return texts > REMEMBERED_NAMES_MAX
 
     def shortened(self) -> Resource:
-        """The same, with as much of each name as is worth remembering."""
+        """Return the same resource with shortened names."""
         each = REMEMBERED_NAMES_MAX // 4
         names = self.tenant[:each], self.namespace[:each], self.topic[:each]
         return Resource(self.kind, *names, self.group[:each])
@@ -103,11 +104,11 @@ USERS: Final = Resource(ResourceKind.USERS)
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who a connection acts for. Two with equal fields are the same."""
+    """The client's identity for access control. Principals with equal fields are the same."""
 
     name: str
-    roles: frozenset[str] = frozenset()  # Names of rule sets that it has besides its own.
-    is_anonymous: bool = False  # It has not said who it is, or could not prove it.
+    roles: frozenset[str] = frozenset()  # Rule sets that apply besides its own.
+    is_anonymous: bool = False  # The client has not logged in, or the login failed.
 
 
 ANONYMOUS: Final = Principal("anonymous", is_anonymous=True)

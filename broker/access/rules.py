@@ -1,7 +1,6 @@
-"""Who may do what: the permissions that were granted, to users and to roles. What was not granted
-is refused.
+"""Permission grants of users and roles; every other action is refused.
 
-Answers from memory. Knows no protocol and no password.
+The rules answer from memory. The module knows no protocol and no password.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from braidlog.storage.metadata.user_records import Grant, Granted, Revoked
 
 __all__ = ["ACTION_WORDS", "ADMIN", "ROLE_PREFIX", "Grant", "GrantedRules"]
 
-ADMIN: Final = "admin"  # Every action on what the grant is about.
+ADMIN: Final = "admin"  # Every action on the resource of the grant.
 ACTION_WORDS: Final = (ADMIN, *(action.value for action in Action))
 GRANTS_MAX: Final = 100_000  # Some 300 bytes each, in memory and in each snapshot.
 CHANGES_AT_A_TIME: Final = 100  # Between two checkpoints: some ms of work.
-# What a permission for a group allows with the group's topic.
+# Actions on the group's topic that a permission for a group includes.
 OF_A_GROUPS_TOPIC: Final = frozenset({Action.CONSUME, Action.DESCRIBE})
 ANSWERS_MAX: Final = 10_000  # Answers remembered until a permission changes, some 400 bytes each.
 
@@ -38,26 +37,27 @@ class _Rule:
         # Every other permission includes DESCRIBE.
         if self.word not in (ADMIN, action.value) and action is not Action.DESCRIBE:
             return False
-        # To read in a group needs the same of the topic; all else is about the group alone.
+        # Reading in a group needs the same right on the topic; other actions concern the group
+        # alone.
         if self.pattern.names_group and resource.kind is not ResourceKind.GROUP:
             return action in OF_A_GROUPS_TOPIC and self.pattern.covers(resource)
         return self.pattern.covers(resource)
 
 
 class GrantedRules:
-    """The rules of a broker that asks who its clients are; see `access.Rules`."""
+    """The rules of a broker with logins; see `access.Rules`."""
 
     def __init__(self, catalogue: UserCatalogue, superusers: Iterable[str]) -> None:
         """`superusers` are names of users who may do everything."""
         self._catalogue = catalogue
         self._book = catalogue.users
         self._superusers = frozenset(superusers)
-        self._rules: dict[str, list[_Rule]] = {}  # By subject, once it was asked about.
+        self._rules: dict[str, list[_Rule]] = {}  # By subject, filled at the first check.
         self._answers: dict[tuple[Principal, Action, Resource], bool] = {}
         self._version = self._book.grants_version  # Of the permissions in both.
 
     def allows(self, principal: Principal, action: Action, resource: Resource) -> bool:
-        """Whether the principal may do that."""
+        """Return True if the principal may do the action."""
         if principal.name in self._superusers and not principal.is_anonymous:
             return True
         self._follow()
@@ -73,8 +73,8 @@ class GrantedRules:
         return answer
 
     def reaches(self, principal: Principal, tenant: str, namespace: str = "") -> bool:
-        """Whether the principal may do anything with something in that tenant or namespace, whether
-        or not that exists.
+        """Return True if the principal may do anything in that tenant or namespace, existing or
+        not.
         """
         if principal.name in self._superusers and not principal.is_anonymous:
             return True
@@ -82,11 +82,11 @@ class GrantedRules:
         return any(rule.pattern.reaches(tenant, namespace) for rule in self._rules_of(principal))
 
     def list(self, subject: str | None = None) -> Sequence[Grant]:
-        """The permissions that were granted, to one subject or to all."""
+        """Return the permissions of a subject, or of all subjects."""
         return list(self._book.grants) if subject is None else self._book.grants_of(subject)
 
     async def grant(self, grant: Grant) -> int:
-        """Grant a permission, and return the ticket; one that exists already stays as it is.
+        """Grant a permission, and return the ticket; an existing permission stays as it is.
 
         Raises InvalidRequest, LimitExceeded, Conflict, StorageFull, StorageFailed.
         """
@@ -98,8 +98,9 @@ class GrantedRules:
         return self._catalogue.change_users(Granted(grant))
 
     async def revoke(self, grant: Grant) -> int:
-        """Revoke a permission, and return the ticket. Raises UserNotFound if it was not granted,
-        StorageFull, StorageFailed.
+        """Revoke a permission, and return the ticket.
+
+        Raises UserNotFound if the permission does not exist, StorageFull, StorageFailed.
         """
         if grant not in self._book.grants:
             raise errors.UserNotFound(
@@ -108,10 +109,11 @@ class GrantedRules:
         return self._catalogue.change_users(Revoked(grant))
 
     async def replace(self, subject: str, wanted: Sequence[Grant], there: Iterable[Grant]) -> int:
-        """Grant a subject all these permissions, and revoke those of `there` that are not wanted;
-        return the ticket.
+        """Grant a subject all `wanted` permissions, revoke the rest of `there`, and return the
+        ticket.
 
-        It revokes first: meanwhile nobody may do more than before or after. Raises as `grant`.
+        The revocations come first: meanwhile the subject has no right that it lacks both before and
+        after. Raises as `grant`.
         """
         kept = frozenset(wanted)
         gone = [grant for grant in there if grant not in kept]
@@ -119,7 +121,7 @@ class GrantedRules:
         for number, grant in enumerate((*gone, *wanted), 1):
             if number > len(gone):
                 ticket = await self.grant(grant)
-            elif grant in self._book.grants:  # Somebody else may have been quicker.
+            elif grant in self._book.grants:  # It may be revoked already.
                 ticket = await self.revoke(grant)
             if number % CHANGES_AT_A_TIME == 0:
                 await trio.lowlevel.checkpoint()
@@ -135,7 +137,7 @@ class GrantedRules:
     def _rules_of(self, principal: Principal) -> Iterable[_Rule]:
         if principal.is_anonymous:
             return
-        if not principal.name.startswith(ROLE_PREFIX):  # Others may vouch for any name.
+        if not principal.name.startswith(ROLE_PREFIX):  # A token may carry any name.
             yield from self._rules_for(principal.name)
         for role in principal.roles:
             yield from self._rules_for(ROLE_PREFIX + role)

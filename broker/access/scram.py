@@ -1,7 +1,7 @@
-"""The server's side of a SCRAM login: two messages each way, after which both sides know that the
-other has the password, which is never sent. RFC 5802, and RFC 7677 for SHA-256.
+"""The server's side of a SCRAM login (RFC 5802, and RFC 7677 for SHA-256).
 
-Knows no user: the caller brings the keys. Channel binding is not offered.
+After two messages each way both sides know that the other has the password, which is never sent.
+The caller brings the keys: the module knows no user. Channel binding is not offered.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from braidlog.broker.errors import NotAuthenticated
 from braidlog.storage.metadata.user_records import ScramKey
 
 NONCE_BYTES: Final = 24  # As random as Kafka's own nonces.
-MESSAGE_BYTES_MAX: Final = 4096  # A name of 255 bytes and a nonce of any client fit many times.
+MESSAGE_BYTES_MAX: Final = 4096  # A name of 255 bytes and any client's nonce fit many times.
 
 
 class ScramServer:
-    """One login under way: `read_first`, `challenge`, `finish`, in this order."""
+    """A login under way: `read_first`, `challenge`, `finish`, in this order."""
 
     def __init__(self, mechanism: str) -> None:
         """`mechanism` is one of `SCRAM_HASHES`."""
@@ -34,8 +34,9 @@ class ScramServer:
         self._key: ScramKey | None = None
 
     def read_first(self, message: bytes) -> str:
-        """The name in the client's first message (RFC 5802, section 5.1). Raises
-        NotAuthenticated.
+        """Return the name in the client's first message (RFC 5802, section 5.1).
+
+        Raises NotAuthenticated.
         """
         text = _text(message)
         parts = text.split(",", 2)
@@ -52,14 +53,17 @@ class ScramServer:
         return name
 
     def challenge(self, key: ScramKey) -> bytes:
-        """The server's first message; `key` is of the name that `read_first` gave."""
+        """Return the server's first message; `key` belongs to the name from `read_first`."""
         self._key = key
         salt = base64.b64encode(key.salt).decode()
         self._challenge = f"r={self._nonce},s={salt},i={key.iterations}"
         return self._challenge.encode()
 
     def finish(self, message: bytes) -> bytes:
-        """The server's last message, if the client's proof is right. Raises NotAuthenticated."""
+        """Return the server's last message if the client's proof is right.
+
+        Raises NotAuthenticated.
+        """
         assert self._key is not None, "the challenge comes first"
         without_proof, found, proof = _text(message).rpartition(",p=")
         fields = _fields(without_proof)
@@ -86,7 +90,7 @@ def _text(message: bytes) -> str:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """The attributes of a message; the first of each name counts."""
+    """Return the attributes of a message; the first of each name counts."""
     fields: dict[str, str] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
@@ -95,7 +99,7 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _unescaped(name: str) -> str:
-    """A `saslname` without its escapes (RFC 5802, section 5.1). Raises NotAuthenticated."""
+    """Return a `saslname` without escapes (RFC 5802, section 5.1). Raises NotAuthenticated."""
     if name.count("=") != name.count("=2C") + name.count("=3D"):
         raise NotAuthenticated("the name in the login is written wrongly")
     return name.replace("=2C", ",").replace("=3D", "=")

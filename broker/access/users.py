@@ -1,7 +1,7 @@
-"""The users of the broker, whatever protocol they log in by, and the check of their credentials.
+"""The users of the broker, for every protocol, and the check of their credentials.
 
-Every change is one of the catalogue's and returns its commit ticket. Knows no protocol: each has
-limits of its own on names and passwords, within those here.
+Every change is a change of the catalogue and returns its commit ticket. The module knows no
+protocol: each protocol has own limits on names and passwords, within the limits here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from braidlog.storage.metadata.user_records import (
 )
 from braidlog.storage.metadata.users import ROOT_USER_ID, UserBook
 
-# Protocols take the record of a user from here.
+# Protocols import the record of a user from here.
 __all__ = ["NAME_BYTES_MAX", "ROOT_USER_ID", "UserCatalogue", "UserMeta", "Users", "principal_of"]
 
 USERS_MAX: Final = 10_000  # About 1 KB each, in memory and in each snapshot of the catalogue.
@@ -38,15 +38,15 @@ NAME_BYTES_MAX: Final = 255
 
 
 class UserCatalogue(Protocol):
-    """Where users and permissions are kept."""
+    """The storage of users and permissions."""
 
     @property
     def users(self) -> UserBook:
-        """What is there now, to be read only."""
+        """The current users, to be read only."""
 
     @property
     def ticket(self) -> int:
-        """After this ticket every change so far is on disk."""
+        """The ticket after which every change so far is on disk."""
 
     def change_users(self, change: UserChange) -> int:
         """Make a change; return its ticket. Raises InvalidRequest, StorageFull, StorageFailed."""
@@ -65,8 +65,9 @@ class Users:
         hashed: Callable[[], object] = lambda: None,
     ) -> None:
         """`now_us` is the time of day in microseconds, `clock_s` a steady clock in seconds.
-        `slows_down`: whether clients that fail often must wait; `hashed` is called for each
-        password that is hashed, which is what a login costs.
+
+        With `slows_down` clients that fail often must wait. `hashed` is called for each password
+        hash, which is the main cost of a login.
         """
         self._catalogue = catalogue
         self._book = catalogue.users
@@ -78,23 +79,23 @@ class Users:
     # Finding.
 
     def all(self) -> Sequence[UserMeta]:
-        """Every user, by number."""
+        """Return every user, by number."""
         return self._book.all()
 
     def find(self, name: str) -> UserMeta | None:
-        """The user of that name, if there is one."""
+        """Return the user of that name, or None."""
         return self._book.find(name)
 
     def by_id(self, user_id: int) -> UserMeta | None:
-        """The user with that number, if there is one."""
+        """Return the user with that number, or None."""
         return self._book.by_id(user_id)
 
     def deactivations(self, user: UserMeta | None) -> int:
-        """How often the user was made inactive since this process started; 0 for no user."""
+        """Count the user's deactivations since this process started; 0 for None."""
         return 0 if user is None else self._book.deactivations(user.user_id)
 
     def get(self, name: str) -> UserMeta:
-        """The user of that name. Raises UserNotFound."""
+        """Return the user of that name. Raises UserNotFound."""
         user = self._book.find(name)
         if user is None:
             raise errors.UserNotFound(f"no user {name}")
@@ -105,7 +106,7 @@ class Users:
     async def verify(
         self, name: str, password: str, address: str, *, must_be_active: bool = True
     ) -> UserMeta:
-        """The user with that name and password; `address` is the host that asks.
+        """Return the user with that name and password; `address` is the client's host.
 
         Raises NotAuthenticated, also for too many failures in a row, and LimitExceeded.
         """
@@ -121,7 +122,7 @@ class Users:
             right = False
         else:
             right = await self._passwords.verify(user.password_hash, password, check)
-        # Another task may have changed or removed the user meanwhile: the state now counts.
+        # Another task may have changed or removed the user meanwhile.
         if not right or user is None or self._book.by_id(user.user_id) is not user:
             self._brake.failed(keys, self._clock_s())
             raise errors.NotAuthenticated("wrong user name or password")
@@ -129,14 +130,13 @@ class Users:
         return _active(user) if must_be_active else user
 
     def verify_token(self, token: str, address: str) -> tuple[UserMeta, TokenMeta]:
-        """The active user who has this access token, and what is kept of it; `address` is the host
-        that asks.
+        """Return the active user of this access token, and the stored token.
 
-        Raises NotAuthenticated.
+        `address` is the client's host. Raises NotAuthenticated.
         """
         digest = token_digest(token)
         user = self._book.by_token(digest)
-        if user is None:  # Not to be guessed: a right one never has to wait.
+        if user is None:  # Tokens cannot be guessed, so a correct token never has to wait.
             self._brake.failed((f"address {address}",), self._clock_s())
             raise errors.NotAuthenticated("unknown token")
         kept = next(one for one in user.tokens if one.digest == digest)
@@ -145,7 +145,7 @@ class Users:
         return _active(user), kept
 
     def scram_key(self, name: str, mechanism: str, address: str) -> ScramKey:
-        """The key to check a SCRAM login of that name with; an invented one if there is none.
+        """Return the key for a SCRAM login of that name; an invented key for an unknown name.
 
         Raises NotAuthenticated after too many failures in a row.
         """
@@ -157,10 +157,10 @@ class Users:
         return self._passwords.invented_scram_key(name, mechanism)
 
     def scram_ended(self, name: str, key: ScramKey, address: str, *, is_right: bool) -> UserMeta:
-        """The active user whose SCRAM login with this key has ended.
+        """Return the active user whose SCRAM login with this key has ended.
 
         Raises NotAuthenticated if the proof was wrong, the user was changed meanwhile, or too many
-        others have failed since the login began: any number may be under way at once.
+        other logins have failed since this login began: any number of logins may run at once.
         """
         keys = _brake_keys(name, address)
         self._check_brake(self._scram_keys(name, address))
@@ -174,8 +174,9 @@ class Users:
     async def verify_configured(
         self, name: str, password: str, expected: str, address: str
     ) -> None:
-        """Check a name and password against those of the settings, which belong to no stored user;
-        otherwise as `verify`. Raises NotAuthenticated, LimitExceeded.
+        """Check a name and password against the settings, which belong to no stored user.
+
+        Otherwise as `verify`. Raises NotAuthenticated, LimitExceeded.
         """
         keys = _brake_keys(name, address)
         right = hmac.compare_digest(password.encode(), expected.encode())
@@ -188,11 +189,14 @@ class Users:
         self._brake.succeeded(keys)
 
     def _check_brake(self, keys: tuple[str, ...], *, known: bool | None = None) -> None:
-        """Raises NotAuthenticated while one of the keys has to wait. `known`: whether the password
-        is right, if that is known without a hash.
+        """Raise NotAuthenticated while a key has to wait.
 
-        Others' failures at its address do not hold up a right one. So a wrong one counts for its
-        name even while its address has to wait, or all would be tried until one is not held up.
+        `known` says if the password is correct, where a check needs no hash. Other clients'
+        failures at
+        the same address do not delay a correct password. So a wrong password counts for its name
+        even
+        while the address has to wait; otherwise a client could try passwords until one is not
+        delayed.
         """
         now, name = self._clock_s(), keys[:1]
         if self._brake.wait_s(name if known else keys, now) > 0:
@@ -201,8 +205,11 @@ class Users:
             raise errors.NotAuthenticated("too many failed logins: try again later")
 
     def _scram_keys(self, name: str, address: str) -> tuple[str, ...]:
-        """The keys whose failures hold up a SCRAM login, which shows too late that it knows the
-        password: others' at its address do not if the user was let in from there before.
+        """Return the keys whose failures delay a SCRAM login.
+
+        SCRAM proves the password too late for a check. So other clients' failures at the address do
+        not
+        count if the user has logged in from there before.
         """
         keys = _brake_keys(name, address)
         return keys[:1] if self._brake.has_let_in(keys) else keys
@@ -218,10 +225,11 @@ class Users:
         roles: Sequence[str] = (),
         is_active: bool = True,
     ) -> tuple[UserMeta, int]:
-        """Make a user, and return the commit ticket with it. Without a password they have tokens or
-        a certificate. `user_id` must be free; without it the next number is taken.
+        """Create a user, and return the user with the commit ticket.
 
-        Raises UserExists, InvalidRequest, LimitExceeded.
+        A user without a password has tokens or a certificate. `user_id` must be free; the default
+        is the
+        next number. Raises UserExists, InvalidRequest, LimitExceeded.
         """
         _check(name, password)
         _check_no_role(name)
@@ -258,7 +266,7 @@ class Users:
         roles: Sequence[str] | None = None,
         permitted: Sequence[str] | None = None,
     ) -> int:
-        """Change what is given; `permitted` is as in `UserMeta`.
+        """Change the given fields; `permitted` is as in `UserMeta`.
 
         Raises UserExists, UserNotFound, InvalidRequest.
         """
@@ -277,15 +285,16 @@ class Users:
         if permitted is not None:
             changed["permitted"] = list(permitted)
         before = self._current(user).name
-        if name is not None and renamed:  # Permissions go by name: the user keeps them.
+        if name is not None and renamed:  # Permissions go by name: the user keeps its permissions.
             for grant in self._book.grants_of(before):
                 self._catalogue.change_users(Granted(replace(grant, subject=name)))
         ticket = self._replace(user, **changed)
         return self._revoke_all(before) if renamed else ticket
 
     async def delete(self, user: UserMeta) -> int:
-        """Remove a user with all tokens and permissions: a later user of that name has none of
-        them. Raises UserNotFound.
+        """Remove a user with all tokens and permissions. Raises UserNotFound.
+
+        A later user of that name starts without them.
         """
         current = self._current(user)
         self._revoke_all(current.name)
@@ -294,9 +303,9 @@ class Users:
     async def create_token(
         self, user: UserMeta, name: str, expires_us: int | None
     ) -> tuple[str, int]:
-        """Make an access token and return its text, which nobody can read again, with the ticket.
+        """Create an access token and return its text with the ticket. The text is not stored.
 
-        Raises UserNotFound, UserExists for a name that the user has already, LimitExceeded,
+        Raises UserNotFound, UserExists if the user has a token of that name, LimitExceeded,
         InvalidRequest.
         """
         _check(name, None)
@@ -310,7 +319,7 @@ class Users:
         return text, self._replace(current, tokens=[*current.tokens, kept])
 
     async def delete_token(self, user: UserMeta, name: str) -> int:
-        """Remove an access token by name. Raises UserNotFound where user or token is unknown."""
+        """Remove an access token by name. Raises UserNotFound if user or token is unknown."""
         current = self._current(user)
         left = [token for token in current.tokens if token.name != name]
         if len(left) == len(current.tokens):
@@ -336,13 +345,14 @@ class Users:
 
 
 def principal_of(user: UserMeta) -> Principal:
-    """Who a connection acts for once this user has logged in."""
+    """Return the principal of a connection after a login as this user."""
     return Principal(user.name, frozenset(user.roles))
 
 
 def _brake_keys(name: str, address: str) -> tuple[str, str]:
-    """The keys that count failures of a name and at an address. They are remembered: of a name that
-    is too long to be a user's no more than of others.
+    """Return the keys that count failures of a name and at an address.
+
+    The keys are remembered, so a name is cut to the longest name that a user may have.
     """
     return f"name {name[:NAME_BYTES_MAX]}", f"address {address}"
 
