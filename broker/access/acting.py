@@ -33,9 +33,7 @@ def work_for(client: Client) -> None:
 
 
 def asks() -> tuple[Principal, str]:
-    """Return the principal of the running task's client and its `at`; ANONYMOUS without a client.
-
-    """
+    """Return principal and `at` of the running task's client; ANONYMOUS without a client."""
     found = _CLIENT.get()
     client = None if found is None else found()
     return (ANONYMOUS, "") if client is None else (client.principal, client.at)

@@ -100,9 +100,7 @@ def _no_key(token: str, key: Key, algorithm: str) -> dict[str, Any]:
 
 
 def looks_signed(token: str) -> bool:
-    """Return True if a token has the form of a JSON Web Token; Braidlog's own tokens have no dot.
-
-    """
+    """Return True if a token looks like a JSON Web Token; Braidlog's own tokens have no dot."""
     return token.count(".") == 2
 
 

@@ -81,9 +81,7 @@ class Passwords:
         return right
 
     def remembers(self, password_hash: str, password: str) -> bool | None:
-        """Return True if a remembered password fits that hash; None without a remembered password.
-
-        """
+        """Return True if the remembered password of that hash fits; None if not remembered."""
         digest = self._remembered.get(password_hash)
         if digest is None:
             return None
