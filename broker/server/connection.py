@@ -11,7 +11,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import structlog
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DISCARD_BYTES = 64 * 1024
-# States of a socket whose peer has closed its side, or that is reset (tcp(7), TCP_INFO).
+# States of a socket that is reset, or whose peer has closed its sending side (tcp(7), TCP_INFO).
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
 RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: what the peer did not read is thrown away.
 
@@ -72,7 +72,7 @@ class Connection:
 
     For sessions: `id`, `protocol`, `listener_name`, `peer`, `host`, `local`, `advertised`,
     `loopback`, `is_encrypted`, `principal`, `outbox`, `nursery`, `log`, `heard_at`, `check`,
-    `act_for`, `end`.
+    `act_for`, `answer_half_closed`, `end`.
     """
 
     def __init__(self, broker: Broker, listener: Served, sock: Stream, connection_id: int) -> None:
@@ -112,6 +112,7 @@ class Connection:
         self._met: Waiting | Exception | None = None  # why the poller stopped serving
         self._leaving = False
         self._begun_seen = 0  # at the last `notice_gone`
+        self._answers_half_closed = False  # see `answer_half_closed`
 
     def check(self, action: Action, resource: Resource) -> None:
         """Raises NotAuthorized if the client may not do that."""
@@ -230,16 +231,28 @@ class Connection:
         """
         return self._receiver.stalled_s(now, receiving=self._parked is not None)
 
+    @contextmanager
+    def answer_half_closed(self) -> Generator[None, None, None]:
+        """Answer the request that waits here even if the peer closes its sending side meanwhile.
+        The peer may still read, or may be gone: TCP shows no difference. So waits need a limit.
+        """
+        self._answers_half_closed = True
+        try:
+            yield
+        finally:
+            self._answers_half_closed = False
+
     def notice_gone(self) -> bool:
-        """Look whether the peer has closed the connection, so that nobody waits for the answer any
-        more: True from the second look during the same request on.
+        """Look whether the peer has closed the connection while a request waits for its answer.
+        True from the second look during the same request on. A peer that closed only its sending
+        side counts as gone, unless the session answers such peers.
         """
         begun = self._receiver.begun
         is_same, self._begun_seen = begun == self._begun_seen, begun
         if not is_same or begun == self._receiver.done:
             return False
-        info = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)
-        return info[0] in (TCP_CLOSE, TCP_CLOSE_WAIT)
+        state = self._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+        return state == TCP_CLOSE or (state == TCP_CLOSE_WAIT and not self._answers_half_closed)
 
     async def run(self) -> None:
         """Serve the connection until it is over, whatever the reason. Raises nothing but

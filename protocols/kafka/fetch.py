@@ -166,7 +166,18 @@ class _Fetching:
     async def wait(self, seconds: float) -> None:
         """Read on until there is enough data, or until the timeout, a rebalance or a large request
         ends the wait.
+
+        A client that closes its sending side meanwhile is answered, unless a group has to learn
+        soon that its member is gone: both ends look the same.
         """
+        context = self._context
+        if context.presence.is_used:
+            await self._wait(seconds)
+        else:
+            with context.connection.answer_half_closed():
+                await self._wait(seconds)
+
+    async def _wait(self, seconds: float) -> None:
         context = self._context
         broker = context.broker
         self._may_wait = True

@@ -30,6 +30,14 @@ class Presence:
         self._groups = groups
         self._spoken: dict[bytes, Group] = {}  # member id -> group
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a group learns from the end of this connection that a member is gone."""
+        return any(
+            (member := group.members.get(member_id)) is not None and member.speaks_over is self
+            for member_id, group in self._spoken.items()
+        )
+
     def heard(self, group: Group, member: Member) -> None:
         """Note that a member has spoken over this connection: it is alive."""
         member.heard(trio.current_time())

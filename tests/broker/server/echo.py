@@ -6,6 +6,7 @@ R text      the same; such frames are taken in runs
 T n text    answer text when ticket n is durable
 L n         answer n bytes
 W           answer "woken" when the session's event is set
+H           the same, also to a client that has closed its sending side
 P           ProtocolError("bye" framed)
 X           a bug
 Q           EndConnection("quiet")
@@ -73,6 +74,8 @@ class EchoSession:
             outbox.answer([struct.pack(">I", size), bytearray(b"l" * size)])
         elif command == b"W":
             return self.answer_when_woken()
+        elif command == b"H":
+            return self.answer_half_closed_when_woken()
         elif command == b"S":
             self.connection.nursery.start_soon(self.broken_task)
         elif command == b"P":
@@ -86,6 +89,10 @@ class EchoSession:
     async def answer_when_woken(self):
         await self.event.wait()
         self.connection.outbox.answer([framed(b"woken")])
+
+    async def answer_half_closed_when_woken(self):
+        with self.connection.answer_half_closed():
+            await self.answer_when_woken()
 
     def handle_run(self, received, frames_max):
         pos = frames = 0

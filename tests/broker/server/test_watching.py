@@ -2,6 +2,7 @@
 short.
 """
 
+import socket
 import struct
 from functools import partial
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from braidlog.broker.limits import (
     WRITE_STALL_S,
 )
 from braidlog.broker.runtime.output_budget import OutputBudget
+from braidlog.broker.server.connection import RESET_AT_CLOSE
 from braidlog.broker.server.watching import free_output, watch_access
 from tests.broker.server.echo import Bench, framed, receive_all, receive_frame
 from tests.waiting import until
@@ -176,6 +178,32 @@ async def test_a_client_that_leaves_while_its_handler_waits_is_noticed(autojump_
     await until(lambda: bench.adapter.sessions[-1].frames == 1)
     await client.aclose()
     await ends_within(bench, bench.connections[-1], 10)
+
+
+async def test_a_half_closed_client_gets_an_answer_that_its_session_waits_for(
+    autojump_clock, nursery
+):
+    bench = Bench(nursery)
+    client = await bench.connect()
+    await client.send_all(framed(b"H"))
+    await until(lambda: bench.adapter.sessions[-1].frames == 1)
+    await client.send_eof()
+    await trio.sleep(5 * SWEEP_S)
+    bench.adapter.sessions[-1].event.set()
+    assert await receive_all(client) == framed(b"woken")
+    await ends_within(bench, bench.connections[-1], 5 * SWEEP_S)
+
+
+async def test_a_client_that_resets_is_noticed_whatever_its_session_waits_for(
+    autojump_clock, nursery
+):
+    bench = Bench(nursery)
+    client = await bench.connect()
+    await client.send_all(framed(b"H"))
+    await until(lambda: bench.adapter.sessions[-1].frames == 1)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
+    await client.aclose()
+    await ends_within(bench, bench.connections[-1], 5 * SWEEP_S)
 
 
 async def test_answers_for_nobody_are_not_made(nursery):

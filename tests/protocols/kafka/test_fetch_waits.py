@@ -117,6 +117,22 @@ async def test_time_is_up_answers_with_what_there_is(client: Client) -> None:
     assert values(reply.topics[FOO][0]) == [(0, b"a")]
 
 
+async def test_a_half_closed_client_gets_the_answer_that_it_waits_for(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    """As Kafka 0.8.2.2 answers."""
+    await client.send(fetch(FOO, {0: (0, 1000)}, wait_ms=3_600_000))
+    await until(lambda: len(broker.waiters) == 1)
+    (connection,) = broker.connections
+    await client.stream.send_eof()
+    assert not any(connection.notice_gone() for _ in range(3))
+    await produce_one(await another(open_client), message_set(b"a"))
+    reply = await client.answer(m.FetchRequest)
+    assert isinstance(reply, m.FetchReply)
+    assert values(reply.topics[FOO][0]) == [(0, b"a")]
+    await until(lambda: connection not in broker.connections)
+
+
 async def test_min_bytes_count_what_is_beyond_max_bytes_of_one_partition(
     broker: Broker, client: Client
 ) -> None:

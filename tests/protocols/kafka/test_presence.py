@@ -229,6 +229,19 @@ async def test_a_fetch_of_a_member_ends_early_in_a_rebalance(
         await client.call_with_table(join(first.member_id), 5)
 
 
+async def test_a_killed_member_is_noticed_while_its_fetch_waits(
+    broker: Broker, client: Client, open_client: OpenClient
+) -> None:
+    other, first, second = await two_members(client, open_client)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(synced, other, second))
+        await synced(client, first)
+    await other.send(fetch(FOO, {0: (0, 1000)}, wait_ms=600_000))
+    await until(lambda: len(broker.waiters) == 1)
+    await other.stream.aclose()
+    await until(lambda: sum(connection.notice_gone() for connection in broker.connections))
+
+
 async def test_who_waits_again_after_a_change_is_woken_by_the_next(
     autojump_clock: trio.abc.Clock,
 ) -> None:
