@@ -76,6 +76,8 @@ async def find(client: Client, action: Action, text: str) -> Topic | None:
     """Return the persistent topic that a name means; None if there is none. If the topic or
     partition is unknown here, the catalogue's owner is asked first: another broker with a newer
     catalogue may have named the topic to the client.
+
+    Raises what `resolve` raises; NotOwner if the owner does not answer.
     """
     topics = client.broker.topics
     name, _ = resolve(client, action, text)

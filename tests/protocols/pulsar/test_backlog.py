@@ -5,6 +5,7 @@ import pytest
 from braidlog.broker.positions.backlog import limits_of
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
+from braidlog.storage.log.age_clock import AgeClock
 from tests.protocols.pulsar.talk import EARLIEST, NAME, TOPIC, entry
 
 NOW_MS = 1_700_000_000_000
@@ -14,7 +15,7 @@ PRODUCE = {"topic": TOPIC, "producer_id": 5}
 @pytest.fixture
 async def topic(broker, client):
     """A topic with a subscription that has acknowledged nothing, and a clock that stands still."""
-    broker.backlogs._now_us = lambda: NOW_MS * 1000
+    broker.backlogs._ages = AgeClock(lambda: NOW_MS * 1000, lambda: 0)
     await client.subscribe(**EARLIEST)
     await client.produce()
     return broker.topics.get(NAME)
@@ -75,7 +76,7 @@ async def test_an_old_backlog_keeps_producers_out(broker, client, topic):
     await put(client, 50)
     await look(broker, topic)
     await client.silent()
-    broker.backlogs._now_us = lambda: (NOW_MS + 11_000) * 1000
+    broker.backlogs._ages = AgeClock(lambda: (NOW_MS + 11_000) * 1000, lambda: 0)
     await look(broker, topic)
     await client.next(Type.CLOSE_PRODUCER)
     code, _ = await client.refused(Type.PRODUCER, **PRODUCE)
@@ -98,7 +99,7 @@ async def test_eviction_moves_the_slowest_on_and_no_further_than_it_must(broker,
     await client.silent()  # Its producer stays.
     age = {"backlog_age_s": 60, "backlog_age_policy": "consumer_backlog_eviction"}
     await broker.topics.alter_settings(NAME, age)
-    broker.backlogs._now_us = lambda: (NOW_MS + 61_000) * 1000
+    broker.backlogs._ages = AgeClock(lambda: (NOW_MS + 61_000) * 1000, lambda: 0)
     await look(broker, topic)
     assert broker.subscriptions.find(topic, b"s").position(0) == partition.next_offset
 

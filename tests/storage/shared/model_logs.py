@@ -22,7 +22,7 @@ class ModelSegment:
     file: object
     size: int
     end_offset: int
-    last_append_us: int = 0
+    newest_append_us: int = 0
     taken_pos: int = 0
     taken_offset: int = 0
     published_pos: int = 0
