@@ -46,6 +46,8 @@ PARTITIONS_PER_TURN = 500
 COUNTED_BYTES_MAX = 1024 * 1024
 # A larger number of parts, each smaller than this on average, is joined into a single part.
 JOINED_PARTS_MIN, SMALL_PART_BYTES = 16, 1024
+# The longest wait that is answered although the client has closed its sending side.
+HALF_CLOSED_WAIT_S = 30.0
 # From this version on, clients read record batches, format 2, and get whole batches.
 BATCHES_VERSION = 4
 # From this version on, the first message of an answer is whole, and order matters.
@@ -167,11 +169,12 @@ class _Fetching:
         """Read on until there is enough data, or until the timeout, a rebalance or a large request
         ends the wait.
 
-        A client that closes its sending side meanwhile is answered, unless a group has to learn
-        soon that its member is gone: both ends look the same.
+        A client that closes its sending side meanwhile is answered if the wait is short. A client
+        that is gone looks the same: a long wait would hold memory for it, and a group has to learn
+        soon that its member is gone.
         """
         context = self._context
-        if context.presence.is_used:
+        if seconds > HALF_CLOSED_WAIT_S or context.presence.is_used:
             await self._wait(seconds)
         else:
             with context.connection.answer_half_closed():

@@ -110,22 +110,26 @@ class RecordingDisk(Disk):
 class FailingDisk(Disk):
     """The real disk until `fail` is called; then calls of that name fail with that errno.
 
-    `bytes_first`: how many bytes a failing write still takes before the next one fails.
+    `bytes_first`: the number of bytes that a failing write still takes before the next one fails.
+    `under`: the folder whose files alone fail; all files fail without a folder.
     """
 
     def __init__(self):
         self.failing = {}
         self.bytes_first = 0
+        self.under = ""
 
-    def fail(self, name, number, *, bytes_first=0):
+    def fail(self, name, number, *, bytes_first=0, under=""):
         self.failing[name] = number
         self.bytes_first = bytes_first
+        self.under = str(under)
 
     def heal(self):
         self.failing = {}
+        self.under = ""
 
     def _check(self, name, path):
-        if name in self.failing:
+        if name in self.failing and str(path).startswith(self.under):
             number = self.failing[name]
             raise OSError(number, os.strerror(number), path)
 

@@ -121,7 +121,7 @@ async def test_a_half_closed_client_gets_the_answer_that_it_waits_for(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
     """As Kafka 0.8.2.2 answers."""
-    await client.send(fetch(FOO, {0: (0, 1000)}, wait_ms=3_600_000))
+    await client.send(fetch(FOO, {0: (0, 1000)}, wait_ms=30_000))
     await until(lambda: len(broker.waiters) == 1)
     (connection,) = broker.connections
     await client.stream.send_eof()

@@ -32,7 +32,7 @@ async def test_a_full_disk_that_stores_nothing_is_unavailable(disk, orders, ask,
 
 
 async def test_a_message_that_was_stored_is_answered_beside_one_that_was_not(disk, orders, ask):
-    disk.fail("write", errno.ENOSPC, bytes_first=1 << 20)
+    disk.fail("write", errno.ENOSPC, under=orders.partitions[1].log.folder)
     answer = await ask("POST", BASE, BOTH)
     assert answer.status == 200, answer.body
     first, second = answer.json["messageIds"]
