@@ -52,10 +52,11 @@ from braidlog.broker.topics.namespaces import Namespaces
 from braidlog.broker.topics.partition_factory import Partitions
 from braidlog.broker.topics.producers import ProducerNumbers
 from braidlog.broker.topics.publishers import Publishers
+from braidlog.broker.topics.registry import NamespaceRegistry, TopicDefaults, TopicRegistry
 from braidlog.broker.topics.renaming import Renaming
 from braidlog.broker.topics.retention import Retention
 from braidlog.broker.topics.schemas import Schemas
-from braidlog.broker.topics.topics import TopicDefaults, Topics
+from braidlog.broker.topics.topics import Topics
 from braidlog.storage.log.age_clock import AgeClock, steady_us
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.data_dir import DataDir
@@ -114,9 +115,11 @@ class Broker:
         report = self.durability.report_storage_error
         self._partitions = Partitions(data_dir, config.log, self.durability)
         self.placement, self.catalogue, cursors = self._open_metadata()
-        self.topics = self._make_topics(cursors)
+        topics = self._local_topics(cursors)
+        self.topics, self.namespaces = self._registries(
+            topics, Namespaces(self.catalogue, self.now_us)
+        )
         self._ask_who_comes_in(verifier or TokenVerifier(config.access))
-        self.namespaces = self._make_namespaces()
         self.live = LiveTopics(
             self.topics,
             self.namespaces,
@@ -124,7 +127,7 @@ class Broker:
             now_us=self.now_us,
             closing=self.closing,
         )
-        self.renaming = self._make_renaming()
+        self.renaming = self._make_renaming(topics)
         self.named_groups = NamedGroups(self.catalogue)
         self.schemas = Schemas(self.catalogue)
         self.producers = ProducerNumbers(self.catalogue)
@@ -136,7 +139,7 @@ class Broker:
         self.publishers = Publishers()
         self.compactor = self._compactor()
         self._listen()
-        self._recover()
+        self._recover(topics)
 
     def _make_retention(self) -> Retention:
         return Retention(
@@ -158,6 +161,17 @@ class Broker:
             expired=self.metrics.expired,
         )
 
+    def _local_topics(self, cursors: CursorBook) -> Topics:
+        return Topics(
+            self.catalogue,
+            cursors,
+            self._partitions,
+            self.placement,
+            defaults=TopicDefaults(**msgspec.structs.asdict(self.config.topics)),
+            now_us=self.now_us,
+            report=self.durability.report_storage_error,
+        )
+
     # What a broker of a cluster overrides (`broker/cluster/broker.py`).
 
     def _open_metadata(self) -> tuple[Placement, LocalCatalogue, CursorBook]:
@@ -165,36 +179,27 @@ class Broker:
         self._storage.check_journals()
         state = Catalogue(self._journal("catalogue"), now_us=self.now_us())
         self._storage.take_id(state.rewrite, self.committer)
+        placement = Placement(self.config.cluster.node_id)
         catalogue = LocalCatalogue(
             state,
+            placement,
             use_reserve=self._storage.reserve.use_reserve,
             report=self.durability.report_storage_error,
         )
-        placement = Placement(self.config.cluster.node_id)
         cursors = CursorStore(self._journal("cursors"))
         self._known_ends = KnownEnds(cursors)
         self._storage.note_ends = self._known_ends.note
         return placement, catalogue, cursors
 
-    def _make_topics(self, cursors: CursorBook) -> Topics:
-        return Topics(
-            self.catalogue,
-            cursors,
-            self._partitions,
-            defaults=self._topic_defaults(),
-            now_us=self.now_us,
-            report=self.durability.report_storage_error,
-        )
+    def _registries(
+        self, topics: Topics, namespaces: Namespaces
+    ) -> tuple[TopicRegistry, NamespaceRegistry]:
+        """Return the registries that clients use, over the local registries."""
+        return topics, namespaces
 
-    def _topic_defaults(self) -> TopicDefaults:
-        return TopicDefaults(**msgspec.structs.asdict(self.config.topics))
-
-    def _make_namespaces(self) -> Namespaces:
-        return Namespaces(self.catalogue, self.now_us)
-
-    def _make_renaming(self) -> Renaming:
+    def _make_renaming(self, topics: Topics) -> Renaming:
         return Renaming(
-            self.topics,
+            topics,
             self.live,
             self.catalogue,
             self._partitions,
@@ -388,7 +393,7 @@ class Broker:
         self.topics.listeners.add(self.dispatchers)
         self.figures = TopicFigures(self.metrics, self.topics, self.live)
 
-    def _recover(self) -> None:
+    def _recover(self, topics: Topics) -> None:
         """Reconcile folders, catalogue and cursors, which a crash may have left out of step."""
         storage = self._storage
         # The catalogue's last entries must be on disk before folders are changed to match them.
@@ -402,7 +407,7 @@ class Broker:
         storage.check_folders(known)
         for path in storage.set_aside_unknown(known):
             log.warning("unknown_folder_set_aside", path=path)
-        self.topics.open_all()
+        topics.open_all()
         self._known_ends.compare(self.topics.all())
         self.committer.commit()  # Only now are records above the watermark slots readable.
 

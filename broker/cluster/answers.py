@@ -15,7 +15,6 @@ from braidlog.broker.cluster.change_rights import rights_for
 from braidlog.broker.cluster.links import LinkLost, receive_message, send_message
 from braidlog.broker.cluster.placement import elsewhere
 from braidlog.broker.cluster.siblings import Committed, named_error
-from braidlog.broker.cluster.topics import carry_out, check_unchanged
 from braidlog.broker.positions.subscriptions import KafkaCommit
 from braidlog.broker.topics.schemas import numbered
 from braidlog.storage.metadata.names import TopicName
@@ -63,7 +62,7 @@ class Answers:
 
     @property
     def _reached(self) -> int:
-        return self._broker.catalogue.state.place
+        return self._broker.catalogue_state.place
 
     async def _answer(self, call: Call) -> object:
         answer = self._answers.get(call.name)
@@ -76,8 +75,9 @@ class Answers:
         based_on, *arguments = call.arguments
         for action, resource in rights_for(broker.namespaces, call.name, arguments):
             self._check(call, action, resource)
-        check_unchanged(broker.catalogue.state, call.name, arguments, based_on)
-        ticket = await carry_out(broker.topics, broker.namespaces, call.name, arguments)
+        changes = broker.local_changes
+        changes.check_unchanged(broker.catalogue_state, call.name, arguments, based_on)
+        ticket = await changes(call.name, arguments)
         await broker.spread(ticket)
         return None
 
@@ -92,7 +92,7 @@ class Answers:
         owner = broker.placement.catalogue_owner()
         if owner is not None:
             raise elsewhere("the catalogue", owner)
-        await broker.durability.reached(broker.catalogue.state.ticket)
+        await broker.durability.reached(broker.catalogue_state.ticket)
 
     def _check(self, call: Call, action: Action, resource: Resource) -> None:
         self._broker.access.check(_principal(call), action, resource, call.at)

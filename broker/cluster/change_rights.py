@@ -14,7 +14,7 @@ from braidlog.broker.delivery.non_persistent.topics import PARTITIONS_OF
 from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from braidlog.broker.topics.namespaces import Namespaces
+    from braidlog.broker.topics.registry import NamespaceRegistry
 
 Right = tuple[Action, Resource]
 
@@ -28,8 +28,10 @@ ON_TOPIC: Final[Mapping[str, Action]] = {
 }
 
 
-def rights_for(namespaces: Namespaces, change: str, arguments: Sequence[Any]) -> Iterator[Right]:
-    """Each right that a change takes; names and arguments as in `topics.carry_out`.
+def rights_for(
+    namespaces: NamespaceRegistry, change: str, arguments: Sequence[Any]
+) -> Iterator[Right]:
+    """Each right that a change takes; names and arguments as in `LocalChanges`.
 
     Raises LookupError, TypeError, ValueError for a call that no broker makes.
     """
@@ -39,22 +41,26 @@ def rights_for(namespaces: Namespaces, change: str, arguments: Sequence[Any]) ->
         yield from ON_NAMESPACE[change](namespaces, *arguments)
 
 
-def _create(_: Namespaces, tenant: str, namespace: str, iggy_id: int | None) -> Iterator[Right]:
+def _create(
+    _: NamespaceRegistry, tenant: str, namespace: str, iggy_id: int | None
+) -> Iterator[Right]:
     yield Action.CREATE, Resource.of_namespace(tenant, namespace)
 
 
-def _renumber(_: Namespaces, tenant: str, namespace: str, iggy_id: int | None) -> Iterator[Right]:
+def _renumber(
+    _: NamespaceRegistry, tenant: str, namespace: str, iggy_id: int | None
+) -> Iterator[Right]:
     """This makes and deletes Iggy's streams; the namespace stays."""
     action = Action.DELETE if iggy_id is None else Action.CREATE
     yield action, Resource.of_namespace(tenant, namespace)
 
 
-def _delete(_: Namespaces, tenant: str, namespace: str) -> Iterator[Right]:
+def _delete(_: NamespaceRegistry, tenant: str, namespace: str) -> Iterator[Right]:
     yield Action.DELETE, Resource.of_namespace(tenant, namespace)
 
 
 def _alter(
-    namespaces: Namespaces, tenant: str, namespace: str, changes: Mapping[str, object]
+    namespaces: NamespaceRegistry, tenant: str, namespace: str, changes: Mapping[str, object]
 ) -> Iterator[Right]:
     """Non-persistent topics with partitions are kept among a namespace's settings."""
     found = namespaces.find(tenant, namespace)
@@ -71,7 +77,7 @@ def _alter(
 
 
 def _on_tenant(action: Action) -> Callable[..., Iterator[Right]]:
-    def rights(_: Namespaces, tenant: str, *admin_roles: object) -> Iterator[Right]:
+    def rights(_: NamespaceRegistry, tenant: str, *admin_roles: object) -> Iterator[Right]:
         yield action, Resource.of_tenant(tenant)
 
     return rights

@@ -143,7 +143,7 @@ class Membership:
             await self._follow()
 
     async def _follow(self) -> None:
-        state = self._broker.catalogue.state
+        state = self._broker.catalogue_state
         if state.is_owned:
             return
         ask = self._session.ledger.journal
@@ -159,7 +159,7 @@ class Membership:
     def _followed(self, touched: Touched) -> None:
         broker = self._broker
         if touched.topics or touched.namespaces:
-            broker.topics.follow(touched)
+            broker.following.follow(touched)
             broker.topics.leaving.round_ended(broker.durability.durable_ticket)
         broker.followed.unpark_all()
 
@@ -172,7 +172,7 @@ class Membership:
         async with self._changing:
             if CATALOGUE_SHARD in found:
                 self._own_catalogue(found[CATALOGUE_SHARD])
-            elif self._broker.catalogue.state.is_owned:
+            elif self._broker.catalogue_state.is_owned:
                 # A deletion must be published before the shard drops what it left.
                 await self._broker.durability.settled()
             elif found:
@@ -217,13 +217,13 @@ class Membership:
     def _own_catalogue(self, taken: Taken) -> None:
         broker = self._broker
         journals = self._shared.hold(CATALOGUE_SHARD, taken, broker.committer)
-        touched = broker.catalogue.state.own(journals["catalogue"], broker.now_us())
+        touched = broker.catalogue_state.own(journals["catalogue"], broker.now_us())
         broker.placement.held.add(CATALOGUE_SHARD)
         self._followed(touched)
 
     async def _hold(self, shard: int, taken: Taken) -> None:
         broker, shared = self._broker, self._shared
-        state, topics = broker.catalogue.state, broker.topics
+        state, topics = broker.catalogue_state, broker.local_topics
         try:
             known = state.topics_of(shard)
             shared.check(taken, (number for meta in known for number in meta.partition_ids))
@@ -270,7 +270,7 @@ class Membership:
     async def _give(self, shards: Sequence[int]) -> None:
         """Accept nothing more for these shards, publish what is left, and release them."""
         broker, shared = self._broker, self._shared
-        state, topics = broker.catalogue.state, broker.topics
+        state, topics = broker.catalogue_state, broker.local_topics
         async with self._changing, self._upkeep.lock:
             for shard in shards:
                 broker.placement.held.discard(shard)

@@ -34,6 +34,8 @@ NOBODY: Final = Owner(0)  # Nobody owns it now, or nobody knows who.
 class Placement:
     """Answers where a topic is: all are here."""
 
+    is_alone = True  # No other broker can ever own a topic.
+
     def __init__(self, node_id: int = NODE_ID) -> None:
         """`node_id` is this broker's number (Kafka's node id)."""
         self.node_id = node_id
@@ -47,6 +49,10 @@ class Placement:
         one does.
         """
         return None
+
+    def keeps(self, name: TopicName) -> bool:
+        """Whether this broker keeps the records of a topic, even if clients cannot use it yet."""
+        return True
 
     def catalogue_owner(self) -> Owner | None:
         """The other broker that changes topics, namespaces and users; None: this one does."""
@@ -64,6 +70,12 @@ class Placement:
         """Whether this broker owns the topic."""
         return self.owner(name) is None
 
+    def check_catalogue(self) -> None:
+        """Raises NotOwner if another broker changes topics, namespaces and users."""
+        owner = self.catalogue_owner()
+        if owner is not None:
+            raise elsewhere("the catalogue", owner)
+
     def check(self, name: TopicName) -> None:
         """Raises NotOwner for a topic of another broker, before anything is changed."""
         owner = self.owner(name)
@@ -74,11 +86,18 @@ class Placement:
 class ClusterPlacement(Placement):
     """Answers from what `show` was last told of the ledger. `held` are this broker's own shards."""
 
-    def __init__(self, node_id: int, shard_of: Callable[[str], int]) -> None:
-        """`shard_of` gives the shard of a full name."""
+    is_alone = False
+
+    def __init__(
+        self, node_id: int, shard_of: Callable[[str], int], keeps: Callable[[int], bool]
+    ) -> None:
+        """`shard_of` gives the shard of a full name; `keeps` says whether the records of a shard
+        are kept here.
+        """
         super().__init__(node_id)
         self.held: set[int] = set()
         self._shard_of = shard_of
+        self._keeps = keeps
         self._owners: Mapping[int, Owner] = {}
         self._others: list[Owner] = []
         self._live: frozenset[int] = frozenset()
@@ -104,15 +123,13 @@ class ClusterPlacement(Placement):
         """As `Placement.owner_of_name`."""
         return self._owner_of(self._shard_of(name.decode("utf-8", "replace")))
 
+    def keeps(self, name: TopicName) -> bool:
+        """As `Placement.keeps`."""
+        return self._keeps(self._shard_of(name.full))
+
     def catalogue_owner(self) -> Owner | None:
         """As `Placement.catalogue_owner`."""
         return self._owner_of(CATALOGUE_SHARD)
-
-    def check_catalogue(self) -> None:
-        """Raises NotOwner where another broker changes topics, namespaces and users."""
-        owner = self.catalogue_owner()
-        if owner is not None:
-            raise elsewhere("the catalogue", owner)
 
     def others(self) -> list[Owner]:
         """As `Placement.others`."""

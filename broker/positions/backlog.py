@@ -21,8 +21,8 @@ from braidlog.broker.errors import BrokerError
 if TYPE_CHECKING:
     from braidlog.broker.positions.subscriptions import Subscription, Subscriptions
     from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.registry import TopicRegistry
     from braidlog.broker.topics.topic import Topic
-    from braidlog.broker.topics.topics import Topics
     from braidlog.storage.log.age_clock import AgeClock
 
 log = structlog.get_logger()
@@ -83,7 +83,7 @@ class Backlogs:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicRegistry,
         subscriptions: Subscriptions,
         *,
         interval_ms: int,

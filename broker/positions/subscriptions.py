@@ -19,8 +19,8 @@ from braidlog.broker.commit.storage_errors import Report, as_broker_errors
 from braidlog.broker.limits import ALL_RANGES_MAX, CURSORS_MAX, SUBSCRIPTIONS_MAX
 from braidlog.broker.positions import cursor_moves
 from braidlog.broker.positions.cursor_moves import CursorEvent, CursorKey
+from braidlog.broker.topics.registry import TopicRegistry
 from braidlog.broker.topics.topic import Topic, TopicEvent
-from braidlog.broker.topics.topics import Topics
 from braidlog.storage.metadata.cursor_book import CursorBook
 from braidlog.storage.metadata.cursors import (
     KafkaCommit,
@@ -338,7 +338,7 @@ class Subscriptions:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicRegistry,
         cursors: CursorBook,
         *,
         report: Report,

@@ -1,9 +1,9 @@
-"""The one owner of the catalogue's changes: topics, namespaces, settings, and what a topic keeps.
+"""The single service that changes the catalogue: topics, namespaces, settings, and what a topic
+keeps.
 
-Changes of topics and namespaces are awaited and may lose against another one (`Conflict`): in a
-cluster one broker decides. Here the catalogue is shared with nobody, so each change is in memory
-and in the journal at once, without a turn for another task. What belongs to one topic (named
-groups, schemas, epochs, producer numbers) is changed by its owner alone and never waits.
+Changes of topics and namespaces are awaited and may lose to another change (`Conflict`). A change
+is in memory and in the journal at once, without a turn for another task. What belongs to a topic
+(named groups, schemas, epochs, producer numbers) is changed by the topic's owner and never waits.
 
 Each change returns a commit ticket. Reads come from memory (`state`). Knows no partition, no
 connection and no protocol.
@@ -12,7 +12,7 @@ connection and no protocol.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
 from braidlog.storage.metadata.catalogue import Catalogue
@@ -26,25 +26,32 @@ from braidlog.storage.metadata.catalogue_records import (
 from braidlog.storage.metadata.user_records import UserChange
 from braidlog.storage.metadata.users import UserBook
 
+if TYPE_CHECKING:
+    from braidlog.broker.cluster.placement import Placement
+
 T = TypeVar("T")
 UseReserve = Callable[[Callable[[], int]], int]  # Runs a change that frees space.
 
 
 class LocalCatalogue:
-    """The catalogue of a single broker. Callers have checked that a change makes sense."""
+    """The catalogue as this broker changes it. Callers have checked that a change makes sense."""
 
-    def __init__(self, state: Catalogue, *, use_reserve: UseReserve, report: Report) -> None:
-        """`use_reserve` may let a change use the space reserved for it on a full disk; `report` is
-        called with each error of storage before the broker error is raised.
+    def __init__(
+        self, state: Catalogue, placement: Placement, *, use_reserve: UseReserve, report: Report
+    ) -> None:
+        """`placement` says which broker makes a change; `use_reserve` may let a change use the
+        space reserved for it on a full disk; `report` is called with each error of storage before
+        the broker error is raised.
         """
-        self.state = state  # What it says now, for reading only.
+        self.state = state  # For reading only.
+        self._placement = placement
         self._use_reserve = use_reserve
         self._report = report
 
     @property
     def is_owned(self) -> bool:
-        """Whether it is changed by this broker."""
-        return True
+        """Whether this broker changes topics, namespaces and users."""
+        return self._placement.catalogue_owner() is None
 
     @property
     def ticket(self) -> int:
@@ -59,7 +66,8 @@ class LocalCatalogue:
         return self.state.users
 
     def change_users(self, change: UserChange) -> int:
-        """Change users or permissions. Raises StorageFull, StorageFailed."""
+        """Change users or permissions. Raises NotOwner, StorageFull, StorageFailed."""
+        self._placement.check_catalogue()
         return self._change(lambda: self.state.change_users(change))
 
     # Topics and namespaces. All raise Conflict, StorageFull, StorageFailed.
@@ -139,22 +147,27 @@ class LocalCatalogue:
         """Give a namespace and its topics another name. Raises StorageFull, StorageFailed."""
         return self._change(lambda: self.state.rename_namespace(tenant, namespace, renamed))
 
-    # What a topic keeps. All raise StorageFull, StorageFailed.
+    # What a topic keeps, which its owner changes. All raise StorageFull, StorageFailed; NotOwner
+    # for a named group, a schema or an epoch of another broker's topic.
 
     def create_group(self, topic_id: int, name: str, group_id: int | None) -> int:
         """Make a named group, with the next number if none is given."""
+        self._check_owner(topic_id)
         return self._change(lambda: self.state.create_group(topic_id, name, group_id))
 
     def delete_group(self, topic_id: int, group_id: int) -> int:
         """Remove a named group."""
+        self._check_owner(topic_id)
         return self._change(lambda: self.state.delete_group(topic_id, group_id))
 
     def add_schema(self, topic_id: int, schema: SchemaMeta) -> int:
         """Add a schema behind the others."""
+        self._check_owner(topic_id)
         return self._change(lambda: self.state.add_schema(topic_id, schema))
 
     def raise_topic_epoch(self, topic_id: int) -> int:
         """Raise the topic's epoch by one."""
+        self._check_owner(topic_id)
         return self._change(lambda: self.state.bump_topic_epoch(topic_id))
 
     def producer_number(self, name: bytes, scope: int) -> tuple[int, int]:
@@ -165,6 +178,11 @@ class LocalCatalogue:
     def forget_producers(self, numbers: Sequence[int]) -> int:
         """Forget producers; their numbers are never used again."""
         return self._free(lambda: self.state.forget_producers([*numbers]))
+
+    def _check_owner(self, topic_id: int) -> None:
+        meta = self.state.topic_by_id(topic_id)
+        if meta is not None:
+            self._placement.check(meta.name)
 
     def _change(self, change: Callable[[], T]) -> T:
         with as_broker_errors(self._report):

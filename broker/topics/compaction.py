@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from braidlog.broker.commit.durability import Durability
     from braidlog.broker.metrics import Metrics
     from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.registry import TopicRegistry
     from braidlog.broker.topics.topic import Topic
-    from braidlog.broker.topics.topics import Topics
     from braidlog.storage.log.age_clock import AgeClock
     from braidlog.storage.log.compaction.writer import CompactedWriter
     from braidlog.storage.log.files import Files
@@ -63,7 +63,7 @@ class Compactor:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicRegistry,
         durability: Durability,
         files: Files,
         metrics: Metrics,

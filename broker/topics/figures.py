@@ -10,7 +10,7 @@ from braidlog.storage.metadata.names import TopicName
 if TYPE_CHECKING:
     from braidlog.broker.delivery.non_persistent.topics import LiveTopics
     from braidlog.broker.metrics import Metrics
-    from braidlog.broker.topics.topics import Topics
+    from braidlog.broker.topics.registry import TopicRegistry
 
 
 class TopicFigures:
@@ -18,7 +18,7 @@ class TopicFigures:
     reader may outlive its topic.
     """
 
-    def __init__(self, metrics: Metrics, topics: Topics, live: LiveTopics) -> None:
+    def __init__(self, metrics: Metrics, topics: TopicRegistry, live: LiveTopics) -> None:
         self._metrics = metrics
         self._topics = topics
         self._live = live

@@ -1,6 +1,6 @@
-"""Namespaces (Iggy: streams) and tenants: finding, making, numbering and deleting them.
+"""The local implementation of `NamespaceRegistry`: this broker makes every change.
 
-A tenant exists if it was made, or has a namespace. Knows no protocol.
+Knows no protocol.
 """
 
 from __future__ import annotations
@@ -30,37 +30,34 @@ class Namespaces:
         self._now_us = now_us
 
     def all(self) -> Sequence[NamespaceMeta]:
-        """Every namespace, by name."""
+        """As `NamespaceRegistry.all`."""
         return self._catalogue.state.namespaces()
 
     def find(self, tenant: str, namespace: str) -> NamespaceMeta | None:
-        """The namespace of that name, if there is one."""
+        """As `NamespaceRegistry.find`."""
         return self._catalogue.state.namespace(tenant, namespace)
 
     def find_numbered(self, number: int) -> NamespaceMeta | None:
-        """The namespace that Iggy's clients know by this number, if there is one."""
+        """As `NamespaceRegistry.find_numbered`."""
         return self._catalogue.state.namespace_by_stream_id(number)
 
     def number(self, meta: NamespaceMeta) -> int:
-        """Iggy's number for a namespace: chosen by an Iggy client, else made here."""
+        """As `NamespaceRegistry.number`."""
         return self._catalogue.state.stream_id(meta)
 
     def has_topics(self, tenant: str, namespace: str) -> bool:
-        """Whether a topic is in it."""
+        """As `NamespaceRegistry.has_topics`."""
         return bool(self._catalogue.state.topics(tenant, namespace))
 
     def get(self, tenant: str, namespace: str) -> NamespaceMeta:
-        """The namespace of that name. Raises NamespaceNotFound."""
+        """As `NamespaceRegistry.get`."""
         meta = self.find(tenant, namespace)
         if meta is None:
             raise errors.NamespaceNotFound(f"no namespace {tenant}/{namespace}")
         return meta
 
     async def create(self, tenant: str, namespace: str, *, iggy_id: int | None = None) -> int:
-        """Make a namespace; return the ticket.
-
-        Raises InvalidName, NamespaceExists, Conflict, StorageFull, StorageFailed.
-        """
+        """As `NamespaceRegistry.create`."""
         _check_name(tenant, namespace)
         self._check_free(iggy_id)
         if self.find(tenant, namespace):
@@ -70,21 +67,13 @@ class Namespaces:
         )
 
     async def renumber(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """Set the number by which Iggy's clients know a namespace; None: the one made here. Return
-        the ticket.
-
-        Raises NamespaceNotFound, NamespaceExists, Conflict, StorageFull, StorageFailed.
-        """
+        """As `NamespaceRegistry.renumber`."""
         self.get(tenant, namespace)
         self._check_free(iggy_id)
         return await self._catalogue.number_namespace(tenant, namespace, iggy_id)
 
     async def delete(self, tenant: str, namespace: str) -> int:
-        """Delete a namespace; return the ticket.
-
-        Raises NamespaceNotFound, TopicInUse while it has topics, InvalidRequest for
-        `public/default`, which Kafka's listener always uses, Conflict, StorageFull, StorageFailed.
-        """
+        """As `NamespaceRegistry.delete`."""
         self.get(tenant, namespace)
         if (tenant, namespace) == (DEFAULT_TENANT, DEFAULT_NAMESPACE):
             raise errors.InvalidRequest(f"{tenant}/{namespace} stays")
@@ -95,45 +84,32 @@ class Namespaces:
     # Tenants.
 
     def tenants(self) -> Sequence[str]:
-        """The names of all tenants, in order."""
+        """As `NamespaceRegistry.tenants`."""
         return sorted({*self._catalogue.state.tenants, *(meta.tenant for meta in self.all())})
 
     def has_tenant(self, tenant: str) -> bool:
-        """Whether the tenant exists."""
+        """As `NamespaceRegistry.has_tenant`."""
         return tenant in self._catalogue.state.tenants or self._has_namespaces(tenant)
 
     def admin_roles(self, tenant: str) -> Sequence[str]:
-        """The names of the roles that administer a tenant."""
+        """As `NamespaceRegistry.admin_roles`."""
         return self._catalogue.state.tenants.admin_roles(tenant)
 
     async def create_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """Make a tenant, which exists even without a namespace; return the ticket.
-
-        Raises InvalidName, NamespaceExists if it exists, InvalidRequest for too many roles,
-        LimitExceeded, Conflict, StorageFull, StorageFailed.
-        """
+        """As `NamespaceRegistry.create_tenant`."""
         _check_name(tenant, DEFAULT_NAMESPACE)
         if self.has_tenant(tenant):
             raise errors.NamespaceExists(f"tenant {tenant} is there already")
         return await self._set_tenant(tenant, admin_roles)
 
     async def alter_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """Say which roles administer a tenant; return the ticket. From then on it exists even
-        without a namespace.
-
-        Raises NamespaceNotFound if there is none, InvalidRequest for too many roles,
-        LimitExceeded, Conflict, StorageFull, StorageFailed.
-        """
+        """As `NamespaceRegistry.alter_tenant`."""
         if not self.has_tenant(tenant):
             raise _no_tenant(tenant)
         return await self._set_tenant(tenant, admin_roles)
 
     async def delete_tenant(self, tenant: str) -> int:
-        """Forget a tenant; return the ticket.
-
-        Raises TopicInUse while it has a namespace, NamespaceNotFound, Conflict, StorageFull,
-        StorageFailed.
-        """
+        """As `NamespaceRegistry.delete_tenant`."""
         if self._has_namespaces(tenant):
             raise errors.TopicInUse(f"tenant {tenant} has namespaces")
         if tenant not in self._catalogue.state.tenants:

@@ -28,8 +28,8 @@ from braidlog.storage.log.scan import Fault
 if TYPE_CHECKING:
     from braidlog.broker.positions.subscriptions import Subscriptions
     from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.registry import TopicRegistry
     from braidlog.broker.topics.topic import Topic
-    from braidlog.broker.topics.topics import Topics
     from braidlog.storage.log.age_clock import AgeClock
     from braidlog.storage.log.segment import Segment
 
@@ -45,7 +45,7 @@ class Retention:
 
     def __init__(
         self,
-        topics: Topics,
+        topics: TopicRegistry,
         subscriptions: Subscriptions,
         *,
         interval_ms: int,

@@ -1,15 +1,14 @@
-"""Topics and their partitions: making, growing and deleting them, and finding them by name.
+"""The local implementation of `TopicRegistry`: this broker makes every change.
 
-A change waits for the folders that it makes and for the catalogue, then it is in memory at once:
-nobody sees half a topic. It gives a commit ticket that an answer may wait for. Knows no connection,
-no file (`PartitionFactory` makes and removes those) and no protocol but for the shapes of names.
+Also shows a change to listeners, here or after another broker made the change
+(`broker/cluster/following.py`). Knows no connection, no file (`PartitionFactory` makes and removes
+files) and no protocol but for the shapes of names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -18,10 +17,13 @@ import trio
 from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
 from braidlog.broker.limits import CURSORS_MAX, PARTITIONS_MAX, TOPIC_PARTITIONS_MAX, TOPICS_MAX
+from braidlog.broker.topics.auto_creation import AutoCreation
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.deletion import HeldNames, Leaving
+from braidlog.broker.topics.registry import TopicDefaults
 from braidlog.broker.topics.topic import (
     PartitionFactory,
+    PlacedTopic,
     Topic,
     TopicEvent,
     TopicListener,
@@ -39,26 +41,19 @@ from braidlog.storage.metadata.names import (
 )
 
 if TYPE_CHECKING:
+    from braidlog.broker.cluster.placement import Placement
     from braidlog.broker.topics.partition import Partition
 
 
-@dataclass(slots=True, frozen=True)
-class TopicDefaults:
-    """Defaults for topics, where nobody has said anything else."""
-
-    auto_create: bool = True
-    num_partitions: int = 1
-    deduplication: bool = False
-
-
 class Topics:
-    """All topics and namespaces."""
+    """All topics of the catalogue, in memory."""
 
     def __init__(
         self,
         catalogue: LocalCatalogue,
         cursors: CursorBook,
         factory: PartitionFactory,
+        placement: Placement,
         *,
         defaults: TopicDefaults,
         now_us: Callable[[], int],
@@ -70,12 +65,13 @@ class Topics:
         self.listeners: set[TopicListener] = set()
         self._cursors = cursors
         self._factory = factory
+        self._placement = placement
         self._now_us = now_us
         self._report = report
         self._topics: dict[TopicName, Topic] = {}
         self._partition_count = 0
-        self._under_way: dict[TopicName, trio.Event] = {}  # Topics that are being made, by name.
         self.held_names = HeldNames()
+        self.auto_create = AutoCreation(self, self.held_names)
         self.altering = trio.Lock()  # Held while settings or names change.
         self.leaving = Leaving(cursors, factory)
 
@@ -86,7 +82,7 @@ class Topics:
         metas = list(self._catalogue.state.all_topics())
         numbers = self._factory.in_turn([one for meta in metas for one in meta.partition_ids])
         for meta in metas:
-            topic = self._named(meta)
+            topic = self.named(meta)
             for index, partition_id in enumerate(islice(numbers, len(meta.partition_ids))):
                 topic.partitions.append(self._factory.open(topic, index, partition_id))
             self._topics[meta.name] = topic
@@ -102,50 +98,44 @@ class Topics:
         return len(self._topics)
 
     def find(self, name: TopicName) -> Topic | None:
-        """The topic of that name, if there is one."""
+        """As `TopicRegistry.find`."""
         return self._topics.get(name)
 
     def get(self, name: TopicName) -> Topic:
-        """The topic of that name. Raises TopicNotFound."""
+        """As `TopicRegistry.get`."""
         topic = self._topics.get(name)
         if topic is None:
             raise errors.TopicNotFound(f"no topic {name}")
         return topic
 
     def find_numbered(self, tenant: str, namespace: str, number: int) -> Topic | None:
-        """The topic of a namespace that Iggy's clients know by this number, if there is one."""
+        """As `TopicRegistry.find_numbered`."""
         meta = self._catalogue.state.topic_by_iggy_id(tenant, namespace, number)
         return None if meta is None else self._topics.get(meta.name)
 
     def number(self, topic: Topic) -> int:
-        """Iggy's number for a topic: chosen by an Iggy client, else made here."""
+        """As `TopicRegistry.number`."""
         return self._catalogue.state.topic_id(topic.meta)
 
     def find_by_id(self, topic_id: int) -> Topic | None:
-        """The topic with the catalogue's own number, if it is still there."""
+        """As `TopicRegistry.find_by_id`."""
         meta = self._catalogue.state.topic_by_id(topic_id)
         return None if meta is None else self._topics.get(meta.name)
 
     def partition(self, name: TopicName, index: int) -> Partition:
-        """A partition by its number, from 0.
-
-        Raises TopicNotFound, PartitionNotFound, NotOwner.
-        """
+        """As `TopicRegistry.partition`."""
         return self.get(name).partition(index)
 
     def list(self, tenant: str, namespace: str) -> Sequence[Topic]:
-        """The topics of a namespace, by name."""
+        """As `TopicRegistry.list`."""
         return [self._topics[meta.name] for meta in self._catalogue.state.topics(tenant, namespace)]
 
     def all(self) -> Sequence[Topic]:
-        """Every topic, in the order they were made."""
+        """As `TopicRegistry.all`."""
         return list(self._topics.values())
 
     def resolve_pulsar(self, text: str) -> tuple[TopicName, int | None]:
-        """Read a Pulsar name: the topic, and N where it ends in `-partition-N`.
-
-        No topic can have such a name, so it always names a partition. Raises InvalidName.
-        """
+        """As `TopicRegistry.resolve_pulsar`."""
         try:
             name = parse_topic(text)
         except InvalidTopicName as error:
@@ -156,19 +146,14 @@ class Topics:
         return TopicName(name.tenant, name.namespace, split[0]), split[1]
 
     def pulsar_partition(self, name: TopicName, index: int | None) -> Partition:
-        """The partition that a Pulsar producer or consumer means by what `resolve_pulsar` gave.
-
-        `x` and `x-partition-0` are the one partition of an unpartitioned topic. Raises
-        TopicNotFound, PartitionNotFound, NotOwner, and InvalidRequest for a partitioned topic
-        without a number, which Apache Pulsar refuses too.
-        """
+        """As `TopicRegistry.pulsar_partition`."""
         topic = self.get(name)
         if index is None and topic.partitioned:
             raise errors.InvalidRequest(f"{name} is partitioned: name one of its partitions")
         return topic.partition(index or 0)
 
     def is_deduplicated(self, topic: Topic) -> bool:
-        """Whether what a Pulsar producer sends again is not stored again."""
+        """As `TopicRegistry.is_deduplicated`."""
         return bool(topic.settings.get("deduplication", self.defaults.deduplication))
 
     # Changing.
@@ -182,12 +167,7 @@ class Topics:
         settings: Mapping[str, Setting] | None = None,
         iggy_id: int | None = None,
     ) -> Topic:
-        """Make a topic; it is partitioned with several partitions, or if `partitioned` says so.
-
-        Its folders are on disk when this returns, the topic itself with `topic.ticket`. Nobody sees
-        the topic before. Raises InvalidName, InvalidRequest, NamespaceNotFound, TopicExists,
-        LimitExceeded, Conflict, StorageFull, StorageFailed.
-        """
+        """As `TopicRegistry.create`."""
         self._check_new(name, partitions, iggy_id)
         if partitioned is None:
             partitioned = partitions > 1
@@ -195,7 +175,7 @@ class Topics:
             raise errors.InvalidRequest("an unpartitioned topic has one partition")
         kept = dict(settings or {})
         planned = TopicMeta(0, name, [], partitioned, self._now_us(), kept, iggy_id, 0)
-        topic = self._named(planned)
+        topic = self.named(planned)
         made = await self._make_partitions(topic, partitions)
         with self._discarded_if_it_fails(made):
             self._check_new(name, partitions, iggy_id)  # Another client may have been quicker.
@@ -207,40 +187,11 @@ class Topics:
         for partition in made:
             partition.topic = meta
         topic.partitions.extend(made)
-        self._show(topic)
+        self.show(topic)
         return topic
 
-    async def auto_create(self, name: TopicName) -> Topic:
-        """The topic of that name, made as by `create` if it is missing and the configuration allows
-        it, once for all who ask meanwhile.
-
-        Raises TopicNotFound and what `create` raises.
-        """
-        while (under_way := self._under_way.get(name)) is not None:
-            await under_way.wait()
-        topic = self.find(name)
-        if topic is not None:
-            return topic
-        if self.held_names.is_held(name):
-            raise errors.TopicNotFound(f"{name} was deleted or renamed while clients used it")
-        if not self.defaults.auto_create:
-            raise errors.TopicNotFound(f"no topic {name}, and none is made by itself")
-        self._under_way[name] = trio.Event()
-        try:
-            return await self.create(name, self.defaults.num_partitions)
-        except errors.TopicExists:
-            return self.get(name)
-        finally:
-            self._under_way.pop(name).set()
-
     async def add_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
-        """Grow a topic to `total` partitions; return the ticket. `seen`: how many the total is
-        based on.
-
-        Every subscription gets a cursor at 0 on the new ones. Raises TopicNotFound, InvalidRequest,
-        TopicInUse, TopicTerminated, LimitExceeded, StorageFull, StorageFailed; Conflict if the
-        topic was changed meanwhile, or has another number of partitions than `seen`.
-        """
+        """As `TopicRegistry.add_partitions`."""
         check_count(self.get(name), seen)
         topic = self._growing(name, total)
         count, settings = len(topic.partitions), topic.meta.settings
@@ -250,16 +201,11 @@ class Topics:
             if now != (topic, count, settings):
                 raise errors.Conflict(f"{name} was changed meanwhile")
             await self._enter(topic, made)
-        self._extend(topic, made)
+        self.extend(topic, made)
         return topic.ticket
 
     async def keep_partitions(self, name: TopicName, total: int, *, seen: int | None = None) -> int:
-        """Remove the partitions with the highest numbers, with their records and cursors, so that
-        `total` are left; return the ticket, 0 if there are no more now. `seen` as in
-        `add_partitions`.
-
-        Raises TopicNotFound, TopicInUse, Conflict, StorageFull, StorageFailed.
-        """
+        """As `TopicRegistry.keep_partitions`."""
         topic = self.get(name)
         check_count(topic, seen)
         if total >= len(topic.partitions):
@@ -269,16 +215,11 @@ class Topics:
         topic.ticket = await self._catalogue.set_partitions(
             topic.meta.topic_id, topic.meta.partition_ids[:total], partitioned=topic.partitioned
         )
-        self._shrink(topic, total)
+        self.shrink(topic, total)
         return topic.ticket
 
     async def alter_settings(self, name: TopicName, changes: Mapping[str, Setting | None]) -> int:
-        """Change some settings of a topic, None unsets one; return the ticket. All or nothing.
-
-        The partitions follow before this returns, with a turn for other tasks after each: a
-        change of durability waits for the disk in each. Raises TopicNotFound, InvalidRequest,
-        Conflict, StorageFull, StorageFailed.
-        """
+        """As `TopicRegistry.alter_settings`."""
         async with self.altering:
             topic = self.get(name)
             settings = changed_settings(topic.meta.settings, changes)
@@ -296,10 +237,7 @@ class Topics:
     async def alter_namespace(
         self, tenant: str, namespace: str, changes: Mapping[str, Setting | None]
     ) -> int:
-        """Change settings that the topics of a namespace have where they set none themselves, None
-        unsets one; return the ticket. Topics follow one after the other before this returns. Raises
-        NamespaceNotFound, Conflict, StorageFull, StorageFailed.
-        """
+        """As `TopicRegistry.alter_namespace`."""
         async with self.altering:
             meta = self._catalogue.state.namespace(tenant, namespace)
             if meta is None:
@@ -313,16 +251,17 @@ class Topics:
                         await self._alter_partitions(topic, topic.settings)
             return ticket
 
-    def _topic(self, meta: TopicMeta) -> Topic:
-        return Topic(meta)
-
-    def _named(self, meta: TopicMeta) -> Topic:
-        """A topic with the settings of its namespace."""
-        topic = self._topic(meta)
-        namespace = self._catalogue.state.namespace(meta.name.tenant, meta.name.namespace)
-        if namespace is not None:
-            topic.inherited = namespace.settings
+    def named(self, meta: TopicMeta) -> Topic:
+        """Return a topic without partitions, with the settings of its namespace."""
+        alone, placement = self._placement.is_alone, self._placement
+        topic = Topic(meta) if alone else PlacedTopic(meta, placement)
+        topic.inherited = self.namespace_settings(meta.name.tenant, meta.name.namespace) or {}
         return topic
+
+    def namespace_settings(self, tenant: str, namespace: str) -> Mapping[str, Setting] | None:
+        """Return the settings of a namespace; None if the namespace does not exist."""
+        meta = self._catalogue.state.namespace(tenant, namespace)
+        return None if meta is None else meta.settings
 
     async def _alter_partitions(self, topic: Topic, settings: Mapping[str, Setting]) -> None:
         for partition in topic.partitions:  # Those that come meanwhile, too.
@@ -334,75 +273,87 @@ class Topics:
         self._factory.alter(topic, settings)  # Checks the settings of a topic without partitions.
 
     async def terminate(self, name: TopicName) -> int:
-        """Terminate a topic: its records can be read, but it takes no more. Returns the ticket.
-
-        Raises TopicNotFound, Conflict, StorageFull, StorageFailed.
-        """
+        """As `TopicRegistry.terminate`."""
         topic = self.get(name)
-        ticket = await Topics.alter_settings(self, name, {TERMINATED: True})
-        self._end(topic)  # Nothing may raise from here on: the change is made.
+        ticket = await self.alter_settings(name, {TERMINATED: True})
+        self.end(topic)  # Nothing may raise from here on: the change is made.
         return ticket
 
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
-        """Delete a topic with its subscriptions; return the ticket. `holds_name`: clients use
-        it and would make it again at once; for a minute only `create` makes it.
-
-        Cursors and files go once that is durable (`leaving`). Raises TopicNotFound, Conflict,
-        StorageFull, StorageFailed.
-        """
+        """As `TopicRegistry.delete`."""
         topic = self.get(name)
         topic.ticket = await self._catalogue.delete_topic(topic.meta.topic_id)
         if holds_name:
             self.held_names.hold([name])
-        self._forget(topic)
+        self.forget(topic)
         await trio.lowlevel.checkpoint()  # One request may delete ten thousand.
         return topic.ticket
 
     # What follows a change of the catalogue, here or at another broker.
 
-    def _show(self, topic: Topic) -> None:
-        """Everybody sees the topic from now on."""
+    def show(self, topic: Topic) -> None:
+        """Show a new topic to everybody. Raises errors of storage."""
+        self.reopen(topic)  # Its shard may have come or gone while it was made.
         self._topics[topic.name] = topic
         self._partition_count += len(topic.partitions)
-        self._tell(topic, TopicEvent.CREATED)
+        self.tell(topic, TopicEvent.CREATED)
 
-    def _extend(self, topic: Topic, made: Sequence[Partition]) -> None:
-        """The topic has further partitions."""
+    def extend(self, topic: Topic, made: Sequence[Partition]) -> None:
+        """Show further partitions of a topic. Raises errors of storage."""
         topic.partitions.extend(made)
         self._partition_count += len(made)
-        self._tell(topic, TopicEvent.GROWN)
+        self.tell(topic, TopicEvent.GROWN)
+        self.reopen(topic)
 
-    def _shrink(self, topic: Topic, left: int) -> None:
-        """The topic has only so many partitions."""
+    def shrink(self, topic: Topic, left: int) -> None:
+        """Keep only the first `left` partitions of a topic."""
         gone = topic.partitions[left:]
         del topic.partitions[left:]
         self._partition_count -= len(gone)
         self.leaving.add_partitions(topic, gone)
         for partition in gone:
             partition.remove()
-        self._tell(topic, TopicEvent.SHRUNK)
+        self.tell(topic, TopicEvent.SHRUNK)
 
-    def _end(self, topic: Topic) -> None:
-        """The topic takes no more records."""
+    def end(self, topic: Topic) -> None:
+        """Let the topic take no more records."""
         for partition in topic.partitions:
             partition.terminate()
-        self._tell(topic, TopicEvent.TERMINATED)
+        self.tell(topic, TopicEvent.TERMINATED)
 
-    def _forget(self, topic: Topic) -> None:
-        """The topic is deleted."""
+    def forget(self, topic: Topic) -> None:
+        """Remove a deleted topic."""
         del self._topics[topic.name]
         topic.deleted = True
         self._partition_count -= len(topic.partitions)
         self.leaving.add(topic)
         for partition in topic.partitions:
             partition.remove()
-        self._tell(topic, TopicEvent.DELETED)
+        self.tell(topic, TopicEvent.DELETED)
+
+    def reopen(self, topic: Topic) -> None:
+        """Open the partitions again if the topic's shard has come here or gone. Raises errors of
+        storage.
+        """
+        if self._placement.is_alone:
+            return
+        is_kept = self._placement.keeps(topic.name)
+        for index, partition in enumerate(topic.partitions):
+            if self._factory.is_open(partition) != is_kept:
+                partition.move_away()
+                topic.partitions[index] = self._factory.open(topic, index, partition.partition_id)
+
+    def move_away(self, topic: Topic) -> None:
+        """Close the clients of a topic that another broker owns from now on."""
+        for partition in topic.partitions:
+            partition.move_away()
+        self.tell(topic, TopicEvent.MOVED)
 
     def replace(self, topic: Topic, meta: TopicMeta) -> Topic:
         """Replace a renamed topic by a new object, with new partitions over the same logs; the old
         one is as if deleted. Listeners are told of both within this call.
         """
-        heir = self._named(meta)
+        heir = self.named(meta)
         heir.ticket = topic.ticket
         heir.partitions.extend(one.renamed(meta) for one in topic.partitions)
         del self._topics[topic.name]
@@ -410,8 +361,8 @@ class Topics:
         for partition in topic.partitions:
             partition.remove()
         self._topics[meta.name] = heir
-        self._tell(topic, TopicEvent.RENAMED)
-        self._tell(heir, TopicEvent.CREATED)
+        self.tell(topic, TopicEvent.RENAMED)
+        self.tell(heir, TopicEvent.CREATED)
         return heir
 
     def _check_new(self, name: TopicName, partitions: int, iggy_id: int | None) -> None:
@@ -495,6 +446,7 @@ class Topics:
                     self._factory.discard(partition)
             raise
 
-    def _tell(self, topic: Topic, event: TopicEvent) -> None:
+    def tell(self, topic: Topic, event: TopicEvent) -> None:
+        """Tell every listener of a change."""
         for listener in tuple(self.listeners):
             listener.topic_changed(topic, event)

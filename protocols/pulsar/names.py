@@ -11,7 +11,7 @@ from braidlog.storage.metadata.names import TopicName, split_partition
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
-    from braidlog.broker.topics.topics import Topics
+    from braidlog.broker.topics.registry import TopicRegistry
 
 PERSISTENT, NON_PERSISTENT = "persistent://", "non-persistent://"
 SYSTEM_PREFIX = "__"  # The broker's own topics, left out of listings.
@@ -31,7 +31,7 @@ def is_live(text: str) -> bool:
     return text.startswith(NON_PERSISTENT)
 
 
-def parse(topics: Topics, text: str) -> tuple[TopicName, int | None]:
+def parse(topics: TopicRegistry, text: str) -> tuple[TopicName, int | None]:
     """The topic that a name means, persistent or not, and the partition's number if the name has
     one. Raises InvalidName.
     """
@@ -40,7 +40,7 @@ def parse(topics: Topics, text: str) -> tuple[TopicName, int | None]:
     return topics.resolve_pulsar(text)
 
 
-def is_missing(topics: Topics, text: str) -> bool:
+def is_missing(topics: TopicRegistry, text: str) -> bool:
     """Whether the name is that of a persistent topic that does not exist."""
     try:
         return not is_live(text) and topics.find(parse(topics, text)[0]) is None
@@ -48,7 +48,7 @@ def is_missing(topics: Topics, text: str) -> bool:
         return False
 
 
-def is_unknown(topics: Topics, text: str) -> bool:
+def is_unknown(topics: TopicRegistry, text: str) -> bool:
     """Whether the name is that of a persistent topic that does not exist, or of a partition that a
     topic does not have.
     """

@@ -23,8 +23,8 @@ from braidlog.storage.metadata.names import split_partition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from braidlog.broker.topics.registry import TopicRegistry
     from braidlog.broker.topics.topic import Topic
-    from braidlog.broker.topics.topics import Topics
 
 _LITTLE: Final = struct.Struct("<I")
 _TOPICS_TOGETHER: Final = 2000  # Listed in one turn: some milliseconds.
@@ -147,7 +147,7 @@ class TopicList:
 class TopicLists:
     """The namespaces that are watched."""
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: TopicRegistry) -> None:
         self._topics = topics
         self._lists: dict[Namespace, TopicList] = {}
         self.watchers = 0  # Of all clients.

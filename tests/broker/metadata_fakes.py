@@ -2,10 +2,12 @@
 
 import trio
 
+from braidlog.broker.cluster.placement import Placement
 from braidlog.broker.positions.subscriptions import Subscriptions
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.namespaces import Namespaces
-from braidlog.broker.topics.topics import TopicDefaults, Topics
+from braidlog.broker.topics.registry import TopicDefaults
+from braidlog.broker.topics.topics import Topics
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.cursors import CursorStore
@@ -57,6 +59,9 @@ class FakeFactory:
     async def alter_one(self, partition, changed):
         """One partition follows."""
 
+    def is_open(self, partition):
+        return partition.partition_id in self.folders
+
     def discard(self, partition):
         self.folders.remove(partition.partition_id)
 
@@ -64,19 +69,23 @@ class FakeFactory:
 class House:
     """The rooms of a broker; `restarted` is another one on the same journals and folders."""
 
-    def __init__(self, catalogue=None, cursors=None, factory=None, **defaults):
+    def __init__(self, catalogue=None, cursors=None, factory=None, placement=None, **defaults):
         self.catalogue_journal = catalogue or MemoryJournal()
         self.cursor_journal = cursors or MemoryJournal()
         self.factory = factory or FakeFactory()
         self.reported = []  # Errors of storage.
         report = self.reported.append
+        placement = placement or Placement()
         state = Catalogue(self.catalogue_journal, now_us=NOW_US)
-        self.catalogue = LocalCatalogue(state, use_reserve=lambda act: act(), report=report)
+        self.catalogue = LocalCatalogue(
+            state, placement, use_reserve=lambda act: act(), report=report
+        )
         self.cursors = CursorStore(self.cursor_journal)
         self.topics = Topics(
             self.catalogue,
             self.cursors,
             self.factory,
+            placement,
             defaults=TopicDefaults(**defaults),
             now_us=lambda: NOW_US,
             report=report,

@@ -20,8 +20,7 @@ from braidlog.storage.metadata.names import InvalidTopicName, TopicName, check_t
 if TYPE_CHECKING:
     from braidlog.broker.closing import Closing
     from braidlog.broker.cluster.placement import Placement
-    from braidlog.broker.topics.namespaces import Namespaces
-    from braidlog.broker.topics.topics import Topics
+    from braidlog.broker.topics.registry import NamespaceRegistry, TopicRegistry
     from braidlog.storage.metadata.catalogue_records import SchemaMeta
 
 # A setting of a namespace: what follows names a live topic, its value is the number of partitions.
@@ -40,8 +39,8 @@ class LiveTopics:
 
     def __init__(
         self,
-        topics: Topics,
-        namespaces: Namespaces,
+        topics: TopicRegistry,
+        namespaces: NamespaceRegistry,
         *,
         placement: Placement,
         now_us: Callable[[], int],

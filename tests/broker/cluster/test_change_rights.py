@@ -9,12 +9,13 @@ from braidlog.broker.access.acting import asks, work_for
 from braidlog.broker.access.rights import ANONYMOUS, Principal
 from braidlog.broker.cluster.calls import Call
 from braidlog.broker.cluster.change_rights import ON_NAMESPACE, ON_TOPIC
+from braidlog.broker.cluster.changes import LocalChanges
 from braidlog.broker.cluster.siblings import Asker
-from braidlog.broker.cluster.topics import OF_NAMESPACES, OF_TOPICS
 from braidlog.broker.delivery.non_persistent.topics import PARTITIONS_OF
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import Node, balanced
 from tests.broker.cluster.test_membership import ONE, OTHER, stepping_on
+from tests.broker.metadata_fakes import House
 from tests.storage.shared.shared_dirs import SharedStore
 
 ORDERS = ["acme", "shop", "orders"]
@@ -62,8 +63,10 @@ class Only:
 
 
 def test_every_change_has_its_right():
-    assert ON_TOPIC.keys() == OF_TOPICS.keys()
-    assert ON_NAMESPACE.keys() == {*OF_NAMESPACES, "alter_namespace"}
+    house = House()
+    changes = LocalChanges(house.topics, house.namespaces)
+    assert ON_TOPIC.keys() == changes.of_topics.keys()
+    assert ON_NAMESPACE.keys() == changes.others.keys()
     tried = {change[0] for change, _ in CHANGES}
     assert tried == {*ON_TOPIC, *ON_NAMESPACE}
 

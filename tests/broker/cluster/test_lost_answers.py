@@ -195,7 +195,7 @@ async def test_a_broker_that_is_behind_follows_and_asks_again(tmp_path):
     async with lossy(tmp_path) as (asker, owner, _, _names):
         await prepared(asker)
         topics, places = asker.broker.topics, iter([0])
-        topics.asking._place = lambda: next(places, asker.broker.catalogue.state.place)
+        asker.broker.changes._place = lambda: next(places, asker.broker.catalogue.state.place)
         await topics.keep_partitions(ORDERS, 7, seen=8)
         assert len(owner.broker.topics.get(ORDERS).partitions) == 7
         assert next(places, None) is None

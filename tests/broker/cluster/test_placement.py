@@ -4,7 +4,6 @@ import pytest
 
 from braidlog.broker.cluster.placement import ClusterPlacement, Owner, Placement
 from braidlog.broker.errors import NotOwner
-from braidlog.broker.topics.topic import PlacedTopic
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import House
 
@@ -13,7 +12,7 @@ ORDERS = TopicName("public", "default", "orders")
 
 def elsewhere():
     """Broker 2 owns every topic."""
-    placement = ClusterPlacement(1, lambda name: 0)
+    placement = ClusterPlacement(1, lambda name: 0, lambda shard: True)
     placement.show({0: Owner(2, {"kafka": ("other", 9092)})}, [])
     return placement
 
@@ -25,8 +24,7 @@ def test_one_broker_owns_every_topic():
 
 
 async def test_partitions_of_topics_elsewhere_are_not_handed_out():
-    house = House()
-    house.topics._topic = lambda meta: PlacedTopic(meta, elsewhere())
+    house = House(placement=elsewhere())
     await house.topics.create(ORDERS, 1)
     assert house.topics.find(ORDERS) is not None
     with pytest.raises(NotOwner, match="broker 2") as raised:

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from braidlog.broker.cluster.placement import Placement
 from braidlog.broker.errors import LimitExceeded
 from braidlog.broker.topics import producers
 from braidlog.broker.topics.catalogue import LocalCatalogue
@@ -30,7 +31,9 @@ def journal():
 
 def opened(journal, clock):
     state = Catalogue(journal, now_us=1)
-    catalogue = LocalCatalogue(state, use_reserve=lambda change: change(), report=print)
+    catalogue = LocalCatalogue(
+        state, Placement(), use_reserve=lambda change: change(), report=print
+    )
     return ProducerNumbers(catalogue, clock)
 
 

@@ -7,7 +7,7 @@ messages. In rows marked quirk a new broker may do better; what ours does instea
 import zlib
 
 from braidlog.broker.broker import Broker
-from braidlog.broker.topics.topics import TopicDefaults
+from braidlog.broker.topics.registry import TopicDefaults
 from braidlog.protocols.kafka import messages as m
 from tests.protocols.kafka.frames import Client, message_set, produce
 from tests.protocols.kafka.golden import VECTORS, GoldenAnswer, golden_answers

@@ -213,8 +213,8 @@ async def test_a_topic_that_its_owner_has_deleted_fails_no_other_topic(
     await cluster.first.broker.topics.create(owned, 1)
     other = owned.topic.encode()
     await cluster.commit((cluster.theirs, 0, 5), (other, 0, 7))
-    topics = cluster.second.broker.topics
-    topics._forget(topics.get(theirs))
+    topics = cluster.second.broker.local_topics
+    topics.forget(topics.get(theirs))
     reply = await cluster.fetch(version, (cluster.theirs, 0), (other, 0))
     assert (reply.error, reply.topics[other][0].offset) == (0, 7)
     gone = reply.topics[cluster.theirs][0]

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from braidlog.broker.topics.topics import TopicDefaults
+from braidlog.broker.topics.registry import TopicDefaults
 from braidlog.protocols.pulsar.discovery import service_url
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.protocols.pulsar.topic_lists import topics_hash

@@ -4,7 +4,6 @@ import pytest
 
 from braidlog.broker.cluster.placement import NOBODY, Owner, Placement, elsewhere
 from braidlog.broker.cluster.siblings import Siblings
-from braidlog.broker.topics.topic import PlacedTopic
 from braidlog.protocols.pulsar import resolving
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
@@ -15,6 +14,8 @@ FIELDS = {"topic": TOPIC, "subscription": "s", "subType": 0, "consumer_id": 7}
 
 class Elsewhere(Placement):
     """Another broker has everything."""
+
+    is_alone = False
 
     def check(self, name):
         raise elsewhere(str(name), Owner(2))
@@ -41,7 +42,7 @@ class Several(Siblings):
 
 @pytest.fixture
 async def moved(broker):
-    broker.topics._topic = lambda meta: PlacedTopic(meta, Elsewhere())
+    broker.topics._placement = Elsewhere()
     return await broker.topics.create(NAME, 1)
 
 

@@ -1,0 +1,187 @@
+"""Makes changes of the catalogue in a cluster: here if this broker owns the catalogue, else at the
+owner.
+
+Requests carry the wanted state and the place in the catalogue that the change is based on, never a
+step. Knows no socket: `Ask` carries a request to the owner (`broker/cluster/calls.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from braidlog.broker.errors import Conflict, NotOwner, Unanswered
+from braidlog.storage.metadata.names import TopicName
+
+if TYPE_CHECKING:
+    from braidlog.broker.topics.namespaces import Namespaces
+    from braidlog.broker.topics.topics import Topics
+    from braidlog.storage.metadata.catalogue_records import Setting
+    from braidlog.storage.shared.catalogue import SharedCatalogue, Subject
+
+# For a change that lost to another change: each time this broker has followed that change first.
+TRIES: Final = 4
+
+Change = Callable[..., Awaitable[int]]  # Returns a ticket.
+
+
+class Ask(Protocol):
+    """Has the owner of the catalogue make a change; returns once the change is published and
+    followed here. Raises the owner's broker error; NotOwner if nobody owns the catalogue now;
+    Unanswered.
+    """
+
+    async def __call__(self, change: str, *arguments: object) -> None:
+        """`change` is a name that `LocalChanges` knows; arguments are values of msgpack, the first
+        is the place in the catalogue that the change is based on.
+        """
+
+
+class Spread(Protocol):
+    """Returns once the change with that ticket is published, and the other brokers that answer have
+    followed the change: a client that goes on at another broker finds the change there.
+    """
+
+    async def __call__(self, ticket: int) -> None: ...
+
+
+class LocalChanges:
+    """Changes of the local registries, by the names and arguments that other brokers send."""
+
+    def __init__(self, topics: Topics, namespaces: Namespaces) -> None:
+        self._topics = topics
+        self.of_topics: Mapping[str, Change] = {
+            "create": self._create,
+            "add_partitions": topics.add_partitions,
+            "keep_partitions": topics.keep_partitions,
+            "alter_settings": topics.alter_settings,
+            "terminate": topics.terminate,
+            "delete": lambda name, holds_name: topics.delete(name, holds_name=holds_name),
+        }
+        self.others: Mapping[str, Change] = {
+            "alter_namespace": topics.alter_namespace,
+            "create_namespace": lambda tenant, namespace, iggy_id: namespaces.create(
+                tenant, namespace, iggy_id=iggy_id
+            ),
+            "renumber_namespace": namespaces.renumber,
+            "delete_namespace": namespaces.delete,
+            "create_tenant": namespaces.create_tenant,
+            "alter_tenant": namespaces.alter_tenant,
+            "delete_tenant": namespaces.delete_tenant,
+        }
+
+    async def __call__(self, change: str, arguments: Sequence[Any]) -> int:
+        """Make a change; return the ticket that publishes it.
+
+        Raises broker errors; LookupError, TypeError, ValueError for a call that no broker makes.
+        """
+        if change in self.others:
+            return await self.others[change](*arguments)
+        named, *rest = arguments
+        return await self.of_topics[change](TopicName(*named), *rest)
+
+    def check_unchanged(
+        self, state: SharedCatalogue, change: str, arguments: Sequence[Any], based_on: int
+    ) -> None:
+        """Check that the subject of a change was not changed after that place in the catalogue: the
+        request may be late, or come from a broker that is behind. Raises Conflict.
+
+        The subject of a creation does not exist yet: the change itself checks that.
+        """
+        if change.startswith("create"):
+            return
+        subject: Subject
+        if change in self.of_topics:
+            meta = state.topic(TopicName(*arguments[0]))
+            if meta is None:
+                return
+            subject = meta.topic_id
+        else:
+            tenant, *rest = arguments
+            subject = tenant if change.endswith("tenant") else (tenant, rest[0])
+        if state.last_change(subject) > based_on:
+            raise Conflict("the catalogue was changed meanwhile")
+
+    async def _create(
+        self,
+        name: TopicName,
+        partitions: int,
+        partitioned: bool | None,
+        settings: Mapping[str, Setting],
+        iggy_id: int | None,
+    ) -> int:
+        topic = await self._topics.create(
+            name, partitions, partitioned=partitioned, settings=settings, iggy_id=iggy_id
+        )
+        return topic.ticket
+
+
+def _nothing() -> None:
+    pass
+
+
+class CatalogueChanges:
+    """Decides for each change which broker makes it."""
+
+    def __init__(
+        self,
+        local: LocalChanges,
+        is_owner: Callable[[], bool],
+        spread: Spread,
+        *,
+        ask: Ask,
+        follow: Callable[[], Awaitable[None]],
+        place: Callable[[], int],
+    ) -> None:
+        """`is_owner`: this broker changes the catalogue. `follow` follows the catalogue as far as
+        its owner has come, and raises NotOwner if the owner does not answer; `place` is the place
+        that was followed.
+        """
+        self._local = local
+        self._is_owner = is_owner
+        self._spread = spread
+        self._ask = ask
+        self._follow = follow
+        self._place = place
+
+    async def make(
+        self,
+        change: str,
+        *arguments: object,
+        is_made: Callable[[], bool],
+        check: Callable[[], None] = _nothing,
+    ) -> int:
+        """Make a change, once at most; return its ticket, 0 for a change that the owner has
+        published.
+
+        The owner refuses a change that is based on an older place than the last change of the same
+        topic or namespace: this broker has followed that change when it asks again. `check` is
+        called before each request and may raise. If an answer is lost, `is_made` says whether the
+        catalogue has the change. Raises what the change and `check` raise; NotOwner; Unanswered if
+        the change may still be made.
+        """
+        if self._is_owner():
+            check()
+            ticket = await self._local(change, arguments)
+            await self._spread(ticket)
+            return ticket
+        for tries_left in reversed(range(TRIES)):
+            check()
+            try:
+                await self._ask(change, self._place(), *arguments)
+                break
+            except Conflict:
+                if not tries_left:
+                    raise
+            except Unanswered:
+                if await self._is_in_the_catalogue(is_made):
+                    break
+                raise
+        return 0
+
+    async def _is_in_the_catalogue(self, is_made: Callable[[], bool]) -> bool:
+        try:
+            await self._follow()
+        except NotOwner:
+            return False  # Nobody knows.
+        return is_made()

@@ -1,0 +1,78 @@
+"""Changes the topics in memory to what the owner of the catalogue has published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.topics.topic import PartitionFactory, Topic
+    from braidlog.broker.topics.topics import Topics
+    from braidlog.storage.metadata.catalogue_records import TopicMeta
+    from braidlog.storage.metadata.cursor_book import CursorBook
+    from braidlog.storage.metadata.names import TopicName
+    from braidlog.storage.shared.catalogue import SharedCatalogue, Touched
+
+
+class Following:
+    """Follows the catalogue with a local registry."""
+
+    def __init__(
+        self,
+        state: SharedCatalogue,
+        topics: Topics,
+        factory: PartitionFactory,
+        cursors: CursorBook,
+    ) -> None:
+        self._state = state
+        self._topics = topics
+        self._factory = factory
+        self._cursors = cursors
+
+    def follow(self, touched: Touched) -> None:
+        """Take in what changed in the catalogue. Raises errors of storage."""
+        for name in touched.topics:
+            self._follow_topic(name, self._state.topic(name))
+        for tenant, namespace in touched.namespaces:
+            meta = self._state.namespace(tenant, namespace)
+            for topic in self._topics.list(tenant, namespace) if meta else ():
+                topic.inherited = meta.settings if meta else {}
+                self._factory.alter(topic, topic.settings)
+
+    def _follow_topic(self, name: TopicName, meta: TopicMeta | None) -> None:
+        topics = self._topics
+        topic = topics.find(name)
+        if topic is not None and (meta is None or meta.topic_id != topic.meta.topic_id):
+            topic.ticket = 0
+            topics.forget(topic)
+            topic = None
+        if meta is not None and topic is None:
+            topic = topics.named(meta)
+            topic.partitions.extend(self._opened(topic, 0))
+            topics.show(topic)
+        elif meta is not None and topic is not None:
+            self._follow_meta(topic, meta)
+
+    def _follow_meta(self, topic: Topic, meta: TopicMeta) -> None:
+        topics = self._topics
+        topic.meta = meta
+        topic.ticket = 0
+        for partition in topic.partitions:
+            partition.topic = meta
+        count = len(meta.partition_ids)
+        if count < len(topic.partitions):
+            topics.shrink(topic, count)
+        elif count > len(topic.partitions):
+            self._cursors.resize(meta.topic_id, count)
+            topics.extend(topic, self._opened(topic, len(topic.partitions)))
+        self._factory.alter(topic, topic.settings)
+        if topic.is_terminated and not all(one.is_terminated for one in topic.partitions):
+            topics.end(topic)
+
+    def _opened(self, topic: Topic, first: int) -> Sequence[Partition]:
+        """Open the partitions of a topic from `first` on."""
+        numbers = topic.meta.partition_ids[first:]
+        return [
+            self._factory.open(topic, index, number) for index, number in enumerate(numbers, first)
+        ]

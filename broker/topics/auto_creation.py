@@ -1,0 +1,45 @@
+"""Creates a topic when a client first uses it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from braidlog.broker import errors
+
+if TYPE_CHECKING:
+    from braidlog.broker.topics.deletion import HeldNames
+    from braidlog.broker.topics.registry import TopicRegistry
+    from braidlog.broker.topics.topic import Topic
+    from braidlog.storage.metadata.names import TopicName
+
+
+class AutoCreation:
+    """Creates missing topics in a registry, once for all clients that ask meanwhile."""
+
+    def __init__(self, registry: TopicRegistry, held_names: HeldNames) -> None:
+        """`held_names` are not created."""
+        self._registry = registry
+        self._held_names = held_names
+        self._under_way: dict[TopicName, trio.Event] = {}  # Creations, by name.
+
+    async def __call__(self, name: TopicName, /) -> Topic:
+        """As `TopicRegistry.auto_create`."""
+        registry = self._registry
+        while (under_way := self._under_way.get(name)) is not None:
+            await under_way.wait()
+        topic = registry.find(name)
+        if topic is not None:
+            return topic
+        if self._held_names.is_held(name):
+            raise errors.TopicNotFound(f"{name} was deleted or renamed while clients used it")
+        if not registry.defaults.auto_create:
+            raise errors.TopicNotFound(f"no topic {name}, and none is made by itself")
+        self._under_way[name] = trio.Event()
+        try:
+            return await registry.create(name, registry.defaults.num_partitions)
+        except errors.TopicExists:
+            return registry.get(name)
+        finally:
+            self._under_way.pop(name).set()
