@@ -288,6 +288,7 @@ class Broker:
                 nursery.start_soon(self.live.run)
                 nursery.start_soon(self.renaming.run)
                 nursery.start_soon(self.audit.run)
+                nursery.start_soon(self._known_ends.run, self._storage.note_used)
                 await self.durability.run()
 
     async def leave(self) -> None:
@@ -382,8 +383,6 @@ class Broker:
         journal = self._storage.open_journal(name, self.committer)
         for cut in journal.recovery.cuts:
             log.warning("torn_tail_cut", journal=name, cut=str(cut))
-        for path in journal.recovery.foreign:
-            log.warning("foreign_segment", journal=name, path=path)
         return journal
 
     def _listen(self) -> None:
@@ -398,13 +397,13 @@ class Broker:
         storage = self._storage
         # The catalogue's last entries must be on disk before folders are changed to match them.
         self.committer.commit()
-        self.catalogue.state.raise_partition_ids(storage.highest_partition_id())
         known = {
             partition_id
             for meta in self.catalogue.state.all_topics()
             for partition_id in meta.partition_ids
         }
-        storage.check_folders(known)
+        storage.check_folders(known, self.catalogue.state.partition_ids_end)
+        self.catalogue.state.raise_partition_ids(storage.highest_partition_id())
         for path in storage.set_aside_unknown(known):
             log.warning("unknown_folder_set_aside", path=path)
         topics.open_all()

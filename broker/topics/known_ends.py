@@ -6,11 +6,12 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
+import trio
 
 from braidlog.storage.errors import StorageFull
 
@@ -20,12 +21,22 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+NOTE_S = 60.0  # Files of an older backup are noticed if the backup is older than this.
+
 
 class KnownEnds:
     """The durable ends of a broker's logs. A data directory calls `note`."""
 
     def __init__(self, cursors: CursorStore) -> None:
         self._cursors = cursors
+
+    async def run(self, note_used: Callable[[], None]) -> None:
+        """Note the ends of the logs in use every minute, for a start after a kill: without this
+        only full segments and clean stops note them. Raises StorageFailed.
+        """
+        while True:
+            await trio.sleep(NOTE_S)
+            note_used()
 
     def note(self, ends: Mapping[int, int]) -> None:
         """Note durable ends by partition id; 0 for a partition that is gone. On a full disk they
@@ -35,28 +46,24 @@ class KnownEnds:
             self._cursors.set_ends(self._cursors.ends.news(ends))
 
     def compare(self, topics: Iterable[Topic]) -> None:
-        """Warn of logs that end below their known end, or below a position; forget the ends of
-        partitions that are no more. Raises StorageFailed.
+        """Warn of logs that end below their known end; forget the ends of partitions that are no
+        more. Raises StorageFailed.
+
+        A position above the end says nothing: clients may commit any number.
         """
         cursors, known = self._cursors, set()
         for topic in topics:
-            highest = [0] * len(topic.partitions)
-            for subscription in cursors.subscriptions(topic.meta.topic_id):
-                for index, cursor in subscription.cursors.items():
-                    if index < len(highest) and cursor.position > highest[index]:
-                        highest[index] = cursor.position
-            for partition, position in zip(topic.partitions, highest, strict=True):
+            for partition in topic.partitions:
                 known.add(partition.partition_id)
                 end = partition.next_offset
                 durable_end = cursors.ends.get(partition.partition_id)
-                if end < durable_end or end < position:
+                if end < durable_end:
                     log.warning(
                         "log_ends_early",
                         topic=topic.name.full,
                         partition=partition.index,
                         log_end_offset=end,
                         durable_end_offset=durable_end,
-                        highest_position=position,
                     )
         with suppress(StorageFull):  # The next start forgets them.
             cursors.set_ends(cursors.ends.gone(known))

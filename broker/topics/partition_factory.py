@@ -226,7 +226,5 @@ def _tell_recovery(topic: Topic, index: int, opened: PartitionLog) -> None:
         tell.warning("torn_tail_cut", **asdict(cut))
     for damage in report.damages:
         tell.error("damage_found", **asdict(damage))
-    for path in report.foreign:
-        tell.warning("foreign_segment", path=path)
     if report.gap is not None:
         tell.warning("gap_after_unclean_start", offsets=list(report.gap))

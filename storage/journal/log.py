@@ -15,7 +15,6 @@ from braidlog.storage.errors import DamagedLog, LogClosed, StorageFull
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
 from braidlog.storage.log.batch import BatchHeader, body_checksum, pack
 from braidlog.storage.log.committer import Committer, SyncPoint
-from braidlog.storage.log.directory_id import foreign_paths
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.recovery import LogIdentity, RecoveryReport, recover
 from braidlog.storage.log.scan import NO_OFFSET, Fault, bodies, load_checked, walk
@@ -123,7 +122,6 @@ class JournalLog:
             self._unsynced.hold(self._segments[0].file)
             self._unsynced.names_changed = True
         self._choose_snapshot()
-        self.recovery.foreign = foreign_paths(self._segments, self._files.directory_id)
         for segment in recovered.unsynced:  # A start also walks the old segments while they exist.
             if segment in self._old or segment in self._segments:
                 self._unsynced.hold(segment.file)

@@ -17,6 +17,7 @@ from typing import Protocol
 from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFull
 from braidlog.storage.journal.changes import Journal
 from braidlog.storage.journal.log import JournalLog
+from braidlog.storage.log.catalogue_age import older_catalogue
 from braidlog.storage.log.committer import Committer, DiskKeeper, Keeper
 from braidlog.storage.log.directory_id import named_elsewhere, new_directory_id, stored_directory_id
 from braidlog.storage.log.files import FULL, Files, storage_error
@@ -86,7 +87,7 @@ class DataDir:
         self._journals: list[JournalLog] = []
         self._retired_in_place: deque[str] = deque()
         self.note_ends: Callable[[Mapping[int, int]], None] = lambda _: None
-        """Called with durable ends by partition id, when a segment is full and at a clean stop."""
+        """Called with durable ends by partition id: of a full segment, and of `note_used`."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], files: Files | None = None) -> "DataDir":
@@ -166,12 +167,16 @@ class DataDir:
         seen = numbers_among(name.split(".")[0] for name in aside)
         return max([0, *seen, *self.partition_ids()])
 
-    def check_folders(self, known: Iterable[int]) -> None:
-        """Check that every partition that the catalogue names has a folder, before any is touched.
+    def check_folders(self, known: Iterable[int], partition_ids_end: int) -> None:
+        """Check that every partition that the catalogue names has a folder, and that the catalogue,
+        which gave out the ids below `partition_ids_end`, is no older than the folders; before any
+        is touched.
 
-        Raises: DamagedLog, for the first that has none; StorageFailed.
+        Raises: DamagedLog, for the first that has none, and for an older catalogue; StorageFailed.
         """
         there = set(self.partition_ids())
+        if reason := older_catalogue(self._partitions_path, there, partition_ids_end):
+            raise DamagedLog(os.path.join(self.path, "catalogue"), 0, 0, reason)
         for number in known:
             if number not in there:
                 folder = self.partition_folder(number)
@@ -402,9 +407,7 @@ class DataDir:
         """
         try:
             committer.commit()
-            self.note_ends(
-                {number: log.durable_offset for number, log in self._logs.items() if log.was_used}
-            )
+            self.note_used()
             committer.commit()
             sealed: list[PartitionLog | JournalLog] = [*self._logs.values(), *self._journals]
             self.files.close_idle()
@@ -419,6 +422,13 @@ class DataDir:
             committer.commit()
         finally:
             self.abandon()
+
+    def note_used(self) -> None:
+        """Note how far every log reaches that was written to since this start. A broker does so
+        once a minute, and a clean stop. Raises StorageFailed.
+        """
+        logs = self._logs.items()
+        self.note_ends({number: log.durable_offset for number, log in logs if log.was_used})
 
     def _note_end(self, partition_id: int, durable_offset: int) -> None:
         self.note_ends({partition_id: durable_offset})

@@ -1,17 +1,17 @@
 """The id of a data directory: each segment's header names it, so that a file of another directory
-is found (FORMAT.md section 2). Knows headers, no journal's records.
+is found and not read (FORMAT.md section 2; `Segment.take_head`). Knows headers, no journal's
+records.
 """
 
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.segment import (
     SEGMENT_HEADER_BYTES,
     BadSegment,
-    Segment,
     SegmentHeader,
     segment_bases,
     segment_path,
@@ -41,12 +41,28 @@ def stored_directory_id(files: Files, data_dir: str) -> int:
 
 def named_elsewhere(files: Files, data_dir: str) -> int:
     """The id that the first file outside the catalogue names, 0 if none names any."""
+    return next(_named_elsewhere(files, data_dir), 0)
+
+
+def is_catalogue_foreign(files: Files, data_dir: str) -> bool:
+    """Return True if other files name a data directory, but none names that of the catalogue: then
+    the catalogue was put here, and not the other files.
+    """
+    own_id, is_named = files.directory_id, False
+    for directory_id in _named_elsewhere(files, data_dir):
+        if directory_id == own_id:
+            return False
+        is_named = True
+    return is_named and own_id != 0
+
+
+def _named_elsewhere(files: Files, data_dir: str) -> Iterator[int]:
+    """Yield the id that the newest segment of each folder but the catalogue names, if any."""
     partitions = os.path.join(data_dir, PARTITIONS_NAME)
     folders = [os.path.join(partitions, name) for name in files.names(partitions)]
     for folder in (os.path.join(data_dir, CURSORS_NAME), *folders):
         if os.path.isdir(folder) and (header := _newest(files, folder)) and header.directory_id:
-            return header.directory_id
-    return 0
+            yield header.directory_id
 
 
 def _newest(files: Files, folder: str) -> SegmentHeader | None:
@@ -58,15 +74,3 @@ def _newest(files: Files, folder: str) -> SegmentHeader | None:
         except (OSError, BadSegment):
             continue
     return None
-
-
-def foreign_paths(segments: Iterable[Segment], directory_id: int) -> list[str]:
-    """The files that name another data directory, of those whose header was read."""
-    if not directory_id:
-        return []
-    known = (0, directory_id)
-    return [
-        segment.path
-        for segment in segments
-        if segment.header is not None and segment.header.directory_id not in known
-    ]

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.directory_id import foreign_paths
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.partition_log import LogPlace, PartitionLog
 from braidlog.storage.log.plain_end import plain_end
@@ -36,7 +35,6 @@ def open_log(
     if recovered is None:
         files.adopt(folder)
         recovered = recover(*look)
-    recovered.report.foreign = foreign_paths(recovered.segments, files.directory_id)
     is_reserved = RESERVED_NAME in names
     reservation = Reservation(files, folder, partition_id, may_exist=is_reserved)
     place = LogPlace(files, identity, committer, on_rolled)

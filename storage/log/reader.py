@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from braidlog.storage.log.data_dir import PARTITIONS_NAME, numbers_among
+from braidlog.storage.log.directory_id import stored_directory_id
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.index import BadIndex
 from braidlog.storage.log.look import LogLook
@@ -61,6 +62,8 @@ class ReadOnlyLog(LogLook):
         self.folder = os.fspath(folder)
         self.partition_id = int(os.path.basename(os.path.normpath(self.folder)))
         self._files = Files(self.folder, handles_max=HANDLES_MAX, read_only=True)
+        data_dir = os.path.dirname(os.path.dirname(os.path.abspath(self.folder)))
+        self._files.directory_id = stored_directory_id(self._files, data_dir)
         self.refresh()
 
     @property

@@ -64,12 +64,11 @@ class RecoveryReport:
     damages: list[Damage] = field(default_factory=list)
     batches_walked: int = 0
     gap: tuple[int, int] | None = None
-    foreign: Sequence[str] = ()  # Inspected files that name another directory.
 
     @property
     def is_clean(self) -> bool:
         """True if the log ended as a clean stop or a plain kill leaves a log."""
-        return not (self.cuts or self.damages or self.foreign) and self.gap is None
+        return not (self.cuts or self.damages) and self.gap is None
 
 
 @dataclass(slots=True)

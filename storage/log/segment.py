@@ -231,6 +231,8 @@ class Segment:
             raise ForeignSegment(f"its header says base offset {header.base_offset}")
         if header.end_offset != self.name.end_offset:
             raise ForeignSegment(f"its header says that it ends at {header.end_offset}")
+        if self.directory_id and header.directory_id not in (0, self.directory_id):
+            raise ForeignSegment("its header names another data directory")
         self.take_header(header)
         self._take_first_time(data)
 

@@ -285,6 +285,9 @@ class SharedDir(DataDir):
 
     # Ending.
 
+    def note_used(self) -> None:
+        """Note nothing: a shard's log and positions are published together."""
+
     def close(self, committer: Committer) -> None:
         """Stop cleanly: everything published, and all shards free for others. Raises StorageFailed;
         always releases the lock.

@@ -39,16 +39,20 @@ class KnownEnds:
         """
         return self.durable_end(partition_id) or self.highest_position(topic, index)
 
-    def warning(self, partition_id: int, topic: str, index: int, end_offset: int) -> str | None:
-        """Return why a log that ends there may be older than the journals, None without
-        evidence.
+    def warning(self, partition_id: int, end_offset: int) -> str | None:
+        """Return why a log that ends there is older than the journals, None without evidence. A
+        position above the end is none: clients may commit any number.
         """
         durable_end = self.durable_end(partition_id)
-        if durable_end > end_offset:
-            reason = f"the log ends at {end_offset}, but everything below {durable_end} was on disk"
-            return f"{reason}: files are missing, or from an older backup"
+        if durable_end <= end_offset:
+            return None
+        reason = f"the log ends at {end_offset}, but everything below {durable_end} was on disk"
+        return f"{reason}: files are missing, or from an older backup"
+
+    def note(self, topic: str, index: int, end_offset: int) -> str | None:
+        """Return a sentence on a position above the end of the log, None without one."""
         position = self.highest_position(topic, index)
-        if position > end_offset:
-            reason = f"the log ends at {end_offset}, but a subscription is at {position}"
-            return f"{reason}: files are missing, or a client has committed that number"
-        return None
+        if position <= end_offset:
+            return None
+        reason = f"the log ends at {end_offset}, and a subscription is at {position}"
+        return f"{reason}: a client may commit any number"

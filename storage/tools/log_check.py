@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from braidlog.storage.log.batch import HEADER_BYTES
 from braidlog.storage.log.compaction.sources import Source
-from braidlog.storage.log.directory_id import foreign_paths
 from braidlog.storage.log.files import FileGone, Files
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.scan import Fault, read_checked
@@ -36,11 +35,6 @@ FINDINGS_MAX = 1000
 
 LOST_RESERVATION = (
     "it has no good slot: offsets above the log end may have been given out, and could come again"
-)
-
-FOREIGN = (
-    "it was written in another data directory, or before another catalogue was put here: its"
-    " records may not belong to this topic, nor to positions in them"
 )
 
 Visit = Callable[[Good, bytes], None]
@@ -115,8 +109,6 @@ class LogCheck:
             self._tell_hole(hole)
         if found.tail is not None:
             self._tell_tail(found.tail)
-        for path in foreign_paths(found.segments, self._files.directory_id):
-            self.tell(Level.WARNING, path, FOREIGN)
         if not self._running:
             self._check_slots()
         summary = self.summary

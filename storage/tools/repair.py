@@ -10,6 +10,7 @@ from time import time_ns
 
 from braidlog.storage.errors import DirectoryLocked
 from braidlog.storage.journal.changes import UnknownRecord
+from braidlog.storage.log.catalogue_age import older_catalogue
 from braidlog.storage.log.data_dir import (
     JOURNAL_KINDS,
     PARTITIONS_NAME,
@@ -17,7 +18,7 @@ from braidlog.storage.log.data_dir import (
     numbers_among,
     take_lock,
 )
-from braidlog.storage.log.directory_id import foreign_paths, stored_directory_id
+from braidlog.storage.log.directory_id import is_catalogue_foreign, stored_directory_id
 from braidlog.storage.log.files import Files, storage_error
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.segment import KIND_PARTITION, segment_bases
@@ -33,7 +34,7 @@ from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.cursors import CursorStore
 from braidlog.storage.tools.dump import find_partitions
 from braidlog.storage.tools.known_ends import KnownEnds
-from braidlog.storage.tools.log_check import FOREIGN, LogCheck, reservation_is_lost
+from braidlog.storage.tools.log_check import LogCheck, reservation_is_lost
 from braidlog.storage.tools.repair_catalogue import CatalogueRepair
 from braidlog.storage.tools.repair_folders import FolderPlacement
 from braidlog.storage.tools.repair_journal import JournalRepair
@@ -51,6 +52,11 @@ from braidlog.storage.tools.verify import (
     names_in,
     owners_of,
     total_bytes,
+)
+
+FOREIGN_CATALOGUE = (
+    "the catalogue belongs to another data directory than all other files; nothing is changed: put"
+    " the catalogue of this directory back"
 )
 
 
@@ -88,6 +94,9 @@ class Repair:
 
         Raises: StorageError, InvalidTopicName, NoSuchTopic.
         """
+        if is_catalogue_foreign(self.files, self.path):
+            self._plan.refusals.append(FOREIGN_CATALOGUE)
+            return self._plan
         wanted = None
         if place is not None:
             wanted = {part.partition_id for part in find_partitions(self.path, place)}
@@ -144,19 +153,22 @@ class Repair:
         if made is None:
             return None
         repair, catalogue = made
-        if repair.is_damaged:
+        older = None
+        if not repair.is_damaged:
+            ids_end = catalogue.partition_ids_end
+            older = older_catalogue(self._partitions_path, folders, ids_end)
+        if repair.is_damaged or older:
             fitting = CatalogueRepair(catalogue, folders)
-            if repair.loses:
+            if repair.loses or older:
                 fitting.run(self._cursors, now_us)
             catalogue.rewrite()
-            plan.steps.append(repair.step(self._aside, fitting.lines))
+            plan.steps.append(repair.step(self._aside, fitting.lines, older))
         return catalogue
 
     def _replay(
         self, name: str, plan: Plan, make: Callable[[JournalRepair], Replayed]
     ) -> tuple[JournalRepair, Replayed] | None:
         repair = JournalRepair(self.files, self.path, name)
-        self._warn_of(repair.survey, name)
         plan.refusals += repair.refusals
         if repair.refusals:
             return None
@@ -202,12 +214,10 @@ class Repair:
             known_end = ends.durable_end(number)
             check = LogCheck(self.files, identity, name, running=False, known_end=known_end)
             survey = check.run(self._advance)
-            self._warn_of(survey, name)
         first_free = 0
         if owner is not None:
-            place = (number, owner.topic, owner.index)
-            first_free = ends.first_free(*place)
-            warning = None if there is None else ends.warning(*place, survey.end_offset)
+            first_free = ends.first_free(number, owner.topic, owner.index)
+            warning = None if there is None else ends.warning(number, survey.end_offset)
             if warning is not None:
                 self._plan.warnings.append(f"{name}: {warning}")
         if survey.holes or there is None:
@@ -216,10 +226,6 @@ class Repair:
         if there is not None and reservation_is_lost(self.files, identity):
             lost = ReservationRepair(self.files, self._aside, name, survey)
             self._plan.steps.append(lost.step(os.path.join(folder, RESERVED_NAME)))
-
-    def _warn_of(self, survey: Survey, name: str) -> None:
-        for path in foreign_paths(survey.segments, self.files.directory_id):
-            self._plan.warnings.append(f"{name}: {path}: {FOREIGN}")
 
     def _plan_topic_file(
         self, folder: str, wanted: TopicFile, name: str, *, is_missing: bool

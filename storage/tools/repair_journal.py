@@ -83,9 +83,16 @@ class JournalRepair:
             if hole.overlaps or hole.is_newer
         ]
 
-    def step(self, aside: SetAside, more_lines: Sequence[str] = ()) -> Step:
-        """Return the step that rewrites the journal from `journal.snapshots`."""
-        lines = [*self._losses(), *more_lines]
+    def step(
+        self, aside: SetAside, more_lines: Sequence[str] = (), older: str | None = None
+    ) -> Step:
+        """Return the step that rewrites the journal from `journal.snapshots`. `older` says why a
+        journal is older than other files.
+        """
+        lines = [f"{self.name}: {older}"] if older else []
+        if self.is_damaged:
+            lines += self._losses()
+        lines += more_lines
         lines.append("  what is left is written as a new snapshot; the old files go to set-aside")
         return Step(self.name, lines, lambda: self._apply(aside))
 

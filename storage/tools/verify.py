@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from braidlog.storage.errors import DamagedLog, StorageError
 from braidlog.storage.journal.changes import UnknownRecord
+from braidlog.storage.log.catalogue_age import older_catalogue
 from braidlog.storage.log.data_dir import (
     DELETED_SUFFIX,
     JOURNAL_KINDS,
@@ -83,11 +84,14 @@ class Verifier:
         self._files.directory_id = stored_directory_id(self._files, self.path)
         self._total = total_bytes(self.path)
         self._done = 0
+        self._is_older = False  # The catalogue, than the partitions.
 
     def run(self) -> VerifyReport:
         """Check everything."""
         try:
             catalogue = self._replay(CATALOGUE, stored_catalogue)
+            if catalogue is not None and not self.report.faults and not self._running:
+                self._check_age(catalogue)
             cursors = self._replay(CURSORS, lambda journal, lost: CursorStore(journal, lost=lost))
             if catalogue is not None:
                 self._compare_journals(catalogue, cursors)
@@ -150,6 +154,13 @@ class Verifier:
                 reason += " does not name; the next start drops them"
                 self._say(Level.WARNING, CURSORS, os.path.join(self.path, CURSORS), reason)
 
+    def _check_age(self, catalogue: Catalogue) -> None:
+        partitions_path = os.path.join(self.path, PARTITIONS_NAME)
+        ids_end = catalogue.partition_ids_end
+        if older := older_catalogue(partitions_path, self._partition_ids(), ids_end):
+            self._is_older = True
+            self._say(Level.FAULT, CATALOGUE, os.path.join(self.path, CATALOGUE), older)
+
     def _compare_folders(self, catalogue: Catalogue) -> None:
         owners = owners_of(catalogue)
         missing = sorted(owners.keys() - set(self._partition_ids()))
@@ -166,7 +177,7 @@ class Verifier:
             path = os.path.join(self.path, PARTITIONS_NAME, name)
             if name.endswith(DELETED_SUFFIX):
                 self._say(Level.NOTE, name, path, "of a deleted topic; the next start removes it")
-            elif name not in map(str, owners):
+            elif name not in map(str, owners) and not self._is_older:
                 reason = "the catalogue does not name it; the next start sets it aside"
                 self._say(Level.WARNING, name, path, reason)
 
@@ -180,9 +191,10 @@ class Verifier:
         if found is None or owner is None or self._running:
             return
         end_offset = found[0].end_offset
-        reason = self._ends.warning(number, owner.topic, owner.index, end_offset)
-        if reason is not None:
+        if (reason := self._ends.warning(number, end_offset)) is not None:
             self._say(Level.WARNING, name, folder, reason)
+        elif (note := self._ends.note(owner.topic, owner.index, end_offset)) is not None:
+            self._say(Level.NOTE, name, folder, note)
 
     def _topic_file(self, number: int, folder: str, owner: Owner | None) -> str:
         """Check whose partition the folder says it is; returns what to call it."""

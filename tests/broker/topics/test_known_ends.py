@@ -6,6 +6,7 @@ import structlog
 import trio
 
 from braidlog.broker.broker import Broker
+from braidlog.broker.topics.known_ends import NOTE_S
 from braidlog.storage.metadata.names import parse_topic
 from tests.broker.records import append
 from tests.broker.test_broker import config_for
@@ -13,7 +14,7 @@ from tests.broker.test_broker import config_for
 NAME = parse_topic("orders")
 
 
-async def life(folder, records, position=0):
+async def life(folder, records, position=0, seconds=0, *, is_killed=False):
     """One life of a broker that stores records; the warnings of its start."""
     with structlog.testing.capture_logs() as lines:
         broker = Broker.open(config_for(folder))
@@ -24,22 +25,50 @@ async def life(folder, records, position=0):
             broker.subscriptions.open(topic, b"group", {}).seek(0, position)
         if records:
             await append(broker, topic.partitions[0], "kafka", [b"x"] * records)
+        await trio.sleep(seconds)
         await broker.durability.settled()
         nursery.cancel_scope.cancel()
-    broker.close()
+    if is_killed:
+        broker.abandon()
+    else:
+        broker.close()
     return [line for line in lines if line["event"] == "log_ends_early"]
 
 
-async def test_a_start_warns_of_an_older_folder_and_of_a_position_above_the_end(tmp_path):
+def restore(older, folder):
+    """Put back the partitions, and nothing else."""
+    shutil.rmtree(folder / "partitions")
+    shutil.copytree(older, folder / "partitions")
+
+
+async def test_a_start_warns_of_an_older_folder(tmp_path):
     folder, older = tmp_path / "data", tmp_path / "older"
     assert await life(folder, 3) == []
     shutil.copytree(folder / "partitions", older)
     assert await life(folder, 4) == []
-    shutil.rmtree(folder / "partitions")
-    shutil.copytree(older, folder / "partitions")
+    restore(older, folder)
     (line,) = await life(folder, 0)
     assert line["log_end_offset"] == 3 and line["durable_end_offset"] == 7
-    (line,) = await life(folder, 5, position=20)
+    (line,) = await life(folder, 5)
     assert line["log_end_offset"] == 3, "it was served as before"
+    assert await life(folder, 0) == []
+
+
+async def test_a_start_after_a_kill_warns_of_what_was_there_a_minute_before(
+    tmp_path, autojump_clock
+):
+    folder, older = tmp_path / "data", tmp_path / "older"
+    await life(folder, 3)
+    shutil.copytree(folder / "partitions", older)
+    assert await life(folder, 4, position=7, seconds=NOTE_S + 1, is_killed=True) == []
+    restore(older, folder)
     (line,) = await life(folder, 0)
-    assert line["log_end_offset"] == 8 and line["highest_position"] == 20
+    assert line["log_end_offset"] == 3 and line["durable_end_offset"] == 7
+
+
+async def test_a_position_above_the_end_is_legal(tmp_path):
+    """Kafka's clients may commit any number, and Iggy's store 0 in an empty partition."""
+    folder = tmp_path / "data"
+    assert await life(folder, 0, position=1) == []
+    assert await life(folder, 5, position=1 << 40) == []
+    assert await life(folder, 0) == []

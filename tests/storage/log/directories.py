@@ -63,8 +63,8 @@ class Directory:
         )
         self.cursors = CursorStore(self.data_dir.open_journal("cursors", self.committer))
         known = [number for meta in self.catalogue.all_topics() for number in meta.partition_ids]
+        self.data_dir.check_folders(known, self.catalogue.partition_ids_end)
         self.catalogue.raise_partition_ids(self.data_dir.highest_partition_id())
-        self.data_dir.check_folders(known)
         self.aside = self.data_dir.set_aside_unknown(known)
         topic_ids = {meta.topic_id for meta in self.catalogue.all_topics()}
         for topic_id in set(self.cursors.topic_ids()) - topic_ids:

@@ -4,16 +4,17 @@ import shutil
 
 import pytest
 
+from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.log.directory_id import id_of_cluster, named_elsewhere, stored_directory_id
 from braidlog.storage.log.files import Files
+from braidlog.storage.log.reader import ReadOnlyLog
 from braidlog.storage.log.segment import unpack_segment_header
 from braidlog.storage.metadata.catalogue import Catalogue
-from braidlog.storage.tools.findings import Level
 from braidlog.storage.tools.repair import Repair
 from tests.storage.files_twins import FailingDisk
-from tests.storage.log.directories import Directory, verified
+from tests.storage.log.directories import Directory, repaired, verified
 
 SMALL = {"segment_bytes": 1600, "index_interval_bytes": 300}
 
@@ -117,36 +118,78 @@ def mix_up(tmp_path, *names):
 PARTITION = "partitions/1"
 
 
-@pytest.mark.parametrize("name", [PARTITION, "cursors", "catalogue"])
-def test_files_of_another_directory_are_a_warning_of_verify_and_repair(tmp_path, name):
+FOREIGN = "names another data directory"
+
+
+def planned(path):
+    repair = Repair(path, lambda done, total: None)
+    try:
+        return repair.plan()
+    finally:
+        repair.close()
+
+
+@pytest.mark.parametrize("name", [PARTITION, "cursors"])
+def test_files_of_another_directory_are_faults_that_a_repair_sets_aside(tmp_path, name):
     one = mix_up(tmp_path, name)
+    foreign = len(list((one.path / name).glob("*.log")))
     found, report = verified(one.path)
-    assert report.faults == 0 and report.warnings == len(found) > 0
-    assert {one.level for one in found} == {Level.WARNING}
-    assert all("another data directory" in one.reason for one in found)
-    repair = Repair(one.path, lambda done, total: None)
-    plan = repair.plan()
-    repair.close()
-    assert plan.steps == [] and len(plan.warnings) == len(found)
+    assert report.faults == len(found) == foreign
+    assert all(FOREIGN in one.reason for one in found)
+    repaired(one.path)
+    assert verified(one.path)[0] == []
+    assert len(list((one.path / "set-aside").glob("*.log"))) == foreign
+    again = Directory(one.path, **SMALL)
+    assert len(again.values(1)) == (0 if name == PARTITION else 36)
+    assert again.append() == 36
+    again.crash()
 
 
-def test_a_start_warns_of_a_last_segment_of_another_directory(tmp_path):
+def test_repair_does_not_give_up_every_file_for_a_catalogue_of_another_directory(tmp_path):
+    one = mix_up(tmp_path, "catalogue")
+    assert verified(one.path)[1].faults > 0
+    plan = planned(one.path)
+    assert plan.steps == [] and "catalogue belongs to another" in plan.refusals[0]
+
+
+def test_a_start_serves_no_record_of_another_directory(tmp_path):
     one = mix_up(tmp_path, PARTITION)
     again = Directory(one.path, **SMALL)
-    assert not again.logs[2].recovery.foreign
-    report = again.logs[1].recovery
-    (path,) = report.foreign
-    assert path.startswith(str(one.path / PARTITION)) and not report.is_clean
-    assert len(again.values()) == 36, "it is served as before"
+    (damage,) = again.logs[1].recovery.damages
+    assert FOREIGN in damage.reason and damage.path.startswith(str(one.path / PARTITION))
+    with pytest.raises(DamagedLog, match=FOREIGN):
+        again.values(1)
+    with pytest.raises(DamagedLog, match=FOREIGN):
+        again.append(1)
+    assert again.logs[2].recovery.is_clean
     again.crash()
 
 
-def test_a_start_warns_of_positions_of_another_directory(tmp_path):
-    one = mix_up(tmp_path, "cursors")
+def test_a_segment_of_another_directory_is_found_when_it_is_first_read(tmp_path):
+    """A start looks at the last segment of a log; this is an earlier one."""
+    other = filled(tmp_path / "other")
+    one = filled(tmp_path / "one")
+    one.stop()
+    earlier = one.segments()[1].name
+    other.stop()
+    shutil.copy(other.file(earlier), one.file(earlier))
     again = Directory(one.path, **SMALL)
-    catalogue, cursors = again.data_dir._journals
-    assert not catalogue.recovery.foreign and len(cursors.recovery.foreign) == 1
-    again.crash()
+    log = again.logs[1]
+    assert log.recovery.is_clean
+    offset = int(earlier.removesuffix(".log"))
+    assert log.read(0, 1)[0].base_offset == 0
+    with pytest.raises(DamagedLog, match=FOREIGN):
+        log.read(offset, 1)
+    assert again.append() == 36
+    again.stop()
+    with ReadOnlyLog(one.file("")) as beside, pytest.raises(DamagedLog, match=FOREIGN):
+        list(beside.batches(offset))
+
+
+def test_a_start_stops_at_positions_of_another_directory(tmp_path):
+    one = mix_up(tmp_path, "cursors")
+    with pytest.raises(DamagedLog, match=FOREIGN):
+        Directory(one.path, **SMALL)
 
 
 def test_a_cluster_has_always_the_same_id():
