@@ -104,8 +104,12 @@ DECODE_BYTES_MAX = 1 * MIB
 # Up to this size a body is converted directly (ten ms at most); a larger one by records, in pieces.
 CONVERTED_BYTES_MAX = 1 * MIB
 CONVERTED_RECORDS_MAX = 8192
-# Bodies unpacked at the same time; each may take twice 64 MiB while it is unpacked.
+# Bodies unpacked at the same time to less than 8 MiB each (`LARGE_BYTES_MIN` of
+# `storage/formats/compression.py`).
 UNPACKING_THREADS_MAX = 2
+# Larger bodies and records unpacked or encoded at the same time: up to three times 64 MiB each, of
+# which the budget for output counts one.
+LARGE_THREADS_MAX = 1
 # Places of one partition that could not be read, remembered for clients that ask again and again.
 UNREADABLE_PLACES_MAX = 64
 DECODE_INLINE_RECORDS = 1000  # This many uncompressed records take less than a millisecond.

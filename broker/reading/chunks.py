@@ -6,7 +6,7 @@ them. Knows formats only through the codec interface.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 from braidlog.broker.commit.storage_errors import to_broker_error
@@ -14,6 +14,7 @@ from braidlog.broker.limits import JOINED_BYTES_MAX, JOINED_SCAN_BYTES_MAX
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.storage.errors import BodyError, RecordTooLarge, StorageError
 from braidlog.storage.formats.api import BatchFlag, Codec
+from braidlog.storage.formats.compression import check_large
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 
@@ -34,19 +35,27 @@ class JoiningCodec(Codec, Protocol):
 
 
 async def join_chunks(
-    partition: Partition, codec: Codec, batch: Batch, last: Record
+    partition: Partition,
+    codec: Codec,
+    batch: Batch,
+    last: Record,
+    *,
+    before_large: Callable[[int], Awaitable[None]] | None = None,
 ) -> Record | None:
     """The whole message if `last`, a record of `batch`, is the last piece of one; else None.
 
-    Also None if a piece is missing: Pulsar's own consumers drop such a message. Raises BodyError
-    if it is too large to be joined or does not unpack, DamagedLog.
+    Also None if a piece is missing: Pulsar's own consumers drop such a message. A large message is
+    joined after `before_large` with its bytes. Raises BodyError if it is too large to be joined or
+    does not unpack, DamagedLog.
     """
     chunk = last.chunk
     assert chunk is not None
     if chunk.chunk_id != chunk.chunk_count - 1 or not _joins(codec):
         return None
     try:
-        return await run_unpacking(lambda: _join(partition.log, codec, batch, last))
+        return await run_unpacking(
+            lambda: _join(partition.log, codec, batch, last), before_large=before_large
+        )
     except BodyError:
         raise
     except StorageError as error:
@@ -59,6 +68,8 @@ def _joins(codec: object) -> TypeGuard[JoiningCodec]:
 
 def _join(log: PartitionLog, codec: Codec, batch: Batch, last: Record) -> Record | None:
     assert last.chunk is not None and _joins(codec)
+    declared = max(last.chunk.total_bytes, last.chunk.uncompressed_bytes)
+    check_large(min(declared, JOINED_BYTES_MAX))
     pieces = {last.chunk.chunk_id: last}
     size, scanned = len(last.value or b""), 0
     before: Batch | None = batch
@@ -68,6 +79,7 @@ def _join(log: PartitionLog, codec: Codec, batch: Batch, last: Record) -> Record
             if piece.chunk.chunk_id not in pieces:  # The later one, where a producer sent it again.
                 pieces[piece.chunk.chunk_id] = piece
                 size += len(piece.value or b"")
+        check_large(size)  # The pieces may be larger than the message says.
         if size > JOINED_BYTES_MAX:
             raise RecordTooLarge(size, JOINED_BYTES_MAX)
         if len(pieces) == last.chunk.chunk_count:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import trio
 
@@ -33,12 +33,13 @@ from braidlog.broker.reading.cutting import CutBatches
 from braidlog.broker.reading.result import ReadResult
 from braidlog.broker.reading.turn import BATCH_US, TURN_US_MAX, Turn, decoding_us
 from braidlog.broker.reading.unopened import Passed, cannot_decode, settle
-from braidlog.broker.reading.unpacking import run_unpacking
+from braidlog.broker.reading.unpacking import run_packing, run_unpacking
 from braidlog.broker.runtime.output_budget import Reservation
 from braidlog.broker.runtime.steps import Steps
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.formats.api import BatchFlag, Codec, Decoded, without_frames
+from braidlog.storage.formats.compression import LargeBody, refusing_large
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.batch import HEADER_BYTES
@@ -59,6 +60,8 @@ def trust_of(body_format: int) -> tuple[Trusted, Trusted]:
 
 class Reader(abc.ABC):
     """One read under way. Subclasses say what is made of the records that were decoded."""
+
+    encodes: ClassVar[bool]  # Whether `_give` encodes records: a large record is given in a thread.
 
     def __init__(
         self,
@@ -90,6 +93,7 @@ class Reader(abc.ABC):
         self.turn = Turn(TURN_US_MAX)  # See `read_steps`.
         # Of the answer: it grows for a record that is larger than DECODE_BYTES_MAX.
         self.memory: Reservation | None = None
+        self._grown_bytes = 0  # Of the next record: `memory` has grown by them already.
 
     def steps(self) -> Steps[None]:
         """Read until it is over. Raises BrokerError only if there is nothing to give before it."""
@@ -230,7 +234,12 @@ class Reader(abc.ABC):
             if not decoded.records and decoded.failed is None and passed is None:
                 self.result.next_offset = batch.next_offset
                 continue
-            self._give(batch, decoded)
+            if (size := _large_bytes(decoded)) and self.encodes:
+                yield run_packing(partial(self._give, batch, decoded), size)
+            else:
+                self._give(batch, decoded)
+            if decoded.failed is not None and not self._ended:
+                self._refuse(self.result.next_offset, decoded.failed)
             if passed is not None and not passed.is_raw and self.result.next_offset >= passed.end:
                 self.result.left_out += passed.end - passed.start  # Else it comes in a later read.
 
@@ -240,14 +249,26 @@ class Reader(abc.ABC):
             stored = codec_for(batch.header.body_format)
         except UnreadableBody as error:
             return cannot_decode(batch, self.result.next_offset, error)
+        self._grown_bytes = 0
         decoded = yield from self._decode_whole(stored, batch)
+        if self.memory is None:
+            return decoded
         size = _large_bytes(decoded)
-        if self.memory is not None and size and not self.memory.grow_now(size):
+        if self._grown_bytes:
+            self.memory.correct(self._grown_bytes, size)
+        elif size and not self.memory.grow_now(size):
             # Its size is known only now. It is made again once there is memory for it.
             del decoded
-            yield self.memory.grow(size)
+            yield self._grow(size)
             decoded = yield from self._decode_whole(stored, batch)
         return decoded
+
+    async def _grow(self, record_bytes: int) -> None:
+        """Have memory for a record of up to so many bytes, if there is a budget to ask."""
+        if self.memory is not None and not self._grown_bytes:
+            if not self.memory.grow_now(record_bytes):
+                await self.memory.grow(record_bytes)
+            self._grown_bytes = record_bytes
 
     def _decode_whole(self, stored: Codec, batch: Batch) -> Steps[Decoded]:
         decoded = yield from self._decode_piece(stored, batch)
@@ -276,14 +297,23 @@ class Reader(abc.ABC):
             )
 
         decoded: Decoded
-        if is_compressed and size > DECODE_INLINE_BYTES:
-            decoded = yield run_unpacking(decode)
+        if is_compressed:
+            if size <= DECODE_INLINE_BYTES:
+                yield from self.turn.give_way(BATCH_US + TURN_US_MAX)
+                try:
+                    with refusing_large():
+                        return decode()
+                except LargeBody:
+                    pass  # In the thread for large bodies.
+            # The memory for one large record is known before the record is made. Of several, each
+            # piece is most likely small.
+            before_large = self._grow if header.record_count == 1 else None
+            decoded = yield run_unpacking(decode, before_large=before_large)
         elif size > READ_PIECE_BYTES:
             decoded = yield run_in_thread(decode)
         else:
             count = min(wanted, header.record_count)
-            work_us = TURN_US_MAX if is_compressed else decoding_us(count, size)
-            yield from self.turn.give_way(BATCH_US + work_us)
+            yield from self.turn.give_way(BATCH_US + decoding_us(count, size))
             decoded = decode()
         return decoded
 
@@ -303,13 +333,19 @@ class Reader(abc.ABC):
                 whole.append(record)
                 continue
             try:
-                joined = await join_chunks(self._partition, stored, batch, record)
+                joined = await join_chunks(
+                    self._partition, stored, batch, record, before_large=self._grow
+                )
             except BodyError as error:
                 decoded.failed, decoded.failed_offset = without_frames(error), record.offset
                 decoded.next_offset = record.offset
                 break
             if joined is not None:
                 whole.append(joined)
+                if len(joined.value or b"") > DECODE_BYTES_MAX:  # One at a time: those that follow
+                    decoded.next_offset = record.offset + 1  # are joined by the next piece.
+                    decoded.failed = decoded.failed_offset = None
+                    break
         decoded.records = whole
 
     def _refuse(self, offset: int, error: BodyError) -> None:

@@ -68,6 +68,8 @@ async def read_records(
 class _RecordReader(Reader):
     """A read that gives records."""
 
+    encodes = False
+
     def __init__(self, partition: Partition, offset: int, bytes_max: int, records_max: int) -> None:
         super().__init__(partition, NO_FORMAT, ReadResult(offset, offset), bytes_max, records_max)
         self.records: list[PlacedRecord] = []
@@ -94,8 +96,6 @@ class _RecordReader(Reader):
             for record, (entry, index) in zip(fitting, places, strict=True)
         )
         result.next_offset = max(next_offset, result.next_offset)
-        if decoded.failed is not None and not self._ended:
-            self._refuse(result.next_offset, decoded.failed)
 
 
 def record_bytes(record: Record) -> int:

@@ -98,6 +98,8 @@ def read_steps(
 class _FormatReader(Reader):
     """Gives bodies of one format."""
 
+    encodes = True
+
     def __init__(
         self,
         partition: Partition,
@@ -262,8 +264,6 @@ class _FormatReader(Reader):
             and self.fills is None
         ):
             self._ended = True  # What follows is most likely no smaller.
-        if decoded.failed is not None and not self._ended:
-            self._refuse(result.next_offset, decoded.failed)
 
     def _carried(self, records: Sequence[Record]) -> list[Record]:
         """Those that the format can carry; marks for the others where the topic wants them."""

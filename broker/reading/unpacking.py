@@ -1,43 +1,82 @@
 """Where bodies are unpacked and packed: in threads, a few at a time, for any caller.
 
-One body may unpack to 64 MiB however small it is, so the number of threads bounds the memory that
-all clients together can make the broker take. Knows no format and no partition.
+A body may unpack to 64 MiB however small it is. Large bodies and records have a thread of their
+own, first come, first served: its number, one, bounds the memory that all clients together can make
+the broker take, and no small body waits for a large body. Knows no format and no partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
 
 import trio
 
-from braidlog.broker.limits import UNPACKING_THREADS_MAX
+from braidlog.broker.limits import LARGE_THREADS_MAX, UNPACKING_THREADS_MAX
 from braidlog.broker.runtime.threads import run_in_thread
-from braidlog.storage.formats.compression import taking_turns
+from braidlog.storage.formats.compression import LARGE_BYTES_MIN, LargeBody, refusing_large
 
 T = TypeVar("T")
 
-_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("unpacking")
+
+class _Limiters(NamedTuple):
+    """Limits of the threads that work at the same time."""
+
+    small: trio.CapacityLimiter
+    large: trio.CapacityLimiter
 
 
-async def run_unpacking(work: Callable[[], T]) -> T:
+_limiters: trio.lowlevel.RunVar[_Limiters] = trio.lowlevel.RunVar("unpacking")
+
+
+async def run_unpacking(
+    work: Callable[[], T], *, before_large: Callable[[int], Awaitable[None]] | None = None
+) -> T:
     """Run `work` in a thread as soon as one is free for it; first come, first served.
+
+    Work that would unpack to LARGE_BYTES_MIN or more ends before it takes that memory, and begins
+    again in the thread for large bodies, after `before_large` with the number of bytes.
 
     Raises what the work raises.
     """
 
-    def in_turns() -> T:
-        with taking_turns():
+    def unless_large() -> T:
+        with refusing_large():
             return work()
 
-    return await run_in_thread(in_turns, limiter=unpacking_limiter())
+    try:
+        return await run_in_thread(unless_large, limiter=unpacking_limiter())
+    except LargeBody as refused:
+        size = refused.size
+    if before_large is not None:
+        await before_large(size)
+    return await run_in_thread(work, limiter=large_limiter())
+
+
+async def run_packing(work: Callable[[], T], size: int) -> T:
+    """Run `work` on records of `size` bytes in a thread: the one for large bodies if they are
+    large. Raises what the work raises.
+    """
+    is_large = size >= LARGE_BYTES_MIN
+    return await run_in_thread(work, limiter=large_limiter() if is_large else unpacking_limiter())
 
 
 def unpacking_limiter() -> trio.CapacityLimiter:
-    """Limits the threads that unpack at the same time; one for each run of the loop."""
+    """Limits the threads that unpack small bodies; one for each run of the loop."""
+    return _both().small
+
+
+def large_limiter() -> trio.CapacityLimiter:
+    """Limits the threads for large bodies and records; one for each run of the loop."""
+    return _both().large
+
+
+def _both() -> _Limiters:
     try:
-        return _limiter.get()
+        return _limiters.get()
     except LookupError:
-        limiter = trio.CapacityLimiter(UNPACKING_THREADS_MAX)
-        _limiter.set(limiter)
-        return limiter
+        limiters = _Limiters(
+            trio.CapacityLimiter(UNPACKING_THREADS_MAX), trio.CapacityLimiter(LARGE_THREADS_MAX)
+        )
+        _limiters.set(limiters)
+        return limiters

@@ -181,6 +181,12 @@ class Reservation:
         await self._budget.large(size)
         self.size = size
 
+    def correct(self, grown_bytes: int, record_bytes: int) -> None:
+        """Hold memory for the record as it is, after `grow` for as large as it could have been."""
+        large_size, copies = self._budget.large_size, self.copies
+        unused = large_size(grown_bytes * copies) - large_size(record_bytes * copies)
+        self.keep(self.size - max(unused, 0))
+
     def __enter__(self) -> Self:
         return self
 

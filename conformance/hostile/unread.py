@@ -19,6 +19,8 @@ from typing import Self
 
 import cramjam
 
+from braidlog.broker.runtime.heap import GROWN_BYTES
+from braidlog.storage.formats.compression import INFLATED_BYTES_MAX
 from conformance.hostile.rows_http import request
 from conformance.hostile.rows_kafka import kafka_request
 from conformance.raw import iggy, kafka, pulsar
@@ -36,11 +38,12 @@ BOMB_BYTES = 62 * MIB  # Unpacked, of 2 KB.
 ALL = (1 << 32) - 1
 MESSAGES = "/topics/public/default/{}/partitions/0/messages?timeout=0&max_bytes=10485760"
 
-# The budget for output. Memory beside the budget: objects of connections and sockets, and a body of
-# 62 MiB three times, while a worker thread unpacks and encodes the body; free memory that the
-# allocator keeps. Without the budget, 20 peers of 62 MiB take 1,105 MiB.
+# The budget for output counts each answer once. Beside the budget there are two more copies of one
+# record while the thread for large records unpacks or encodes that record (LARGE_THREADS_MAX), free
+# memory that the allocator keeps (GROWN_BYTES of `broker/runtime/heap.py`), and as much again for
+# what the broker holds by itself. Without the budget, 20 peers of 62 MiB take 1,105 MiB.
 BUDGET_BYTES = 128 * MIB
-BESIDE_BYTES = 208 * MIB
+BESIDE_BYTES = 2 * INFLATED_BYTES_MAX + 2 * GROWN_BYTES
 PEER_BYTES = 96 * 1024
 
 Peers = Callable[[RunningBroker, int, ExitStack], None]

@@ -9,7 +9,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
 import cramjam
@@ -62,7 +62,7 @@ _LZ4_CONTENT_SIZE, _LZ4_CONTENT_CHECKSUM, _LZ4_BLOCK_CHECKSUM, _LZ4_DICTIONARY =
 # only the sender's claim. For smaller output, zeroed memory is three times as fast.
 _LAZY_BYTES_MIN = 4 << 20
 
-# Of the threads in `taking_turns`, only a single thread at a time unpacks to this size or more.
+# Unpacked bodies of this size or more are large: see `refusing_large`.
 LARGE_BYTES_MIN = 8 << 20
 _PIECE_BYTES = 4 << 20  # of a large deflate stream
 
@@ -83,44 +83,42 @@ class _Inflater(Protocol):
     def decompress(self, data: Buffer, max_length: int) -> bytes: ...
 
 
-class _Turns:
-    """A lock for large unpacks: a single thread at a time, of the threads that take turns."""
+class LargeBody(Exception):
+    """Work in `refusing_large` would take `size` bytes of memory; nothing was taken."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._of_thread = threading.local()
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Take turns in this context; see `taking_turns`."""
-        mine = self._of_thread
-        mine.is_large = False
-        try:
-            yield
-        finally:
-            if mine.is_large:
-                self._lock.release()
-            del mine.is_large
-
-    def wait(self) -> None:
-        """Take the lock until the end of this thread's work, if this thread takes turns."""
-        mine = self._of_thread
-        if getattr(mine, "is_large", True):
-            return
-        self._lock.acquire()
-        mine.is_large = True
+    def __init__(self, size: int) -> None:
+        super().__init__(f"{size} bytes")
+        self.size = size
 
 
-_turns = _Turns()
+class _OfThread(threading.local):
+    """The present thread's context."""
+
+    refuses_large = False
 
 
-def taking_turns() -> AbstractContextManager[None]:
-    """Return a context manager for work in a thread.
+_of_thread = _OfThread()
 
-    Once the thread unpacks to LARGE_BYTES_MIN or more, no other thread in such a context does so
-    until this context ends.
+
+@contextmanager
+def refusing_large() -> Iterator[None]:
+    """Return a context manager: work of this thread that would unpack to LARGE_BYTES_MIN or more
+    raises LargeBody before it takes the memory.
+
+    So callers find out which bodies are large, and make room for these first.
     """
-    return _turns.taken()
+    before = _of_thread.refuses_large
+    _of_thread.refuses_large = True
+    try:
+        yield
+    finally:
+        _of_thread.refuses_large = before
+
+
+def check_large(size: int) -> None:
+    """Check that this thread may take `size` bytes now. Raises LargeBody."""
+    if size >= LARGE_BYTES_MIN and _of_thread.refuses_large:
+        raise LargeBody(size)
 
 
 def sliceable(unpacked: Buffer) -> bytes:
@@ -143,6 +141,7 @@ def gunzip(data: Buffer, size_max: int) -> Buffer:
         part, data = _inflate(data, left, size_max, _GZIP_WINDOW)
         parts.append(part)
         left -= len(part)
+        check_large(size_max - left)
         if data[:2] != _GZIP_MAGIC:
             return b"".join(parts) if len(parts) > 1 else part
     raise UnreadableBody(f"gzip of more than {GZIP_MEMBERS_MAX} members")
@@ -166,6 +165,7 @@ def unsnappy(data: Buffer, size_max: int) -> Buffer:
             break
         parts.append(_unsnappy_raw(view[pos + 4 : pos + 4 + size], left))
         left -= len(parts[-1])
+        check_large(size_max - left)
         pos += 4 + size
     if pos != end:
         raise UnreadableBody("snappy framing is cut short")
@@ -316,7 +316,7 @@ def _inflate_large(unpacker: _Inflater, begun: Buffer, size_max: int) -> Buffer:
 
     Unpacks in pieces, so that the result is in memory only once.
     """
-    _turns.wait()
+    check_large(size_max)
     out, pos = mmap.mmap(-1, size_max), len(begun)
     out[:pos] = begun
     while pos < size_max and not unpacker.eof:
@@ -358,8 +358,7 @@ def _unpack_into(function: Callable[[Buffer, Any], Any], data: Buffer, size: int
     The unwritten pages of a large buffer take no memory, and an error does not keep the buffer
     alive.
     """
-    if size >= LARGE_BYTES_MIN:
-        _turns.wait()
+    check_large(size)
     out = bytearray(size) if size < _LAZY_BYTES_MIN else mmap.mmap(-1, size)
     try:
         count = function(data, out)

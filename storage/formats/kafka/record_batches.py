@@ -270,16 +270,17 @@ class KafkaBatchesCodec(BodyCodec):
                     varint_bytes(time_ms - base_ms),
                     varint_bytes(record.offset - first),
                     _sized(record.key),
-                    _sized(record.value),
+                    *_size_and_value(record.value),
                     _headers(record) if headers else b"\x00",
                 )
             )
             parts += (varint_bytes(len(body)), body)
         packed = b"".join(parts)
+        del parts, body  # A large record is here only as often as it must be.
         last = records[-1].offset - first
         no_producer = (NO_PRODUCER, NO_PRODUCER, NO_PRODUCER)
         head = CHECKED.pack(0, last, base_ms, max_ms, *no_producer, len(records))
-        return _sealed(first, head + packed)
+        return _sealed(first, head, packed)
 
 
 KAFKA_BATCHES = KafkaBatchesCodec()
@@ -304,14 +305,14 @@ def _with(ref: BatchRef, records: bytes, count: int) -> bytes:
     producer = (ref.producer_id, ref.producer_epoch, ref.first_sequence)
     times = (ref.base_ms, ref.max_ms)
     head = CHECKED.pack(ref.attributes, ref.last_offset_delta, *times, *producer, count)
-    return _sealed(ref.base_offset, head + (_DEFLATE[codec](records) if codec else records))
+    return _sealed(ref.base_offset, head, _DEFLATE[codec](records) if codec else records)
 
 
-def _sealed(base_offset: int, checked: bytes) -> bytes:
-    """Build a whole batch from the part that the checksum covers."""
-    length = CHECKED_POS - PREFIX.size + len(checked)
-    head = PREFIX.pack(base_offset, length) + EPOCH.pack(0) + bytes((MAGIC,))
-    return head + CRC.pack(crc32c(checked)) + checked
+def _sealed(base_offset: int, head: bytes, records: bytes) -> bytes:
+    """Build a whole batch from the two parts that the checksum covers."""
+    length = CHECKED_POS - PREFIX.size + len(head) + len(records)
+    prefix = PREFIX.pack(base_offset, length) + EPOCH.pack(0) + bytes((MAGIC,))
+    return b"".join((prefix, CRC.pack(crc32c(records, crc32c(head))), head, records))
 
 
 def _ms_of(record: Record) -> int:
@@ -321,6 +322,10 @@ def _ms_of(record: Record) -> int:
 
 def _sized(value: bytes | None) -> bytes:
     return b"\x01" if value is None else varint_bytes(len(value)) + value
+
+
+def _size_and_value(value: bytes | None) -> tuple[bytes, bytes]:
+    return (b"\x01", b"") if value is None else (varint_bytes(len(value)), value)
 
 
 def _headers(record: Record) -> bytes:

@@ -1,13 +1,19 @@
 """A record that unpacks to more than a piece is made once there is memory for it."""
 
+import threading
+from contextlib import contextmanager
+
 import cramjam
 import pytest
 
 from braidlog.broker.limits import DECODE_BYTES_MAX
 from braidlog.broker.reading.transcode import read_steps
+from braidlog.broker.reading.unpacking import large_limiter
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.steps import run
 from braidlog.storage.formats.api import BatchFlag, BodyInfo
+from braidlog.storage.formats.compression import LARGE_BYTES_MIN
+from braidlog.storage.formats.kafka.message_sets import KafkaCodec
 from braidlog.storage.formats.registry import codec_named
 from tests.broker.records import make_partition, store
 from tests.storage.formats.entries_of import body, entry, metadata
@@ -50,3 +56,54 @@ async def test_a_large_record_is_made_once_there_is_memory_for_it(broker, partit
     ((result, held),) = results
     assert held == size and result.size > size
     assert budget.used == 0
+
+
+class NotingCodec(KafkaCodec):
+    """Notes the threads in which it encodes."""
+
+    def __init__(self):
+        self.threads = set()
+
+    def encode(self, records, base_offset):
+        self.threads.add(threading.current_thread())
+        return super().encode(records, base_offset)
+
+
+@pytest.mark.slow
+async def test_a_large_record_is_unpacked_only_once_there_is_memory_and_encoded_in_a_thread(
+    broker, partition, nursery
+):
+    size, codec = 2 * LARGE_BYTES_MIN, NotingCodec()
+    info = BodyInfo(1, flags=BatchFlag.COMPRESSED)
+    await store(broker, partition, PULSAR.format, zipped(size), info)
+    budget = OutputBudget(2 * size)
+    budget.charge(2 * size - 1000)
+    results = []
+
+    async def read():
+        with budget.reserve_now(500) as room:
+            steps = read_steps(partition, codec, 0, bytes_max=500, memory=room)
+            results.append((await run(steps), room.size))
+
+    with large_thread_busy():
+        nursery.start_soon(read)
+        await until(lambda: budget._large_bytes)  # Without the thread, which is not there.
+        assert budget.used == 2 * size - 1000
+        budget.charge(1000 - 2 * size)
+        await until(lambda: budget.used)
+        assert budget.used == size
+    await until(lambda: results)
+    ((result, held),) = results
+    assert held == size and result.size > size
+    assert codec.threads and threading.current_thread() not in codec.threads
+    assert budget.used == 0
+
+
+@contextmanager
+def large_thread_busy():
+    holder = object()
+    large_limiter().acquire_on_behalf_of_nowait(holder)
+    try:
+        yield
+    finally:
+        large_limiter().release_on_behalf_of(holder)

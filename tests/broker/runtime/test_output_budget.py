@@ -165,3 +165,13 @@ async def test_a_record_larger_than_the_budget_gets_what_can_become_free(budget)
     with budget.reserve_now(0, copies=4) as room:
         assert room.grow_now(BYTES_MAX)
         assert room.size == BYTES_MAX * 3 // 4
+
+
+async def test_memory_for_a_record_is_lowered_to_the_size_that_the_record_has(budget):
+    with budget.reserve_now(1000, copies=2) as room:
+        assert room.grow_now(10 * MIB)
+        room.correct(10 * MIB, 3 * MIB)
+        assert room.size == budget.used == 1000 + 6 * MIB
+        room.correct(3 * MIB, 3 * MIB)
+        assert room.size == 1000 + 6 * MIB
+    assert budget.used == 0

@@ -1,24 +1,33 @@
-"""What unpacks to many bytes: whole, in memory once, and by one thread at a time."""
+"""Bodies that unpack to many bytes: whole, in memory once, and refused where that is wanted."""
 
 import gzip
 import mmap
 import random
 import threading
 import zlib
+from collections.abc import Callable
 
 import cramjam
 import pytest
 
-from braidlog.storage.errors import BodyError, RecordTooLarge, UnreadableBody
+from braidlog.storage.errors import RecordTooLarge, UnreadableBody
 from braidlog.storage.formats import compression
-from braidlog.storage.formats.compression import LARGE_BYTES_MIN, gunzip, sliceable, taking_turns
+from braidlog.storage.formats.api import Buffer
+from braidlog.storage.formats.compression import (
+    LARGE_BYTES_MIN,
+    LargeBody,
+    gunzip,
+    refusing_large,
+    sliceable,
+)
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from tests.storage.formats.kafka.test_message_sets import entry, message, wrapper
 
 PIECE = random.Random(1).randbytes(100_000)
 LARGE = PIECE * (LARGE_BYTES_MIN // len(PIECE) + 40)
 
-PACKED = {
+Unpack = Callable[[Buffer, int], Buffer]
+PACKED: dict[str, tuple[bytes, Unpack]] = {
     "gzip": (gzip.compress(LARGE, 1), gunzip),
     "lz4": (compression.lz4_frame(LARGE), compression.unlz4),
     "zstd": (bytes(cramjam.zstd.compress(LARGE)), compression.unzstd),
@@ -79,32 +88,36 @@ def test_records_of_a_large_set_hold_bytes_of_their_own(codec: int) -> None:
     assert all(type(record.value) is bytes for record in decoded.records)
 
 
-def test_one_thread_at_a_time_unpacks_to_many_bytes() -> None:
-    packed, unpack = PACKED["lz4"]
-    done = threading.Event()
-
-    def work() -> None:
-        with taking_turns():
+@pytest.mark.parametrize("name", PACKED)
+def test_large_work_is_refused_before_it_takes_memory_where_that_is_wanted(name: str) -> None:
+    packed, unpack = PACKED[name]
+    with refusing_large():
+        with pytest.raises(LargeBody) as refused:
             unpack(packed, 64 << 20)
-            unpack(packed, 64 << 20)  # Its turn is still its own.
-        done.set()
+        assert len(LARGE) <= refused.value.size <= (64 << 20) + 1
+        assert bytes(gunzip(gzip.compress(PIECE), 1 << 20)) == PIECE
+    assert bytes(unpack(packed, 64 << 20)) == LARGE
 
-    with taking_turns():
+
+@pytest.mark.parametrize(
+    ("packed", "unpack"),
+    [
+        (gzip.compress(LARGE[: LARGE_BYTES_MIN // 2], 1) * 2, gunzip),
+        (compression.snappy(LARGE), compression.unsnappy),
+    ],
+    ids=["members of gzip", "blocks of snappy"],
+)
+def test_small_pieces_of_a_large_body_are_counted_together(packed: bytes, unpack: Unpack) -> None:
+    with refusing_large(), pytest.raises(LargeBody):
         unpack(packed, 64 << 20)
-        other = threading.Thread(target=work)
-        other.start()
-        gunzip(gzip.compress(PIECE), 1 << 20)
-        assert not done.wait(0.1)
-    other.join()
-    assert done.is_set()
+    assert len(unpack(packed, 64 << 20)) >= LARGE_BYTES_MIN
 
 
-def test_who_fails_lets_others_go_on_and_who_takes_no_turns_waits_for_nobody() -> None:
+def test_refusing_holds_for_its_thread_alone() -> None:
     packed, unpack = PACKED["zstd"]
-    with pytest.raises(BodyError), taking_turns():
-        unpack(packed[:-100], 64 << 20)
-    with taking_turns():
-        unpack(packed, 64 << 20)
-        alone = threading.Thread(target=unpack, args=(packed, 64 << 20))
-        alone.start()
-        alone.join()
+    unpacked: list[Buffer] = []
+    with refusing_large():
+        other = threading.Thread(target=lambda: unpacked.append(unpack(packed, 64 << 20)))
+        other.start()
+        other.join()
+    assert bytes(unpacked[0]) == LARGE

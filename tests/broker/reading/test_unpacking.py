@@ -1,0 +1,90 @@
+"""Small bodies never wait for large bodies, and large bodies are unpacked one at a time."""
+
+import threading
+
+import cramjam
+import pytest
+import trio
+
+from braidlog.broker.reading.unpacking import large_limiter, run_packing, run_unpacking
+from braidlog.storage.errors import RecordTooLarge
+from braidlog.storage.formats.compression import LARGE_BYTES_MIN, unzstd
+from tests.waiting import until
+
+LARGE = bytes(cramjam.zstd.compress(bytes(LARGE_BYTES_MIN)))
+
+
+def unpacked(size_max=64 << 20):
+    return len(unzstd(LARGE, size_max))
+
+
+async def test_small_work_goes_on_while_large_work_is_under_way(nursery):
+    go_on, done = threading.Event(), []
+
+    def large():
+        size = unpacked()
+        go_on.wait()
+        return size
+
+    async def run(work):
+        done.append(await run_unpacking(work))
+
+    try:
+        for _ in range(3):
+            nursery.start_soon(run, large)
+        await until(lambda: large_limiter().statistics().tasks_waiting == 2)
+        for number in range(4):
+            await run(lambda number=number: number)
+        assert done == [0, 1, 2, 3]
+        assert large_limiter().borrowed_tokens == 1
+    finally:
+        go_on.set()
+    await until(lambda: len(done) == 7)
+    assert done[4:] == [LARGE_BYTES_MIN] * 3
+
+
+async def test_large_work_begins_after_its_caller_has_made_room():
+    begun, asked = [], []
+
+    async def room(size):
+        assert begun == ["unless large"]
+        asked.append(size)
+
+    def work():
+        begun.append("again" if begun else "unless large")
+        return unpacked()
+
+    assert await run_unpacking(work, before_large=room) == LARGE_BYTES_MIN
+    assert asked == [LARGE_BYTES_MIN]
+    assert begun == ["unless large", "again"]
+
+
+async def test_a_cancelled_wait_for_room_unpacks_nothing():
+    begun = []
+
+    def work():
+        begun.append(True)
+        return unpacked()
+
+    with trio.CancelScope() as scope:
+
+        async def room(size):
+            scope.cancel()
+            await trio.sleep_forever()
+
+        await run_unpacking(work, before_large=room)
+    assert scope.cancelled_caught and begun == [True]
+    assert large_limiter().borrowed_tokens == 0
+
+
+async def test_errors_of_the_work_are_raised():
+    with pytest.raises(RecordTooLarge):
+        await run_unpacking(lambda: unpacked(LARGE_BYTES_MIN - 1))
+
+
+@pytest.mark.parametrize(("size", "is_large"), [(LARGE_BYTES_MIN - 1, 0), (LARGE_BYTES_MIN, 1)])
+async def test_records_are_packed_by_size(size, is_large):
+    def work():
+        return trio.from_thread.run_sync(lambda: large_limiter().borrowed_tokens)
+
+    assert await run_packing(work, size) == is_large
