@@ -137,8 +137,8 @@ class States:
         for user in broker.users.all():
             is_same = self._passwords.get(user.name) == user.password_hash
             tokens = [token.name for token in user.tokens]
-            rights = sorted(str(one) for one in broker.catalogue.users.grants_of(user.name))
-            state[f"user {user.name}"] = (user.is_active, [*user.roles], tokens, rights, is_same)
+            state[f"user {user.name}"] = (user.is_active, [*user.roles], tokens, is_same)
+        state["permissions"] = sorted(str(one) for one in broker.permissions.list())
         for topic in broker.topics.all():
             settings = dict(topic.meta.settings)
             state[f"topic {topic.name}"] = (len(topic.partitions), settings, topic.meta.iggy_id)

@@ -3,10 +3,14 @@ answer is lost: what the client is told is true, and a repeat does no harm.
 """
 
 from contextlib import asynccontextmanager
+from urllib.parse import urlencode
 
 import pytest
 
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import Action
 from braidlog.protocols.http.requests import READING
+from tests.broker.access.rules import Nothing
 from tests.broker.cluster.cut_links import States, Told, check_told, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.protocols.http.test_access import filled, routes
@@ -17,7 +21,11 @@ TOPIC = "/topics/public/default/{topic}"
 ADMIN, OF_TOPIC = "/admin/v2", "/admin/v2/persistent/public/default/{topic}"
 NEW = "/admin/v2/persistent/public/default/{new}"
 API = "/api/v1/topics/public/default"
+DEFAULT_RIGHTS = f"{ADMIN}/namespaces/public/default/permissions"
+GRANT = {"subject": "anna", "action": "describe", "resource": "cluster"}
+GRANTED = {"subject": "anna", "action": "create", "resource": "cluster"}
 SCHEMA = {"type": "STRING", "schema": "", "properties": {}}
+SCHEMAS = f"{ADMIN}/schemas/public/default"
 CHANGES = {
     "append": ("POST", TOPIC, {"messages": [{"value": "x", "partition": 0}]}),
     "seek": (
@@ -28,13 +36,18 @@ CHANGES = {
     "make a subscription": ("PUT", f"{OF_TOPIC}/subscription/new", "latest"),
     "end a subscription": ("DELETE", f"{OF_TOPIC}/subscription/g", None),
     "skip": ("POST", f"{OF_TOPIC}-partition-0/subscription/g/skip_all", None),
+    "skip some": ("POST", f"{OF_TOPIC}-partition-0/subscription/g/skip/1", None),
+    "reset to a time": ("POST", f"{OF_TOPIC}/subscription/g/resetcursor/0", None),
     "set positions": (
         "PUT",
         "/api/v1/groups/public/default/{topic}/g/positions",
         {"positions": {"0": 2}},
     ),
-    "schema": ("POST", f"{ADMIN}/schemas/public/default/{{topic}}/schema", SCHEMA),
+    "schema": ("POST", f"{SCHEMAS}/{{topic}}/schema", SCHEMA),
+    "schema goes": ("DELETE", f"{SCHEMAS}/{{other}}/schema", None),
     "tenant": ("PUT", f"{ADMIN}/tenants/made", {"adminRoles": ["boss"]}),
+    "tenant changes": ("POST", f"{ADMIN}/tenants/idle", {"adminRoles": ["boss"]}),
+    "tenant goes": ("DELETE", f"{ADMIN}/tenants/idle", None),
     "namespace": ("PUT", f"{ADMIN}/namespaces/public/made", None),
     "namespace goes": ("DELETE", f"{ADMIN}/namespaces/public/empty", None),
     "namespace policy": ("POST", f"{ADMIN}/namespaces/public/default/messageTTL", 7),
@@ -46,23 +59,37 @@ CHANGES = {
     "terminate": ("POST", f"{OF_TOPIC}/terminate/partitions", None),
     "truncate": ("DELETE", f"{OF_TOPIC}/truncate", None),
     "user": ("PUT", "/api/v1/users/eve", {"password": "secret12"}),
+    "user changes": ("PATCH", "/api/v1/users/anna", {"active": False, "roles": ["boss"]}),
     "user goes": ("DELETE", "/api/v1/users/anna", None),
+    "token goes": ("DELETE", "/api/v1/users/anna/tokens/old", None),
+    "grant": ("POST", "/api/v1/permissions", GRANT),
+    "revoke": ("DELETE", f"/api/v1/permissions?{urlencode(GRANTED)}", None),
+    "admin grants in a namespace": ("POST", f"{DEFAULT_RIGHTS}/bob", ["consume"]),
+    "admin revokes in a namespace": ("DELETE", f"{DEFAULT_RIGHTS}/anna", None),
+    "admin grants on a topic": ("POST", f"{OF_TOPIC}/permissions/bob", ["produce"]),
+    "admin revokes on a topic": ("DELETE", f"{OF_TOPIC}/permissions/anna", None),
     "make": ("PUT", f"{API}/{{new}}", {"partitions": 2}),
     "grow": ("PATCH", f"{API}/{{topic}}", {"partitions": 3}),
     "delete": ("DELETE", f"{API}/{{topic}}", None),
 }
+STEPS = {"skip some"}  # A repeat is another step: the request does not carry the wanted state.
 
 
 class Near:
     """A client of the broker that owns neither the catalogue nor the topic."""
 
-    def __init__(self, client, topic, new):
+    def __init__(self, client, **topics):
         self._client = client
-        self.topic, self._new = topic, new
+        self._topics = topics
+
+    @property
+    def topic(self):
+        return self._topics["topic"]
 
     async def ask(self, method, path, body=None):
         """What the client is told."""
-        path = path.replace("{topic}", self.topic).replace("{new}", self._new)
+        for called, topic in self._topics.items():
+            path = path.replace(f"{{{called}}}", topic)
         given = {} if body is None else {"json": body}
         answer = await self._client.request(method, path, **given)
         self.text = answer.text
@@ -79,15 +106,24 @@ async def prepared(path):
         serving(asker.broker) as client,
         serving(owner.broker),
     ):
-        topic, new = (topic_of(owner.held, prefix).topic for prefix in ("tp", "new"))
-        near = Near(client, topic, new)
+        for node in (asker, owner):  # Pulsar's permissions exist only with access control.
+            node.broker.access = Access(Nothing(*Action))
+        names = ("topic", "other", "new")
+        near = Near(client, **{name: topic_of(owner.held, name).topic for name in names})
         for method, url, body in (
             ("PUT", f"{NEW}/partitions".replace("{new}", "{topic}"), 2),
             ("POST", TOPIC, {"messages": [{"value": n, "partition": 0} for n in range(3)]}),
             ("PUT", f"{OF_TOPIC}/subscription/g", "earliest"),
             (*CHANGES["set positions"][:2], {"positions": {"0": 1}}),
             ("PUT", f"{ADMIN}/namespaces/public/empty", None),
+            ("PUT", f"{ADMIN}/tenants/idle", {"adminRoles": []}),
+            ("PUT", f"{API}/{{other}}", {}),
+            ("POST", f"{SCHEMAS}/{{other}}/schema", SCHEMA),
             ("PUT", "/api/v1/users/anna", {"password": "secret12"}),
+            ("PUT", "/api/v1/users/anna/tokens/old", {}),
+            ("POST", "/api/v1/permissions", GRANTED),
+            ("POST", f"{DEFAULT_RIGHTS}/anna", ["produce"]),
+            ("POST", f"{OF_TOPIC}/permissions/anna", ["consume"]),
         ):
             assert await near.ask(method, url, body) is Told.DONE, near.text
         await until(lambda: asker.broker.users.find("anna"))
@@ -107,6 +143,9 @@ async def test_what_is_told_of_a_request_without_an_answer_is_true(tmp_path, nam
         told = await near.ask(*CHANGES[name])
         assert cutter.lost == 1
         check_told(told, before, states.now(), after)
+        if name in STEPS:
+            assert told is Told.UNKNOWN
+            return
         if told is not Told.DONE:
             await near.ask(*CHANGES[name])
         if name == "append":  # Without sequence numbers: it may be stored twice.

@@ -2,6 +2,7 @@
 owner's answer is lost: what the client is told is true, and a repeat does no harm.
 """
 
+import struct
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,6 +11,9 @@ from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.commands import COMMANDS
 from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.vsr import OPERATION_DELETE_SEGMENTS
+from braidlog.storage.metadata.names import TopicName
+from conformance.raw import iggy as raw
 from tests.broker.cluster.cut_links import States, Told, check_told, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners
@@ -19,6 +23,7 @@ from tests.protocols.iggy.description_permissions import block
 from tests.protocols.iggy.talk import NEVER, Talk, to_partition
 from tests.protocols.iggy.test_access import CODES
 from tests.protocols.iggy.test_permissions import NOTHING
+from tests.protocols.iggy.vtalk import Client
 from tests.waiting import until
 
 STREAM = {"stream": named("st")}
@@ -74,8 +79,7 @@ CHANGE_NOTHING = {
     *(m.DescribeOptions, m.UpdateStream, m.FlushUnsavedBuffer, u.LoginUser, u.LogoutUser),
     *(u.LoginWithToken, u.GetUser, u.GetUsers, u.GetTokens),
 }
-# Of dialect V alone; relayed as the other commands about a topic are.
-IN_LATER_DIALECTS = {m.SyncGroup, m.DeleteSegments}
+IN_LATER_DIALECTS = {m.SyncGroup, m.DeleteSegments}  # Tests of their own, below.
 TOLD = {None: Told.UNKNOWN, ErrorCode.CONNECTION_CLOSED: Told.UNKNOWN, 0: Told.DONE}
 STEPS = {m.CreatePartitions, m.DeletePartitions}  # A repeat is another step.
 
@@ -87,14 +91,21 @@ def test_every_command_that_changes_something_has_a_sample():
 class Near:
     """A client of the broker that owns neither the catalogue nor the topic."""
 
-    def __init__(self, connect, changes):
+    def __init__(self, connect, changes, topic):
         self._connect = connect
         self._changes = changes
+        self.topic = topic
 
     async def open(self):
         self.talk = Talk(await self._connect("iggy"))
         assert await self.talk.login() == 0
         return self
+
+    async def later(self):
+        """A connection of dialect V."""
+        client = Client(await self._connect("iggy"))
+        await client.login()
+        return client
 
     async def ask(self, kind):
         """What the client is told."""
@@ -107,7 +118,7 @@ class Near:
 
 @asynccontextmanager
 async def prepared(path, kind):
-    """A client, the owner's state, and what cuts the link to the owner."""
+    """A client, the owner, and what cuts the link to the owner."""
     async with (
         lossy(path) as (asker, owner, cutter, _),
         open_listeners(owner.broker) as far,
@@ -116,7 +127,7 @@ async def prepared(path, kind):
         await far("iggy")  # The listener that commands are relayed to.
         topic, new = (topic_of(owner.held, prefix, "st").topic for prefix in ("tp", "new"))
         made = changes(topic, new)
-        near = await Near(connect, made).open()
+        near = await Near(connect, made, topic).open()
         talk, of_topic = near.talk, {**STREAM, "topic": named(topic)}
         assert (await talk.create_topic(topic, 4))["status"] == 0
         assert await talk.status(202, stream_id=0, name="empty") == 0
@@ -132,12 +143,13 @@ async def prepared(path, kind):
         assert await talk.status(42, name="old", expiry=NEVER) == 0
         users = asker.broker.users
         await until(lambda: users.find("bob") and any(one.tokens for one in users.all()))
-        yield near, States(owner.broker), cutter
+        yield near, owner, cutter
 
 
 async def expected(path, kind):
     """The state before and after the change, if every answer comes."""
-    async with prepared(path, kind) as (near, states, _):
+    async with prepared(path, kind) as (near, owner, _):
+        states = States(owner.broker)
         before = states.now()
         assert await near.ask(kind) is Told.DONE
         return before, states.now()
@@ -147,7 +159,8 @@ async def expected(path, kind):
 @pytest.mark.parametrize("kind", SAMPLED, ids=lambda kind: kind.__name__)
 async def test_what_is_told_of_a_command_without_an_answer_is_true(tmp_path, kind):
     before, after = await expected(tmp_path / "whole", kind)
-    async with prepared(tmp_path / "cut", kind) as (near, states, cutter):
+    async with prepared(tmp_path / "cut", kind) as (near, owner, cutter):
+        states = States(owner.broker)
         assert states.now() == before
         cutter.answers_to_lose = 1
         told = await near.ask(kind)
@@ -161,3 +174,54 @@ async def test_what_is_told_of_a_command_without_an_answer_is_true(tmp_path, kin
             assert [*states.now()] == [*after]
         else:
             assert states.now() == after
+
+
+SEGMENT_BYTES = 64 * 1024  # The least that a topic may have: one of these records fills half.
+RECORD_BYTES = 40 * 1024
+OPERATION_JOIN_GROUP = 148
+GRP = b"\x02\x03grp"
+
+
+@pytest.mark.slow
+async def test_segments_whose_deletion_is_not_answered_are_deleted_and_told_as_unknown(tmp_path):
+    async with prepared(tmp_path, m.DeleteSegments) as (near, owner, cutter):
+        topics = owner.broker.topics
+        name = TopicName("public", "st", near.topic)
+        await topics.alter_settings(name, {"segment_bytes": SEGMENT_BYTES})
+        for payload in (bytes(RECORD_BYTES), bytes(RECORD_BYTES), bytes(RECORD_BYTES)):
+            assert await near.talk.send(payload, topic=near.topic) == 0
+        client = await near.later()
+        body = raw.identifier("st") + raw.identifier(near.topic) + struct.pack("<II", 0, 1)
+        log = topics.partition(name, 0)
+        assert log.log_start_offset == 0
+        cutter.answers_to_lose = 1
+        with pytest.raises(EOFError):  # Unknown.
+            await client.perform(OPERATION_DELETE_SEGMENTS, body)
+        deleted = log.log_start_offset
+        assert cutter.lost == 1 and 0 < deleted < log.next_offset
+        # A repeat names the next segment: it is another step, as in Iggy itself.
+        assert await (await near.later()).perform(OPERATION_DELETE_SEGMENTS, body) == (0, b"")
+        assert log.log_start_offset > deleted
+
+
+@pytest.mark.slow
+async def test_a_member_that_lost_its_answer_joins_again_and_has_its_partitions(tmp_path):
+    async with prepared(tmp_path, m.SyncGroup) as (near, owner, cutter):
+        body = raw.identifier("st") + raw.identifier(near.topic) + GRP
+        topic = owner.broker.topics.get(TopicName("public", "st", near.topic))
+        assigned = struct.pack("<I4I", 4, 0, 1, 2, 3)
+
+        async def joined():
+            client = await near.later()
+            assert (await client.perform(OPERATION_JOIN_GROUP, body))[0] == 0
+            return client
+
+        client = await joined()
+        cutter.answers_to_lose = 1
+        with pytest.raises(EOFError):
+            await client.query(m.Code.SYNC_GROUP, body)
+        assert cutter.lost == 1
+        await until(lambda: not owner.broker.members.of(topic, b"grp"))
+        status, answer = await (await joined()).query(m.Code.SYNC_GROUP, body)
+        assert (status, answer[8:]) == (0, assigned)
+        assert len(owner.broker.members.of(topic, b"grp")) == 1

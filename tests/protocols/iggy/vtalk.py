@@ -19,7 +19,7 @@ class Client:
         self._session = bytes(8)
 
     async def login(self) -> None:
-        """Log root in."""
+        """Log root in. This and the other calls raise EOFError if the connection is closed."""
         answer = await self._exchange(LOGIN)
         self._session = answer[264:272]
 
@@ -43,7 +43,8 @@ class Client:
     async def _exchange(self, request: bytes) -> bytes:
         await self._frames.stream.send_all(request)
         answer = await self._frames.frame()
-        assert answer is not None, "connection was closed"
+        if answer is None:
+            raise EOFError("connection was closed")
         return answer
 
 
