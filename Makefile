@@ -20,7 +20,7 @@ CHECK_NEEDS := $(STAMPS)/core $(STAMPS)/fast $(STAMPS)/shared $(STAMPS)/check
 TEST_NEEDS := $(RUN_NEEDS) $(STAMPS)/spark $(STAMPS)/test $(STAMPS)/conformance $(STAMPS)/shared $(STAMPS)/cluster
 
 .NOTPARALLEL:
-.PHONY: help install run check format test coverage demo cluster bench bench-export conformance proto lock clean
+.PHONY: help install run check format test coverage demo cluster bench bench-export conformance proto kafka-tables lock clean
 
 help:  ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -68,6 +68,10 @@ proto: $(STAMPS)/proto  ## generate the Pulsar protobuf code again from its .pro
 	# Two of Pulsar's schema types cannot be declared in Python as they are called: None is no name, and KeyValue
 	# would hide the message of that name. Schema.Type.Value("None") and Schema.Type.KeyValue reach them.
 	sed -i -e '/^ *None: /d' -e '/^    KeyValue: Schema.Type$$/d' storage/formats/pulsar/pb/PulsarApi_pb2.pyi
+
+# The script says where the two folders of message definitions come from: make kafka-tables ARGS="NEW OLD"
+kafka-tables: $(STAMPS)/project  ## generate Kafka's tables again from the definitions of two releases
+	$(BIN)/python scripts/kafka_tables.py $(ARGS)
 
 lock: $(STAMPS)/lock  ## resolve pyproject.toml again into requirements/
 	$(BIN)/python scripts/lock.py

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from braidlog.broker.errors import BrokerError
-from tests.sources import PRODUCT, ROOT, Function, Source, product, sources
+from tests.sources import KAFKA_TABLES, PRODUCT, ROOT, Function, Source, product, sources
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
@@ -384,6 +384,8 @@ def test_nothing_is_defined_that_the_product_does_not_use() -> None:
     used = {*USED_BY_OTHERS, *called_by_libraries()}.union(*(source.used for source in product()))
     for path in ("pyproject.toml", "storage/formats/speedups.c"):
         used.update(re.findall(r"\w+", (ROOT / path).read_text()))
+    for table in KAFKA_TABLES.glob("*.py"):
+        used.update(re.findall(r"\w+", table.read_text()))
     offenders = [
         f"{source.path}:{line} {name}"
         for source in product()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.messages import ApiVersionsReply, ApiVersionsRequest
-from braidlog.protocols.kafka.tables import API_VERSIONS_KEY, is_served, ranges
+from braidlog.protocols.kafka.tables import is_served, ranges
+from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 
 def api_versions(context: Context, request: ApiVersionsRequest) -> Answer:
     """Answer any version: one that is not served gets error 35 and the list in the layout of
     version 0, from which every client can choose.
     """
-    served = is_served(API_VERSIONS_KEY, request.version)
-    return Answer(ApiVersionsReply(Code.NONE if served else Code.UNSUPPORTED_VERSION, ranges()))
+    served = is_served(ApiVersionsRequest.KEY, context.version)
+    code = Code.NONE if served else Code.UNSUPPORTED_VERSION
+    return Answer(ApiVersionsResponse(error_code=code, api_keys=ranges()))

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from braidlog.protocols.kafka.fields import INT16, INT32, PIECE_BYTES_MIN, Table, Writer
+from braidlog.protocols.kafka.fields import INT16, INT32, PIECE_BYTES_MIN, Kind, Writer
 from braidlog.protocols.kafka.messages import (
     BrokerAddress,
     ByPartition,
@@ -56,7 +56,7 @@ def encode(correlation_id: int, reply: Reply, version: int = 0) -> list[Part]:
     return [head, *parts]
 
 
-def encode_with(table: Table, correlation_id: int, reply: Reply, version: int) -> list[Part]:
+def encode_with(table: Kind, correlation_id: int, reply: Reply, version: int) -> list[Part]:
     """Encode a reply by its table, where it is not encoded by hand."""
     out = Writer()
     table.write(out, reply, version)

@@ -33,6 +33,8 @@ ENTRIES_FEW_MAX = 100
 # part.
 PIECE_BYTES_MIN = 4096
 
+UVARINT_BITS = 35
+
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 
@@ -92,6 +94,18 @@ class FieldReader(BigEndianReader):
                 raise ProtocolError(f"request names more than {ENTRIES_MAX} topics and partitions")
             raise ManyEntries
 
+    def uvarint(self) -> int:
+        """Return an unsigned number of up to 32 bits, in groups of 7 bits, lowest first. Raises
+        ProtocolError.
+        """
+        number = 0
+        for shift in range(0, UVARINT_BITS, 7):
+            byte = self.u8()
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+        raise ProtocolError(f"number of more than {UVARINT_BITS // 7} bytes")
+
     def entries(self) -> Iterator[int]:
         """Iterate over the indexes of an array; a negative count is an empty array. Raises
         ProtocolError.
@@ -120,6 +134,16 @@ class Writer:
     def parts(self) -> list[Part]:
         """Return the whole answer, in order."""
         return [*self._parts, bytes(self.small)] if self.small else self._parts
+
+
+def uvarint_bytes(number: int) -> bytes:
+    """Encode an unsigned number in groups of 7 bits, lowest first."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
 
 
 class Kind(Protocol):
@@ -326,8 +350,8 @@ class Api:
     """An API key: versions 0 to `version_max` are served."""
 
     version_max: int
-    request: Table
-    reply: Table
+    request: Kind
+    reply: Kind
 
 
 class _Step(Protocol):

@@ -17,22 +17,26 @@ from braidlog.broker.errors import BrokerError, NotOwner, SubscriptionBusy
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_messages import (
-    DeletedGroup,
-    DeleteGroupsReply,
-    DeleteGroupsRequest,
-    DescribedGroup,
-    DescribeGroupsReply,
-    DescribeGroupsRequest,
-    ListedGroup,
-    ListGroupsReply,
-    ListGroupsRequest,
-)
 from braidlog.protocols.kafka.members import described_others
 from braidlog.protocols.kafka.membership import State
 from braidlog.protocols.kafka.names import PROTOCOL
 from braidlog.protocols.kafka.scatter import all_elsewhere, end_elsewhere
 from braidlog.protocols.kafka.seen_members import seen_members
+from braidlog.protocols.kafka.wire.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+from braidlog.protocols.kafka.wire.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from braidlog.protocols.kafka.wire.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
@@ -45,7 +49,7 @@ TOPICS_PER_TURN = 200  # Each look at a topic's subscriptions takes some microse
 async def describe_groups(context: Context, request: DescribeGroupsRequest) -> Answer:
     """State and members; a group that does not exist is "Dead", which is not an error."""
     groups = [await _described(context, name) for name in dict.fromkeys(request.groups)]
-    return Answer(DescribeGroupsReply(groups))
+    return Answer(DescribeGroupsResponse(groups=groups))
 
 
 async def _described(context: Context, name: bytes | None) -> DescribedGroup:
@@ -53,9 +57,9 @@ async def _described(context: Context, name: bytes | None) -> DescribedGroup:
         context.check_group(name or b"")
     except BrokerError as error:
         context.refused(error)
-        return DescribedGroup(Code.GROUP_AUTHORIZATION_FAILED, name)
+        return _dead(name, Code.GROUP_AUTHORIZATION_FAILED)
     if not context.coordinates(name or b""):
-        return DescribedGroup(Code.NOT_COORDINATOR, name)
+        return _dead(name, Code.NOT_COORDINATOR)
     try:
         topics = await _topics_of(context, name or b"")
         others = described_others(await _others(context, topics, name or b""))
@@ -63,17 +67,30 @@ async def _described(context: Context, name: bytes | None) -> DescribedGroup:
         seen = [] if group is None else await seen_members(context, group)
         if group is not None and group.members and (seen or topics):
             members = [*group.described(seen), *others]
-            kind, protocol = group.protocol_type, group.protocol_name
-            return DescribedGroup(Code.NONE, name, group.state.value, kind, protocol, members)
+            return DescribedGroup(
+                group_id=name,
+                group_state=group.state.value,
+                protocol_type=group.protocol_type,
+                protocol_data=group.protocol_name,
+                members=members,
+            )
         if others:
-            state = State.STABLE.value
-            return DescribedGroup(Code.NONE, name, state, PROTOCOL_TYPE, b"", others)
+            return DescribedGroup(
+                group_id=name,
+                group_state=State.STABLE.value,
+                protocol_type=PROTOCOL_TYPE,
+                members=others,
+            )
         if topics or await all_elsewhere(context, name or b""):
-            return DescribedGroup(Code.NONE, name, State.EMPTY.value)
+            return DescribedGroup(group_id=name, group_state=State.EMPTY.value)
     except BrokerError as error:
         context.refused(error)
-        return DescribedGroup(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, name)
-    return DescribedGroup(Code.NONE, name)
+        return _dead(name, Code.CONSUMER_COORDINATOR_NOT_AVAILABLE)
+    return _dead(name)
+
+
+def _dead(name: bytes | None, code: Code = Code.NONE) -> DescribedGroup:
+    return DescribedGroup(error_code=code, group_id=name, group_state=b"Dead")
 
 
 async def list_groups(context: Context, request: ListGroupsRequest) -> Answer:
@@ -100,18 +117,18 @@ async def list_groups(context: Context, request: ListGroupsRequest) -> Answer:
             context.check_group(name)
         except BrokerError:
             continue
-        groups.append(ListedGroup(name, kind))
-    return Answer(ListGroupsReply(Code.NONE, groups))
+        groups.append(ListedGroup(group_id=name, protocol_type=kind))
+    return Answer(ListGroupsResponse(groups=groups))
 
 
 async def delete_groups(context: Context, request: DeleteGroupsRequest) -> Answer:
     """Delete groups that nobody reads in any protocol, and their positions on every topic."""
     answers, ticket = [], 0
-    for name in dict.fromkeys(request.groups):
+    for name in dict.fromkeys(request.groups_names):
         code, needed = await _delete(context, name or b"")
-        answers.append(DeletedGroup(name, code))
+        answers.append(DeletableGroupResult(group_id=name, error_code=code))
         ticket = max(ticket, needed)
-    return Answer(DeleteGroupsReply(answers), ticket)
+    return Answer(DeleteGroupsResponse(results=answers), ticket)
 
 
 async def _delete(context: Context, name: bytes) -> tuple[Code, int]:

@@ -14,23 +14,21 @@ import trio
 from braidlog.broker.errors import BrokerError
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_messages import (
-    HeartbeatReply,
-    HeartbeatRequest,
-    JoinGroupReply,
-    JoinGroupRequest,
-    LeaveGroupReply,
-    LeaveGroupRequest,
-    Left,
-    SyncGroupReply,
-    SyncGroupRequest,
-)
 from braidlog.protocols.kafka.membership import MEMBER_BYTES_MAX, Group, Member, Refused, State
+from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupResponse
+from braidlog.protocols.kafka.wire.leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberResponse,
+)
+from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest, SyncGroupResponse
 
 # Sessions: Kafka's own range begins at 6 s; shorter ones are accepted for quick tests.
 SESSION_MS_MIN = 1000
 SESSION_MS_MAX = 1_800_000
 REBALANCE_MS_MAX = 24 * 3_600_000  # Nobody waits longer for members that do not come.
+LEAVES_VERSION = 3  # From here on a LeaveGroup names several members.
 PROMISE_VERSION = 4  # from here on a member is given an id before it joins
 MOVED_LOOK_S = 1.0  # Between two checks whether a group has moved to another broker.
 
@@ -41,11 +39,11 @@ async def join_group(context: Context, request: JoinGroupRequest) -> Answer:
         return Answer(await _join(context, request))
     except Refused as error:
         member_id = request.member_id or b""
-        return Answer(JoinGroupReply(error.code, member_id=member_id))
+        return Answer(JoinGroupResponse(error_code=error.code, member_id=member_id))
 
 
-async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
-    name = _checked_name(context, request.group)
+async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupResponse:
+    name = _checked_name(context, request.group_id)
     if not SESSION_MS_MIN <= request.session_timeout_ms <= SESSION_MS_MAX:
         raise Refused(Code.INVALID_SESSION_TIMEOUT)
     if request.rebalance_timeout_ms > REBALANCE_MS_MAX:
@@ -55,11 +53,11 @@ async def _join(context: Context, request: JoinGroupRequest) -> JoinGroupReply:
     group = groups.get(name)
     client_id = context.client_id or b""
     now = trio.current_time()
-    anew = not request.member_id and request.instance_id is None
+    anew = not request.member_id and request.group_instance_id is None
     if anew and context.version >= PROMISE_VERSION:
         promised = group.promise(client_id, now, request.session_timeout_ms / 1000)
         groups.weigh(group)
-        return JoinGroupReply(Code.MEMBER_ID_REQUIRED, member_id=promised)
+        return JoinGroupResponse(error_code=Code.MEMBER_ID_REQUIRED, member_id=promised)
     member = group.admit(request, context.client, now)
     groups.wake(group)
     context.presence.heard(group, member)
@@ -106,9 +104,9 @@ def _check_in(group: Group, member: Member) -> None:
 async def sync_group(context: Context, request: SyncGroupRequest) -> Answer:
     """Give a member its assignment: the leader is answered at once, the others wait for it."""
     try:
-        return Answer(SyncGroupReply(Code.NONE, await _sync(context, request)))
+        return Answer(SyncGroupResponse(assignment=await _sync(context, request)))
     except Refused as error:
-        return Answer(SyncGroupReply(error.code))
+        return Answer(SyncGroupResponse(error_code=error.code))
 
 
 async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
@@ -124,11 +122,11 @@ async def _sync(context: Context, request: SyncGroupRequest) -> bytes:
         context.groups.check_room(sum(map(len, assignments.values())))
         context.groups.changing(group, lambda now: group.assign(assignments, now))
     member.due = trio.current_time() + max(member.rebalance_s, member.session_s)
-    while group.state is State.COMPLETING and group.generation == request.generation:
+    while group.state is State.COMPLETING and group.generation == request.generation_id:
         await _wait(context, group)
     _check_in(group, member)
     member.heard(trio.current_time())
-    if group.state is not State.STABLE or group.generation != request.generation:
+    if group.state is not State.STABLE or group.generation != request.generation_id:
         raise Refused(Code.REBALANCE_IN_PROGRESS)
     return member.assignment
 
@@ -138,24 +136,29 @@ def heartbeat(context: Context, request: HeartbeatRequest) -> Answer:
     try:
         group, _ = _member(context, request)
     except Refused as error:
-        return Answer(HeartbeatReply(error.code))
-    preparing = group.state is State.PREPARING
-    return Answer(HeartbeatReply(Code.REBALANCE_IN_PROGRESS if preparing else Code.NONE))
+        return Answer(HeartbeatResponse(error_code=error.code))
+    code = Code.REBALANCE_IN_PROGRESS if group.state is State.PREPARING else Code.NONE
+    return Answer(HeartbeatResponse(error_code=code))
 
 
 def leave_group(context: Context, request: LeaveGroupRequest) -> Answer:
     """End memberships; the remaining members rebalance."""
     try:
-        group = context.groups.find(_checked_name(context, request.group))
+        group = context.groups.find(_checked_name(context, request.group_id))
     except Refused as error:
-        return Answer(LeaveGroupReply(error.code))
-    if request.members is None:
-        return Answer(LeaveGroupReply(_leave(context, group, request.member_id, None)))
+        return Answer(LeaveGroupResponse(error_code=error.code))
+    if context.version < LEAVES_VERSION:
+        code = _leave(context, group, request.member_id, None)
+        return Answer(LeaveGroupResponse(error_code=code))
     left = [
-        Left(one.member_id, one.instance_id, _leave(context, group, one.member_id, one.instance_id))
+        MemberResponse(
+            member_id=one.member_id,
+            group_instance_id=one.group_instance_id,
+            error_code=_leave(context, group, one.member_id, one.group_instance_id),
+        )
         for one in request.members
     ]
-    return Answer(LeaveGroupReply(Code.NONE, left))
+    return Answer(LeaveGroupResponse(members=left))
 
 
 def _leave(
@@ -187,10 +190,10 @@ def check_commit(context: Context, group: bytes, generation: int, member_id: byt
 
 def _member(context: Context, request: SyncGroupRequest | HeartbeatRequest) -> tuple[Group, Member]:
     """The member that sent a request. Raises Refused."""
-    group = context.groups.find(_checked_name(context, request.group))
+    group = context.groups.find(_checked_name(context, request.group_id))
     if group is None:
         raise Refused(Code.UNKNOWN_MEMBER_ID)
-    member = group.check(request.member_id, request.instance_id, request.generation)
+    member = group.check(request.member_id, request.group_instance_id, request.generation_id)
     context.presence.heard(group, member)
     return group, member
 

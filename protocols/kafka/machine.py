@@ -12,14 +12,11 @@ from braidlog.protocols.framing import LengthPrefix
 from braidlog.protocols.kafka.decoding import DECODERS, RequestReader
 from braidlog.protocols.kafka.encoding import encode, encode_with
 from braidlog.protocols.kafka.fields import ENTRIES_MAX
-from braidlog.protocols.kafka.messages import (
-    ApiVersionsRequest,
-    Reply,
-    Request,
-    RequestBody,
-)
-from braidlog.protocols.kafka.tables import API_VERSIONS_KEY, APIS, SERVED
-from braidlog.protocols.kafka.tables_sasl import SASL_AUTHENTICATE_KEY, SASL_HANDSHAKE_KEY
+from braidlog.protocols.kafka.messages import Reply, Request, RequestBody
+from braidlog.protocols.kafka.tables import APIS, SERVED
+from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
+from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 from braidlog.storage.formats.api import Buffer, Part
 
 SIZE = struct.Struct(">i")  # bytes that follow
@@ -28,7 +25,8 @@ HEADER = struct.Struct(">hhi")  # api key, api version, correlation id; then the
 REQUEST_BYTES_MIN = HEADER.size + 2  # With the shortest client id; less cannot be parsed.
 # Limit before the login: a client sends a name, a password, or a signed token of 8 KiB.
 LOGIN_FRAME_BYTES_MAX = 64 * 1024
-LOGIN_KEYS = frozenset((API_VERSIONS_KEY, SASL_HANDSHAKE_KEY, SASL_AUTHENTICATE_KEY))
+API_VERSIONS_KEY = ApiVersionsRequest.KEY
+LOGIN_KEYS = frozenset((API_VERSIONS_KEY, SaslHandshakeRequest.KEY, SaslAuthenticateRequest.KEY))
 LOGIN_HINT = "clients log in by SASL (security.protocol SASL_SSL or SASL_PLAINTEXT)"
 LOGIN = LengthPrefix(SIZE, REQUEST_BYTES_MIN, LOGIN_FRAME_BYTES_MAX)
 RAW = LengthPrefix(SIZE, 0, LOGIN_FRAME_BYTES_MAX)
@@ -92,7 +90,7 @@ class KafkaMachine:
 
 def _by_table(reader: RequestReader, api_key: int, version: int) -> RequestBody:
     if api_key == API_VERSIONS_KEY:  # Its fields depend on its version, and are not needed.
-        return ApiVersionsRequest(version)
+        return ApiVersionsRequest()
     body: RequestBody = APIS[api_key].request.read(reader, version)
     return body
 

@@ -15,8 +15,8 @@ from braidlog.protocols.kafka.consumer_protocol import (
     subscription_of,
     wants,
 )
-from braidlog.protocols.kafka.group_messages import DescribedMember
 from braidlog.protocols.kafka.names import PROTOCOL
+from braidlog.protocols.kafka.wire.describe_groups import DescribedGroupMember
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -46,30 +46,29 @@ class KafkaMembers:
         wanted, count = topic.name.topic.encode(), len(topic.partitions)
         left = count  # No partition belongs to two members.
         for one in group.described():
-            given = given_partitions(one.assignment, wanted, left)
-            if given is not None or wants(one.metadata, wanted):
+            given = given_partitions(one.member_assignment or b"", wanted, left)
+            if given is not None or wants(one.member_metadata or b"", wanted):
                 left -= len(given or ())
-                name_text = one.member_id.decode(errors="backslashreplace")
-                address = one.client_host.decode(errors="backslashreplace")
+                name_text = (one.member_id or b"").decode(errors="backslashreplace")
+                address = (one.client_host or b"").decode(errors="backslashreplace")
                 # The leader is a client, and may assign partitions that do not exist.
                 partitions = [index for index in sorted({*(given or ())}) if 0 <= index < count]
                 yield Member(PROTOCOL, name_text, address, partitions)
 
 
-def described_others(found: Iterable[tuple[Topic, Member]]) -> list[DescribedMember]:
+def described_others(found: Iterable[tuple[Topic, Member]]) -> list[DescribedGroupMember]:
     """Members of other protocols as Kafka's tools see them: the client id names the protocol."""
     topics: dict[tuple[str, str, str], dict[bytes, Sequence[int]]] = {}
     for topic, one in found:
         key = (one.protocol, one.name, one.address)
         topics.setdefault(key, {})[topic.name.topic.encode()] = one.partitions
     return [
-        DescribedMember(
-            name.encode()[:STRING_BYTES_MAX],
-            None,
-            protocol.encode(),
-            address.encode()[:STRING_BYTES_MAX],
-            subscription_of(partitions),
-            assignment_of(partitions),
+        DescribedGroupMember(
+            member_id=name.encode()[:STRING_BYTES_MAX],
+            client_id=protocol.encode(),
+            client_host=address.encode()[:STRING_BYTES_MAX],
+            member_metadata=subscription_of(partitions),
+            member_assignment=assignment_of(partitions),
         )
         for (protocol, name, address), partitions in topics.items()
     ]

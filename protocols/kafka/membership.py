@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_messages import (
-    DescribedMember,
-    GroupProtocol,
-    JoinedMember,
-    JoinGroupReply,
+from braidlog.protocols.kafka.wire.describe_groups import DescribedGroupMember
+from braidlog.protocols.kafka.wire.join_group import (
     JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
 )
 
 GROUP_MEMBERS_MAX = 1000  # The leader's answer lists all members.
@@ -117,7 +117,7 @@ class Group:
         self._check_protocols(request, protocols)
         member_id = request.member_id or b""
         known = self.members.get(member_id)
-        instance = request.instance_id
+        instance = request.group_instance_id
         if known is None and instance is not None:
             known = self.find_instance(instance)
             if known is not None and member_id:
@@ -236,19 +236,27 @@ class Group:
             member.assignment = b""
             member.heard(now)
 
-    def joined_reply(self, member_id: bytes) -> JoinGroupReply:
+    def joined_reply(self, member_id: bytes) -> JoinGroupResponse:
         """Return a member's JoinGroup answer once the generation has begun. Raises Refused."""
         if member_id not in self.members:
             raise Refused(Code.UNKNOWN_MEMBER_ID)
-        members: list[JoinedMember] = []
+        members: list[JoinGroupResponseMember] = []
         if member_id == self.leader:
             name = self.protocol_name
             members = [
-                JoinedMember(one.member_id, one.instance_id, one.protocols[name])
+                JoinGroupResponseMember(
+                    member_id=one.member_id,
+                    group_instance_id=one.instance_id,
+                    metadata=one.protocols[name],
+                )
                 for one in self.members.values()
             ]
-        return JoinGroupReply(
-            Code.NONE, self.generation, self.protocol_name, self.leader, member_id, members
+        return JoinGroupResponse(
+            generation_id=self.generation,
+            protocol_name=self.protocol_name,
+            leader=self.leader,
+            member_id=member_id,
+            members=members,
         )
 
     @property
@@ -321,16 +329,17 @@ class Group:
     def _waits(self, member: Member) -> bool:
         return self.state is State.PREPARING and member.joined
 
-    def described(self, members: Iterable[Member] | None = None) -> list[DescribedMember]:
+    def described(self, members: Iterable[Member] | None = None) -> list[DescribedGroupMember]:
         """Return all members, or these, in the form that tools show."""
         name = self.protocol_name
         return [
-            DescribedMember(
-                one.member_id,
-                one.instance_id,
-                *one.client,
-                one.protocols.get(name, b""),
-                one.assignment,
+            DescribedGroupMember(
+                member_id=one.member_id,
+                group_instance_id=one.instance_id,
+                client_id=one.client[0],
+                client_host=one.client[1],
+                member_metadata=one.protocols.get(name, b""),
+                member_assignment=one.assignment,
             )
             for one in (self.members.values() if members is None else members)
         ]
@@ -341,7 +350,7 @@ def new_member_id(client_id: bytes) -> bytes:
     return client_id + b"-" + str(uuid.uuid4()).encode()
 
 
-def _protocols(given: Sequence[GroupProtocol]) -> dict[bytes, bytes]:
+def _protocols(given: Sequence[JoinGroupRequestProtocol]) -> dict[bytes, bytes]:
     """Return metadata by protocol name, in the member's order. Raises Refused."""
     protocols = {one.name: one.metadata or b"" for one in given if one.name is not None}
     if sum(map(len, protocols.values())) > MEMBER_BYTES_MAX:

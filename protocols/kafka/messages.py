@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from braidlog.protocols.kafka.admin_messages import AdminReply, AdminRequest
-from braidlog.protocols.kafka.group_messages import GroupReply, GroupRequest
-from braidlog.protocols.kafka.sasl_messages import SaslReply, SaslRequest
+from braidlog.protocols.kafka.schema import Struct
 from braidlog.storage.formats.api import Part
 
 T = TypeVar("T")
@@ -114,21 +113,6 @@ class ConsumerMetadataRequest:
     key_type: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ApiVersionsRequest:
-    """Asks for the served versions (key 18). `version` itself may be unsupported."""
-
-    version: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class InitProducerIdRequest:
-    """Asks for a producer id, to send with sequences (key 22)."""
-
-    transactional_id: bytes | None
-    transaction_timeout_ms: int
-
-
 @dataclass(slots=True)
 class EpochTarget:
     """The epoch whose end is requested."""
@@ -151,12 +135,9 @@ RequestBody = (
     | OffsetCommitRequest
     | OffsetFetchRequest
     | ConsumerMetadataRequest
-    | ApiVersionsRequest
-    | InitProducerIdRequest
     | OffsetForLeaderEpochRequest
-    | GroupRequest
     | AdminRequest
-    | SaslRequest
+    | Struct
 )
 
 
@@ -296,32 +277,6 @@ class ConsumerMetadataReply:
 
 
 @dataclass(slots=True)
-class ApiRange:
-    """The served versions of an API key."""
-
-    api_key: int
-    version_min: int
-    version_max: int
-
-
-@dataclass(slots=True)
-class ApiVersionsReply:
-    """Answers an ApiVersionsRequest."""
-
-    error: int
-    apis: Sequence[ApiRange]
-
-
-@dataclass(slots=True)
-class InitProducerIdReply:
-    """Answers an InitProducerIdRequest."""
-
-    error: int
-    producer_id: int
-    producer_epoch: int
-
-
-@dataclass(slots=True)
 class EpochEnd:
     """The newest epoch no later than the requested epoch, and that epoch's end offset."""
 
@@ -354,10 +309,7 @@ Reply = (
     | OffsetCommitReply
     | OffsetFetchReply
     | ConsumerMetadataReply
-    | ApiVersionsReply
-    | InitProducerIdReply
     | OffsetForLeaderEpochReply
-    | GroupReply
     | AdminReply
-    | SaslReply
+    | Struct
 )

@@ -6,7 +6,10 @@ import secrets
 
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.messages import InitProducerIdReply, InitProducerIdRequest
+from braidlog.protocols.kafka.wire.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from braidlog.storage.formats.kafka.record_batches import PRODUCER_BIT
 
 # Ids are drawn at random, so that no two brokers and no two starts give the same one.
@@ -17,5 +20,5 @@ def init_producer_id(context: Context, request: InitProducerIdRequest) -> Answer
     """Give a producer an id of its own; refuse one with transactions for good."""
     if request.transactional_id is not None:
         code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return Answer(InitProducerIdReply(code, -1, -1))
-    return Answer(InitProducerIdReply(Code.NONE, ID_MIN + secrets.randbelow(ID_MIN), 0))
+        return Answer(InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1))
+    return Answer(InitProducerIdResponse(producer_id=ID_MIN + secrets.randbelow(ID_MIN)))

@@ -7,11 +7,13 @@ from braidlog.broker.server.endings import EndConnection
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.login import MECHANISMS
-from braidlog.protocols.kafka.sasl_messages import (
-    SaslAuthenticateReply,
+from braidlog.protocols.kafka.wire.sasl_authenticate import (
     SaslAuthenticateRequest,
-    SaslHandshakeReply,
+    SaslAuthenticateResponse,
+)
+from braidlog.protocols.kafka.wire.sasl_handshake import (
     SaslHandshakeRequest,
+    SaslHandshakeResponse,
 )
 
 
@@ -22,7 +24,7 @@ def sasl_handshake(context: Context, request: SaslHandshakeRequest) -> Answer:
         code = Code.ILLEGAL_SASL_STATE
     elif not login.begin(request.mechanism):
         code = Code.UNSUPPORTED_SASL_MECHANISM
-    return Answer(SaslHandshakeReply(code, list(MECHANISMS)))
+    return Answer(SaslHandshakeResponse(error_code=code, mechanisms=list(MECHANISMS)))
 
 
 async def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) -> Answer:
@@ -31,16 +33,20 @@ async def sasl_authenticate(context: Context, request: SaslAuthenticateRequest) 
     Raises EndConnection if too many log in at once: a client without an answer retries.
     """
     if not context.login.has_begun:
-        return Answer(SaslAuthenticateReply(Code.ILLEGAL_SASL_STATE, b"no handshake came before"))
+        return Answer(_failed(Code.ILLEGAL_SASL_STATE, "no handshake came before"))
     try:
-        data = await context.login.step(request.data or b"")
+        data = await context.login.step(request.auth_bytes or b"")
     except NotAuthenticated as error:
         context.refused(error)
-        reply = SaslAuthenticateReply(Code.SASL_AUTHENTICATION_FAILED, str(error).encode())
+        reply = _failed(Code.SASL_AUTHENTICATION_FAILED, str(error))
         return Answer(reply, ends=f"login refused: {error}")
     except LimitExceeded as error:
         raise EndConnection(str(error)) from error
-    return Answer(SaslAuthenticateReply(Code.NONE, data=data))
+    return Answer(SaslAuthenticateResponse(error_message=None, auth_bytes=data))
+
+
+def _failed(code: Code, text: str) -> SaslAuthenticateResponse:
+    return SaslAuthenticateResponse(error_code=code, error_message=text.encode())
 
 
 async def raw_step(context: Context, data: bytes) -> bytes:

@@ -16,8 +16,7 @@ from braidlog.broker.runtime.steps import Steps, begin, step_into
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.server.endings import EndConnection
 from braidlog.protocols.kafka import admin_messages as a
-from braidlog.protocols.kafka import group_messages as g
-from braidlog.protocols.kafka import messages, sasl_messages
+from braidlog.protocols.kafka import messages
 from braidlog.protocols.kafka.admin import create_partitions, create_topics, delete_topics
 from braidlog.protocols.kafka.api_versions import api_versions
 from braidlog.protocols.kafka.commits import commit_offsets, fetch_offsets
@@ -45,6 +44,17 @@ from braidlog.protocols.kafka.produce import produce
 from braidlog.protocols.kafka.producer_ids import init_producer_id
 from braidlog.protocols.kafka.records_admin import delete_records, describe_log_dirs
 from braidlog.protocols.kafka.sasl import raw_step, sasl_authenticate, sasl_handshake
+from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
+from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
+from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest
+from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
+from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
+from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
+from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
+from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
@@ -77,20 +87,20 @@ COMMANDS: Mapping[type, Command] = {
     messages.ConsumerMetadataRequest: Command(
         "consumer_metadata", consumer_metadata, Action.DESCRIBE
     ),
-    messages.ApiVersionsRequest: Command("api_versions", api_versions, None),
-    messages.InitProducerIdRequest: Command("init_producer_id", init_producer_id, None),
+    ApiVersionsRequest: Command("api_versions", api_versions, None),
+    InitProducerIdRequest: Command("init_producer_id", init_producer_id, None),
     messages.OffsetForLeaderEpochRequest: Command(
         "offset_for_leader_epoch", offsets_for_epochs, Action.DESCRIBE
     ),
-    sasl_messages.SaslHandshakeRequest: Command("sasl_handshake", sasl_handshake, None),
-    sasl_messages.SaslAuthenticateRequest: Command("sasl_authenticate", sasl_authenticate, None),
-    g.JoinGroupRequest: Command("join_group", join_group, Action.CONSUME),
-    g.SyncGroupRequest: Command("sync_group", sync_group, Action.CONSUME),
-    g.HeartbeatRequest: Command("heartbeat", heartbeat, Action.CONSUME),
-    g.LeaveGroupRequest: Command("leave_group", leave_group, Action.CONSUME),
-    g.DescribeGroupsRequest: Command("describe_groups", describe_groups, Action.DESCRIBE),
-    g.ListGroupsRequest: Command("list_groups", list_groups, Action.DESCRIBE),
-    g.DeleteGroupsRequest: Command("delete_groups", delete_groups, Action.DELETE),
+    SaslHandshakeRequest: Command("sasl_handshake", sasl_handshake, None),
+    SaslAuthenticateRequest: Command("sasl_authenticate", sasl_authenticate, None),
+    JoinGroupRequest: Command("join_group", join_group, Action.CONSUME),
+    SyncGroupRequest: Command("sync_group", sync_group, Action.CONSUME),
+    HeartbeatRequest: Command("heartbeat", heartbeat, Action.CONSUME),
+    LeaveGroupRequest: Command("leave_group", leave_group, Action.CONSUME),
+    DescribeGroupsRequest: Command("describe_groups", describe_groups, Action.DESCRIBE),
+    ListGroupsRequest: Command("list_groups", list_groups, Action.DESCRIBE),
+    DeleteGroupsRequest: Command("delete_groups", delete_groups, Action.DELETE),
     a.CreateTopicsRequest: Command("create_topics", create_topics, Action.CREATE),
     a.DeleteTopicsRequest: Command("delete_topics", delete_topics, Action.DELETE),
     a.CreatePartitionsRequest: Command("create_partitions", create_partitions, Action.ALTER),
@@ -105,8 +115,8 @@ COMMANDS: Mapping[type, Command] = {
 
 
 # Not counted as large requests: they may wait for minutes, and groups limit what members send.
-COUNTED_BY_GROUPS = frozenset((g.JoinGroupRequest, g.SyncGroupRequest))
-LOGIN_STEPS = frozenset((sasl_messages.SaslHandshakeRequest, sasl_messages.SaslAuthenticateRequest))
+COUNTED_BY_GROUPS = frozenset((JoinGroupRequest, SyncGroupRequest))
+LOGIN_STEPS: frozenset[type] = frozenset((SaslHandshakeRequest, SaslAuthenticateRequest))
 
 
 class KafkaSession:
@@ -222,7 +232,7 @@ class KafkaSession:
     def _login_stepped(self, request: messages.Request) -> None:
         machine = self._machine
         machine.needs_login = self._login.is_needed
-        is_handshake = isinstance(request.body, sasl_messages.SaslHandshakeRequest)
+        is_handshake = isinstance(request.body, SaslHandshakeRequest)
         machine.is_raw = is_handshake and not request.version and self._login.has_begun
 
     def turn_ended(self) -> None:

@@ -5,7 +5,7 @@ primitive types" and "Messages"; schemas of apache/kafka 3.9. Version 0 of most 
 version of Produce, is read by hand in `decoding.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.fields import (
@@ -24,9 +24,32 @@ from braidlog.protocols.kafka.fields import (
     ignored,
     table,
 )
+from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.tables_admin import ADMIN_APIS
-from braidlog.protocols.kafka.tables_groups import GROUP_APIS
-from braidlog.protocols.kafka.tables_sasl import SASL_APIS
+from braidlog.protocols.kafka.wire.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
+from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from braidlog.protocols.kafka.wire.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
+from braidlog.protocols.kafka.wire.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupResponse
+from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest, ListGroupsResponse
+from braidlog.protocols.kafka.wire.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PRODUCE = Api(
     8,
@@ -261,43 +284,6 @@ CONSUMER_METADATA = Api(
     ),
 )
 
-API_VERSIONS = Api(
-    2,
-    table(m.ApiVersionsRequest),
-    table(
-        m.ApiVersionsReply,
-        Field("error", I16),
-        Field(
-            "apis",
-            Array(
-                table(
-                    m.ApiRange,
-                    Field("api_key", I16),
-                    Field("version_min", I16),
-                    Field("version_max", I16),
-                )
-            ),
-        ),
-        ignored(I32, since=1),  # Throttle time.
-    ),
-)
-
-INIT_PRODUCER_ID = Api(
-    1,
-    table(
-        m.InitProducerIdRequest,
-        Field("transactional_id", TEXT),
-        Field("transaction_timeout_ms", I32),
-    ),
-    table(
-        m.InitProducerIdReply,
-        ignored(I32),  # Throttle time.
-        Field("error", I16),
-        Field("producer_id", I64),
-        Field("producer_epoch", I16),
-    ),
-)
-
 OFFSET_FOR_LEADER_EPOCH = Api(
     3,
     table(
@@ -341,7 +327,20 @@ OFFSET_FOR_LEADER_EPOCH = Api(
     ),
 )
 
-API_VERSIONS_KEY = 18
+# The newest version that is served of each request, and the response.
+GENERATED: Sequence[tuple[int, type[Struct], type[Struct]]] = (
+    (5, JoinGroupRequest, JoinGroupResponse),
+    (3, HeartbeatRequest, HeartbeatResponse),
+    (3, LeaveGroupRequest, LeaveGroupResponse),
+    (3, SyncGroupRequest, SyncGroupResponse),
+    (4, DescribeGroupsRequest, DescribeGroupsResponse),
+    (2, ListGroupsRequest, ListGroupsResponse),
+    (1, SaslHandshakeRequest, SaslHandshakeResponse),
+    (2, ApiVersionsRequest, ApiVersionsResponse),
+    (1, InitProducerIdRequest, InitProducerIdResponse),
+    (1, SaslAuthenticateRequest, SaslAuthenticateResponse),
+    (1, DeleteGroupsRequest, DeleteGroupsResponse),
+)
 
 APIS: Mapping[int, Api] = {
     0: PRODUCE,
@@ -351,12 +350,9 @@ APIS: Mapping[int, Api] = {
     8: OFFSET_COMMIT,
     9: OFFSET_FETCH,
     10: CONSUMER_METADATA,
-    API_VERSIONS_KEY: API_VERSIONS,
-    22: INIT_PRODUCER_ID,
     23: OFFSET_FOR_LEADER_EPOCH,
-    **GROUP_APIS,
     **ADMIN_APIS,
-    **SASL_APIS,
+    **{request.KEY: Api(newest, request, reply) for newest, request, reply in GENERATED},
 }
 
 
@@ -371,6 +367,8 @@ def is_served(api_key: int, version: int) -> bool:
     return (api_key, version) in SERVED
 
 
-def ranges() -> list[m.ApiRange]:
+def ranges() -> list[ApiVersion]:
     """The versions served of each key, for ApiVersions."""
-    return [m.ApiRange(key, 0, api.version_max) for key, api in sorted(APIS.items())]
+    return [
+        ApiVersion(api_key=key, max_version=api.version_max) for key, api in sorted(APIS.items())
+    ]

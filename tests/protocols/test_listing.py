@@ -11,10 +11,14 @@ from braidlog.broker.access.rights import Principal
 from braidlog.protocols.http.app import make_app
 from braidlog.protocols.http.options import RestOptions
 from braidlog.protocols.iggy.errors import ErrorCode
-from braidlog.protocols.kafka import group_messages as g
 from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.consumer_protocol import subscription_of
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
+from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.protocols.pulsar.topic_lists import topics_hash
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
@@ -176,8 +180,8 @@ async def test_kafkas_lists_have_what_may_be_seen(granted, open_client):
 
     async def listed():
         topics = (await client.call(m.MetadataRequest([]))).topics
-        groups = (await client.call_with_table(g.ListGroupsRequest(), 2)).groups
-        return [one.name for one in topics], sorted(one.group for one in groups)
+        groups = (await client.call_with_table(ListGroupsRequest(), 2)).groups
+        return [one.name for one in topics], sorted(one.group_id for one in groups)
 
     assert await listed() == ([], [])
     await granted("public/default/seen")
@@ -192,16 +196,23 @@ async def test_kafkas_groups_are_described_as_far_as_their_topics_may_be_seen(gr
     member, asking = await another(open_client), await another(open_client)
 
     async def described(group):
-        wanted = g.DescribeGroupsRequest([group])
+        wanted = DescribeGroupsRequest(groups=[group])
         (found,) = (await asking.call_with_table(wanted, 3)).groups
-        return found.error, found.state, len(found.members)
+        return found.error_code, found.group_state, len(found.members)
 
     async def join(group, topics):
-        protocols = [g.GroupProtocol(b"range", subscription_of(topics))]
-        request = g.JoinGroupRequest(group, 10_000, b"", b"consumer", protocols, 10_000)
+        protocols = [JoinGroupRequestProtocol(name=b"range", metadata=subscription_of(topics))]
+        request = JoinGroupRequest(
+            group_id=group,
+            session_timeout_ms=10_000,
+            member_id=b"",
+            protocol_type=b"consumer",
+            protocols=protocols,
+            rebalance_timeout_ms=10_000,
+        )
         joined = await member.call_with_table(request, 3)
-        assert joined.error == Code.NONE
-        return g.LeaveGroupRequest(group, joined.member_id)
+        assert joined.error_code == Code.NONE
+        return LeaveGroupRequest(group_id=group, member_id=joined.member_id)
 
     await granted("public/default")
     leaving = await join(b"both", [b"seen", b"secret"])
@@ -216,7 +227,7 @@ async def test_kafkas_groups_are_described_as_far_as_their_topics_may_be_seen(gr
     await granted("acme", instead_of="public/default/seen")
     for group in (b"one", b"both", unknown):
         assert await described(group) == (Code.GROUP_AUTHORIZATION_FAILED, b"Dead", 0)
-    assert (await asking.call_with_table(leaving, 1)).error == Code.GROUP_AUTHORIZATION_FAILED
+    assert (await asking.call_with_table(leaving, 1)).error_code == Code.GROUP_AUTHORIZATION_FAILED
 
 
 async def test_a_group_in_use_that_may_not_be_seen_is_not_told_from_one_that_is_not_there(
@@ -224,17 +235,24 @@ async def test_a_group_in_use_that_may_not_be_seen_is_not_told_from_one_that_is_
 ):
     member, asking = await another(open_client), await another(open_client)
     await granted("public/default")
-    protocols = [g.GroupProtocol(b"range", subscription_of([b"secret"]))]
-    join = g.JoinGroupRequest(b"used", 10_000, b"", b"consumer", protocols, 10_000)
-    assert (await member.call_with_table(join, 3)).error == Code.NONE
-    request = g.DeleteGroupsRequest([b"used"])
+    protocols = [JoinGroupRequestProtocol(name=b"range", metadata=subscription_of([b"secret"]))]
+    join = JoinGroupRequest(
+        group_id=b"used",
+        session_timeout_ms=10_000,
+        member_id=b"",
+        protocol_type=b"consumer",
+        protocols=protocols,
+        rebalance_timeout_ms=10_000,
+    )
+    assert (await member.call_with_table(join, 3)).error_code == Code.NONE
+    request = DeleteGroupsRequest(groups_names=[b"used"])
     await broker.permissions.grant(Grant("anna", "delete", "public/default/seen"))
     await granted("public/default/seen", instead_of="public/default")
-    (deleted,) = (await asking.call_with_table(request, 1)).groups
-    assert deleted.error == Code.GROUP_ID_NOT_FOUND
+    (deleted,) = (await asking.call_with_table(request, 1)).results
+    assert deleted.error_code == Code.GROUP_ID_NOT_FOUND
     await broker.permissions.grant(Grant("anna", "delete", "public/default/secret"))
-    (deleted,) = (await asking.call_with_table(request, 1)).groups
-    assert deleted.error == Code.NON_EMPTY_GROUP
+    (deleted,) = (await asking.call_with_table(request, 1)).results
+    assert deleted.error_code == Code.NON_EMPTY_GROUP
 
 
 async def test_iggys_lists_are_for_who_may_see_all_of_them(granted, open_client):
@@ -257,6 +275,6 @@ async def test_who_may_delete_a_group_of_one_topic_keeps_those_of_others(
         broker.subscriptions.open(broker.topics.get(topic(name)), b"shared").commit(0, 0)
     await broker.permissions.grant(Grant("anna", "delete", "public/default/seen"))
     client = await another(open_client)
-    await client.call_with_table(g.DeleteGroupsRequest([b"shared"]), 1)
+    await client.call_with_table(DeleteGroupsRequest(groups_names=[b"shared"]), 1)
     assert broker.subscriptions.find(broker.topics.get(topic("seen")), b"shared") is None
     assert broker.subscriptions.find(broker.topics.get(topic("secret")), b"shared") is not None

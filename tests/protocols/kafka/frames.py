@@ -23,7 +23,9 @@ API_KEYS: dict[type, int] = {
 }
 
 
-KEY_OF: dict[object, int] = {api.request.holds: key for key, api in APIS.items()}
+KEY_OF: dict[object, int] = {
+    getattr(api.request, "holds", api.request): key for key, api in APIS.items()
+}
 
 
 def table_request(api_key: int, version: int, correlation_id: int, body: object) -> bytes:

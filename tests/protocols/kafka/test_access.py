@@ -6,11 +6,21 @@ from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action
 from braidlog.broker.broker import Broker
 from braidlog.protocols.kafka import admin_messages as a
-from braidlog.protocols.kafka import group_messages as g
 from braidlog.protocols.kafka import messages as m
-from braidlog.protocols.kafka import sasl_messages
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.session import COMMANDS
+from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
+from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
+from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
+from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
+from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
+from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
+from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
 from tests.broker.access.rules import Nothing
 from tests.protocols.kafka.frames import Client, fetch, message_set, produce
 from tests.protocols.kafka.talk import FOO, FOO_NAME, OpenClient
@@ -34,15 +44,24 @@ LATER: dict[type, tuple[m.RequestBody, int]] = {
         m.OffsetForLeaderEpochRequest({FOO: {0: m.EpochTarget(0)}}),
         3,
     ),
-    g.JoinGroupRequest: (
-        g.JoinGroupRequest(b"g", 9999, b"", b"c", [g.GroupProtocol(b"p", b"")]),
+    JoinGroupRequest: (
+        JoinGroupRequest(
+            group_id=b"g",
+            session_timeout_ms=9999,
+            member_id=b"",
+            protocol_type=b"c",
+            protocols=[JoinGroupRequestProtocol(name=b"p", metadata=b"")],
+        ),
         3,
     ),
-    g.SyncGroupRequest: (g.SyncGroupRequest(b"g", 1, b"m", []), 3),
-    g.HeartbeatRequest: (g.HeartbeatRequest(b"g", 1, b"m"), 3),
-    g.LeaveGroupRequest: (g.LeaveGroupRequest(b"g", b"m"), 1),
-    g.DescribeGroupsRequest: (g.DescribeGroupsRequest([b"g"]), 4),
-    g.DeleteGroupsRequest: (g.DeleteGroupsRequest([b"g"]), 1),
+    SyncGroupRequest: (
+        SyncGroupRequest(group_id=b"g", generation_id=1, member_id=b"m", assignments=[]),
+        3,
+    ),
+    HeartbeatRequest: (HeartbeatRequest(group_id=b"g", generation_id=1, member_id=b"m"), 3),
+    LeaveGroupRequest: (LeaveGroupRequest(group_id=b"g", member_id=b"m"), 1),
+    DescribeGroupsRequest: (DescribeGroupsRequest(groups=[b"g"]), 4),
+    DeleteGroupsRequest: (DeleteGroupsRequest(groups_names=[b"g"]), 1),
     a.CreateTopicsRequest: (a.CreateTopicsRequest([a.NewTopic(b"bar", 1, 1)]), 4),
     a.DeleteTopicsRequest: (a.DeleteTopicsRequest([FOO]), 3),
     a.CreatePartitionsRequest: (a.CreatePartitionsRequest([a.GrowingTopic(FOO, 2)]), 1),
@@ -56,13 +75,13 @@ LATER: dict[type, tuple[m.RequestBody, int]] = {
     a.DescribeLogDirsRequest: (a.DescribeLogDirsRequest(None), 1),
 }
 FOR_ANYBODY = {
-    *(m.ApiVersionsRequest, m.InitProducerIdRequest),
-    *(sasl_messages.SaslHandshakeRequest, sasl_messages.SaslAuthenticateRequest),
+    *(ApiVersionsRequest, InitProducerIdRequest),
+    *(SaslHandshakeRequest, SaslAuthenticateRequest),
 }
 CHECKED = [
     kind
     for kind, command in COMMANDS.items()
-    if command.action is not None and kind not in LATER and kind is not g.ListGroupsRequest
+    if command.action is not None and kind not in LATER and kind is not ListGroupsRequest
 ]
 
 
@@ -104,8 +123,18 @@ async def test_its_own_action_is_all_that_a_request_needs(
     assert codes(await client.call(SAMPLES[kind])) == [Code.NONE]
 
 
+def error_codes(reply: Struct) -> list[int]:
+    """The codes in the lists of a response, or its own."""
+    fields = [getattr(reply, one.name) for one in reply.FIELDS]
+    inner = [one for found in fields if isinstance(found, list) for one in found]
+    codes = [code for one in inner if isinstance(one, Struct) for code in error_codes(one)]
+    return codes or ([reply.error_code] if hasattr(reply, "error_code") else [])
+
+
 def later_codes(reply: object) -> list[int]:
     """Of a reply with a code of its own, or one for each of a list."""
+    if isinstance(reply, Struct):
+        return error_codes(reply)
     if hasattr(reply, "error"):
         return [reply.error]
     (answers,) = (getattr(reply, name) for name in reply.__slots__)  # type: ignore[attr-defined]
@@ -139,9 +168,9 @@ async def test_its_own_action_is_all_that_a_later_request_needs(
 
 async def test_groups_that_may_not_be_seen_are_not_listed(broker: Broker, client: Client) -> None:
     await client.call_with_table(m.OffsetCommitRequest(5, b"g", topics=COMMIT), 5)
-    assert len((await client.call_with_table(g.ListGroupsRequest(), 2)).groups) == 1
+    assert len((await client.call_with_table(ListGroupsRequest(), 2)).groups) == 1
     broker.access = Access(Nothing())
-    assert not (await client.call_with_table(g.ListGroupsRequest(), 2)).groups
+    assert not (await client.call_with_table(ListGroupsRequest(), 2)).groups
 
 
 async def test_topics_that_may_not_be_seen_are_not_listed(broker: Broker, client: Client) -> None:

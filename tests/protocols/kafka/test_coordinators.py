@@ -6,13 +6,19 @@ import trio.testing
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.cluster.placement import NOBODY, Owner, Placement
-from braidlog.protocols.kafka import group_messages as g
 from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_table import GroupTable, groups_of
 from braidlog.protocols.kafka.groups import MOVED_LOOK_S
+from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
+from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
+from braidlog.protocols.kafka.wire.join_group import JoinGroupResponse
+from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
+from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
 from tests.protocols.kafka.frames import Client
 from tests.protocols.kafka.talk import FOO, OpenClient, another
+from tests.protocols.kafka.test_access import error_codes
 from tests.protocols.kafka.test_groups import GROUP, beat, join, joined, synced
 
 OTHER = Owner(2, {"kafka": ("other", 9092)})
@@ -45,15 +51,18 @@ async def test_every_request_about_a_group_of_another_broker_is_told_so(
     placement.coordinator = owner
     for request, version in (
         (join(), 5),
-        (g.SyncGroupRequest(GROUP, 1, b"x", []), 3),
-        (g.HeartbeatRequest(GROUP, 1, b"x"), 3),
-        (g.LeaveGroupRequest(GROUP, b"x"), 2),
+        (SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=b"x", assignments=[]), 3),
+        (HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=b"x"), 3),
+        (LeaveGroupRequest(group_id=GROUP, member_id=b"x"), 2),
     ):
         reply = await client.call_with_table(request, version)
-        assert reply.error == Code.NOT_COORDINATOR, request
-    for request in (g.DescribeGroupsRequest([GROUP]), g.DeleteGroupsRequest([GROUP])):
-        (group,) = (await client.call_with_table(request, 1)).groups
-        assert group.error == Code.NOT_COORDINATOR
+        assert reply.error_code == Code.NOT_COORDINATOR, request
+    for request in (
+        DescribeGroupsRequest(groups=[GROUP]),
+        DeleteGroupsRequest(groups_names=[GROUP]),
+    ):
+        reply = await client.call_with_table(request, 1)
+        assert error_codes(reply) == [Code.NOT_COORDINATOR]
     found = await client.call(m.ConsumerMetadataRequest(GROUP))
     assert isinstance(found, m.ConsumerMetadataReply)
     if owner is OTHER:
@@ -74,7 +83,7 @@ async def test_a_members_commit_is_for_the_coordinator_and_one_of_no_member_is_n
         request = m.OffsetCommitRequest(5, GROUP, generation, member_id, targets)
         return (await client.call_with_table(request, 5)).topics[FOO][0]
 
-    assert await commit(first.generation, first.member_id) == Code.NOT_COORDINATOR
+    assert await commit(first.generation_id, first.member_id) == Code.NOT_COORDINATOR
     assert await commit(-1, b"") == Code.NONE
     assert await beat(client, first) == Code.NOT_COORDINATOR
 
@@ -86,7 +95,7 @@ async def test_who_waits_to_join_a_group_that_moves_does_not_wait_for_the_others
     await synced(client, first)
     other = await another(open_client)
     promised = await other.call_with_table(join(), 5)
-    replies: list[g.JoinGroupReply] = []
+    replies: list[JoinGroupResponse] = []
 
     async def wait() -> None:
         replies.append(await other.call_with_table(join(promised.member_id), 5))
@@ -100,7 +109,7 @@ async def test_who_waits_to_join_a_group_that_moves_does_not_wait_for_the_others
         group = table.find(GROUP)
         assert group is not None
         table.wake(group)  # As MOVED_LOOK_S does.
-    assert replies[0].error == Code.NOT_COORDINATOR
+    assert replies[0].error_code == Code.NOT_COORDINATOR
 
 
 async def test_a_wait_for_a_group_ends_for_a_look_whether_it_has_moved(

@@ -6,24 +6,35 @@ from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action, Principal, Resource
 from braidlog.broker.broker import Broker
 from braidlog.broker.positions.members import Member
-from braidlog.protocols.kafka import group_messages as g
 from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.groups import REBALANCE_MS_MAX
 from braidlog.protocols.kafka.membership import MEMBER_BYTES_MAX
+from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
+from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tests.protocols.kafka.frames import Client
 from tests.protocols.kafka.talk import FOO, FOO_NAME
 from tests.protocols.kafka.test_groups import GROUP, joined, synced
 
 
 async def test_a_rebalance_takes_no_longer_than_is_accepted(client: Client) -> None:
-    protocols = [g.GroupProtocol(b"range", b"")]
+    protocols = [JoinGroupRequestProtocol(name=b"range", metadata=b"")]
     for timeout_ms, code in (
         (REBALANCE_MS_MAX, Code.MEMBER_ID_REQUIRED),
         (REBALANCE_MS_MAX + 1, Code.INVALID_REQUEST),
     ):
-        request = g.JoinGroupRequest(GROUP, 10_000, b"", b"consumer", protocols, timeout_ms)
-        assert (await client.call_with_table(request, 5)).error == code
+        request = JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=10_000,
+            member_id=b"",
+            protocol_type=b"consumer",
+            protocols=protocols,
+            rebalance_timeout_ms=timeout_ms,
+        )
+        assert (await client.call_with_table(request, 5)).error_code == code
 
 
 async def test_an_assignment_that_is_too_large_is_refused_and_a_smaller_one_taken(
@@ -31,9 +42,14 @@ async def test_an_assignment_that_is_too_large_is_refused_and_a_smaller_one_take
 ) -> None:
     first = await joined(client)
     for size, code in ((MEMBER_BYTES_MAX + 1, Code.INVALID_REQUEST), (10, Code.NONE)):
-        given = [g.Assigned(first.member_id, bytes(size))]
-        sync = g.SyncGroupRequest(GROUP, first.generation, first.member_id, given)
-        assert (await client.call_with_table(sync, 3)).error == code
+        given = [SyncGroupRequestAssignment(member_id=first.member_id, assignment=bytes(size))]
+        sync = SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=first.generation_id,
+            member_id=first.member_id,
+            assignments=given,
+        )
+        assert (await client.call_with_table(sync, 3)).error_code == code
 
 
 async def test_a_commit_for_a_group_that_nobody_is_in_is_refused(client: Client) -> None:
@@ -62,10 +78,12 @@ async def test_groups_that_a_client_may_not_see_are_not_listed(
     for name in (b"seen", b"hidden"):
         broker.subscriptions.open(topic, name).commit(0, 0)
     broker.access = Access(NoGroup(b"hidden"))
-    reply = await client.call_with_table(g.ListGroupsRequest(), 1)
-    assert [one.group for one in reply.groups] == [b"seen"]
-    (gone,) = (await client.call_with_table(g.DeleteGroupsRequest([b"hidden"]), 1)).groups
-    assert gone.error in (Code.GROUP_AUTHORIZATION_FAILED, Code.GROUP_ID_NOT_FOUND)
+    reply = await client.call_with_table(ListGroupsRequest(), 1)
+    assert [one.group_id for one in reply.groups] == [b"seen"]
+    (gone,) = (
+        await client.call_with_table(DeleteGroupsRequest(groups_names=[b"hidden"]), 1)
+    ).results
+    assert gone.error_code in (Code.GROUP_AUTHORIZATION_FAILED, Code.GROUP_ID_NOT_FOUND)
     assert broker.subscriptions.find(topic, b"hidden") is not None
 
 
@@ -84,8 +102,8 @@ async def test_a_group_with_members_of_another_protocol_alone_is_stable(
             return getattr(before, name)
 
     before, broker.members = broker.members, Members()
-    (group,) = (await client.call_with_table(g.DescribeGroupsRequest([GROUP]), 1)).groups
-    assert (group.error, group.state) == (Code.NONE, b"Stable")
+    (group,) = (await client.call_with_table(DescribeGroupsRequest(groups=[GROUP]), 1)).groups
+    assert (group.error_code, group.group_state) == (Code.NONE, b"Stable")
     (member,) = group.members
     assert b"p" in member.client_id or b"p" in member.member_id
 
@@ -94,5 +112,10 @@ async def test_a_group_with_members_of_another_protocol_alone_is_stable(
 async def test_a_generation_that_is_over_is_not_synced(client: Client, members: int) -> None:
     first = await joined(client)
     await synced(client, first)
-    old = g.SyncGroupRequest(GROUP, first.generation - 1, first.member_id, [])
-    assert (await client.call_with_table(old, 3)).error == Code.ILLEGAL_GENERATION
+    old = SyncGroupRequest(
+        group_id=GROUP,
+        generation_id=first.generation_id - 1,
+        member_id=first.member_id,
+        assignments=[],
+    )
+    assert (await client.call_with_table(old, 3)).error_code == Code.ILLEGAL_GENERATION

@@ -5,10 +5,10 @@ import trio
 import trio.testing
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import group_messages as g
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_table import KEPT_BYTES_MAX, GroupTable, groups_of
 from braidlog.protocols.kafka.membership import GROUP_MEMBERS_MAX, MEMBER_BYTES_MAX, Refused
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.protocols.kafka.frames import Client
 
 SAID = bytes(MEMBER_BYTES_MAX)
@@ -16,9 +16,16 @@ SESSION_MS = 10_000
 CLIENT = (b"c", b"/h")
 
 
-def saying_much(name: bytes) -> g.JoinGroupRequest:
-    protocols = [g.GroupProtocol(b"range", SAID)]
-    return g.JoinGroupRequest(name, SESSION_MS, b"", b"consumer", protocols, SESSION_MS)
+def saying_much(name: bytes) -> JoinGroupRequest:
+    protocols = [JoinGroupRequestProtocol(name=b"range", metadata=SAID)]
+    return JoinGroupRequest(
+        group_id=name,
+        session_timeout_ms=SESSION_MS,
+        member_id=b"",
+        protocol_type=b"consumer",
+        protocols=protocols,
+        rebalance_timeout_ms=SESSION_MS,
+    )
 
 
 def fill(table: GroupTable) -> list[bytes]:
@@ -80,7 +87,7 @@ async def test_a_client_is_told_to_come_again_where_there_is_no_room(
     table = groups_of(broker, "public/default")
     names = fill(table)
     refused = await client.call_with_table(saying_much(b"one more"), 1)
-    assert refused.error == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
+    assert refused.error_code == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
     table.forget(names[0])
     taken = await client.call_with_table(saying_much(b"one more"), 1)
-    assert taken.error == Code.NONE
+    assert taken.error_code == Code.NONE

@@ -1,6 +1,5 @@
 """Consumer groups through the wire: two connections, and what tools see."""
 
-import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -10,11 +9,25 @@ import trio
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.positions.members import Member
-from braidlog.protocols.kafka import group_messages as g
 from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_table import GroupTable, groups_of
 from braidlog.protocols.kafka.membership import State
+from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
+from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
+from braidlog.protocols.kafka.wire.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest, MemberIdentity
+from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
+from braidlog.protocols.kafka.wire.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from tests.protocols.kafka.frames import Client
 from tests.protocols.kafka.talk import FOO, OpenClient, another
 from tests.waiting import until
@@ -22,36 +35,53 @@ from tests.waiting import until
 GROUP = b"g"
 
 
-def join(member_id: bytes = b"", *, session_ms: int = 10_000) -> g.JoinGroupRequest:
-    protocols = [g.GroupProtocol(b"range", b"topics")]
-    return g.JoinGroupRequest(GROUP, session_ms, member_id, b"consumer", protocols, 60_000)
+def join(member_id: bytes = b"", *, session_ms: int = 10_000) -> JoinGroupRequest:
+    protocols = [JoinGroupRequestProtocol(name=b"range", metadata=b"topics")]
+    return JoinGroupRequest(
+        group_id=GROUP,
+        session_timeout_ms=session_ms,
+        member_id=member_id,
+        protocol_type=b"consumer",
+        protocols=protocols,
+        rebalance_timeout_ms=60_000,
+    )
 
 
-async def joined(client: Client, **fields: int) -> g.JoinGroupReply:
+async def joined(client: Client, **fields: int) -> JoinGroupResponse:
     promised = await client.call_with_table(join(), 5)
-    assert promised.error == Code.MEMBER_ID_REQUIRED
+    assert promised.error_code == Code.MEMBER_ID_REQUIRED
     return await client.call_with_table(join(promised.member_id, **fields), 5)
 
 
-async def synced(client: Client, reply: g.JoinGroupReply, *others: bytes) -> g.SyncGroupReply:
-    given = [g.Assigned(one.member_id, b"of " + one.member_id) for one in reply.members]
-    sync = g.SyncGroupRequest(GROUP, reply.generation, reply.member_id, given)
+async def synced(client: Client, reply: JoinGroupResponse, *others: bytes) -> SyncGroupResponse:
+    given = [
+        SyncGroupRequestAssignment(member_id=one.member_id, assignment=b"of " + one.member_id)
+        for one in reply.members
+    ]
+    sync = SyncGroupRequest(
+        group_id=GROUP,
+        generation_id=reply.generation_id,
+        member_id=reply.member_id,
+        assignments=given,
+    )
     return await client.call_with_table(sync, 3)
 
 
-async def beat(client: Client, reply: g.JoinGroupReply) -> int:
-    request = g.HeartbeatRequest(GROUP, reply.generation, reply.member_id)
-    return (await client.call_with_table(request, 3)).error
+async def beat(client: Client, reply: JoinGroupResponse) -> int:
+    request = HeartbeatRequest(
+        group_id=GROUP, generation_id=reply.generation_id, member_id=reply.member_id
+    )
+    return (await client.call_with_table(request, 3)).error_code
 
 
 async def two_members(
     client: Client, open_client: OpenClient
-) -> tuple[Client, g.JoinGroupReply, g.JoinGroupReply]:
+) -> tuple[Client, JoinGroupResponse, JoinGroupResponse]:
     """Both have joined the same generation; the first leads."""
     other = await another(open_client)
     first = await joined(client)
     await synced(client, first)
-    replies: dict[str, g.JoinGroupReply] = {}
+    replies: dict[str, JoinGroupResponse] = {}
 
     async def second() -> None:
         replies["second"] = await joined(other)
@@ -66,7 +96,7 @@ async def two_members(
 
 async def test_two_members_share_out(client: Client, open_client: OpenClient) -> None:
     other, first, second = await two_members(client, open_client)
-    assert first.generation == second.generation == 2
+    assert first.generation_id == second.generation_id == 2
     assert (len(first.members), len(second.members)) == (2, 0)
     assert first.leader == second.leader == first.member_id
     answers: list[bytes] = []
@@ -86,9 +116,11 @@ async def test_a_member_that_leaves_lets_the_other_join_again(
 ) -> None:
     other, first, second = await two_members(client, open_client)
     await synced(client, first)
-    leave = g.LeaveGroupRequest(GROUP, None, [g.Leaving(second.member_id)])
+    leave = LeaveGroupRequest(
+        group_id=GROUP, member_id=None, members=[MemberIdentity(member_id=second.member_id)]
+    )
     left = await other.call_with_table(leave, 3)
-    assert [one.error for one in left.members] == [Code.NONE]
+    assert [one.error_code for one in left.members] == [Code.NONE]
     assert await beat(client, first) == Code.REBALANCE_IN_PROGRESS
     again = await client.call_with_table(join(first.member_id), 5)
     assert len(again.members) == 1
@@ -98,7 +130,7 @@ async def test_a_member_that_leaves_lets_the_other_join_again(
 @asynccontextmanager
 async def another_waits(
     broker: Broker, client: Client, open_client: OpenClient
-) -> AsyncIterator[tuple[g.JoinGroupReply, Client, trio.Nursery]]:
+) -> AsyncIterator[tuple[JoinGroupResponse, Client, trio.Nursery]]:
     """A group of one that another client waits to join: the member, that client, and where it
     waits.
     """
@@ -121,7 +153,7 @@ async def test_a_client_that_goes_while_it_waits_to_join_is_not_waited_for_for_e
         nursery.cancel_scope.cancel()
     await other.stream.aclose()
     again = await client.call_with_table(join(first.member_id), 5)
-    assert again.generation == 2
+    assert again.generation_id == 2
 
 
 @pytest.mark.parametrize(
@@ -140,8 +172,9 @@ async def test_who_waits_to_join_over_two_connections_has_joined_by_the_later_on
     member_id = b""
     if instance is None:
         member_id = (await clients[0].call_with_table(join(), 5)).member_id
-    request = dataclasses.replace(join(member_id), instance_id=instance)
-    replies: dict[int, g.JoinGroupReply] = {}
+    request = join(member_id)
+    request.group_instance_id = instance
+    replies: dict[int, JoinGroupResponse] = {}
 
     async def wait(number: int) -> None:
         replies[number] = await clients[number].call_with_table(request, 5)
@@ -151,30 +184,69 @@ async def test_who_waits_to_join_over_two_connections_has_joined_by_the_later_on
         await until(lambda: len(group.members) == 2)
         nursery.start_soon(wait, 1)
         await until(lambda: replies)
-        assert replies[0].error == code
+        assert replies[0].error_code == code
         assert [one.parked for one in group.members.values()] == [False, True]
         again = await client.call_with_table(join(first.member_id), 5)
-    assert (replies[1].error, replies[1].generation) == (Code.NONE, again.generation)
+    assert (replies[1].error_code, replies[1].generation_id) == (Code.NONE, again.generation_id)
     assert [one.member_id for one in again.members] == [first.member_id, replies[1].member_id]
 
 
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
-        (g.JoinGroupRequest(b"", 10_000, b"", b"consumer", []), Code.INVALID_GROUP_ID),
-        (g.JoinGroupRequest(GROUP, 1, b"", b"consumer", []), Code.INVALID_SESSION_TIMEOUT),
-        (g.JoinGroupRequest(GROUP, 2**31 - 1, b"", b"c", []), Code.INVALID_SESSION_TIMEOUT),
-        (g.JoinGroupRequest(GROUP, 9999, b"x", b"c", []), Code.INCONSISTENT_GROUP_PROTOCOL),
+        (
+            JoinGroupRequest(
+                group_id=b"",
+                session_timeout_ms=10_000,
+                member_id=b"",
+                protocol_type=b"consumer",
+                protocols=[],
+            ),
+            Code.INVALID_GROUP_ID,
+        ),
+        (
+            JoinGroupRequest(
+                group_id=GROUP,
+                session_timeout_ms=1,
+                member_id=b"",
+                protocol_type=b"consumer",
+                protocols=[],
+            ),
+            Code.INVALID_SESSION_TIMEOUT,
+        ),
+        (
+            JoinGroupRequest(
+                group_id=GROUP,
+                session_timeout_ms=2**31 - 1,
+                member_id=b"",
+                protocol_type=b"c",
+                protocols=[],
+            ),
+            Code.INVALID_SESSION_TIMEOUT,
+        ),
+        (
+            JoinGroupRequest(
+                group_id=GROUP,
+                session_timeout_ms=9999,
+                member_id=b"x",
+                protocol_type=b"c",
+                protocols=[],
+            ),
+            Code.INCONSISTENT_GROUP_PROTOCOL,
+        ),
         (join(b"x"), Code.UNKNOWN_MEMBER_ID),
-        (g.SyncGroupRequest(GROUP, 1, b"x", []), Code.UNKNOWN_MEMBER_ID),
-        (g.HeartbeatRequest(GROUP, 1, b"x"), Code.UNKNOWN_MEMBER_ID),
-        (g.HeartbeatRequest(None, 1, b"x"), Code.INVALID_GROUP_ID),
-        (g.LeaveGroupRequest(GROUP, b"x"), Code.UNKNOWN_MEMBER_ID),
+        (
+            SyncGroupRequest(group_id=GROUP, generation_id=1, member_id=b"x", assignments=[]),
+            Code.UNKNOWN_MEMBER_ID,
+        ),
+        (HeartbeatRequest(group_id=GROUP, generation_id=1, member_id=b"x"), Code.UNKNOWN_MEMBER_ID),
+        (HeartbeatRequest(group_id=None, generation_id=1, member_id=b"x"), Code.INVALID_GROUP_ID),
+        (LeaveGroupRequest(group_id=GROUP, member_id=b"x"), Code.UNKNOWN_MEMBER_ID),
     ],
 )
 async def test_what_is_refused(client: Client, request_: object, code: Code) -> None:
     reply = await client.call_with_table(request_, 1)
-    assert reply.error == code
+    assert reply.error_code == code
 
 
 async def test_commits_of_members_are_checked_and_those_of_no_member_are_taken(
@@ -188,9 +260,9 @@ async def test_commits_of_members_are_checked_and_those_of_no_member_are_taken(
         request = m.OffsetCommitRequest(5, GROUP, generation, member_id, targets)
         return (await client.call_with_table(request, 5)).topics[FOO][0]
 
-    assert await commit(first.generation, first.member_id) == Code.NONE
-    assert await commit(first.generation + 1, first.member_id) == Code.ILLEGAL_GENERATION
-    assert await commit(first.generation, b"x") == Code.UNKNOWN_MEMBER_ID
+    assert await commit(first.generation_id, first.member_id) == Code.NONE
+    assert await commit(first.generation_id + 1, first.member_id) == Code.ILLEGAL_GENERATION
+    assert await commit(first.generation_id, b"x") == Code.UNKNOWN_MEMBER_ID
     assert await commit(-1, b"") == Code.NONE
 
 
@@ -201,29 +273,34 @@ async def test_what_tools_see(client: Client) -> None:
     for name in (GROUP, b"positions"):
         commit = m.OffsetCommitRequest(5, name, -1, b"", targets)
         await client.call_with_table(commit, 5)
-    listed = (await client.call_with_table(g.ListGroupsRequest(), 2)).groups
-    assert [(one.group, one.protocol_type) for one in listed] == [
+    listed = (await client.call_with_table(ListGroupsRequest(), 2)).groups
+    assert [(one.group_id, one.protocol_type) for one in listed] == [
         (GROUP, b"consumer"),
         (b"positions", b""),
     ]
-    asked = g.DescribeGroupsRequest([GROUP, b"positions", b"none"])
+    asked = DescribeGroupsRequest(groups=[GROUP, b"positions", b"none"])
     found = (await client.call_with_table(asked, 4)).groups
-    assert [(one.error, one.state) for one in found] == [
+    assert [(one.error_code, one.group_state) for one in found] == [
         (0, b"Stable"),
         (0, b"Empty"),
         (0, b"Dead"),
     ]
     (member,) = found[0].members
     assert (member.client_id, member.client_host) == (b"t", b"/127.0.0.1")
-    assert (member.metadata, member.assignment) == (b"topics", b"of " + first.member_id)
-    deleted = await client.call_with_table(g.DeleteGroupsRequest([GROUP, b"positions", b"none"]), 1)
-    assert [one.error for one in deleted.groups] == [
+    assert (member.member_metadata, member.member_assignment) == (
+        b"topics",
+        b"of " + first.member_id,
+    )
+    deleted = await client.call_with_table(
+        DeleteGroupsRequest(groups_names=[GROUP, b"positions", b"none"]), 1
+    )
+    assert [one.error_code for one in deleted.results] == [
         Code.NON_EMPTY_GROUP,
         Code.NONE,
         Code.GROUP_ID_NOT_FOUND,
     ]
-    listed = (await client.call_with_table(g.ListGroupsRequest(), 2)).groups
-    assert [one.group for one in listed] == [GROUP]
+    listed = (await client.call_with_table(ListGroupsRequest(), 2)).groups
+    assert [one.group_id for one in listed] == [GROUP]
 
 
 async def test_a_group_that_other_protocols_read_is_not_deleted(
@@ -235,8 +312,8 @@ async def test_a_group_that_other_protocols_read_is_not_deleted(
     broker.members.add_source(lambda topic, name: readers if name == GROUP else ())
 
     async def delete() -> int:
-        reply = await client.call_with_table(g.DeleteGroupsRequest([GROUP]), 1)
-        return int(reply.groups[0].error)
+        reply = await client.call_with_table(DeleteGroupsRequest(groups_names=[GROUP]), 1)
+        return int(reply.results[0].error_code)
 
     (topic,) = broker.topics.all()
     assert await delete() == Code.NON_EMPTY_GROUP

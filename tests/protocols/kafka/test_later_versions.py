@@ -7,6 +7,7 @@ import pytest
 
 from braidlog.broker.broker import Broker
 from braidlog.protocols.kafka import messages as m
+from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.record import Record
 from conformance.raw.kafka import message as message_in_set
@@ -87,11 +88,15 @@ async def test_records_of_an_older_set_come_once_however_large_they_are(client: 
 async def test_transactions_are_refused(client: Client) -> None:
     sent = m.ProduceRequest(-1, 1000, {FOO: {0: memoryview(batch_of(b"a"))}}, b"tx")
     assert (await client.call_with_table(sent, 3)).topics[FOO][0].error == 53
-    assert (await client.call_with_table(m.InitProducerIdRequest(b"tx", 1000), 0)).error == 53
+    assert (
+        await client.call_with_table(
+            InitProducerIdRequest(transactional_id=b"tx", transaction_timeout_ms=1000), 0
+        )
+    ).error_code == 53
 
 
 async def test_producer_ids_are_never_given_twice(client: Client) -> None:
-    asked = m.InitProducerIdRequest(None, 2**31 - 1)
+    asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
     given = {(await client.call_with_table(asked, 1)).producer_id for _ in range(20)}
     assert len(given) == 20
     assert min(given) > 0

@@ -8,9 +8,11 @@ import pytest
 
 from braidlog.broker.access.rights import Principal
 from braidlog.protocols.kafka import messages as m
-from braidlog.protocols.kafka import sasl_messages as s
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.machine import LOGIN_FRAME_BYTES_MAX
+from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
+from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 from braidlog.storage.metadata.user_records import Grant
 from tests.broker.access.scram_client import ScramClient
 from tests.protocols.kafka.frames import Client, table_request
@@ -33,11 +35,11 @@ async def stranger(broker, open_client):
 
 
 async def handshake(client: Client, mechanism: bytes, version: int = 1):
-    return await client.call_with_table(s.SaslHandshakeRequest(mechanism), version)
+    return await client.call_with_table(SaslHandshakeRequest(mechanism=mechanism), version)
 
 
 async def send(client: Client, data: bytes, version: int = 1):
-    return await client.call_with_table(s.SaslAuthenticateRequest(data), version)
+    return await client.call_with_table(SaslAuthenticateRequest(auth_bytes=data), version)
 
 
 def plain(name: str, password: str) -> bytes:
@@ -57,9 +59,9 @@ async def principal_of(broker) -> Principal:
 @pytest.mark.parametrize("version", [0, 1])
 async def test_a_name_and_its_password_let_in(stranger, broker, version):
     shaken = await handshake(stranger, b"PLAIN")
-    assert (shaken.error, shaken.mechanisms) == (Code.NONE, MECHANISMS)
+    assert (shaken.error_code, shaken.mechanisms) == (Code.NONE, MECHANISMS)
     done = await send(stranger, plain("anna", "secret"), version)
-    assert (done.error, done.data) == (Code.NONE, b"")
+    assert (done.error_code, done.auth_bytes) == (Code.NONE, b"")
     assert await principal_of(broker) == Principal("anna")
     reply = await stranger.call(m.MetadataRequest([]))
     assert isinstance(reply, m.MetadataReply)
@@ -70,15 +72,15 @@ async def test_scram_lets_in_without_sending_the_password(stranger, broker, mech
     client = ScramClient(mechanism.decode(), "anna", "secret")
     await handshake(stranger, mechanism)
     challenge = await send(stranger, client.first())
-    done = await send(stranger, client.last(challenge.data))
-    assert (done.error, done.data) == (Code.NONE, client.expected)
+    done = await send(stranger, client.last(challenge.auth_bytes))
+    assert (done.error_code, done.auth_bytes) == (Code.NONE, client.expected)
     assert await principal_of(broker) == Principal("anna")
 
 
 @pytest.mark.parametrize("acts_for", ["", "a=carl"])
 async def test_a_signed_token_lets_in(stranger, broker, acts_for):
     await handshake(stranger, b"OAUTHBEARER")
-    assert (await send(stranger, bearer("carl", acts_for=acts_for))).error == Code.NONE
+    assert (await send(stranger, bearer("carl", acts_for=acts_for))).error_code == Code.NONE
     assert await principal_of(broker) == Principal("carl")
 
 
@@ -86,7 +88,7 @@ async def test_an_access_token_lets_in(stranger, broker):
     token, _ = await broker.users.create_token(broker.users.get("anna"), "t", None)
     await handshake(stranger, b"OAUTHBEARER")
     data = b"n,,\1host=x\1auth=Bearer " + token.encode() + b"\1\1"
-    assert (await send(stranger, data)).error == Code.NONE
+    assert (await send(stranger, data)).error_code == Code.NONE
     assert await principal_of(broker) == Principal("anna")
 
 
@@ -110,8 +112,8 @@ async def test_an_access_token_lets_in(stranger, broker):
 async def test_others_are_told_so_and_the_connection_ends(stranger, broker, mechanism, data):
     await handshake(stranger, mechanism)
     refused = await send(stranger, data)
-    assert refused.error == Code.SASL_AUTHENTICATION_FAILED
-    assert refused.message and b"secret" not in refused.message
+    assert refused.error_code == Code.SASL_AUTHENTICATION_FAILED
+    assert refused.error_message and b"secret" not in refused.error_message
     assert await stranger.frame() is None
 
 
@@ -119,21 +121,21 @@ async def test_a_wrong_scram_proof_is_refused(stranger):
     client = ScramClient("SCRAM-SHA-256", "anna", "wrong")
     await handshake(stranger, b"SCRAM-SHA-256")
     challenge = await send(stranger, client.first())
-    done = await send(stranger, client.last(challenge.data))
-    assert done.error == Code.SASL_AUTHENTICATION_FAILED
+    done = await send(stranger, client.last(challenge.auth_bytes))
+    assert done.error_code == Code.SASL_AUTHENTICATION_FAILED
 
 
 async def test_an_unknown_mechanism_is_told_the_known_ones(stranger):
     shaken = await handshake(stranger, b"GSSAPI")
-    assert (shaken.error, shaken.mechanisms) == (Code.UNSUPPORTED_SASL_MECHANISM, MECHANISMS)
-    assert (await handshake(stranger, b"PLAIN")).error == Code.NONE
+    assert (shaken.error_code, shaken.mechanisms) == (Code.UNSUPPORTED_SASL_MECHANISM, MECHANISMS)
+    assert (await handshake(stranger, b"PLAIN")).error_code == Code.NONE
 
 
 async def test_messages_without_a_handshake_and_a_second_handshake_are_out_of_place(stranger):
-    assert (await send(stranger, plain("anna", "secret"))).error == Code.ILLEGAL_SASL_STATE
+    assert (await send(stranger, plain("anna", "secret"))).error_code == Code.ILLEGAL_SASL_STATE
     await handshake(stranger, b"PLAIN")
     await send(stranger, plain("anna", "secret"))
-    assert (await handshake(stranger, b"PLAIN")).error == Code.ILLEGAL_SASL_STATE
+    assert (await handshake(stranger, b"PLAIN")).error_code == Code.ILLEGAL_SASL_STATE
 
 
 async def test_version_0_goes_on_without_requests(stranger, broker):
@@ -153,13 +155,15 @@ async def test_version_0_ends_the_connection_of_who_does_not_come_in(stranger):
 
 
 async def test_before_the_login_other_requests_end_the_connection(stranger):
-    assert (await stranger.call_with_table(m.ApiVersionsRequest(), 0)).error == Code.NONE
+    assert (await stranger.call_with_table(ApiVersionsRequest(), 0)).error_code == Code.NONE
     await stranger.send(m.MetadataRequest([FOO]))
     assert await stranger.frame() is None
 
 
 async def test_before_the_login_large_frames_are_not_waited_for(stranger):
-    frame = table_request(36, 1, 1, s.SaslAuthenticateRequest(bytes(LOGIN_FRAME_BYTES_MAX)))
+    frame = table_request(
+        36, 1, 1, SaslAuthenticateRequest(auth_bytes=bytes(LOGIN_FRAME_BYTES_MAX))
+    )
     await stranger.stream.send_all(frame[:20])
     assert await stranger.frame() is None
 
@@ -173,7 +177,7 @@ async def test_a_user_who_is_not_active_any_more_has_no_connection_left(
         await send(stranger, plain("anna", "secret"))
     else:
         scram = ScramClient(mechanism, "anna", "secret")
-        challenge = (await send(stranger, scram.first())).data
+        challenge = (await send(stranger, scram.first())).auth_bytes
         await send(stranger, scram.last(challenge))
     (connection,) = broker.connections
     connection.access_changed()

@@ -10,11 +10,20 @@ import pytest
 
 from braidlog.broker.broker import Broker
 from braidlog.protocols.kafka import admin_messages as a
-from braidlog.protocols.kafka import group_messages as g
 from braidlog.protocols.kafka import messages as m
-from braidlog.protocols.kafka import sasl_messages
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.session import COMMANDS
+from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
+from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
+from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
+from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
+from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
+from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
+from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
 from tests.broker.cluster.cut_links import Cutter, States, Told, check_told, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners
@@ -32,7 +41,7 @@ def changes(topic: bytes, new: bytes) -> dict[type, Request]:
     return {
         m.OffsetCommitRequest: (m.OffsetCommitRequest(2, b"g", -1, b"", commit), 2),
         m.MetadataRequest: (m.MetadataRequest([new]), None),
-        g.DeleteGroupsRequest: (g.DeleteGroupsRequest([b"idle"]), 1),
+        DeleteGroupsRequest: (DeleteGroupsRequest(groups_names=[b"idle"]), 1),
         a.CreateTopicsRequest: (a.CreateTopicsRequest([a.NewTopic(new, 2, 1)]), 4),
         a.DeleteTopicsRequest: (a.DeleteTopicsRequest([topic]), 3),
         a.CreatePartitionsRequest: (a.CreatePartitionsRequest([a.GrowingTopic(topic, 3)]), 1),
@@ -43,22 +52,34 @@ def changes(topic: bytes, new: bytes) -> dict[type, Request]:
 
 def at_the_owner_alone(topic: bytes) -> dict[type, Request]:
     """A request of each kind that only the owner takes: of the topic, or of the group's name."""
-    protocols = [g.GroupProtocol(b"p", b"")]
+    protocols = [JoinGroupRequestProtocol(name=b"p", metadata=b"")]
     return {
         m.ProduceRequest: (produce(topic, {0: message_set(b"x")}), None),
         a.DeleteRecordsRequest: (a.DeleteRecordsRequest({topic: {0: 1}}), 1),
-        g.JoinGroupRequest: (g.JoinGroupRequest(b"g", 9999, b"", b"c", protocols), 3),
-        g.SyncGroupRequest: (g.SyncGroupRequest(b"g", 1, b"m", []), 3),
-        g.HeartbeatRequest: (g.HeartbeatRequest(b"g", 1, b"m"), 3),
-        g.LeaveGroupRequest: (g.LeaveGroupRequest(b"g", b"m"), 1),
+        JoinGroupRequest: (
+            JoinGroupRequest(
+                group_id=b"g",
+                session_timeout_ms=9999,
+                member_id=b"",
+                protocol_type=b"c",
+                protocols=protocols,
+            ),
+            3,
+        ),
+        SyncGroupRequest: (
+            SyncGroupRequest(group_id=b"g", generation_id=1, member_id=b"m", assignments=[]),
+            3,
+        ),
+        HeartbeatRequest: (HeartbeatRequest(group_id=b"g", generation_id=1, member_id=b"m"), 3),
+        LeaveGroupRequest: (LeaveGroupRequest(group_id=b"g", member_id=b"m"), 1),
     }
 
 
 CHANGE_NOTHING = {
     *(m.FetchRequest, m.OffsetsRequest, m.OffsetFetchRequest, m.ConsumerMetadataRequest),
-    *(m.ApiVersionsRequest, m.InitProducerIdRequest, m.OffsetForLeaderEpochRequest),
-    *(sasl_messages.SaslHandshakeRequest, sasl_messages.SaslAuthenticateRequest),
-    *(g.DescribeGroupsRequest, g.ListGroupsRequest, a.DescribeConfigsRequest),
+    *(ApiVersionsRequest, InitProducerIdRequest, m.OffsetForLeaderEpochRequest),
+    *(SaslHandshakeRequest, SaslAuthenticateRequest),
+    *(DescribeGroupsRequest, ListGroupsRequest, a.DescribeConfigsRequest),
     *(a.DescribeLogDirsRequest,),
 }
 TOLD = {

@@ -7,8 +7,8 @@ import pytest
 from braidlog.broker.positions.members import Member
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE, assignment_of, subscription_of
 from braidlog.protocols.kafka.encoding import string
-from braidlog.protocols.kafka.group_messages import DescribedMember
 from braidlog.protocols.kafka.members import KafkaMembers, described_others
+from braidlog.protocols.kafka.wire.describe_groups import DescribedGroupMember
 from braidlog.storage.metadata.names import TopicName
 
 PARTITIONS = 3
@@ -24,8 +24,10 @@ def members(*described, kind=PROTOCOL_TYPE):
 
 def described(name, wants=(), **given):
     given = {topic.encode(): partitions for topic, partitions in given.items()}
-    return DescribedMember(
-        name, metadata=subscription_of(wants), assignment=assignment_of(given) if given else b""
+    return DescribedGroupMember(
+        member_id=name,
+        member_metadata=subscription_of(wants),
+        member_assignment=assignment_of(given) if given else b"",
     )
 
 
@@ -55,8 +57,8 @@ def test_members_of_other_protocols_are_one_each_with_all_their_topics():
     ]
     first, second = described_others(found)
     assert (first.member_id, first.client_id, first.client_host) == (b"p", b"pulsar", b"::1")
-    assert first.assignment == assignment_of({b"t": (0, 1), b"u": (2,)})
-    assert first.metadata == subscription_of([b"t", b"u"])
+    assert first.member_assignment == assignment_of({b"t": (0, 1), b"u": (2,)})
+    assert first.member_metadata == subscription_of([b"t", b"u"])
     assert second.member_id == b"7"
 
 

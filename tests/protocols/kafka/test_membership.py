@@ -3,7 +3,6 @@
 import pytest
 
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_messages import GroupProtocol, JoinGroupRequest
 from braidlog.protocols.kafka.membership import (
     GROUP_MEMBERS_MAX,
     MEMBER_BYTES_MAX,
@@ -12,6 +11,7 @@ from braidlog.protocols.kafka.membership import (
     Refused,
     State,
 )
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
 def join(
@@ -24,8 +24,16 @@ def join(
     session_ms: int = 10_000,
     kind: bytes = b"consumer",
 ) -> Member:
-    protocols = [GroupProtocol(name, b"of " + name) for name in names]
-    request = JoinGroupRequest(b"g", session_ms, member_id, kind, protocols, 60_000, instance)
+    protocols = [JoinGroupRequestProtocol(name=name, metadata=b"of " + name) for name in names]
+    request = JoinGroupRequest(
+        group_id=b"g",
+        session_timeout_ms=session_ms,
+        member_id=member_id,
+        protocol_type=kind,
+        protocols=protocols,
+        rebalance_timeout_ms=60_000,
+        group_instance_id=instance,
+    )
     return group.admit(request, (b"client", b"/host"), now)
 
 
@@ -254,7 +262,18 @@ def test_who_is_no_member_any_more_is_told_of_no_generation() -> None:
 
 
 def test_what_a_member_says_of_itself_is_limited() -> None:
-    protocols = [GroupProtocol(b"%d" % n, bytes(MEMBER_BYTES_MAX // 2 + 1)) for n in range(2)]
-    request = JoinGroupRequest(b"g", 10_000, b"", b"consumer", protocols, 60_000, None)
+    protocols = [
+        JoinGroupRequestProtocol(name=b"%d" % n, metadata=bytes(MEMBER_BYTES_MAX // 2 + 1))
+        for n in range(2)
+    ]
+    request = JoinGroupRequest(
+        group_id=b"g",
+        session_timeout_ms=10_000,
+        member_id=b"",
+        protocol_type=b"consumer",
+        protocols=protocols,
+        rebalance_timeout_ms=60_000,
+        group_instance_id=None,
+    )
     with refused(Code.INVALID_REQUEST):
         Group(b"g").admit(request, (b"client", b"/host"), 0.0)

@@ -9,7 +9,6 @@ import trio
 
 from braidlog.broker.broker import Broker
 from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.group_messages import GroupProtocol, JoinGroupRequest
 from braidlog.protocols.kafka.group_table import GroupTable, groups_of
 from braidlog.protocols.kafka.long_polls import (
     CALLED_S,
@@ -19,6 +18,7 @@ from braidlog.protocols.kafka.long_polls import (
 )
 from braidlog.protocols.kafka.membership import HEARD_SHARE, RECONNECT_S, Group, Member
 from braidlog.protocols.kafka.presence import MEMBERSHIPS_MAX, Presence
+from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.protocols.kafka.frames import Client, fetch
 from tests.protocols.kafka.talk import FOO, OpenClient
 from tests.protocols.kafka.test_groups import (
@@ -37,9 +37,17 @@ CLIENT = (b"c", b"/h")
 
 
 def admit(group: Group, instance: bytes | None = None) -> Member:
-    protocols = [GroupProtocol(b"range", b"")]
+    protocols = [JoinGroupRequestProtocol(name=b"range", metadata=b"")]
     session_ms = int(SESSION_S * 1000)
-    request = JoinGroupRequest(GROUP, session_ms, b"", b"consumer", protocols, 60_000, instance)
+    request = JoinGroupRequest(
+        group_id=GROUP,
+        session_timeout_ms=session_ms,
+        member_id=b"",
+        protocol_type=b"consumer",
+        protocols=protocols,
+        rebalance_timeout_ms=60_000,
+        group_instance_id=instance,
+    )
     return group.admit(request, CLIENT, trio.current_time())
 
 

@@ -9,9 +9,10 @@ import trio
 from braidlog.broker.access.authentication import Identity
 from braidlog.broker.access.rights import ANONYMOUS, Principal
 from braidlog.broker.server.endings import EndConnection
-from braidlog.protocols.kafka import sasl_messages as s
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.login import LOOK_S, Login
+from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
+from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 
 
 @pytest.mark.parametrize(
@@ -21,9 +22,9 @@ async def test_a_broker_that_asks_nobody_takes_a_right_login_and_no_wrong_one(
     broker, client, password, code
 ):
     await broker.users.create("anna", "secret")
-    await client.call_with_table(s.SaslHandshakeRequest(b"PLAIN"), 1)
-    login = s.SaslAuthenticateRequest(b"\0anna\0" + password)
-    assert (await client.call_with_table(login, 1)).error == code
+    await client.call_with_table(SaslHandshakeRequest(mechanism=b"PLAIN"), 1)
+    login = SaslAuthenticateRequest(auth_bytes=b"\0anna\0" + password)
+    assert (await client.call_with_table(login, 1)).error_code == code
 
 
 async def test_a_connection_ends_when_its_token_runs_out():

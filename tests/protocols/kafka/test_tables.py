@@ -11,6 +11,7 @@ from braidlog.protocols.kafka.encoding import encode_with
 from braidlog.protocols.kafka.fields import ENTRIES_MAX, INT16, INT32, FieldReader, Writer
 from braidlog.protocols.kafka.machine import HEADER, KafkaMachine
 from braidlog.protocols.kafka.tables import APIS, PRODUCE, is_served, ranges
+from braidlog.protocols.kafka.wire.api_versions import ApiVersion, ApiVersionsResponse
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
 
 MACHINE = KafkaMachine(frame_bytes_max=104857600)
@@ -95,9 +96,11 @@ def test_damaged_requests_raise_protocol_error_or_are_read(seed: int) -> None:
 
 
 def test_api_versions_in_the_layout_that_every_client_falls_back_to() -> None:
-    reply = m.ApiVersionsReply(35, [m.ApiRange(18, 0, 2)])
+    reply = ApiVersionsResponse(
+        error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
+    )
     assert written(18, 0, reply).hex(" ", 2) == "0023 0000 0001 0012 0000 0002"
-    assert ("produce", next(one.version_min for one in ranges())) == ("produce", 0)
+    assert ("produce", next(one.min_version for one in ranges())) == ("produce", 0)
 
 
 def test_fetch_v11_with_a_session_and_a_rack() -> None:

@@ -12,9 +12,10 @@ from braidlog.broker.cluster.siblings import Asker, Committed, Place, Siblings
 from braidlog.broker.errors import BrokerError, NotOwner
 from braidlog.broker.positions.members import Member
 from braidlog.protocols.kafka import commits
-from braidlog.protocols.kafka import group_messages as g
 from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import Node, topic_of, two_brokers
 from tests.listeners import open_listeners
@@ -66,12 +67,16 @@ class Cluster:
 
     async def state(self) -> tuple[int, bytes]:
         """Of the group, as tools see it."""
-        (group,) = (await self.client.call_with_table(g.DescribeGroupsRequest([GROUP]), 1)).groups
-        return group.error, group.state
+        (group,) = (
+            await self.client.call_with_table(DescribeGroupsRequest(groups=[GROUP]), 1)
+        ).groups
+        return group.error_code, group.group_state
 
     async def delete(self) -> int:
-        (group,) = (await self.client.call_with_table(g.DeleteGroupsRequest([GROUP]), 1)).groups
-        return int(group.error)
+        (group,) = (
+            await self.client.call_with_table(DeleteGroupsRequest(groups_names=[GROUP]), 1)
+        ).results
+        return int(group.error_code)
 
     def cut_off(self) -> None:
         """The second broker is not reached any more."""
