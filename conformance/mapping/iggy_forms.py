@@ -23,46 +23,47 @@ digest = xxhash.xxh3_64_intdigest
 
 def sent_classic(records: Sequence[Record]) -> bytes:
     """Crates 0.0.60 to 0.6."""
-    whole = b""
+    whole = bytearray()
     for one in records:
         value = one.value or b""
         whole += _id(one) + headers_block([(h.name, h.kind, h.value) for h in one.headers])
         whole += struct.pack("<I", len(value)) + value
-    return whole
+    return bytes(whole)
 
 
 def sent_untyped(records: Sequence[Record]) -> bytes:
     """Crates 0.7 and 0.8."""
-    whole = b""
+    whole = bytearray()
     for one in records:
         headers = headers_block([(h.name, h.kind, h.value) for h in one.headers])[4:]
         value = one.value or b""
         whole += UNTYPED.pack(0, _id(one), 0, 0, _sent_us(one), len(headers), len(value))
         whole += value + headers
-    return whole
+    return bytes(whole)
 
 
 def sent_typed(records: Sequence[Record]) -> bytes:
     """Crates 0.9 and 0.10."""
-    whole = b""
+    whole = bytearray()
     for one in records:
         headers, value = _typed_headers(one.headers), one.value or b""
         whole += TYPED.pack(0, _id(one), 0, 0, _sent_us(one), len(headers), len(value), 0)
         whole += value + headers
-    return whole
+    return bytes(whole)
 
 
 def sent_batch(records: Sequence[Record]) -> bytes:
     """Crate 0.11: one batch; times are deltas of 32 bits from the first."""
     base_us = min(_sent_us(one) for one in records)
-    frames, checksums = b"", b""
+    frames, checksums = bytearray(), bytearray()
     for number, one in enumerate(records):
         headers, value = _typed_headers(one.headers), one.value or b""
         sizes = (len(headers), len(value))
         checked = FRAME.pack(0, _id(one), number, _sent_us(one) - base_us, *sizes, 0)[8:]
         checked += value + headers
         checksum = struct.pack("<Q", digest(checked))
-        frames, checksums = frames + checksum + checked, checksums + checksum
+        frames += checksum + checked
+        checksums += checksum
     size = BATCH_HEAD_BYTES + len(frames)
     known = struct.pack("<QQQQQI", 0, 0, 0, base_us, size, len(records))
     head = BATCH.pack(0, 0, 0, base_us, size, digest(known + checksums), len(records))

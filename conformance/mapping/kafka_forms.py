@@ -32,7 +32,7 @@ def produced_2(records: Sequence[Record], packed: bool) -> bytes:
     """One record batch, base offset 0."""
     times = [_ms(one) for one in records]
     base_ms = times[0]
-    body = b""
+    body = bytearray()
     for number, (record, time_ms) in enumerate(zip(records, times, strict=True)):
         head = b"\0" + varint(time_ms - base_ms) + varint(number)
         one = head + sized(record.key) + sized(record.value) + varint(len(record.headers))
@@ -40,7 +40,7 @@ def produced_2(records: Sequence[Record], packed: bool) -> bytes:
         body += varint(len(one)) + one
     last, codec = len(records) - 1, GZIP if packed else 0
     checked = BATCH.pack(codec, last, base_ms, max(times), -1, -1, -1, len(records))
-    checked += _gzip(body) if packed else body
+    checked += _gzip(bytes(body)) if packed else body
     return struct.pack(">qiibI", 0, 9 + len(checked), -1, 2, crc32c(checked)) + checked
 
 

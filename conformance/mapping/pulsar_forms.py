@@ -32,7 +32,7 @@ def entry(record: Record, packed: bool) -> bytes:
 def batch_entry(records: Sequence[Record], packed: bool) -> bytes:
     """One batch: producer, publish time, schema and delivery time are the first message's."""
     first = records[0]
-    payload = b""
+    payload = bytearray()
     for record in records:
         own = [(IN_BATCH[number], value) for number, value in _of_message(record)]
         own += [(PAYLOAD_SIZE, len(record.value or b""))]
@@ -42,7 +42,7 @@ def batch_entry(records: Sequence[Record], packed: bool) -> bytes:
     fields = [*_of_producer(first), (SEQUENCE, first.sequence_id or 0), (COUNT, len(records))]
     if first.schema_version is not None:
         fields.append((SCHEMA, first.schema_version))
-    return _sealed(fields, payload, packed)
+    return _sealed(fields, bytes(payload), packed)
 
 
 def read_entry(offset: int, body: bytes) -> Seen:

@@ -66,13 +66,15 @@ def _kafka_2(is_packed: bool) -> Writer:
 
 def _pulsar(form: str) -> Writer:
     def write(found: Sequence[Record], base_offset: int, now_us: int) -> tuple[int, Prepared]:
-        body, delta, flags, times = b"", 0, 0, list[int]()
+        body, delta, flags, times = bytearray(), 0, 0, list[int]()
         for entry, count in pulsar_entries(form, found):
             info = pulsar.parse_send(memoryview(entry))
             assert info.record_count == count and info.publish_us is not None
             body += pulsar.ENTRY_PREFIX.pack(len(entry), delta, count) + entry
             delta, flags, times = delta + count, flags | info.flags, [*times, info.publish_us]
-        return BodyFormat.PULSAR, Prepared(body, BodyInfo(delta, times[0], max(times), flags))
+        return BodyFormat.PULSAR, Prepared(
+            bytes(body), BodyInfo(delta, times[0], max(times), flags)
+        )
 
     return write
 

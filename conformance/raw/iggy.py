@@ -115,11 +115,11 @@ class IggyWire(Wire):
         partitioning: bytes = TO_PARTITION_1,
     ) -> None:
         """Messages are (id, headers, payload); to partition 1 by default."""
-        body = b""
+        body = bytearray()
         for message_id, headers, payload in messages:
             body += message_id.to_bytes(16, "little") + headers_block(headers)
             body += struct.pack("<I", len(payload)) + payload
-        self.ok(SEND, send_body(topic, body, partitioning))
+        self.ok(SEND, send_body(topic, bytes(body), partitioning))
 
     def poll(
         self, topic: str, count: int, strategy: int = FIRST, value: int = 0, consumer: str = "raw"

@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.delivery.cursor import MemoryCursor
@@ -89,7 +89,10 @@ class Stage:
         await wait_all_tasks_blocked()
 
     async def passed(self, seconds):
-        """So much time goes by on trio's clock, which jumps."""
+        """Let time pass on trio's clock. The test function itself has to take `autojump_clock`:
+        pytest-trio looks at no other fixture's arguments.
+        """
+        assert isinstance(trio.lowlevel.current_clock(), MockClock)
         await trio.sleep(seconds)
 
     def id(self, offset, *ack_set):

@@ -9,11 +9,6 @@ from tests.broker.delivery.entry_fakes import FakePartition
 pytestmark = pytest.mark.usefixtures("is_warm")
 
 
-@pytest.fixture(autouse=True)
-def time_passes_at_once(autojump_clock):
-    """The second that a displaced consumer has takes none."""
-
-
 def partition_of_a_partitioned_topic(index):
     return FakePartition(index=index, partitioned=True)
 
@@ -39,7 +34,7 @@ async def test_partitions_are_spread_over_the_names(index):
 
 
 @pytest.mark.parametrize("index", range(4))
-async def test_partitions_are_spread_anew_whoever_comes_or_leaves(index):
+async def test_each_join_and_leave_spreads_the_partitions_again(autojump_clock, index):
     async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(index)) as play:
         there = {name: play.join(name=name) for name in "bd"}
         await play.settled()
