@@ -288,7 +288,7 @@ class Broker:
                 nursery.start_soon(self.live.run)
                 nursery.start_soon(self.renaming.run)
                 nursery.start_soon(self.audit.run)
-                nursery.start_soon(self._known_ends.run, self._storage.note_used)
+                nursery.start_soon(self._note_ends)
                 await self.durability.run()
 
     async def leave(self) -> None:
@@ -391,6 +391,10 @@ class Broker:
         self.durability.round_listeners.append(lambda _: self.ages.look())
         self.topics.listeners.add(self.dispatchers)
         self.figures = TopicFigures(self.metrics, self.topics, self.live)
+
+    async def _note_ends(self) -> None:
+        """Keep noting how far the logs reach."""
+        await self._known_ends.run(self._storage.note_used)
 
     def _recover(self, topics: Topics) -> None:
         """Reconcile folders, catalogue and cursors, which a crash may have left out of step."""

@@ -101,6 +101,9 @@ class ClusterBroker(Broker):
     async def _ask(self, change: str, *arguments: object) -> None:
         await self.home.change(Asker(*asks()), change, *arguments)
 
+    async def _note_ends(self) -> None:
+        """Note nothing: the ledger has the ends of all logs."""
+
     def _recover(self, topics: Topics) -> None:
         """Nothing: shards come while the broker runs."""
 
