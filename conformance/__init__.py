@@ -1,1 +1,1 @@
-"""Real clients against a running broker, which is seen only through its sockets and files."""
+"""Real clients against a running broker, seen only through the broker's sockets and files."""

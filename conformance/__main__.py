@@ -1,8 +1,9 @@
 """`make conformance`: every case with every real client, as a matrix.
 
-Against a broker that it starts, or against others: `--kafka HOST:PORT` and the like, of a real
-Kafka, Pulsar or Iggy server too; cells that need a protocol without an address are skipped. With
-`--cluster` against three brokers over one store, each protocol at another one.
+By default, the program starts a broker. With `--kafka HOST:PORT` and similar options, the cases run
+against other servers, including real Kafka, Pulsar and Iggy servers. Cells that need a protocol
+without an address are skipped. With `--cluster`, three brokers share a store and each protocol uses
+another broker.
 """
 
 import argparse
@@ -38,7 +39,7 @@ PROTOCOLS = {"kafka": "kafka", "pulsar": "pulsar", "iggy": "iggy", "rest": "http
 
 
 def main() -> int:
-    """Exit code 0 if nothing failed, 1 otherwise, 2 where no cell was chosen."""
+    """Return 0 if nothing failed, 1 if a cell failed, 2 if no cell was chosen."""
     arguments = _parser().parse_args()
     if arguments.shown is not None:
         _write(from_json(arguments.shown.read_text()), arguments)
@@ -114,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
 def _run(
     chosen: list[tuple[ModuleType, tuple[str, ...]]], addresses: dict[str, str]
 ) -> list[Outcome]:
-    """Run the cells one at a time; a line each, and a bar on a terminal."""
+    """Run the cells in sequence; print a line per cell, and a bar on a terminal."""
     outcomes = []
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     progress = Progress(*columns, transient=True, disable=not sys.stdout.isatty())

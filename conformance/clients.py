@@ -1,7 +1,7 @@
-"""Which client libraries there are, at which versions, and the environment each of them runs in.
+"""The client libraries, with versions, and the environment of each library.
 
-Libraries that get along share the project's own environment (extra `conformance`); a version that
-cannot gets an environment of its own, made when a case first asks for it.
+Compatible libraries share the project's own environment (extra `conformance`). An incompatible
+version gets a separate environment, created when a case first needs the client.
 """
 
 import subprocess
@@ -14,28 +14,28 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client library at one version; `environment` None means the project's own."""
+    """A version of a client library; `environment` None means the project's own."""
 
     name: str
     protocol: str
     driver: str
     requirement: str
     environment: str | None = None
-    note: str = ""  # Distinguishes two entries of one library and version.
+    note: str = ""  # Distinguishes two entries of the same library and version.
 
     @property
     def library(self) -> str:
-        """The package's name."""
+        """Return the package's name."""
         return self.requirement.partition("==")[0]
 
     @property
     def version(self) -> str:
-        """What the matrix shows beside the name."""
+        """Return the version, as the matrix shows it beside the name."""
         return self.requirement.partition("==")[2]
 
 
 class Unavailable(Exception):
-    """The client cannot be had here; the case is skipped with this reason."""
+    """The client cannot be installed here; the case is skipped with this reason."""
 
 
 CLIENTS = {
@@ -58,13 +58,12 @@ CLIENTS = {
     )
 }
 
-# Frames made by hand, for what no library lets its users express.
+# Hand-made frames, for requests that no library can express.
 RAW = "raw frames"
 
 
 def python_for(client: Client) -> Path:
-    """The interpreter of the environment that has this client; makes the environment when it is
-    missing.
+    """Return the interpreter of the client's environment; create a missing environment.
 
     Raises:
         Unavailable: the library cannot be installed here.

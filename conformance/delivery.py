@@ -1,11 +1,12 @@
-"""`python -m conformance.delivery [--seeds N] [--first N] [--report FILE]`: real clients by chance.
-Consumers come, close or are gone without a word, acknowledge and return what they have, while
-messages are published; a model says what may come. Each seed is a life of one subscription, of each
-kind in turn, and has to end.
+"""`python -m conformance.delivery [--seeds N] [--first N] [--report FILE]`: random real clients.
 
-What the model holds against the broker: nothing comes that was not sent; what a consumer had
-acknowledged when it closed never comes again; no key is at two consumers; in the end everything
-that is not acknowledged comes, and nothing after that.
+Consumers join, close or vanish, acknowledge and return messages, while a producer publishes. A
+model knows the allowed deliveries. Each seed is the life of a subscription, of each kind in turn,
+and must end.
+
+The model demands from the broker: only sent messages are delivered; a message that a consumer had
+acknowledged before closing is never delivered again; no key is at two consumers; in the end all
+unacknowledged messages are delivered, and nothing after that.
 """
 
 import argparse
@@ -31,13 +32,13 @@ CONSUMERS_MAX: Final = 3
 KEYS: Final = 6
 STEPS: Final = 80
 RECEIVE_MS: Final = 20
-QUIET_MS: Final = 300  # How long a receive that is to stay empty waits.
+QUIET_MS: Final = 300  # Wait of a receive that should stay empty.
 DRAIN_S: Final = 60.0
-SEED_S: Final = 180.0  # A seed that has not ended by then tells where it hangs.
+SEED_S: Final = 180.0  # After this time, the seed reports the point where the run hangs.
 
 
 class Member:
-    """One consumer, with a connection of its own, and what it holds."""
+    """A consumer with its own connection, and its unacknowledged messages."""
 
     def __init__(self, url: str, topic: str, kind: Any, queue_size: int) -> None:
         self.client = pulsar.Client(
@@ -52,10 +53,10 @@ class Member:
             negative_ack_redelivery_delay_ms=50,
         )
         self.held: dict[int, Any] = {}  # Messages by value.
-        self.acked: set[int] = set()  # By this consumer; the broker may not know yet.
+        self.acked: set[int] = set()  # Acknowledged by this consumer; the broker may not know yet.
 
     def receive(self, wait_ms: int) -> Any | None:
-        """The next message, if one comes in time."""
+        """Return the next message, or None after `wait_ms`."""
         try:
             return self.consumer.receive(wait_ms)
         except pulsar.Timeout:
@@ -63,7 +64,7 @@ class Member:
 
 
 class Life:
-    """One subscription."""
+    """The life of a subscription."""
 
     def __init__(self, url: str, seed: int) -> None:
         self.url = url
@@ -72,8 +73,8 @@ class Life:
         self.random = random.Random(seed)
         self.sent = 0
         self.members: list[Member] = []
-        self.settled: set[int] = set()  # Acknowledged by consumers that were closed since.
-        self.unsure: set[int] = set()  # Acknowledged by consumers that went without a word.
+        self.settled: set[int] = set()  # Acknowledged by consumers that have closed since.
+        self.unsure: set[int] = set()  # Acknowledged by consumers that vanished.
         self.faults: list[str] = []
         self.received = 0
         self._client = pulsar.Client(url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
@@ -81,25 +82,25 @@ class Life:
 
     @property
     def in_order(self) -> bool:
-        """Whether one consumer at a time has everything."""
+        """Return True if a single consumer at a time has all messages."""
         return self.name in ("Exclusive", "Failover")
 
     # Steps.
 
     def publish(self) -> None:
-        """Some messages; each value has its key."""
+        """Publish several messages; each value has its own key."""
         for _ in range(self.random.randrange(1, 15)):
             value, self.sent = self.sent, self.sent + 1
             self._producer.send(b"%d" % value, partition_key=f"k{value % KEYS}")
 
     def join(self) -> None:
-        """One consumer more, if the kind takes it."""
+        """Add a consumer, if the kind allows another consumer."""
         if len(self.members) < (1 if self.name == "Exclusive" else CONSUMERS_MAX):
             size = self.random.choice([1, 5, 1000])
             self.members.append(Member(self.url, self.topic, KINDS[self.name], size))
 
     def close(self) -> None:
-        """A consumer closes: what it acknowledged is known to the broker then."""
+        """Close a consumer: afterwards the broker knows all acknowledgements of this consumer."""
         if self.members:
             member = self.members.pop(self.random.randrange(len(self.members)))
             member.consumer.close()
@@ -107,14 +108,14 @@ class Life:
             self.settled |= member.acked
 
     def vanish(self) -> None:
-        """A consumer goes without a word."""
+        """Shut a consumer's client down without closing the consumer."""
         if self.members:
             member = self.members.pop(self.random.randrange(len(self.members)))
             member.client.shutdown()
             self.unsure |= member.acked
 
     def receive(self) -> None:
-        """Some messages, if they come."""
+        """Receive several messages, if there are any."""
         for member in self.members:
             for _ in range(self.random.randrange(10)):
                 message = member.receive(RECEIVE_MS)
@@ -123,12 +124,13 @@ class Life:
                 self._take(member, message)
 
     def acknowledge(self) -> None:
-        """Some of what is held, or everything up to one message."""
+        """Acknowledge some of the held messages, or all messages up to a message."""
         for member in self.members:
             if self.in_order and member.held and self.random.random() < 0.3:
                 last = self.random.choice(sorted(member.held))
                 member.consumer.acknowledge_cumulative(member.held[last])
-                known = set(range(last + 1))  # Also what was returned and has not come again.
+                # Includes returned messages that have not been delivered again.
+                known = set(range(last + 1))
             else:
                 count = self.random.randrange(len(member.held) + 1)
                 known = set(self.random.sample(sorted(member.held), count))
@@ -139,10 +141,10 @@ class Life:
             member.acked |= known
 
     def give_back(self) -> None:
-        """Some of what is held comes again; of the kinds in order everything does."""
+        """Return some held messages for redelivery; kinds in order redeliver all messages."""
         for member in self.members:
-            # Everything only where nobody else may have it then: what the library has in its queue
-            # stays there, and comes to the program all the same.
+            # Redeliver all messages only if no other consumer may have them then: messages in the
+            # library's queue stay there and still reach the program.
             if self.in_order and self.random.random() < 0.3:
                 member.consumer.redeliver_unacknowledged_messages()
                 member.held.clear()
@@ -150,7 +152,7 @@ class Life:
                 for value in self.random.sample(sorted(member.held), len(member.held) // 3):
                     member.consumer.negative_acknowledge(member.held.pop(value))
 
-    # What is heard.
+    # Received messages.
 
     def _take(self, member: Member, message: Any) -> None:
         value = int(message.data())
@@ -168,7 +170,7 @@ class Life:
     # A life.
 
     def run(self, steps: int) -> None:
-        """Any step, again and again; then everything that is left."""
+        """Take random steps; then drain the subscription."""
         choice: Sequence[Callable[[], None]] = (
             *(self.publish, self.join, self.receive, self.receive, self.acknowledge),
             *(self.acknowledge, self.give_back, self.close, self.vanish),
@@ -180,9 +182,10 @@ class Life:
         self._client.close()
 
     def _drain(self) -> None:
-        """Everything that is not acknowledged comes, and then nothing."""
+        """Check that all unacknowledged messages are delivered, and nothing after them."""
         for member in self.members:
-            self.unsure |= member.held.keys()  # It may be acknowledged by now, and will be below.
+            # Possibly acknowledged by now; certainly acknowledged below.
+            self.unsure |= member.held.keys()
         if not self.members:
             self.join()
         until = time.monotonic() + DRAIN_S
@@ -208,7 +211,8 @@ class Life:
             self.close()
         self.join()
         last = self.members[0]
-        while (message := last.receive(QUIET_MS)) is not None:  # A fault, if it was settled.
+        # A fault if the message was settled.
+        while (message := last.receive(QUIET_MS)) is not None:
             self._take(last, message)
             last.consumer.acknowledge(message)
         self.close()
@@ -219,7 +223,7 @@ class Life:
 
 
 def run(seeds: Sequence[int], steps: int = STEPS, told: Callable[[str], None] = print) -> list[str]:
-    """What was broken; `told` hears of each seed that ended."""
+    """Run the seeds; return the broken promises and report each ended seed to `told`."""
     broken = []
     with RunningBroker() as broker:
         for seed in seeds:
@@ -241,7 +245,7 @@ def run(seeds: Sequence[int], steps: int = STEPS, told: Callable[[str], None] = 
 
 
 def main() -> int:
-    """Exit code 1 when a promise was broken."""
+    """Return 1 when a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m conformance.delivery", description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=1)

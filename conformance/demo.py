@@ -1,8 +1,7 @@
-"""The mission in two minutes: three stock clients write one topic, each reads all of it, one group
-walks through it from client to client, and it becomes Parquet.
+"""The mission in two minutes: three stock clients write a topic, and each client reads all records.
 
-`make demo`; exits 1 when anything that both clients of a pair can express was lost, added or
-reordered.
+A group walks through the topic from client to client, and the topic becomes Parquet. `make demo`;
+exits 1 when a value that both clients of a pair can express was lost, added or reordered.
 """
 
 import subprocess
@@ -23,7 +22,7 @@ from conformance.runner import client_label
 from conformance.server import RunningBroker
 
 TOPIC = "demo-orders"
-GROUP = "1"  # The consumer id that iggy-py polls with; Kafka and Pulsar use it as the group's name.
+GROUP = "1"  # iggy-py polls with this consumer id; Kafka and Pulsar use it as the group's name.
 NAMES = ("kafka-python", "pulsar-client", "iggy-py")
 EACH = 1000
 
@@ -31,7 +30,7 @@ Row = tuple[str, str, int, int, bool]
 
 
 def main() -> int:
-    """Exit code 0 when everything was equal."""
+    """Return 0 when all records were equal."""
     console = Console()
     started = time.monotonic()
     with ExitStack() as stack:

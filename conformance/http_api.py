@@ -1,11 +1,14 @@
-"""`python -m conformance.http_api --tool PATH`: schemathesis against a broker of our own, in all of
-its phases, once with names by chance and once with those of a topic, a group and a consumer.
+"""`python -m conformance.http_api --tool PATH`: schemathesis against a Braidlog broker.
+
+All phases run twice: with random names, and with the names of an existing topic, group and
+consumer.
 
     python3 -m venv /tmp/api && /tmp/api/bin/pip install schemathesis==4.32.5
     python -m conformance.http_api --tool /tmp/api/bin/schemathesis --examples 100 --report FILE
 
-Ends with 1 for an answer that `/openapi.json` does not describe, a 500, a traceback in the broker's
-log, or a turn of its loop above 50 ms. `tests/protocols/http/test_description.py` is short.
+The exit code is 1 for an answer that `/openapi.json` does not describe, a 500, a traceback in the
+broker's log, or a turn of the broker's loop above 50 ms. `tests/protocols/http/test_description.py`
+is the short form.
 """
 
 import argparse
@@ -20,14 +23,14 @@ from urllib.request import Request, urlopen
 from conformance.server import RunningBroker
 
 PHASES = "examples,coverage,fuzzing,stateful"
-# What the description says. `not_a_server_error` is judged below: 501 is told for what Pulsar's
-# admin API has and this broker has not.
+# Checks against the description. `not_a_server_error` is judged below: Pulsar's admin API has
+# operations that this broker answers with 501.
 CHECKS = (
     "status_code_conformance,content_type_conformance,response_schema_conformance,"
     "response_headers_conformance"
 )
-# How many of its own values it has to throw away (names for paths, that hold a slash), and how long
-# that takes: nothing of the broker's.
+# The tool discards many generated values (path names with a slash) and is slow at that; neither is
+# a fault of the broker.
 ABOUT_THE_TOOL = "filter_too_much,too_slow"
 ANSWER_S = 90  # A read may wait for a minute.
 BAD_EVENTS = ("Traceback", "request_failed", "loop_held")  # In lines of the broker's log.
@@ -42,13 +45,13 @@ KNOWN: dict[str, object] = {
     "path.group": "s",
     "path.consumer": "c",
     "path.partition": 0,
-    "query.timeout": 0,  # Of a topic that is there a read would wait, a minute at most.
+    "query.timeout": 0,  # A read of an existing topic would wait, up to a minute.
 }
 NAMES: dict[str, dict[str, object]] = {"chance": {}, "there": KNOWN}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m conformance.http_api", description=__doc__)
     parser.add_argument("--tool", default="schemathesis", help="its command")
     parser.add_argument("--examples", type=int, default=20, help="requests of one operation")
@@ -98,7 +101,7 @@ def _put(broker: RunningBroker, method: str, path: str, body: object) -> None:
 
 
 def _faults(broker: RunningBroker) -> list[str]:
-    """What the broker itself has seen."""
+    """Return the faults that the broker has noticed."""
     found = []
     if _count(broker, 'braidlog_errors_total{code="internal_error",protocol="http"}'):
         found.append("a 500")

@@ -1,8 +1,8 @@
-"""Every published Python client of Iggy that this machine can run, each by itself: they share
-module names, so each lives in a folder of its own, which its process has on its path.
+"""Every published Python client of Iggy that can run on this machine, each in a separate folder.
 
-A folder is filled when it is first asked for, with one pinned package from the package index that
-pip is set up for; where that cannot be, the client is left out, with the reason.
+The clients share module names, so each process has a single client's folder on its path. The first
+use of a client fills the folder with a pinned package from pip's package index. If that fails, the
+client is left out, with the reason.
 """
 
 import functools
@@ -18,20 +18,20 @@ INSTALL_TIMEOUT_S = 180
 
 @dataclass(frozen=True)
 class IggyClient:
-    """One client: its package, the dialect it speaks, and the Python that it needs."""
+    """A client: its package, its dialect, and the Python version that the package needs."""
 
     package: str
     version: str
     dialect: str
-    python: str = ""  # The series it has wheels for; empty: ours will do.
-    takes_address: bool = True  # Else it connects to 127.0.0.1:8090, whatever one wants.
+    python: str = ""  # The series that has wheels; empty: the project's Python.
+    takes_address: bool = True  # False: the client always connects to 127.0.0.1:8090.
 
     def __str__(self) -> str:
         return f"{self.package} {self.version}"
 
     @property
     def number(self) -> tuple[int, ...]:
-        """The version, to compare."""
+        """Return the version for comparisons."""
         return tuple(map(int, self.version.split(".")))
 
 
@@ -50,11 +50,11 @@ CLIENTS = (
 
 
 class NoClient(Exception):
-    """The client cannot be had here; the text says why."""
+    """The client cannot be installed here; the text gives the reason."""
 
 
 def folder_of(client: IggyClient) -> Path:
-    """Where the client is installed, now if it was not. Raises NoClient."""
+    """Return the client's folder; install a missing client. Raises NoClient."""
     series = client.python or "{}.{}".format(*sys.version_info)
     folder = cache_folder() / f"{client.package}-{client.version}-{series}"
     if folder.is_dir():
@@ -79,13 +79,13 @@ def folder_of(client: IggyClient) -> Path:
 
 
 def python_of(client: IggyClient) -> str:
-    """The interpreter for a client. Raises NoClient."""
+    """Return the interpreter for a client. Raises NoClient."""
     return sys.executable if not client.python else find_python(client.python)
 
 
 @functools.cache
 def find_python(series: str) -> str:
-    """An interpreter of that series. Raises NoClient."""
+    """Return an interpreter of that series. Raises NoClient."""
     found = [shutil.which(f"python{series}")]
     found += [str(path / "bin/python") for path in Path.home().glob(f".pyenv/versions/{series}.*")]
     for path in filter(None, found):
@@ -98,7 +98,7 @@ def find_python(series: str) -> str:
 
 
 def cache_folder() -> Path:
-    """Where clients are kept."""
+    """Return the folder of installed clients."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(base) / "braidlog" / "iggy-clients"
     folder.mkdir(parents=True, exist_ok=True)

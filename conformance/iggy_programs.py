@@ -1,8 +1,9 @@
-"""Iggy's clients in other languages: a small program for each, with the client's version pinned,
-built with the language's own tool into a cache folder and never in the source tree.
+"""Iggy's clients in other languages: a small program per language, with a pinned client version.
 
-`python -m conformance.iggy_programs` builds what can be built here, which takes minutes; tests run
-what was built. Each is run as `PROGRAM work|read HOST:PORT`: see `programs/iggy/scenario.rs`.
+The language's own tool builds the program into a cache folder, never into the source tree. `python
+-m conformance.iggy_programs` builds all programs that can be built here, which takes minutes; tests
+run built programs only. The command is `PROGRAM work|read HOST:PORT`: see
+`programs/iggy/scenario.rs`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from conformance.iggy_clients import NoClient, cache_folder
 PROGRAMS = Path(__file__).with_name("programs") / "iggy"
 BUILD_TIMEOUT_S = 1800
 BUILD_COMMAND = "python -m conformance.iggy_programs"
-SETTINGS = ("listeners.iggy.without_login=true",)  # What a broker needs for Rust 0.0.60 (D0).
+SETTINGS = ("listeners.iggy.without_login=true",)  # Broker settings that Rust 0.0.60 (D0) needs.
 
 
 @dataclass(frozen=True)
 class IggyProgram:
-    """One client: its language and version, which its folder is called by, and its dialect."""
+    """A client: its language and version, which name its folder, and its dialect."""
 
     language: str
     version: str
@@ -36,7 +37,9 @@ class IggyProgram:
 
     @property
     def folder(self) -> str:
-        """The name of its folder in the cache; Rust's has a source of each version, too."""
+        """Return the folder name in the cache; Rust versions also have a source folder of this
+        name.
+        """
         return f"{self.language}-{self.version}"
 
 
@@ -51,7 +54,7 @@ ALL = (
 
 
 def command_of(program: IggyProgram) -> Sequence[str]:
-    """How to run what was built. Raises NoClient if it was not."""
+    """Return the command of a built program. Raises NoClient if the program is not built."""
     built = cache_folder() / program.folder
     if program.language == "java":
         needed = built / "lib"
@@ -65,7 +68,7 @@ def command_of(program: IggyProgram) -> Sequence[str]:
 
 
 def built_command(program: IggyProgram) -> Sequence[str]:
-    """How to run one, built first if it was not. Raises NoClient."""
+    """Return the command of a program; build a missing program first. Raises NoClient."""
     try:
         return command_of(program)
     except NoClient:
@@ -74,7 +77,7 @@ def built_command(program: IggyProgram) -> Sequence[str]:
 
 
 def build(program: IggyProgram) -> None:
-    """Build one. Raises NoClient."""
+    """Build a program. Raises NoClient."""
     work = cache_folder() / f"{program.folder}.{os.getpid()}"
     shutil.rmtree(work, ignore_errors=True)
     try:
@@ -87,7 +90,9 @@ def build(program: IggyProgram) -> None:
 
 
 def _build_rust(program: IggyProgram, work: Path) -> None:
-    """Cargo writes a lock file beside what it builds, so the source is copied."""
+    """Build a Rust program from a copy of the source: Cargo writes a lock file
+    beside the source.
+    """
     source = work / "source" / program.folder
     shutil.copytree(PROGRAMS / program.folder, source)
     shutil.copy(PROGRAMS / "scenario.rs", source.parent)
@@ -98,12 +103,12 @@ def _build_rust(program: IggyProgram, work: Path) -> None:
 
 
 def _version_of(program: IggyProgram) -> str:
-    """What tells Maven and the program the client's version."""
+    """Return the option that gives Maven and the program the client's version."""
     return f"-Diggy.version={program.version}"
 
 
 def _build_java(program: IggyProgram, work: Path) -> None:
-    """One source serves all versions."""
+    """Build a Java program: a single source serves all versions."""
     source = PROGRAMS / "java"
     (work / "lib").mkdir(parents=True)
     options = _version_of(program), f"-DoutputDirectory={work / 'lib'}"
@@ -133,7 +138,7 @@ def _run(tool: str, *arguments: str, at: Path) -> None:
 
 
 def main() -> int:
-    """Build all; returns the exit code."""
+    """Build all programs; return the exit code."""
     failed = 0
     for program in ALL:
         try:

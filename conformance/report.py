@@ -26,23 +26,23 @@ td a { color: inherit; } code { font-size: .92em; } :target { outline: 3px solid
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Run:
-    """One run of the matrix: what it was and what came of it."""
+    """A run of the matrix: subject and outcomes."""
 
-    date: str  # ISO 8601, as the readers of the report shall see it
-    subject: str  # the brokers that were asked: Braidlog's version, or the addresses given
+    date: str  # ISO 8601, as the report shows the date
+    subject: str  # the tested brokers: Braidlog's version, or the given addresses
     seconds: float
     outcomes: Sequence[Outcome]
 
     def count(self, word: str) -> int:
-        """How many cells ended so."""
+        """Return the number of cells with that result."""
         return sum(outcome.result == word for outcome in self.outcomes)
 
     def summary(self) -> str:
-        """The counts in words."""
+        """Return the counts in words."""
         return ", ".join(f"{self.count(word)} {word}" for word in WORDS)
 
     def by_case(self) -> dict[str, list[Outcome]]:
-        """The cells of each case, in the order in which they ran."""
+        """Return the cells of each case, in the order of the run."""
         cases: dict[str, list[Outcome]] = {}
         for outcome in self.outcomes:
             cases.setdefault(outcome.case, []).append(outcome)
@@ -50,7 +50,7 @@ class Run:
 
 
 def to_json(run: Run) -> str:
-    """The whole run, for machines."""
+    """Return the whole run, for machines."""
     cells = [
         {
             **dataclasses.asdict(outcome),
@@ -64,7 +64,7 @@ def to_json(run: Run) -> str:
 
 
 def from_json(text: str) -> Run:
-    """The run that `to_json` wrote."""
+    """Return the run that `to_json` wrote."""
     found = json.loads(text)
     names = [field.name for field in dataclasses.fields(Outcome)]
     outcomes = [
@@ -75,8 +75,10 @@ def from_json(text: str) -> Run:
 
 
 def to_markdown(run: Run, beside: Sequence[Run] = ()) -> str:
-    """docs/conformance.md: a table a case, and below it why cells were skipped or failed; at the
-    end what the brokers of other runs gave in the same cells.
+    """Return docs/conformance.md: a table per case, with the reasons of skipped and failed cells
+    below.
+
+    The end shows the results of other brokers' runs in the same cells.
     """
     lines = [
         "# Conformance",
@@ -98,8 +100,9 @@ def to_markdown(run: Run, beside: Sequence[Run] = ()) -> str:
 
 
 def to_html(run: Run, beside: Sequence[Run] = ()) -> str:
-    """One page without other files: the matrix as a picture; each cell leads to the command that
-    repeats it. Other runs as in `to_markdown`.
+    """Return a page without other files: the matrix as a picture.
+
+    Each cell leads to the command that repeats the cell. Other runs as in `to_markdown`.
     """
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8><title>Braidlog conformance</title>",
@@ -123,7 +126,7 @@ def to_html(run: Run, beside: Sequence[Run] = ()) -> str:
 
 
 def _beside(run: Run, beside: Sequence[Run]) -> list[tuple[Outcome, list[Outcome | None]]]:
-    """The cells that some other broker was asked for, and what each gave."""
+    """Return the cells that another broker's run has too, with each result."""
     found = [
         {(cell.case, cell.clients): cell for cell in other.outcomes if cell.result != SKIPPED}
         for other in beside
@@ -160,17 +163,17 @@ def _beside_html(run: Run, beside: Sequence[Run]) -> list[str]:
 
 
 def title(case: str) -> str:
-    """`raw_null_and_empty` as a heading."""
+    """Return `raw_null_and_empty` as a heading."""
     return case.replace("_", " ").capitalize()
 
 
 def command(cell: Outcome) -> str:
-    """What runs this cell again."""
+    """Return the command that repeats this cell."""
     return f"make conformance ARGS=\"--cell '{cell.case}:{','.join(cell.clients)}'\""
 
 
 def _are_pairs(cells: Sequence[Outcome]) -> bool:
-    """Whether the cells fill most of a square of writers and readers."""
+    """Return True if the cells fill most of a square of writers and readers."""
     if not all(len(cell.clients) == 2 for cell in cells):
         return False
     writers, readers = _axes(cells)

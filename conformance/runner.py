@@ -1,4 +1,4 @@
-"""Runs the cases and prints the matrix. A case is one short file in `cases/`; see
+"""Runs the cases and prints the matrix. A case is a short file in `cases/`; see
 `cases/README.md`.
 """
 
@@ -23,25 +23,25 @@ HTTP_S = 60.0
 
 @dataclasses.dataclass(slots=True)
 class Outcome:
-    """One cell of the matrix."""
+    """A cell of the matrix."""
 
     case: str
     clients: tuple[str, ...]
     result: str
     reason: str
     seconds: float
-    promise: str  # What users can rely on: the first paragraph of the case's docstring.
+    promise: str  # A promise to users: the first paragraph of the case's docstring.
 
 
 class Skip(Exception):
-    """Raised by a case: it does not apply here; the text says why."""
+    """Raised by a case that does not apply here; the text gives the reason."""
 
 
 __all__ = ["RAW", "Context", "Outcome", "Skip", "cells", "find_cases", "run_one"]
 
 
 class Context:
-    """What a case gets: addresses, its clients, and unique names."""
+    """A case's addresses, clients and unique names."""
 
     _counter = itertools.count()
 
@@ -57,21 +57,21 @@ class Context:
 
     @property
     def client(self) -> DriverProxy:
-        """The only client of a case with one."""
+        """Return the only client of a case with a single client."""
         (client,) = self.clients
         return client
 
     def topic(self) -> str:
-        """A topic name that no other case uses. Not short: librdkafka refuses tiny metadata
+        """Return a topic name that no other case uses. Not short: librdkafka refuses tiny metadata
         answers.
         """
         return f"conformance-{time.time_ns():x}-{next(self._counter)}"
 
     def address(self, listener: str) -> tuple[str, int]:
-        """Host and port of a listener.
+        """Return host and port of a listener.
 
         Raises:
-            Skip: the run was given no address for it.
+            Skip: the run has no address of this listener.
         """
         if listener not in self.addresses:
             raise Skip(f"no {listener} address was given")
@@ -79,7 +79,7 @@ class Context:
         return host, int(port)
 
     def make_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
-        """A topic with settings, over HTTP, before a client has one made by asking for it."""
+        """Create a topic with settings over HTTP, before a client's request creates the topic."""
         connection = HTTPConnection(*self.address("http"), timeout=HTTP_S)
         asked = json.dumps({"partitions": partitions, "settings": settings})
         connection.request("PUT", f"/api/v1/topics/public/default/{name}", asked)
@@ -94,8 +94,8 @@ class Context:
 
 
 def find_cases(only: list[str]) -> list[ModuleType]:
-    """The modules of `cases/`, in order of name; `only` keeps those whose name contains one of its
-    words.
+    """Return the modules of `cases/`, in order of name; `only` keeps the names that contain a given
+    word.
     """
     names = sorted(module.name for module in pkgutil.iter_modules(cases.__path__))
     wanted = [name for name in names if not only or any(word in name for word in only)]
@@ -103,7 +103,9 @@ def find_cases(only: list[str]) -> list[ModuleType]:
 
 
 def cells(modules: list[ModuleType], wanted: str = "") -> list[tuple[ModuleType, tuple[str, ...]]]:
-    """Every case with each of its clients; `wanted`, `CASE:CLIENT,CLIENT`, is one of them alone."""
+    """Return every case with each of its clients; `wanted`, `CASE:CLIENT,CLIENT`, selects a single
+    cell.
+    """
     found = []
     for module in modules:
         for clients in module.CLIENTS:
@@ -116,7 +118,7 @@ def cells(modules: list[ModuleType], wanted: str = "") -> list[tuple[ModuleType,
 def run_one(
     module: ModuleType, names: tuple[str, ...], addresses: dict[str, str], drivers: Drivers
 ) -> Outcome:
-    """Run one cell of the matrix; any error becomes its outcome."""
+    """Run a cell of the matrix; any error becomes the outcome."""
     started = time.monotonic()
     result, reason = PASS, ""
     context: Context | None = None
@@ -137,12 +139,12 @@ def run_one(
 
 
 def case_name(module: ModuleType) -> str:
-    """The file name of a case, without its ending."""
+    """Return the file name of a case, without the ending."""
     return module.__name__.rpartition(".")[2]
 
 
 def client_label(name: str) -> str:
-    """A client with its version, as the matrix shows it."""
+    """Return a client with its version, as the matrix shows the client."""
     if name not in CLIENTS:
         return name
     client = CLIENTS[name]

@@ -1,7 +1,5 @@
-"""`python -m conformance.scale [--topics N] [--connections N] [--unacked N] [--acked N]
-[--delayed N]`: many of everything that Pulsar's clients can have on one broker; 0 leaves one out.
-Prints its memory after each step, the longest waits of healthy clients meanwhile, and the turns of
-its loop that took more than 50 ms of processor time: with any it ends with 1.
+"""`python -m conformance.scale [--topics N] [--connections N] [--unacked N] [--acked N] [--delayed
+N]`: many topics, connections and messages of Pulsar clients on a single broker.
 """
 
 import argparse
@@ -36,18 +34,18 @@ PERMITS = 1_000_000_000
 
 
 def full(topic: str) -> bytes:
-    """What a client calls it."""
+    """Return the topic name as a client writes it."""
     return f"persistent://public/default/{topic}".encode()
 
 
 def send_frame(number: int, metadata: Fields, payload: bytes = b"x") -> bytes:
-    """A SEND of one message."""
+    """Return a SEND of a single message."""
     metadata = [(1, b"scale"), (2, number), (3, int(time.time() * 1000)), *metadata]
     return frame(SEND, [(1, 0), (2, number)], entry(metadata, payload))
 
 
 def store(wire: PulsarWire, topic: str, count: int, metadata: Fields) -> None:
-    """Messages, an entry each."""
+    """Store messages, an entry each."""
     wire.open_producer(topic)
     for first in range(0, count, IN_FLIGHT):
         numbers = range(first, min(first + IN_FLIGHT, count))
@@ -57,19 +55,19 @@ def store(wire: PulsarWire, topic: str, count: int, metadata: Fields) -> None:
 
 
 def shared(topic: str, consumer: int) -> Fields:
-    """A SUBSCRIBE from the first message on."""
+    """Return the fields of a SUBSCRIBE from the first message on."""
     return [(1, full(topic)), (2, b"s"), (3, SHARED), (4, consumer), (5, 9), (13, 1)]
 
 
 def subscribe(wire: PulsarWire, topic: str, consumer: int, permits: int) -> None:
-    """A Shared consumer from the first message on."""
+    """Subscribe a Shared consumer from the first message on."""
     wire.command(SUBSCRIBE, shared(topic, consumer))
     wire.expect(SUCCESS)
     wire.command(FLOW, [(1, consumer), (2, permits)])
 
 
 def make_topics(address: tuple[str, int], count: int) -> None:
-    """A producer and a consumer on each."""
+    """Open a producer and a consumer on each of `count` topics."""
     with PulsarWire(address) as wire:
         for first in range(0, count, MADE_TOGETHER):
             numbers = range(first, min(first + MADE_TOGETHER, count))
@@ -84,7 +82,7 @@ def make_topics(address: tuple[str, int], count: int) -> None:
 
 
 def take_unacked(address: tuple[str, int], count: int) -> None:
-    """So many messages that two consumers have and do not acknowledge."""
+    """Deliver `count` messages to two consumers that do not acknowledge."""
     with PulsarWire(address) as wire:
         store(wire, "unacked", count, [])
     wires = [PulsarWire(address) for _ in range(2 + count // 50_000)]
@@ -105,8 +103,9 @@ def take_unacked(address: tuple[str, int], count: int) -> None:
 
 
 def delay(address: tuple[str, int], count: int, tell: Callable[[], None]) -> None:
-    """So many messages that are held for an hour, with a consumer that waits for them; both on one
-    connection, which answers PINGs on the way. `tell` is called while they are held.
+    """Hold `count` messages for an hour, with a waiting consumer; call `tell` meanwhile.
+
+    Both are on a single connection, which answers PINGs on the way.
     """
     due: Fields = [(19, int(time.time() * 1000) + 3_600_000)]
     with PulsarWire(address) as wire:
@@ -117,13 +116,14 @@ def delay(address: tuple[str, int], count: int, tell: Callable[[], None]) -> Non
 
 
 def large_frame(number: int) -> bytes:
-    """A SEND of a message of a megabyte."""
+    """Return a SEND of a message of a megabyte."""
     return send_frame(number, [], bytes(1_000_000))
 
 
 def acknowledge_behind_one(address: tuple[str, int], count: int) -> None:
-    """So many messages of a megabyte, all but the first acknowledged; that one is all that a
-    consumer is given who comes afterwards, twice.
+    """Acknowledge all of `count` messages of a megabyte, except the first.
+
+    A later consumer receives only the first message, twice.
     """
     with PulsarWire(address) as wire:
         wire.open_producer("acked")
@@ -144,14 +144,17 @@ def acknowledge_behind_one(address: tuple[str, int], count: int) -> None:
 
 
 def _message(wire: PulsarWire) -> Value:
-    """The id of the next one that is delivered."""
+    """Return the id of the next delivered message."""
     found = field_of(wire.expect(MESSAGE), 2)
     assert found is not None
     return found
 
 
 def main() -> int:
-    """Print what was seen; the exit code."""
+    """leaves an item out. Prints the broker's memory after each step, the longest waits of healthy
+    clients meanwhile, and the turns of the broker's loop with more than 50 ms of processor time.
+    Any such turn makes the exit code 1.
+    """
     parser = argparse.ArgumentParser(prog="python -m conformance.scale", description=__doc__)
     for name, most in (("topics", 10_000), ("connections", 1000)):
         parser.add_argument(f"--{name}", type=int, default=most)

@@ -1,5 +1,6 @@
-"""A broker for a run: started in its own process by the command line that users have, and seen
-through its ready file, its output and its files.
+"""A broker for a run, started in its own process by the users' command line.
+
+The run sees only the broker's ready file, output and files.
 """
 
 import json
@@ -24,19 +25,19 @@ LISTENERS = ("kafka", "pulsar", "iggy", "http")
 
 
 class BrokerFailed(Exception):
-    """The broker did not become ready or did not end; the text is its own."""
+    """The broker did not become ready or did not end; the text is the broker's."""
 
 
 class RunningBroker:
-    """`braidlog serve` on loopback ports; a context manager, which verifies the log at its end.
+    """`braidlog serve` on loopback ports; a context manager that verifies the log at the end.
 
-    `listen` maps listeners to addresses or "off"; listeners that it leaves out get any free port,
-    which they keep over restarts, or are off with `others=False`. Everything is kept below
-    `folder`, so that a next one there goes on with the data; without one, in a folder that is
-    removed at the end. `program` is the module that is run.
+    `listen` maps listeners to addresses or "off". Other listeners get any free port, which they
+    keep over restarts, or are off with `others=False`. All files are below `folder`, so that
+    another broker on the same folder continues with the data. Without `folder`, the files are in a
+    temporary folder that is removed at the end. `program` is the module that runs.
     """
 
-    started: ClassVar["list[RunningBroker]"] = []  # in this process, unless taken out
+    started: ClassVar["list[RunningBroker]"] = []  # in this process, except removed brokers
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class RunningBroker:
     ) -> None:
         self._held = ExitStack()
         self._program = program
-        self._log_seen = 0  # bytes of the log that are in `_log_lines` or were given
+        self._log_seen = 0  # bytes of the log that are in `_log_lines` or were returned
         self._log_lines: list[str] = []
         if folder is None:
             scratch = tempfile.TemporaryDirectory(prefix="braidlog-")
@@ -59,7 +60,8 @@ class RunningBroker:
         self.data_dir = folder / "data"
         self.ready_file = folder / "ready.json"
         self.addresses: dict[str, str] = {}
-        self.http_headers: dict[str, str] = {}  # With which others ask its HTTP listener.
+        # Headers for other modules' requests to the HTTP listener.
+        self.http_headers: dict[str, str] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self._listen = dict.fromkeys(LISTENERS, ANY_PORT if others else "off") | dict(listen or {})
         self._ports: dict[str, str] = {}
@@ -68,7 +70,7 @@ class RunningBroker:
 
     @property
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         command = [
             sys.executable,
             "-m",
@@ -85,7 +87,7 @@ class RunningBroker:
         return command
 
     def run_to_end(self) -> tuple[int, str, str]:
-        """Start a broker that is expected to end by itself: (exit code, stdout, stderr)."""
+        """Start a broker that should end without a signal; return (exit code, stdout, stderr)."""
         ended = subprocess.run(
             self.command,
             env=self._environment,
@@ -96,7 +98,9 @@ class RunningBroker:
         return ended.returncode, ended.stdout.decode(), ended.stderr.decode()
 
     def start(self) -> Self:
-        """Returns when every listener accepts. Raises BrokerFailed with the broker's last words."""
+        """Start the broker; return when every listener accepts. Raises BrokerFailed with the last
+        output.
+        """
         process = self.launch()
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self.is_ready():
@@ -107,7 +111,7 @@ class RunningBroker:
         return self
 
     def launch(self) -> "subprocess.Popen[bytes]":
-        """Start the process and do not wait for its listeners: in a cluster they may take long."""
+        """Start the process without waiting for its listeners: in a cluster they may take long."""
         if self not in self.started:
             self.started.append(self)
         for listener, address in self._listen.items():
@@ -126,7 +130,7 @@ class RunningBroker:
         return self.process
 
     def is_ready(self) -> bool:
-        """Whether every listener accepts; then `addresses` has them."""
+        """Return True if every listener accepts; then `addresses` has them."""
         if not self.ready_file.exists():
             return False
         ready = json.loads(self.ready_file.read_text())
@@ -135,47 +139,47 @@ class RunningBroker:
         return True
 
     def _reserved(self) -> str:
-        """A free port, reserved from now on: it is bound but never listens."""
+        """Reserve and return a free port: the socket is bound but never listens."""
         holder = self._held.enter_context(socket.socket())
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{holder.getsockname()[1]}"
 
     def address(self, listener: str) -> tuple[str, int]:
-        """Host and port of a listener."""
+        """Return host and port of a listener."""
         host, _, port = self.addresses[listener].rpartition(":")
         return host, int(port)
 
     @property
     def url(self) -> str:
-        """Where the HTTP listener is, for `--url`."""
+        """Return the address of the HTTP listener, for `--url`."""
         return f"http://{self.addresses['http']}"
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         assert self.process is not None
         return self.process.pid
 
     def is_running(self) -> bool:
-        """Whether its process has not ended."""
+        """Return True while the process runs."""
         return self.process is not None and self.process.poll() is None
 
     def resident_bytes(self) -> int:
-        """Memory that it holds now."""
+        """Return the broker's present memory."""
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def output(self) -> str:
-        """What it printed for people."""
+        """Return the broker's output for people."""
         return (self.folder / "output").read_text()
 
     def log(self) -> str:
-        """What it logged."""
+        """Return the broker's log."""
         return (self.folder / "log").read_text(errors="backslashreplace")
 
     def new_log_lines(self) -> list[str]:
-        """Whole lines that it has logged since the last call."""
+        """Return the whole lines logged since the last call."""
         self._read_log()
         lines, self._log_lines = self._log_lines, []
         return lines
@@ -191,7 +195,7 @@ class RunningBroker:
         self._log_lines += written.decode(errors="backslashreplace").splitlines()
 
     def log_tail(self) -> str:
-        """The last lines that it logged."""
+        """Return the last logged lines."""
         return "\n".join(self.log().splitlines()[-20:])
 
     def signal(self, number: int) -> None:
@@ -200,7 +204,9 @@ class RunningBroker:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        """The exit code, once it has ended. Raises BrokerFailed if it does not end."""
+        """Wait for the end; return the exit code. Raises BrokerFailed if the broker
+        does not end.
+        """
         assert self.process is not None
         try:
             return self.process.wait(STOP_TIMEOUT_S)
@@ -209,18 +215,18 @@ class RunningBroker:
             raise BrokerFailed(f"it did not end: {self.log_tail()}") from None
 
     def stop(self) -> int:
-        """A clean stop by SIGTERM; returns the exit code."""
+        """Stop cleanly with SIGTERM; return the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait()
 
     def kill(self) -> None:
-        """SIGKILL, if it still runs: what a crash of the process is."""
+        """Send SIGKILL if the broker still runs: a crash of the process."""
         if self.process is not None and self.is_running():
             self.process.kill()
             self.process.wait()
 
     def verify(self) -> None:
-        """Whatever clients did, `log verify` finds nothing wrong. Raises AssertionError."""
+        """Check that `log verify` finds no fault, whatever clients did. Raises AssertionError."""
         found: list[object] = []
         report = Verifier(self.data_dir, found.append, lambda done, total: None).run()
         assert report.faults == 0, found

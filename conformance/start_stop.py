@@ -1,11 +1,12 @@
-"""`python -m conformance.start_stop [--partitions N] [--turns N] [--report FILE]`: how long a
-broker takes to start and to stop with very many partitions, each with a record: after a clean stop,
-and after a SIGKILL in the middle of appends to all of them. Before that, what a broker without
-topics takes.
+"""`python -m conformance.start_stop [--partitions N] [--turns N] [--report FILE]`: start and stop
+times of a broker with very many partitions, each with a record.
 
-Times are those of the process: from its start until every listener accepts, and from SIGTERM until
-it has ended; beside them the processor time of a start, which other work changes less. Ends with 1
-where the median of one is above what is wanted on an idle machine.
+Measured after a clean stop and after a SIGKILL in the middle of appends to all partitions. A broker
+without topics is measured first.
+
+Times are those of the process: from the process start until every listener accepts, and from
+SIGTERM until the process ends. The processor time of a start stands beside them: other load changes
+it less. The exit code is 1 if a median is above the goal for an idle machine.
 """
 
 import argparse
@@ -23,16 +24,17 @@ from conformance.bench.process import cpu_seconds, in_background
 from conformance.ending import end_on_signals
 from conformance.server import RunningBroker
 
-TOPIC_PARTITIONS = 10_000  # Of one topic: one request makes them, one brings a record to each.
+# Per topic: a single request creates them, another request appends a record to each.
+TOPIC_PARTITIONS = 10_000
 WANTED_S = {"start after a stop": 3.0, "start after a kill": 3.0, "stop": 2.0}
 PROCESSOR = "processor time of a start after a stop"
-SETTLED_S = 1.0  # Behind a start, until its memory is looked at.
+SETTLED_S = 1.0  # Wait between a start and the reading of the memory.
 LOAD_S = 0.5  # Appends until the kill.
 PATIENCE_S = 600.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code."""
+    """Run all measurements; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m conformance.start_stop", description=__doc__)
     parser.add_argument("--partitions", type=int, default=20_000)
     parser.add_argument("--turns", type=int, default=3)
@@ -48,8 +50,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def empty() -> str:
-    """A line about a broker without topics: its start, and the memory that it takes then."""
-    with RunningBroker() as broker:  # Its first start makes the data directory.
+    """Return a line about a broker without topics: the start time and memory."""
+    with RunningBroker() as broker:  # The first start creates the data directory.
         broker.stop()
         took_s = _timed(broker.start)
         time.sleep(SETTLED_S)
@@ -61,7 +63,7 @@ def empty() -> str:
 
 
 def measure(partitions: int, turns: int) -> dict[str, list[float]]:
-    """Seconds of each start and stop. Raises AssertionError where a record is lost."""
+    """Return the seconds of each start and stop. Raises AssertionError if a record is lost."""
     seen: dict[str, list[float]] = {what: [] for what in (*WANTED_S, PROCESSOR)}
     with RunningBroker() as broker:
         topics = _make(broker, partitions)
@@ -81,12 +83,12 @@ def measure(partitions: int, turns: int) -> dict[str, list[float]]:
 
 
 def wanted(what: str) -> str:
-    """What an idle machine should show, if anything is said of it."""
+    """Return the goal on an idle machine, or "" without a goal."""
     return f"{WANTED_S[what]:.0f} s" if what in WANTED_S else ""
 
 
 def told(partitions: int, seen: dict[str, list[float]]) -> str:
-    """The table."""
+    """Return the table."""
     rows = [
         f"| {what} | {statistics.median(times):.2f} s | {min(times):.2f} to {max(times):.2f} s |"
         f" {wanted(what)} |"
@@ -99,7 +101,7 @@ def told(partitions: int, seen: dict[str, list[float]]) -> str:
 
 
 def _make(broker: RunningBroker, partitions: int) -> dict[str, int]:
-    """The topics, with their numbers of partitions; each partition has a record."""
+    """Create the topics, a record per partition; return each topic's number of partitions."""
     topics: dict[str, int] = {}
     while partitions > 0:
         name, count = f"wide-{len(topics)}", min(partitions, TOPIC_PARTITIONS)
@@ -117,7 +119,7 @@ def _append(broker: RunningBroker, topic: str, count: int) -> None:
 
 
 def _append_on(broker: RunningBroker, topics: dict[str, int]) -> None:
-    with suppress(OSError):  # It was killed.
+    with suppress(OSError):  # The broker was killed.
         while True:
             for topic, count in topics.items():
                 _append(broker, topic, count)

@@ -1,1 +1,1 @@
-"""The benchmark: limits of the machine and the broker's workloads in one run, as ratios."""
+"""The benchmark: limits of the machine and the broker's workloads in the same run, as ratios."""

@@ -1,7 +1,7 @@
 """`python -m conformance.bench [--quick] [--only NAME ...] [--json FILE] [--compare FILE]`.
 
-Limits and workloads take turns in one run; every figure is the median over the rounds, its ratio is
-the median of the ratios to the limit measured in the same round.
+Limits and workloads take turns in the same run. Every figure is the median over the rounds. Its
+ratio is the median of the ratios to the limit measured in the same round.
 """
 
 import argparse
@@ -26,17 +26,17 @@ from conformance.bench.workloads import WORKLOADS
 from conformance.ending import end_on_signals
 from conformance.server import RunningBroker
 
-# What a start finds: the size that DESIGN's start times are promised for, or a little of it.
+# Log size for the start times: the size of DESIGN's promise, or a small part for a quick run.
 LOG_BYTES, LOG_BYTES_QUICK = 1 << 30, 1 << 24
 
-# A load generator that uses so much of its core is what limits the rate, not the broker.
+# From this share of a core on, the load generator limits the rate, not the broker.
 CLIENT_LIMITED_CORES = 0.9
 MET = {True: "yes", False: "NO", None: ""}
 
 
 @dataclass(slots=True)
 class Result:
-    """One workload over all rounds."""
+    """A workload over all rounds."""
 
     name: str
     about: str
@@ -49,14 +49,14 @@ class Result:
     goal: str
     is_met: bool | None
     cpu_us_per_message: float | None
-    cpu_ratio: float | None  # processor time of what it is compared with, over its own
+    cpu_ratio: float | None  # processor time of the compared way, over this workload's
     broker_cores: float
     client_cores: float
     rounds: int
 
 
 def main() -> int:
-    """Exit code 0 when every workload ran."""
+    """Return 0 when every workload ran."""
     arguments = _parser().parse_args()
     rounds, seconds = (1, 0.5) if arguments.quick else (arguments.rounds, arguments.seconds)
     chosen = [w for w in WORKLOADS if not arguments.only or w.name in arguments.only]
@@ -115,7 +115,7 @@ def _measure(
 
 
 def _ratios(samples: list[Sample], limits: dict[str, list[float]]) -> list[float]:
-    """Of each round to the limit that was measured in it."""
+    """Return each round's ratio to the limit measured in the same round."""
     of, factor = samples[0].of, samples[0].factor
     if not of:
         return []

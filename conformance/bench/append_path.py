@@ -1,6 +1,6 @@
 """The append path alone, in this process, beside the bare system call for the same bytes.
 
-The one place of `conformance/` that looks inside the broker: no socket can show this ratio.
+Only this file of `conformance/` looks inside the broker: no socket can show this ratio.
 """
 
 import os
@@ -18,13 +18,15 @@ from braidlog.storage.log.settings import LogSettings
 BODY_BYTES = (10 * 1024, 128 * 1024)
 HEADER_BYTES = 128
 
-# They alternate every few milliseconds, so that other load on the machine affects both.
+# The two sides alternate every few milliseconds, so that other load affects both.
 PIECES = 60
 PIECE_BYTES = 2 * 1024 * 1024
 
 
 def append_ratios(folder: Path) -> dict[int, float]:
-    """Body size -> median of (time of PartitionLog.append) / (time of pwritev of the bytes)."""
+    """Return body size -> median of (time of PartitionLog.append) / (time of a pwritev of the
+    bytes).
+    """
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         return {size: _ratio(Path(scratch) / str(size), size) for size in BODY_BYTES}
 
@@ -58,7 +60,9 @@ def _ratio(folder: Path, size: int) -> float:
 
 
 def _time(work: Callable[[], None], count: int) -> float:
-    """Processor time: both write into the page cache and never wait, but other programs run."""
+    """Return processor time: both sides write into the page cache and never wait, but other
+    programs run.
+    """
     started = time.thread_time()
     for _ in range(count):
         work()

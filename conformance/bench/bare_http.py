@@ -1,5 +1,6 @@
-"""HTTP requests, each connection with a single request in flight, to the broker and to a bare
-Starlette application on the same transport: the limit of a server of that kind.
+"""HTTP requests to the broker and to a bare Starlette application on the same transport.
+
+Each connection has a single request in flight. The bare application is the limit of such a server.
 """
 
 import json
@@ -17,12 +18,12 @@ from conformance.raw.wire import TIMEOUT_S
 CONNECTIONS = 10
 VALUE = "v" * 100
 READ_BYTES = 65536
-PACE_S = 0.001  # How often it is looked whether the next request is due.
+PACE_S = 0.001  # Interval of the check whether the next request is due.
 BARE_ANSWER = b'{"schema_version":null,"messageIds":[{"partition":0,"messageId":"CAEQABgA"}]}'
 
 
 def request_of(path: str, messages: int) -> bytes:
-    """A whole POST of `messages` messages."""
+    """Return a whole POST of `messages` messages."""
     body = json.dumps({"messages": [{"value": VALUE}] * messages}).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
@@ -31,8 +32,9 @@ def request_of(path: str, messages: int) -> bytes:
 def answers(
     address: tuple[str, int], request: bytes, seconds: float, rate: float = 0
 ) -> list[float]:
-    """Send the request again on each connection when its answer has come, at most `rate` a second
-    in all (0: as fast as it goes); the seconds that each answer took.
+    """Send the request again on each connection after each answer; return the seconds per answer.
+
+    `rate` limits the requests per second of all connections together; 0 means no limit.
     """
     poll = select.epoll()
     sockets: dict[int, socket.socket] = {}
@@ -138,12 +140,12 @@ def _serve_bare(fd: int) -> None:
 
 
 def bare_requests(seconds: float) -> tuple[float, float]:
-    """Requests a second of the bare server, of one message each, and microseconds of its processor
-    for each.
+    """Return requests per second of the bare server (one message each) and its processor
+    microseconds per request.
     """
     with bare_server() as (address, pid):
         request = request_of("/topics/public/default/orders", 1)
-        answers(address, request, min(0.2, seconds))  # Until it is warm.
+        answers(address, request, min(0.2, seconds))  # Warm-up.
         cpu, began = cpu_seconds(pid), time.perf_counter()
         count = len(answers(address, request, seconds))
         spent = time.perf_counter() - began

@@ -1,11 +1,11 @@
-"""`python -m conformance.bench.batches --load BIN --kafka HOST:PORT,PID`: record batches beside a
-real Kafka that runs already.
+"""`python -m conformance.bench.batches --load BIN --kafka HOST:PORT,PID`: record batches beside
+Kafka.
 
-Prepared Produce requests of one batch of 128 KB with messages of 100 bytes, by a load generator
-that is not ours (see `conformance.bench.peers`). The brokers take turns within each round; each
-figure is the median of the rounds. Three goals are judged: `written` at Kafka's rate, `synced` at
-0.9 of it, and at most 0.7 of Kafka's processor time a message in `written`. On a loaded machine
-only the processor time counts.
+The real Kafka runs already. An independent load generator (see `conformance.bench.peers`) sends
+prepared Produce requests of a 128 KB batch with messages of 100 bytes. The brokers take turns
+within each round; each figure is the median of the rounds. Three goals are judged: `written` at
+Kafka's rate, `synced` at 0.9 of Kafka's rate, and at most 0.7 of Kafka's processor time per message
+in `written`. On a loaded machine only the processor time counts.
 """
 
 import argparse
@@ -16,21 +16,21 @@ from conformance.bench.peer_rows import Figures, Row, Server
 from conformance.bench.peers import WARM_UP_S, generator, given, measure, medians
 from conformance.server import RunningBroker
 
-BATCHES = 3  # The version of Produce from which on sets are record batches.
+BATCHES = 3  # First version of Produce that carries record batches.
 KAFKA = "Kafka"
 MODES = ("written", "synced")
 WRITTEN_RATE_MIN, SYNCED_RATE_MIN, CPU_MAX = 1.0, 0.9, 0.7  # of Kafka's
 
 
 def braidlog(mode: str, stack: ExitStack) -> Server:
-    """A broker of ours in this mode, until the stack ends."""
+    """Start a Braidlog broker in this mode, until the stack ends."""
     settings = [f"log.durability={mode}"]
     broker = stack.enter_context(RunningBroker(settings=settings))
     return Server(mode, "kafka", broker.addresses["kafka"], broker.pid, BATCHES)
 
 
 def table(found: dict[str, Figures]) -> str:
-    """Markdown, a line for each broker."""
+    """Return a Markdown table with a line per broker."""
     kafka = found[KAFKA]
     lines = [
         "| broker | messages a second | of Kafka's | CPU us a message | of Kafka's |",
@@ -44,7 +44,7 @@ def table(found: dict[str, Figures]) -> str:
 
 
 def verdicts(found: dict[str, Figures]) -> list[tuple[bool, str]]:
-    """Whether each goal is reached, and its line."""
+    """Return per goal: reached or not, and a line of text."""
     kafka, written, synced = found[KAFKA], found["written"], found["synced"]
     rates = [written["rate"] / kafka["rate"], synced["rate"] / kafka["rate"]]
     cpu = written["cpu_us"] / kafka["cpu_us"]
@@ -56,7 +56,7 @@ def verdicts(found: dict[str, Figures]) -> list[tuple[bool, str]]:
 
 
 def main() -> int:
-    """Exit code 0 when every goal is reached."""
+    """Return 0 when every goal is reached."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.bench.batches", description=__doc__
     )

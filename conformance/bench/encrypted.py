@@ -1,6 +1,7 @@
-"""Bulk over TLS beside the same over plain sockets: what the encryption costs the broker.
+"""Bulk over TLS beside plain sockets: the broker's cost of encryption.
 
-The broker is one of its own, so that the memory of the others' is not that of OpenSSL too.
+The workloads start a separate broker, so that OpenSSL's memory does not count for the other
+workloads.
 """
 
 import ssl
@@ -37,7 +38,7 @@ def _encrypted(round_: Round) -> Iterator[tuple[Round, ssl.SSLContext]]:
 
 
 def kafka_produce(value_bytes: int, depth: int) -> Run:
-    """As `moving.kafka_produce`, over TLS."""
+    """The workload of `moving.kafka_produce`, over TLS."""
 
     def run(round_: Round) -> Sample:
         body, count = kafka_load.set_of_128k(value_bytes)
@@ -56,7 +57,7 @@ def kafka_produce(value_bytes: int, depth: int) -> Run:
 
 
 def kafka_fetch(value_bytes: int) -> Run:
-    """As `moving.kafka_fetch`, over TLS."""
+    """The workload of `moving.kafka_fetch`, over TLS."""
 
     def run(round_: Round) -> Sample:
         with _encrypted(round_) as (own, context):

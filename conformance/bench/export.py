@@ -1,9 +1,9 @@
-"""How fast the export and the data source are, beside a plain pyarrow program on the same segments.
+"""Speed of the export and the data source, beside a plain pyarrow program on the same segments.
 
-One run, both record sizes, rounds in turn: compare the ratios, not the megabytes. Processor time
-is that of all processes of a way, Java's too. The start of Spark and of the program's processes is
-not counted. `make bench-export`, with
-`ARGS="--megabytes 1024 --rounds 3"` for a longer one.
+A single run measures both record sizes, with rounds in turn: compare the ratios, not the megabytes.
+Processor time covers all processes of a way, Java included. The start of Spark and of the program's
+processes is not counted. `make bench-export`, with `ARGS="--megabytes 1024 --rounds 3"` for a
+longer run.
 """
 
 import argparse
@@ -55,15 +55,16 @@ FILE_PIECES = 8
 BASE, DECODING = "pyarrow, two processes", "  its decoding alone"
 EXPORT, NOOP = "braidlog export", "data source into noop"
 FIRST_US, SPAN_US = 1_767_225_600_000_000, 2 * 86_400_000_000  # Stamps over two days.
-WARM_ROUNDS = 2  # Not counted: a session's Java compiles while it runs.
-SPEED_MIN, DECODING_MAX = 0.8, 0.5  # Of the program's speed; of its processor time.
+WARM_ROUNDS = 2  # Not counted: a session's Java compiles while the rounds run.
+# Share of the program's speed; share of the program's processor time.
+SPEED_MIN, DECODING_MAX = 0.8, 0.5
 
-Way = Callable[[Path], float]  # Puts files into that folder; gives the CPU seconds it took.
+Way = Callable[[Path], float]  # Writes files into the folder; returns the CPU seconds.
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Seconds, and processor seconds, of one round of a way."""
+    """Seconds and processor seconds of a way in a round."""
 
     wall_s: float
     cpu_s: float
@@ -71,9 +72,9 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """Processes: those of the program, and one for each Java.
+    """Process pools: a pool for the program, and a pool per Java.
 
-    The export's is one that hardly optimises, as users have it; readers have a session's.
+    The export's Java hardly optimises, as for users; the readers use a session's Java.
     """
 
     plain: Pool
@@ -82,7 +83,7 @@ class Pools:
 
 
 def main() -> int:
-    """Print a table and the goals for each record size; 0 if all of them are reached."""
+    """Print a table and the goals for each record size; return 0 if all goals are reached."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=256, help="of log, for each record size")
     parser.add_argument("--rounds", type=int, default=3)
@@ -110,7 +111,7 @@ def main() -> int:
 
 
 def fill(data_dir: Path, size: int, megabytes: int) -> float:
-    """Kafka sets of records of about that size; the MB that they take."""
+    """Store Kafka sets with records of about that size; return the stored MB."""
     rng = random.Random(size)
     pool = rng.randbytes(1 << 18).hex().encode()
     directory = DataDir.open(data_dir)
@@ -139,7 +140,7 @@ def fill(data_dir: Path, size: int, megabytes: int) -> float:
 
 
 def ways_of(pools: Pools, data_dir: Path) -> dict[str, Way]:
-    """What is measured, by name."""
+    """Return the measured ways, by name."""
     place = str(data_dir)
     return {
         BASE: lambda out: plain_program(pools.plain, data_dir, out, write=True),
@@ -150,7 +151,7 @@ def ways_of(pools: Pools, data_dir: Path) -> dict[str, Way]:
 
 
 def costs_of(ways: Mapping[str, Way], rounds: int) -> dict[str, list[Cost]]:
-    """What each way took, of some rounds in turn, after those to get warm."""
+    """Return the costs of each way over `rounds` rounds in turn, after the warm-up rounds."""
     costs: dict[str, list[Cost]] = {name: [] for name in ways}
     for number in range(WARM_ROUNDS + rounds):
         for name, way in ways.items():
@@ -164,13 +165,15 @@ def costs_of(ways: Mapping[str, Way], rounds: int) -> dict[str, list[Cost]]:
 
 
 def speed(costs: Mapping[str, Sequence[Cost]], name: str) -> float:
-    """Of the program's: the median over neighbouring rounds, whatever else the machine does."""
+    """Return the ratio to the program's speed: the median over neighbouring rounds, so that other
+    load affects both.
+    """
     rounds = zip(costs[BASE], costs[name], strict=True)
     return statistics.median(base.wall_s / cost.wall_s for base, cost in rounds)
 
 
 def table_of(costs: Mapping[str, Sequence[Cost]], megabytes: float) -> Table:
-    """A row for each way."""
+    """Return a table with a row per way."""
     table = Table("way", "MB/s", "of pyarrow", "CPU s")
     for name, found in costs.items():
         wall_s = statistics.median(cost.wall_s for cost in found)
@@ -181,7 +184,7 @@ def table_of(costs: Mapping[str, Sequence[Cost]], megabytes: float) -> Table:
 
 
 def verdicts(costs: Mapping[str, Sequence[Cost]]) -> list[tuple[bool, str]]:
-    """Whether each goal is reached, and its line."""
+    """Return per goal: reached or not, and a line of text."""
     found = []
     for name in (EXPORT, NOOP):
         ratio = speed(costs, name)
@@ -193,7 +196,7 @@ def verdicts(costs: Mapping[str, Sequence[Cost]]) -> list[tuple[bool, str]]:
 
 
 def plain_program(pool: Pool, data_dir: Path, out: Path, *, write: bool) -> float:
-    """The limit: two processes that read, check, decode and write, and nothing else."""
+    """Run the limit: two processes that only read, check, decode and write."""
     segments = sorted(data_dir.glob("partitions/*/*.log"))
     tasks = [
         (str(path), str(out / f"{number}.parquet"), write) for number, path in enumerate(segments)
@@ -202,7 +205,7 @@ def plain_program(pool: Pool, data_dir: Path, out: Path, *, write: bool) -> floa
 
 
 def plain_segment(path: str, out: str, write: bool) -> float:
-    """One segment file to one Parquet file; the CPU seconds that it took."""
+    """Write a segment file to a Parquet file; return the CPU seconds."""
     began = time.process_time()
     pa.set_cpu_count(1)
     data = memoryview(Path(path).read_bytes())
@@ -218,7 +221,7 @@ def plain_segment(path: str, out: str, write: bool) -> float:
 
 
 def plain_rows(data: memoryview, salt: int, target: Target) -> Iterator[pa.Table]:
-    """Tables of some pieces each."""
+    """Yield tables of several pieces each."""
     pieces: list[pa.RecordBatch] = []
     batches: list[Batch] = []
     size, pos = 0, SEGMENT_HEADER_BYTES
@@ -239,19 +242,21 @@ def plain_rows(data: memoryview, salt: int, target: Target) -> Iterator[pa.Table
 
 @cache
 def started() -> Spark:
-    """The Spark of this process. Its first job decides which Java that is."""
+    """Return the Spark of this process. The first job decides the kind of Java."""
     return Spark(jvm.AUTO, f"local[{PROCESSES}]")
 
 
 def export(place: str, out: str) -> float:
-    """The export job as users run it, but for Spark's start; its CPU seconds, Java's too."""
+    """Run the export job as users do, with Spark started already; return the CPU seconds, Java
+    included.
+    """
     before = family_seconds(os.getpid())
     run_export(ExportJob(Source(place, (parse_topic(TOPIC),)), Path(out)), started())
     return since(before)
 
 
 def noop(place: str) -> float:
-    """The data source, its rows thrown away by Spark; the CPU seconds."""
+    """Read with the data source while Spark discards the rows; return the CPU seconds."""
     session = started().started()
     session.dataSource.register(BraidlogSource)
     before = family_seconds(os.getpid())
@@ -262,7 +267,7 @@ def noop(place: str) -> float:
 
 
 def since(before: Mapping[int, float]) -> float:
-    """What this process and those below it have used since."""
+    """Return the CPU seconds of this process and its descendants since `before`."""
     now = family_seconds(os.getpid())
     return sum(seconds - before.get(pid, 0) for pid, seconds in now.items())
 

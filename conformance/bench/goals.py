@@ -1,9 +1,9 @@
-"""What a goal of the table says, and whether a row meets it.
+"""Goals of the table, and the check of a row against a goal.
 
-A goal is one or more of these, with `; ` between them: a number (the ratio is to be as high),
-`at most` a number (the value), a number with `ms` (the value, at most) or with `k` (thousands, at
-least), `CPU` and a number (microseconds of the broker a message, at most). Others compare two rows,
-and are for the reader.
+A goal has parts, with `; ` between them. A part is a number (minimum ratio), `at most` and a number
+(maximum value), a number with `ms` (maximum value) or with `k` (minimum value in thousands), or
+`CPU` and a number (maximum broker microseconds per message). Other parts compare two rows and are
+left to the reader.
 """
 
 import re
@@ -12,8 +12,8 @@ NUMBER = re.compile(r"(?P<most>at most |CPU )?(?P<number>[0-9.]+)(?P<unit> ms| k
 
 
 def is_met(goal: str, value: float, ratio: float | None, cpu_us: float | None) -> bool | None:
-    """Whether all parts of the goal are met; None where there is one that two rows decide, or
-    nothing to hold against it.
+    """Return True if all parts of the goal are met; None if a part compares two rows or cannot be
+    checked.
     """
     parts = [_part_met(part, value, ratio, cpu_us) for part in goal.split("; ")]
     if False in parts:

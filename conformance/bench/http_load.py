@@ -1,5 +1,6 @@
-"""Workloads over HTTP: produce requests, on disk before they are answered. The limit that they are
-compared with, H, is in `bare_http.py`.
+"""Workloads over HTTP: produce requests that are on disk before the answer.
+
+`bare_http.py` measures their limit, H.
 """
 
 import statistics
@@ -16,12 +17,12 @@ from conformance.raw.kafka import KafkaWire
 
 Run = Callable[[Round], Sample]
 
-WANTED = 0.5  # Of the rate of bare answers: the goal of one message a request.
-STARTS_S = 0.1  # For a process of the load to begin.
+WANTED = 0.5  # Share of the rate of bare answers: the goal for requests of a single message.
+STARTS_S = 0.1  # Time for a load process to start.
 
 
 def produce(messages: int) -> Run:
-    """Requests a second, each of `messages` messages that are on disk before the answer."""
+    """Requests per second, each of `messages` messages that are on disk before the answer."""
 
     def run(round_: Round) -> Sample:
         request = request_of(f"/topics/public/default/{_topic(round_)}", messages)
@@ -36,7 +37,7 @@ def produce(messages: int) -> Run:
 
 
 def latency(round_: Round) -> Sample:
-    """The 99th percentile of one message a request, at half the rate that is wanted."""
+    """The 99th percentile for requests of a single message, at half the goal rate."""
     request = request_of(f"/topics/public/default/{_topic(round_)}", 1)
     http = round_.address("http")
     latencies = sorted(answers(http, request, round_.seconds, half_wanted(round_)))
@@ -44,7 +45,7 @@ def latency(round_: Round) -> Sample:
 
 
 def acks_beside(rate_of: Callable[[Round], float]) -> Run:
-    """Median time of a Kafka acknowledgement beside HTTP at that rate, over that without."""
+    """Median time of a Kafka acknowledgement beside HTTP at that rate, over that without HTTP."""
 
     def run(round_: Round) -> Sample:
         request = request_of(f"/topics/public/default/{_topic(round_)}", 1)
@@ -62,12 +63,12 @@ def acks_beside(rate_of: Callable[[Round], float]) -> Run:
 
 
 def half_wanted(round_: Round) -> float:
-    """Requests a second: half of the rate that one message a request is to reach."""
+    """Return half of the goal rate, in requests per second of a single message."""
     return round_.limits["H"] * WANTED / 2
 
 
 def half_reached(round_: Round) -> float:
-    """Requests a second: half of what is reached now, which grows as requests become cheaper."""
+    """Return half of the present rate, which grows as requests become cheaper."""
     request = request_of(f"/topics/public/default/{_topic(round_)}", 1)
     began = time.perf_counter()
     count = len(answers(round_.address("http"), request, round_.seconds / 2))

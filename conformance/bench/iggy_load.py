@@ -26,10 +26,10 @@ VSR_HEAD = 256
 
 
 class Dialect(ABC):
-    """How one of them says it. A topic is made by dialect D2 before."""
+    """Frames of an Iggy dialect. Dialect D2 creates the topic beforehand."""
 
     def open(self, address: tuple[str, int]) -> Wire:
-        """A connection that has logged in."""
+        """Return a connection that has logged in."""
         wire = Wire(address)
         wire.send(self.login())
         self.answer(wire)
@@ -37,25 +37,25 @@ class Dialect(ABC):
 
     @abstractmethod
     def login(self) -> bytes:
-        """A whole frame."""
+        """Return a whole LOGIN frame."""
 
     @abstractmethod
     def sends(self, topic: str, count: int, payload_bytes: int) -> bytes:
-        """A whole SEND of equal messages to the first partition."""
+        """Return a whole SEND of equal messages to the first partition."""
 
     @abstractmethod
     def polls(self, topic: str, offset: int, count: int) -> bytes:
-        """A whole POLL by offset of the first partition, nothing stored."""
+        """Return a whole POLL by offset of the first partition, without storing the offset."""
 
     def answer(self, wire: Wire) -> bytes:
-        """The payload of the next answer, which must be a success."""
+        """Return the payload of the next answer. Raises AssertionError for an error answer."""
         status, size = struct.unpack("<II", wire.take(8))
         assert status == 0, f"error {status}"
         return wire.take(size)
 
 
 class D2(Dialect):
-    """Crates 0.5 and 0.6: messages as they are stored."""
+    """Crates 0.5 and 0.6: the wire has messages in their stored form."""
 
     def login(self) -> bytes:
         """See `Dialect`."""
@@ -73,7 +73,7 @@ class D2(Dialect):
 
 
 class D5(Dialect):
-    """Crates 0.9 and 0.10: messages as they are stored, in the later form."""
+    """Crates 0.9 and 0.10: the wire has messages in their stored form, the later form."""
 
     def login(self) -> bytes:
         """See `Dialect`."""
@@ -92,7 +92,7 @@ class D5(Dialect):
 
 
 class V(Dialect):
-    """Crate 0.11: batches, made stored messages and back."""
+    """Crate 0.11: the wire has batches; the broker converts them to stored messages and back."""
 
     def __init__(self) -> None:
         self._session = 0
@@ -146,19 +146,19 @@ class V(Dialect):
 
 
 def target_of(topic: str, count: int) -> bytes:
-    """Where a SEND goes, from D3 on."""
+    """Return the destination of a SEND, from D3 on."""
     target = AT + identifier(topic) + b"\x02\x04\x00\x00\x00\x00" + struct.pack("<I", count)
     return struct.pack("<I", len(target)) + target
 
 
 def poll_from_zero(topic: str, offset: int, count: int) -> bytes:
-    """A POLL of the dialects that count partitions from 0."""
+    """Return a POLL of the dialects that count partitions from 0."""
     body = b"\x01" + identifier("bench") + AT + identifier(topic)
     return body + struct.pack("<BIBQIB", 1, 0, BY_OFFSET, offset, count, 0)
 
 
 def make_topic(address: tuple[str, int], topic: str) -> None:
-    """A topic with one partition."""
+    """Create a topic with a single partition."""
     with IggyWire(address) as wire:
         wire.create_topic(topic)
 
@@ -166,8 +166,8 @@ def make_topic(address: tuple[str, int], topic: str) -> None:
 def pipelined_sends(
     dialect: Dialect, address: tuple[str, int], topic: str, size: tuple[int, int], seconds: float
 ) -> int:
-    """Repeat one SEND, `size` messages of so many bytes, with four of them in flight on one
-    connection; SENDs answered.
+    """Repeat a SEND of `size` messages and bytes, four in flight on a connection; return the number
+    of answered SENDs.
     """
     done, depth = 0, 4
     make_topic(address, topic)
@@ -189,7 +189,7 @@ def pipelined_sends(
 def poll_all(
     dialect: Dialect, address: tuple[str, int], topic: str, log_end: int, count: int
 ) -> int:
-    """Poll `count` messages a time from the beginning until `log_end`; bytes of messages taken."""
+    """Poll `count` messages at a time up to `log_end`; return the message bytes."""
     taken = offset = 0
     with dialect.open(address) as wire:
         while offset < log_end:

@@ -20,33 +20,33 @@ SET_BYTES = 128 * 1024
 
 
 def message_set(count: int, value_bytes: int) -> bytes:
-    """A plain magic-0 set of equal messages without key."""
+    """Return a plain magic-0 set of equal messages without key."""
     return message(None, b"v" * value_bytes) * count
 
 
 def set_of_128k(value_bytes: int) -> tuple[bytes, int]:
-    """(set, messages in it) of about 128 KiB."""
+    """Return a set of about 128 KiB and its number of messages."""
     count = SET_BYTES // (value_bytes + 26)
     return message_set(count, value_bytes), count
 
 
 def produce_frame(topic: str, partition: int, body: bytes) -> bytes:
-    """A whole Produce request, acks -1."""
+    """Return a whole Produce request with acks -1."""
     return frame(PRODUCE, 0, produce_body(topic, body, partition=partition, acks=-1))
 
 
 def fetch_frame(topic: str, offset: int, bytes_max: int) -> bytes:
-    """A whole Fetch request of partition 0 that waits for one byte."""
+    """Return a whole Fetch request of partition 0 with a minimum of 1 byte."""
     return frame(FETCH, 0, fetch_body(topic, offset, bytes_max=bytes_max))
 
 
 def produce_answer_bytes(topic: str) -> int:
-    """Size of the answer to `produce_frame`, length field included."""
+    """Return the size of the answer to `produce_frame`, length field included."""
     return 4 + 4 + 4 + 2 + len(topic) + 4 + 4 + 2 + 8
 
 
 def check_produced(answer: bytes) -> None:
-    """Raises AssertionError unless the answer's error code is 0."""
+    """Check the answer's error code. Raises AssertionError unless the code is 0."""
     (error,) = struct.unpack_from(">h", answer, len(answer) - 10)
     assert error == 0, f"produce failed with error {error}"
 
@@ -59,8 +59,8 @@ def pipelined_produce(
     depth: int,
     tls: ssl.SSLContext | None = None,
 ) -> int:
-    """Produce the sets in turn, again and again, `depth` requests in flight; returns sets
-    acknowledged.
+    """Produce the sets in turn, repeatedly, `depth` requests in flight; return the acknowledged
+    sets.
     """
     frames = itertools.cycle([produce_frame(topic, 0, body) for body in bodies])
     size = produce_answer_bytes(topic)
@@ -88,10 +88,10 @@ def fetch_all(
     bytes_max: int,
     tls: ssl.SSLContext | None = None,
 ) -> int:
-    """Fetch in `bytes_max` requests from the beginning until `log_end`; bytes of message sets
-    taken.
+    """Fetch in `bytes_max` requests from the beginning until `log_end`; return the bytes of message
+    sets.
 
-    `step` is the size of one whole message with its offset and size: all are equal.
+    `step` is the size of a whole message with its offset and size: all are equal.
     """
     buffer = bytearray(bytes_max + 4096)
     view = memoryview(buffer)

@@ -13,7 +13,7 @@ PAYLOAD_BYTES = 100
 def publish_to_receive(
     address: tuple[str, int], topic: str, rate: float, seconds: float
 ) -> list[float]:
-    """Seconds from the scheduled send to the receive, for every message."""
+    """Return the seconds from the scheduled send to the receive, for every message."""
     count = int(rate * seconds)
     frames = [send_frame(i, b"v" * PAYLOAD_BYTES) for i in range(count)]
     with PulsarWire(address) as producer, PulsarWire(address) as consumer:

@@ -1,9 +1,9 @@
-"""What this machine can do at most, measured without the broker, in the same run as the workloads.
+"""Limits of this machine, measured without the broker, in the same run as the workloads.
 
 L: blocking loopback MB/s with 128 KiB sends. W: pwritev of 128 KiB pieces into the page cache,
 MB/s. P: blocking ping-pongs of 64 B per second. S: fdatasyncs per second of 1 KiB appends in
 sequence. D: MB/s of 128 KiB appends with an fdatasync after each. H: requests per second of a bare
-Starlette answer on the transport; H us: processor time of one.
+Starlette answer on the transport; H us: processor time of such an answer.
 """
 
 import os
@@ -21,7 +21,7 @@ MB = 1e6
 
 
 def measure_limits(folder: Path, seconds: float) -> dict[str, float]:
-    """One round of each limit; files are made in `folder`, which is on the broker's file system."""
+    """Measure a round of each limit; files go into `folder`, on the broker's file system."""
     bare_rate, bare_us = bare_requests(seconds)
     return {
         "L": _loopback(seconds),
@@ -35,7 +35,7 @@ def measure_limits(folder: Path, seconds: float) -> dict[str, float]:
 
 
 def syncs_per_second(folder: Path, seconds: float) -> float:
-    """fdatasyncs of 1 KiB appends, one after the other."""
+    """Return the fdatasyncs per second of 1 KiB appends in sequence."""
     return _appends(folder, seconds, 1024, os.fdatasync)
 
 
@@ -71,7 +71,7 @@ def _loopback(seconds: float) -> float:
 
 
 def _ping_pong(seconds: float) -> float:
-    """With a process at each end: two threads of one interpreter would measure its lock."""
+    """Measure with a process at each end: two threads would measure the interpreter lock."""
     near, far = _pair()
     child = os.fork()
     if not child:
@@ -93,7 +93,7 @@ def _ping_pong(seconds: float) -> float:
 
 
 def _appends(folder: Path, seconds: float, size: int, sync: Callable[[int], None]) -> float:
-    """Appends per second; the file starts again at 256 MiB so that it stays in the cache."""
+    """Return appends per second; the file restarts at 256 MiB, so that it stays in the cache."""
     piece = [os.urandom(size)]
     turns = pos = 0
     with tempfile.TemporaryFile(dir=folder) as file:

@@ -1,6 +1,4 @@
-"""Many connections from one process: each sends its next frame when its answer has come (epoll, no
-threads).
-"""
+"""Many connections from a single process (epoll, no threads): an answer triggers the next frame."""
 
 import select
 import socket
@@ -13,9 +11,11 @@ from conformance.raw.wire import TIMEOUT_S
 def synchronous_producers(
     address: tuple[str, int], topics: list[str], body: bytes, seconds: float
 ) -> list[float]:
-    """One producer a topic of the list (names may repeat), one request each in flight.
+    """Run a producer per topic of the list (names may repeat), each with a single request in
+    flight.
 
-    Returns the latency in seconds of every acknowledged request. Topic names must be of one length.
+    Return the latency in seconds of every acknowledged request. Topic names must have the same
+    length.
     """
     size = produce_answer_bytes(topics[0])
     poll = select.epoll()
@@ -35,7 +35,7 @@ def synchronous_producers(
     while sent_at:
         for fd, _ in poll.poll(TIMEOUT_S):
             sock, frame = sockets[fd]
-            # An answer is far below a segment and comes in one piece.
+            # An answer is far smaller than a TCP segment and arrives whole.
             check_produced(sock.recv(size, socket.MSG_WAITALL))
             now = clock()
             latencies.append(now - sent_at.pop(fd))
@@ -49,7 +49,7 @@ def synchronous_producers(
 
 
 def one_in_flight(sockets: list[socket.socket], frame: bytes, seconds: float) -> int:
-    """Send one small frame on each socket whenever its answer has come; answers taken."""
+    """Send a small frame on each socket after each answer; return the number of answers."""
     poll = select.epoll()
     by_number = {sock.fileno(): sock for sock in sockets}
     for sock in sockets:
@@ -60,7 +60,7 @@ def one_in_flight(sockets: list[socket.socket], frame: bytes, seconds: float) ->
     while waiting:
         for number, _ in poll.poll(TIMEOUT_S):
             sock = by_number[number]
-            sock.recv(4096)  # An answer is far below a segment and comes in one piece.
+            sock.recv(4096)  # An answer is far smaller than a TCP segment and arrives whole.
             taken += 1
             if time.perf_counter() < deadline:
                 sock.sendall(frame)

@@ -1,7 +1,6 @@
-"""Messages that differ as real ones do: sizes, keys, properties and times, from a seed.
+"""Messages that differ as real messages do: sizes, keys, properties and times, from a seed.
 
-What is equal from message to message can be handled in ways that help nobody else; rates are
-published for these.
+Equal messages allow shortcuts that help no real client, so rates are published for these messages.
 """
 
 import random
@@ -14,19 +13,19 @@ from conformance.raw.kafka import message
 from conformance.raw.pulsar import SEND, Fields, encode, entry, frame
 
 SEED = 20
-KEYED_OF_TEN = 7  # Messages of ten that have a key, of KEY_BYTES.
+KEYED_OF_TEN = 7  # Messages of ten with a key of KEY_BYTES.
 KEY_BYTES = 8
 SET_BYTES = 128 * 1024
 PROPERTIES_MAX = 3
 
 
 def sizes(chance: random.Random, mean: int, count: int) -> list[int]:
-    """From a quarter of the mean to seven quarters."""
+    """Return sizes from a quarter of the mean to seven quarters."""
     return [chance.randint(mean // 4, mean * 7 // 4) for _ in range(count)]
 
 
 def kafka_sets(value_bytes: int, number: int) -> tuple[list[bytes], int]:
-    """So many sets of format 0, each of about 128 KiB, and how many messages each has."""
+    """Return `number` sets of format 0, each of about 128 KiB, and the messages per set."""
     chance = random.Random(SEED)
     count = SET_BYTES // (value_bytes + KEY_BYTES + 26)
     return [_kafka_set(chance, value_bytes, count) for _ in range(number)], count
@@ -41,7 +40,7 @@ def _kafka_set(chance: random.Random, value_bytes: int, count: int) -> bytes:
 
 
 def pulsar_blocks(payload_bytes: int, block: int, number: int) -> list[bytes]:
-    """So many blocks of SENDs whose publish times move on, as a clock does between messages."""
+    """Return `number` blocks of SENDs with increasing publish times, as from a real clock."""
     chance = random.Random(SEED)
     now_ms = int(time.time() * 1000)
     frames = [
@@ -69,7 +68,7 @@ class MixedD2(D2):
 
 
 def iggy_messages(count: int, payload_bytes: int) -> bytes:
-    """Messages of one SEND (dialect D2); three of ten bring an id, a fifth a header."""
+    """Return the messages of a SEND (dialect D2); three of ten have an id, a fifth has a header."""
     chance = random.Random(SEED)
     parts = []
     for size in sizes(chance, payload_bytes, count):

@@ -1,6 +1,6 @@
 """Workloads that move many messages: produce, fetch, deliver, poll, and across protocols.
 
-Every workload makes topics of its own, so that rounds and workloads do not depend on each other.
+Every workload creates its own topics, so that rounds and workloads do not depend on each other.
 """
 
 import itertools
@@ -18,7 +18,7 @@ Run = Callable[[Round], Sample]
 
 
 def kafka_produce(value_bytes: int, depth: int) -> Run:
-    """Pipelined sets of 128 KiB on one connection."""
+    """Pipelined sets of 128 KiB on a single connection."""
 
     def run(round_: Round) -> Sample:
         body, count = kafka_load.set_of_128k(value_bytes)
@@ -36,7 +36,7 @@ def kafka_produce(value_bytes: int, depth: int) -> Run:
 
 
 def kafka_produce_mixed(value_bytes: int, depth: int) -> Run:
-    """The same with sets whose messages differ."""
+    """Pipelined sets of 128 KiB whose messages differ, on a single connection."""
 
     def run(round_: Round) -> Sample:
         bodies, count = mixed.kafka_sets(value_bytes, MIXED_SETS)
@@ -54,7 +54,7 @@ def kafka_produce_mixed(value_bytes: int, depth: int) -> Run:
 
 
 def fill_kafka(round_: Round, value_bytes: int, megabytes: int) -> tuple[str, int, int]:
-    """(topic, log end, stored size of a message) of a topic with that much in it."""
+    """Fill a topic with `megabytes`; return (topic, log end, stored size of a message)."""
     body, count = kafka_load.set_of_128k(value_bytes)
     topic = round_.topic()
     sets = megabytes * 1_000_000 // len(body)
@@ -67,7 +67,7 @@ def fill_kafka(round_: Round, value_bytes: int, megabytes: int) -> tuple[str, in
 
 
 def kafka_fetch(value_bytes: int, bytes_max: int = FETCH_BYTES) -> Run:
-    """Fetches of `bytes_max` on one connection, one at a time."""
+    """Fetches of `bytes_max` in sequence on a single connection."""
 
     def run(round_: Round) -> Sample:
         topic, log_end, step = fill_kafka(round_, value_bytes, 40)
@@ -83,7 +83,9 @@ def kafka_fetch(value_bytes: int, bytes_max: int = FETCH_BYTES) -> Run:
 
 
 def pulsar_sends(payload_bytes: int, in_flight: int, batch: int) -> Run:
-    """Sends in flight on one connection; each is a batch of `batch` messages if that is not 0."""
+    """SENDs in flight on a single connection; each is a batch of `batch` messages unless `batch` is
+    0.
+    """
 
     def run(round_: Round) -> Sample:
         address, topic = round_.address("pulsar"), round_.topic()
@@ -100,7 +102,7 @@ def pulsar_sends(payload_bytes: int, in_flight: int, batch: int) -> Run:
 
 
 def pulsar_sends_mixed(payload_bytes: int, in_flight: int) -> Run:
-    """Unbatched sends that differ in size, key and properties, with publish times that move."""
+    """Unbatched sends that differ in size, key and properties, with increasing publish times."""
 
     def run(round_: Round) -> Sample:
         blocks = mixed.pulsar_blocks(payload_bytes, pulsar_load.BLOCK, MIXED_BLOCKS)
@@ -126,7 +128,7 @@ def _delivery(round_: Round, topic: str, entries: int, batch: int) -> Sample:
 
 
 def pulsar_delivery(payload_bytes: int, batch: int) -> Run:
-    """What was sent by Pulsar to one consumer, acknowledged in groups."""
+    """Delivery of Pulsar's messages to a single consumer, acknowledged in groups."""
 
     def run(round_: Round) -> Sample:
         address, topic = round_.address("pulsar"), round_.topic()
@@ -138,13 +140,13 @@ def pulsar_delivery(payload_bytes: int, batch: int) -> Run:
 
 
 def kafka_to_pulsar(round_: Round) -> Sample:
-    """The same of Kafka's records, an entry each."""
+    """Delivery of Kafka's records to a Pulsar consumer, an entry per record."""
     topic, log_end, _ = fill_kafka(round_, 100, 6)
     return _delivery(round_, topic, log_end, 0)
 
 
 def iggy_sends(payload_bytes: int, count: int, dialect: iggy_load.Dialect) -> Run:
-    """SENDs of so many messages, four in flight, on one connection."""
+    """SENDs of `count` messages, four in flight, on a single connection."""
 
     def run(round_: Round) -> Sample:
         address, topic, size = round_.address("iggy"), round_.topic(), (count, payload_bytes)
@@ -161,7 +163,7 @@ def iggy_sends(payload_bytes: int, count: int, dialect: iggy_load.Dialect) -> Ru
 def iggy_polls(
     payload_bytes: int, reader: iggy_load.Dialect, writer: iggy_load.Dialect | None
 ) -> Run:
-    """Polls of 1000 on one connection, one at a time, of what a dialect or (None) Kafka wrote."""
+    """Polls of 1000 in sequence on a connection; a dialect or (None) Kafka wrote the messages."""
 
     def run(round_: Round) -> Sample:
         address = round_.address("iggy")
@@ -183,7 +185,7 @@ def iggy_polls(
 
 
 def pulsar_to_kafka(round_: Round) -> Sample:
-    """Batches of 100 sent by Pulsar, fetched 1 MiB at a time."""
+    """Pulsar's batches of 100, fetched by Kafka in requests of 1 MiB."""
     topic = round_.topic()
     address, kafka = round_.address("pulsar"), round_.address("kafka")
     sends = pulsar_load.sends_in_flight(address, topic, b"v" * 100, 0.1, 1000, 100)

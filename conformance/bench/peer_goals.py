@@ -1,7 +1,6 @@
-"""What `conformance.bench.peers` judges: goals that hold a broker of ours against another one, or
-against what it took before. Knows no load.
+"""Goals of `conformance.bench.peers`: Braidlog against another broker or against earlier figures.
 
-A goal whose brokers or generator are not there is told as not measured.
+Knows no load. A goal without its brokers or generator is reported as not measured.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,23 +22,23 @@ DISK = "fdatasync of 1 KB, one after the other"
 SYNCED, WRITTEN, KAFKA, FLUSHED, PULSAR = "synced", "written", "kafka", "kafka flushed", "pulsar"
 MACHINE = "this machine"
 
-# Before small requests were served without a task of their own, on the machine of that time.
+# Figures before small requests were served without their own task, on the machine of that time.
 RECEIVE_MS_BEFORE, RECEIVE_US_BEFORE = 0.84, 736.0
 MIXED_US_BEFORE, PULSAR_SENDS_US_BEFORE = 2.9, 13.4
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure of one run, and what it should be."""
+    """A figure of a run and its expected value."""
 
     text: str
-    value: Callable[[Found], float]  # Raises KeyError where it was not measured.
+    value: Callable[[Found], float]  # Raises KeyError if the run has no such figure.
     at_least: float | None = None
     at_most: float | None = None
 
 
 def _of(row: str, figure: str, ours: str, theirs: str) -> Callable[[Found], float]:
-    """Our figure as a part of another broker's."""
+    """Return our figure as a share of another broker's figure."""
     return lambda found: found[row, ours][figure] / found[row, theirs][figure]
 
 
@@ -48,7 +47,7 @@ def _of_before(row: str, figure: str, before: float) -> Callable[[Found], float]
 
 
 def _over_sync_ms(found: Found) -> float:
-    """What the median acknowledgement takes besides one sync of the disk."""
+    """Return the time of the median acknowledgement beyond a single sync of the disk."""
     return found[SYNC_1, SYNCED]["p50_ms"] - 1000 / found[DISK, MACHINE]["rate"]
 
 
@@ -83,7 +82,7 @@ GOALS = (
 
 
 def verdicts(found: Found) -> list[str]:
-    """A line for each goal."""
+    """Return a line per goal."""
     return [_verdict(goal, found) for goal in GOALS]
 
 

@@ -1,18 +1,18 @@
-"""What `conformance.bench.peers` is made of: a broker that is measured, and one kind of work."""
+"""The parts of `conformance.bench.peers`: a measured broker, and a kind of work."""
 
 import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-SAID_MAX = 500  # Characters of what a generator said before it gave up.
+SAID_MAX = 500  # Characters of a failed generator's output in the report.
 
 Figures = dict[str, float]
 
 
 @dataclass(slots=True)
 class Server:
-    """A broker that answers one protocol at an address."""
+    """A broker that serves a protocol at an address."""
 
     name: str
     protocol: str
@@ -22,7 +22,9 @@ class Server:
     topics: Iterator[int] = field(default_factory=itertools.count)
 
     def topic(self) -> str:
-        """A fresh name, also in a broker whose other protocols see the same topics."""
+        """Return a fresh name, unique also in a broker whose other protocols see
+        the same topics.
+        """
         return f"peers-{os.getpid()}-{self.protocol}-{next(self.topics):04d}"
 
     @property
@@ -32,23 +34,25 @@ class Server:
         return host, int(port)
 
 
-Run = Callable[[Server, str, float], tuple[int, Figures]]  # messages, and what else it tells
+# Returns the number of messages and further figures.
+Run = Callable[[Server, str, float], tuple[int, Figures]]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One kind of work, done by one generator on a topic for so many seconds."""
+    """A kind of work that a generator does on a topic for a number of seconds."""
 
     name: str
     protocol: str
     run: Run
-    prepare: Callable[[Server, str, float], None] | None = None  # what is not measured
-    versions: frozenset[int] = frozenset({0, 3})  # of Kafka's Produce, in brokers that it is for
+    prepare: Callable[[Server, str, float], None] | None = None  # not measured
+    # versions of Kafka's Produce in the brokers for this row
+    versions: frozenset[int] = frozenset({0, 3})
 
     def is_for(self, server: Server) -> bool:
-        """Whether that broker can be asked so."""
+        """Return True if this row can run against that broker."""
         return self.protocol == server.protocol and server.version in self.versions
 
 
 class RowFailed(Exception):
-    """A generator gave up. What the others measured stands."""
+    """A generator gave up; the figures of the other generators stand."""

@@ -1,5 +1,7 @@
-"""Rows of `conformance.bench.peers` by the performance tools that Kafka and Pulsar ship: programs
-in Java that know nothing of Braidlog. They measure rates and times, their own start excluded.
+"""Rows of `conformance.bench.peers` by the performance tools that Kafka and Pulsar ship.
+
+The tools are Java programs that know nothing of Braidlog. They measure rates and times, without
+their own start.
 """
 
 import re
@@ -11,7 +13,7 @@ from pathlib import Path
 from conformance.bench.peer_rows import SAID_MAX, Figures, Row, RowFailed, Run, Server
 
 RECORD_BYTES = 100
-# Tools end after so many records, not after a time: what they send in a second.
+# Records per second for each tool: tools end after a number of records, not after a time.
 RATE, PULSAR_RATE, OLD_RATE = 500_000, 100_000, 300_000
 TOOL_S_MAX = 240.0
 FETCH_BYTES = 1 << 20
@@ -19,7 +21,7 @@ FETCH_BYTES = 1 << 20
 SENT = re.compile(
     r"\d+ records sent, ([\d.]+) records/sec .*? ([\d.]+) ms 50th, .* ([\d.]+) ms 99.9th"
 )
-# Columns of a line: times, megabytes, then the messages; their rate while it fetched is the last.
+# Columns of a line: times, megabytes, messages; the last column is the rate while fetching.
 CONSUMED = re.compile(r"^\d[^,]*, [^,]+, [\d.]+, [\d.]+, (\d+), .*, ([\d.]+)$", re.M)
 OLD_CONSUMED = re.compile(r"^\d[^,]*, [^,]+, \d+, [\d.]+, [\d.]+, (\d+), ([\d.]+)$", re.M)
 PULSAR_TOTAL = re.compile(r"Aggregated throughput stats --- (\d+) records \w+ --- ([\d.]+) msg/s")
@@ -27,7 +29,7 @@ PULSAR_TIMES = re.compile(r"Aggregated latency stats --- .*? med: +([\d.]+) .*? 
 
 
 def _java(classpath: str, *words: str) -> str:
-    """All that a program printed. Raises RowFailed."""
+    """Run a Java program; return the output. Raises RowFailed."""
     command = ["java", "-Xms256m", "-Xmx512m", "-cp", classpath, *words]
     try:
         done = subprocess.run(
@@ -46,7 +48,7 @@ def _java(classpath: str, *words: str) -> str:
 
 
 def _found(pattern: re.Pattern[str], text: str) -> Sequence[str]:
-    """The groups of the last match. Raises RowFailed."""
+    """Return the groups of the last match. Raises RowFailed."""
     matches = list(pattern.finditer(text))
     if not matches:
         raise RowFailed(f"a tool printed nothing like {pattern.pattern}: {text[-SAID_MAX:]}")
@@ -72,7 +74,7 @@ def kafka_producer(classpath: str) -> Run:
 
 
 def kafka_consumer(classpath: str) -> Run:
-    """Today's kafka-consumer-perf-test: one consumer of a group, from the beginning."""
+    """Today's kafka-consumer-perf-test: a single consumer of a group, from the beginning."""
 
     def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
         words = ["org.apache.kafka.tools.ConsumerPerformance", "--topic", topic]
@@ -85,7 +87,7 @@ def kafka_consumer(classpath: str) -> Run:
 
 
 def old_producer(classpath: str) -> Run:
-    """ProducerPerformance of Kafka 0.8.2: equal records by its Java client."""
+    """ProducerPerformance of Kafka 0.8.2: equal records by Kafka's Java client."""
 
     def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
         count = round(OLD_RATE * seconds)
@@ -97,7 +99,7 @@ def old_producer(classpath: str) -> Run:
 
 
 def old_consumer(classpath: str) -> Run:
-    """SimpleConsumerPerformance of Kafka 0.8.2: fetches of a megabyte, one after the other."""
+    """SimpleConsumerPerformance of Kafka 0.8.2: fetches of a megabyte in sequence."""
 
     def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
         words = ["kafka.tools.SimpleConsumerPerformance", "--topic", topic, "--partition", "0"]
@@ -120,7 +122,7 @@ def _pulsar_perf(classpath: str, *words: str) -> tuple[int, Figures]:
 
 
 def pulsar_producer(classpath: str) -> Run:
-    """`pulsar-perf produce` as fast as it goes: equal messages, in batches as by default."""
+    """`pulsar-perf produce` without a rate limit: equal messages, in batches as by default."""
 
     def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
         words = ["-u", f"pulsar://{server.address}", "-r", "10000000", "-s", str(RECORD_BYTES)]
@@ -137,13 +139,14 @@ def pulsar_consumer(classpath: str) -> Run:
         words = ["-u", f"pulsar://{server.address}", "-sp", "Earliest"]
         words += ["-m", str(round(PULSAR_RATE * seconds)), topic]
         count, found = _pulsar_perf(classpath, "consume", *words)
-        return count, {"rate": found["rate"]}  # Its times are those since the messages were sent.
+        # The tool's times count from the sending of the messages.
+        return count, {"rate": found["rate"]}
 
     return run
 
 
 def _reads(name: str, protocol: str, write: Run, read: Run, **more: frozenset[int]) -> Row:
-    """A row that reads what the tool beside it wrote."""
+    """Return a row that reads the records of a write tool."""
 
     def prepare(server: Server, topic: str, seconds: float) -> None:
         write(server, topic, seconds)
@@ -152,7 +155,7 @@ def _reads(name: str, protocol: str, write: Run, read: Run, **more: frozenset[in
 
 
 def tool_rows(kafka: str | None, old_kafka: str | None, pulsar: str | None) -> list[Row]:
-    """The rows of the tools whose classpath is given."""
+    """Return the rows of the tools whose classpath is given."""
     found = []
     if kafka is not None:
         write = kafka_producer(kafka)

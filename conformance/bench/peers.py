@@ -1,13 +1,13 @@
 """`python -m conformance.bench.peers --load BIN --kafka NAME=HOST:PORT,PID --pulsar NAME=...`
 
-Braidlog, synced and written, beside other brokers that run already, by load generators that know
-nothing of any of them. Brokers take turns within a round; every figure is the median over the
-rounds, with the broker's processor time for a message. The goals of `peer_goals.py` are judged:
-a Kafka with "flushed" in its NAME syncs before it acknowledges, others are as shipped. BIN is a
-generator of Kafka requests that takes `raw|sync|fetch -addr A -topic T -version V -seconds S [-mix]
-[-size N] [-conns N]` and prints one line of JSON with `messages`, `msg_per_s`, and for `sync`
-`p50_ms` and `p999_ms`. With the classpaths of Kafka's and Pulsar's own performance tools there are
-rows of those too (`peer_tools.py`); `--only` takes the rows whose names have one of these parts.
+Braidlog, synced and written, beside other brokers that run already, by independent load generators.
+Brokers take turns within a round. Every figure is the median over the rounds, with the broker's
+processor time per message. The goals of `peer_goals.py` are judged: a Kafka with "flushed" in its
+NAME syncs before each acknowledgement; other brokers run as shipped. BIN is a generator of Kafka
+requests with the arguments `raw|sync|fetch -addr A -topic T -version V -seconds S [-mix] [-size N]
+[-conns N]`. BIN prints a line of JSON with `messages`, `msg_per_s`, and for `sync` `p50_ms` and
+`p999_ms`. The classpaths of Kafka's and Pulsar's own performance tools add rows for these tools
+(`peer_tools.py`). `--only` selects the rows whose names contain a given part.
 """
 
 import argparse
@@ -34,19 +34,19 @@ from conformance.bench.process import cpu_seconds
 from conformance.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
 
-WARM_UP_S = 10.0  # Of each broker before anything counts: a JIT needs it.
+WARM_UP_S = 10.0  # Per broker, not measured: a JIT compiler needs this time.
 LIBRDKAFKA_BYTES = 100
 IN_FLIGHT = 1000
 MIXED_BLOCKS = 20
 RECEIVE_RATE = 1000
-# What a fetch reads is written before, and must not end in so many seconds: at its end it waits.
+# Fill time of the fetched data: a fetch run must not reach the end, where fetches wait.
 FILL_S, FETCH_S = "3", "0.4"
 
 OWN = "Braidlog, "  # before the mode
 
 
 def generator(binary: str, *arguments: str) -> Run:
-    """A run of BIN with these arguments."""
+    """Return a run of BIN with these arguments."""
 
     def run(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
         command = [binary, arguments[0], "-addr", server.address, "-topic", topic]
@@ -62,7 +62,7 @@ def generator(binary: str, *arguments: str) -> Run:
 
 
 def fetches(name: str, binary: str, size: int) -> Row:
-    """Reads from the beginning of what was written before."""
+    """Return a row that reads prepared records from the beginning."""
     fill = generator(binary, "raw", "-mix", "-size", str(size), "-seconds", FILL_S)
 
     def prepare(server: Server, topic: str, _seconds: float) -> None:
@@ -72,7 +72,7 @@ def fetches(name: str, binary: str, size: int) -> Row:
 
 
 def librdkafka(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
-    """Messages of random bytes by confluent-kafka, with its defaults and acks of all."""
+    """Produce messages of random bytes with confluent-kafka, with its defaults and acks=all."""
     settings: dict[str, str | int] = {"bootstrap.servers": server.address, "acks": "all"}
     if server.version == 0:
         settings |= {"api.version.request": "false", "broker.version.fallback": "0.8.2.1"}
@@ -93,7 +93,7 @@ def librdkafka(server: Server, topic: str, seconds: float) -> tuple[int, Figures
 
 
 def pulsar_sends(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
-    """Unbatched SENDs that differ, from prepared frames."""
+    """Send prepared unbatched SENDs that differ."""
     blocks = mixed.pulsar_blocks(100, pulsar_load.BLOCK, MIXED_BLOCKS)
     started = time.perf_counter()
     sent = pulsar_load.blocks_in_flight(server.host_and_port, topic, blocks, seconds, IN_FLIGHT)
@@ -101,7 +101,7 @@ def pulsar_sends(server: Server, topic: str, seconds: float) -> tuple[int, Figur
 
 
 def pulsar_synchronous(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
-    """A hundred producers of one topic, each with one message in flight."""
+    """Send with a hundred producers on a topic, each with a single message in flight."""
     frame = pulsar_load.send_frame(0, os.urandom(100))
     with ExitStack() as stack:
         wires = [stack.enter_context(PulsarWire(server.host_and_port)) for _ in range(100)]
@@ -112,7 +112,7 @@ def pulsar_synchronous(server: Server, topic: str, seconds: float) -> tuple[int,
 
 
 def receives(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
-    """From the scheduled time of a send to its receipt, at a modest rate."""
+    """Measure from the scheduled time of a send to the receipt, at a modest rate."""
     found = sorted(publish_to_receive(server.host_and_port, topic, RECEIVE_RATE, seconds))
     count = len(found)
     times = {"p50_ms": found[count // 2] * 1000, "p999_ms": found[count * 999 // 1000] * 1000}
@@ -120,7 +120,7 @@ def receives(server: Server, topic: str, seconds: float) -> tuple[int, Figures]:
 
 
 def rows(load: str | None) -> list[Row]:
-    """What is measured; without a generator of Kafka requests, less."""
+    """Return the rows of this run; fewer without a generator of Kafka requests."""
     found = [
         Row(goals.LIBRDKAFKA, "kafka", librdkafka),
         Row(goals.PULSAR_SENDS, "pulsar", pulsar_sends),
@@ -143,8 +143,8 @@ def rows(load: str | None) -> list[Row]:
 
 
 def measure(server: Server, row: Row, seconds: float) -> Figures:
-    """One run, on a disk that is at rest: else a broker pays for what the one before it wrote, of
-    which the kernel still brings a gigabyte to the disk.
+    """Run a row on an idle disk. Otherwise a broker pays for the writes of the broker before: the
+    kernel may still flush a gigabyte.
     """
     topic = server.topic()
     if server.protocol == "pulsar":
@@ -159,7 +159,9 @@ def measure(server: Server, row: Row, seconds: float) -> Figures:
 
 
 def tried(server: Server, row: Row, seconds: float) -> Figures | None:
-    """What `measure` gives; None, after saying why, where the generator gave up."""
+    """Return the figures of `measure`; print the reason and return None if the
+    generator gave up.
+    """
     try:
         return measure(server, row, seconds)
     except RowFailed as error:
@@ -168,13 +170,13 @@ def tried(server: Server, row: Row, seconds: float) -> Figures | None:
 
 
 def medians(runs: list[Figures]) -> Figures:
-    """Of every figure that all of the runs have."""
+    """Return the medians of every figure that all runs have."""
     names = set(runs[0]).intersection(*runs)
     return {name: statistics.median(run[name] for run in runs) for name in names}
 
 
 def table(results: dict[tuple[str, str], list[Figures]]) -> str:
-    """Markdown, a line for each row and broker."""
+    """Return a Markdown table with a line per row and broker."""
     lines = [
         "| work | broker | a second | CPU us | p50 ms | p99.9 ms |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -188,14 +190,14 @@ def table(results: dict[tuple[str, str], list[Figures]]) -> str:
 
 
 def given(protocol: str, text: str) -> Server:
-    """A broker as the command line names it: NAME=HOST:PORT,PID, with a version for Kafka's."""
+    """Parse a broker of the command line: NAME=HOST:PORT,PID, with a version for Kafka."""
     name, _, rest = text.partition("=")
     address, pid, *version = rest.split(",")
     return Server(name, protocol, address, int(pid), int(version[0]) if version else 0)
 
 
 def own(mode: str, broker: RunningBroker) -> list[Server]:
-    """Braidlog at each of its listeners that something else can be compared with."""
+    """Return Braidlog at each listener that has a broker to compare with."""
     name = OWN + mode
     return [
         Server(name, protocol, broker.addresses[protocol], broker.pid, 0)
@@ -204,7 +206,7 @@ def own(mode: str, broker: RunningBroker) -> list[Server]:
 
 
 def role(server: Server) -> str:
-    """What a broker is in the goals; its own name if none of them is held against it."""
+    """Return the broker's role in the goals, or its name if no goal uses the broker."""
     if server.name.startswith(OWN):
         return server.name.removeprefix(OWN)
     if server.protocol != "kafka":
@@ -215,7 +217,7 @@ def role(server: Server) -> str:
 
 
 def main() -> int:
-    """Exit code 0 when everything ran, whatever became of the goals; 1 when a generator failed."""
+    """Return 0 when every row ran, even if goals were missed; 1 when a generator failed."""
     parser = argparse.ArgumentParser(prog="python -m conformance.bench.peers", description=__doc__)
     parser.add_argument("--load", metavar="BIN")
     parser.add_argument("--kafka", action="append", default=[], metavar="NAME=HOST:PORT,PID[,3]")

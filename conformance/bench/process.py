@@ -1,5 +1,4 @@
-"""What a process used, read from the kernel, and load from processes of our own. Knows nothing of
-the broker."""
+"""Process figures from the kernel, and load from child processes. Knows nothing of the broker."""
 
 import os
 import signal
@@ -10,16 +9,16 @@ from pathlib import Path
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of all threads so far, ended ones too: the process's CPU clock."""
-    clock_id = (~pid << 3) | 2  # As clock_getcpuclockid(3) makes it; 2: time on the scheduler.
+    """Return the processor time of all threads, ended threads included: the process's CPU clock."""
+    clock_id = (~pid << 3) | 2  # As clock_getcpuclockid(3) computes the id; 2: scheduler time.
     return time.clock_gettime(clock_id)
 
 
 def family_seconds(pid: int) -> dict[int, float]:
-    """Processor time of a process and of all that live below it, by process id."""
+    """Return the processor time of a process and its living descendants, by process id."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # It has just ended.
+        with suppress(OSError):  # The process has just ended.
             parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
     family = [pid]
     for one in family:
@@ -33,7 +32,7 @@ def family_seconds(pid: int) -> dict[int, float]:
 
 @contextmanager
 def in_background(works: Sequence[Callable[[], object]]) -> Iterator[None]:
-    """Run each of `works` in its own process; processes that still run at the end are killed."""
+    """Run each of `works` in its own process; kill the remaining processes at the end."""
     children = []
     for work in works:
         child = os.fork()

@@ -1,4 +1,4 @@
-"""Pulsar load from prepared frames: what varies is counted, not parsed, where that is possible."""
+"""Pulsar load from prepared frames: variable parts are counted, not parsed, where possible."""
 
 import itertools
 import struct
@@ -22,7 +22,9 @@ PERMITS = 1000
 
 
 def send_frame(sequence_id: int, payload: bytes, count: int = 0) -> bytes:
-    """A whole SEND with checksum; `count` messages of this payload in one entry when above 0."""
+    """Return a whole SEND with checksum; with `count` above 0 an entry of `count`
+    equal messages.
+    """
     command_fields: Fields = [(1, 0), (2, sequence_id)]
     metadata: Fields = [(1, b"bench"), (2, sequence_id), (3, int(time.time() * 1000))]
     if count:
@@ -33,14 +35,14 @@ def send_frame(sequence_id: int, payload: bytes, count: int = 0) -> bytes:
 
 
 class FrameCounter:
-    """Counts whole frames in a stream of bytes without keeping them."""
+    """A counter of whole frames in a stream of bytes; keeps no frame."""
 
     def __init__(self, wire: PulsarWire) -> None:
         self._wire = wire
         self._buffer = b""
 
     def some(self) -> int:
-        """Wait for bytes; how many frames became whole."""
+        """Wait for bytes; return the number of frames that became whole."""
         piece = self._wire.socket.recv(1 << 20)
         if not piece:
             raise ConnectionError("closed by the broker")
@@ -59,7 +61,7 @@ class FrameCounter:
 def sends_in_flight(
     address: tuple[str, int], topic: str, payload: bytes, seconds: float, in_flight: int, batch: int
 ) -> int:
-    """Keep `in_flight` equal SENDs unanswered on one connection; SENDs with a receipt."""
+    """Keep `in_flight` equal SENDs unanswered on a connection; return the SENDs with a receipt."""
     block = b"".join(send_frame(i, payload, batch) for i in range(BLOCK))
     return blocks_in_flight(address, topic, [block], seconds, in_flight)
 
@@ -67,7 +69,7 @@ def sends_in_flight(
 def blocks_in_flight(
     address: tuple[str, int], topic: str, blocks: Sequence[bytes], seconds: float, in_flight: int
 ) -> int:
-    """The same with blocks of BLOCK SENDs each, in turn, again and again."""
+    """Like `sends_in_flight`, with blocks of BLOCK SENDs each, in turn, repeatedly."""
     next_block = itertools.cycle(blocks)
     receipts = outstanding = 0
     with PulsarWire(address) as wire:
@@ -87,7 +89,9 @@ def blocks_in_flight(
 def deliver(
     address: tuple[str, int], topic: str, entries: int, batch: int, subscription: str
 ) -> int:
-    """Take `entries` messages (or batches) with permits and grouped acks; how many came."""
+    """Take `entries` messages (or batches) with permits and grouped acks; return the received
+    number.
+    """
     taken = acked = 0
     per_entry = batch or 1
     with PulsarWire(address) as wire:

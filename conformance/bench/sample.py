@@ -1,4 +1,4 @@
-"""One measured round of a workload, and what measuring it needs."""
+"""A measured round of a workload, and the tools for measuring."""
 
 import itertools
 import time
@@ -13,39 +13,39 @@ MB = 1e6
 
 @dataclass(slots=True)
 class Sample:
-    """One round: the value, and what its ratio is taken of (a limit's letter with a factor)."""
+    """A round: the value, and the base of its ratio (a limit's letter with a factor)."""
 
     value: float
     unit: str
-    of: str = ""  # Empty: no limit of the machine says how large the value should be.
+    of: str = ""  # Empty: no limit of the machine determines the value.
     factor: float = 1.0
-    cpu_us: float | None = None  # The broker's, for each message.
-    cpu_of: str = ""  # The limit that is the same of what it is compared with.
+    cpu_us: float | None = None  # The broker's, per message.
+    cpu_of: str = ""  # The limit with the processor time to compare with.
     broker_cores: float = 0.0  # Processor time over time: 1.0 is a core.
-    client_cores: float = 0.0  # The same of this process: near 1.0 it is the load that is slow.
+    client_cores: float = 0.0  # The load process's cores: near 1.0 the load is the bottleneck.
 
 
 @dataclass(slots=True)
 class Round:
-    """What a workload is given."""
+    """Input of a workload."""
 
     broker: RunningBroker
     seconds: float
-    limits: dict[str, float] = field(default_factory=dict)  # As they were measured in this round.
+    limits: dict[str, float] = field(default_factory=dict)  # Measured in this round.
     counter: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def topic(self) -> str:
-        """A fresh name, always of one length."""
+        """Return a fresh name, always of the same length."""
         return f"bench-{next(self.counter):06d}"
 
     def address(self, listener: str) -> tuple[str, int]:
-        """Host and port of a listener."""
+        """Return host and port of a listener."""
         return self.broker.address(listener)
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A row of the table; `about` says connections, partitions and batch sizes."""
+    """A row of the table; `about` gives connections, partitions and batch sizes."""
 
     name: str
     about: str
@@ -54,7 +54,9 @@ class Workload:
 
 
 def timed(round_: Round, sample: Sample, work: Callable[[], int], unit_size: float = 1) -> Sample:
-    """Time `work`, which returns how many messages it moved; the value counts units a second."""
+    """Time `work`, which returns the number of moved messages; the value counts
+    units per second.
+    """
     pid = round_.broker.pid
     cpu, own, started = cpu_seconds(pid), time.process_time(), time.perf_counter()
     messages = work()
@@ -68,7 +70,7 @@ def timed(round_: Round, sample: Sample, work: Callable[[], int], unit_size: flo
 
 
 def again_and_again(round_: Round, work: Callable[[], int]) -> Callable[[], int]:
-    """Repeat the work until the round's time is up: reading a log once takes too little time."""
+    """Repeat the work until the round's time is up: a single read of the log is too short."""
 
     def repeated() -> int:
         done = 0

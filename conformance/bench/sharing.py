@@ -1,6 +1,8 @@
-"""`python -m conformance.bench.sharing [--messages N] [--kinds KIND...]`: what delivery to two
-consumers (Exclusive: one) costs the broker in processor time a message, by kind of subscription;
-single messages with keys, acknowledged one by one in groups.
+"""`python -m conformance.bench.sharing [--messages N] [--kinds KIND...]`: the cost of delivery.
+
+Measures the broker's processor time per message, by kind of subscription, with two consumers
+(Exclusive: a single consumer). The messages are unbatched, have keys and are acknowledged
+individually, in groups of acknowledgements.
 """
 
 import argparse
@@ -34,14 +36,14 @@ TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_s(process_id: int) -> float:
-    """Processor time that a process has used."""
+    """Return the processor time of a process so far."""
     with open(f"/proc/{process_id}/stat") as stat:
         fields = stat.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * TICK_S
 
 
 def fill(wire: PulsarWire, topic: str, count: int) -> None:
-    """Store messages with keys, each an entry."""
+    """Store messages with keys, an entry each."""
     wire.open_producer(topic)
     for first in range(0, count, IN_FLIGHT):
         numbers = range(first, min(first + IN_FLIGHT, count))
@@ -57,7 +59,7 @@ def fill(wire: PulsarWire, topic: str, count: int) -> None:
 
 
 def consume(wires: list[PulsarWire], topic: str, kind: str, count: int) -> None:
-    """Take and acknowledge everything, with one connection a consumer."""
+    """Take and acknowledge all messages, with a connection per consumer."""
     name = f"persistent://public/default/{topic}".encode()
     for number, wire in enumerate(wires):
         consumer = [(1, name), (2, kind.encode()), (3, KINDS[kind]), (4, 0), (5, 9)]
@@ -106,7 +108,7 @@ def _take(wire: PulsarWire, buffer: bytearray, ids: list[bytes]) -> int:
 def measure(
     address: tuple[str, int], process_id: int, kinds: Sequence[str], count: int
 ) -> dict[str, float]:
-    """Microseconds of the broker's processor time a message, for each kind."""
+    """Return microseconds of the broker's processor time per message, for each kind."""
     with PulsarWire(address) as wire:
         fill(wire, "sharing", count)
     found = {}
@@ -121,7 +123,7 @@ def measure(
 
 
 def main() -> None:
-    """Print microseconds a message for each kind."""
+    """Print microseconds per message for each kind."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.bench.sharing", description=__doc__
     )

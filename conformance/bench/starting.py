@@ -1,4 +1,4 @@
-"""How long a start takes over a large log of small batches, after a kill and after a clean stop."""
+"""Start time over a large log of small batches, after a kill and after a clean stop."""
 
 import statistics
 import time
@@ -9,7 +9,7 @@ from conformance.bench.pulsar_load import sends_in_flight
 from conformance.server import RunningBroker
 
 TOPIC = "bench-start"
-# With headers of 128 bytes a batch of its own for each is the smallest that a client makes.
+# A batch per message has a header of 128 bytes: the smallest batches that a client makes.
 PAYLOAD = b"v" * 100
 IN_FLIGHT = 1000
 FILL_S = 2.0
@@ -19,10 +19,9 @@ MB = 1e6
 
 
 def start_times(folder: Path, log_bytes: int) -> dict[str, float]:
-    """Seconds from the start of the process until every listener accepts, medians, and the log's
-    MB.
+    """Return median seconds from process start until every listener accepts, and the log's MB.
 
-    Killed in the middle of a load, or stopped cleanly, in turn.
+    The broker is killed in the middle of a load, or stopped cleanly, in turn.
     """
     broker = RunningBroker(folder)
     after_kill, after_stop = [], []

@@ -31,7 +31,7 @@ def _topics(round_: Round, count: int) -> list[str]:
 
 
 def acknowledgements(producers: int, partitions: int) -> Run:
-    """Messages of 1 KB, each sent when the one before is on disk."""
+    """Messages of 1 KB, each sent after the message before is on disk."""
 
     def run(round_: Round) -> Sample:
         topics = _topics(round_, partitions)
@@ -48,7 +48,7 @@ def acknowledgements(producers: int, partitions: int) -> Run:
 
 
 def one_producer_latency(round_: Round) -> Sample:
-    """Median time to the acknowledgement of one synchronous producer."""
+    """Median time to the acknowledgement of a single synchronous producer."""
     address, topics = round_.address("kafka"), _topics(round_, 1)
     body = kafka_load.message_set(1, 1000)
     latencies = synchronous_producers(address, topics, body, round_.seconds)
@@ -56,7 +56,7 @@ def one_producer_latency(round_: Round) -> Sample:
 
 
 def receive_latency(percentile: int) -> Run:
-    """From the scheduled time of a send to its receipt by a consumer, 1000 a second."""
+    """Time from the scheduled send to the receipt by a consumer, at 1000 messages per second."""
 
     def run(round_: Round) -> Sample:
         latencies: list[float] = []
@@ -75,7 +75,7 @@ def receive_latency(percentile: int) -> Run:
 
 
 def requests(connections: int) -> Run:
-    """PING and PONG, the smallest request there is, one in flight on each connection."""
+    """PING and PONG, the smallest request, with a single request in flight per connection."""
 
     def run(round_: Round) -> Sample:
         ping = pulsar_frame(PING, [])
@@ -94,7 +94,7 @@ def requests(connections: int) -> Run:
 
 
 def light_beside_bulk(round_: Round) -> Sample:
-    """How long a Metadata request takes at worst while others produce all that they can."""
+    """Longest time of a Metadata request while others produce at full speed."""
     address = round_.address("kafka")
     (topic,) = _topics(round_, 1)
     body, _ = kafka_load.set_of_128k(100)
@@ -117,7 +117,7 @@ def light_beside_bulk(round_: Round) -> Sample:
 
 
 def offset_commits(round_: Round) -> Sample:
-    """OffsetCommits of 100 partitions each, on disk before they are answered."""
+    """OffsetCommits of 100 partitions each, on disk before the answer."""
     topics = _topics(round_, COMMITS_EACH)
     head = string(b"bench") + struct.pack(">i", -1) + string(b"") + struct.pack(">i", len(topics))
 

@@ -1,6 +1,6 @@
-"""The rows of the table: every workload with what it is and what it should reach.
+"""The rows of the table: every workload with a description and a goal.
 
-A goal is a ratio, unless it has a unit; `CPU` is the broker's processor time for a message.
+A goal is a ratio, unless the goal has a unit; `CPU` is the broker's processor time per message.
 """
 
 from conformance.bench import encrypted, http_load, moving, waiting
@@ -12,7 +12,7 @@ _SETS = "1 conn, 1 part, 128 KiB sets, 8 in flight"
 _SENDS = "1 conn, 1 part, 1000 a SEND, 4 in flight"
 _POLLS = "1 conn, 1 part, 1000 a POLL"
 
-# Messages that differ as real ones do; the other rows send equal ones, and are limits.
+# Messages that differ as real messages do; the other rows send equal messages, and are limits.
 MIXED_WORKLOADS = [
     Workload("kafka-produce-mix-100", _SETS, moving.kafka_produce_mixed(100, 8), "0.7"),
     Workload("kafka-produce-mix-1k", _SETS, moving.kafka_produce_mixed(1000, 8), "0.7"),
