@@ -1,1 +1,1 @@
-"""The cases: one short file each."""
+"""The cases: a short file each."""

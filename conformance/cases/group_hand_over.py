@@ -1,8 +1,7 @@
-"""A group's position carries over from library to library: no gap and no repeat when one closes
-first.
+"""A group's position carries over from library to library: no gap, and no repeat after a close.
 
-Each reader stops where one of the writer's batches ends: a Kafka commit inside a Pulsar batch
-makes a Pulsar consumer see that batch whole again (docs/positions.md).
+Each reader stops at the end of a writer's batch: after a Kafka commit inside a Pulsar batch, a
+Pulsar consumer receives that batch whole again (docs/positions.md).
 """
 
 from itertools import permutations

@@ -1,4 +1,6 @@
-"""A group reads what three libraries wrote to one topic, in log order, with one position."""
+"""A group reads the messages of three libraries on a topic, in log order, with a
+single position.
+"""
 
 from conformance.drivers.base import Message
 from conformance.runner import Context

@@ -1,7 +1,8 @@
 """An old 0.8.2 consumer, a new group member, a Pulsar and an Iggy reader see the same records of an
-old and a new producer, and one group's position goes round all of them.
+old and a new producer, and a group's position passes through all of them.
 
-Each sees all that it can express: Kafka and Pulsar the keys, the new one and Pulsar the headers.
+Each reader sees the fields that its protocol can express: Kafka and Pulsar the keys, the new Kafka
+client and Pulsar the headers.
 """
 
 from conformance.drivers.base import Message
@@ -42,7 +43,7 @@ def _message(writer: str, number: int) -> Message:
 
 
 def reader_sees(name: str, messages: list[Message]) -> list[tuple[object, ...]]:
-    """What a reader can express of them."""
+    """Return the fields of the messages that a reader can express."""
     return [
         (
             one.value,

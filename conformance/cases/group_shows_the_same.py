@@ -1,5 +1,5 @@
-"""A group's place and backlog are the same in `braidlog groups show`, Pulsar's stats, Kafka's
-OffsetFetch, Iggy's stored offset and HTTP's cursor, whoever moved it.
+"""A group's position and backlog are the same in `braidlog groups show`, Pulsar's stats, Kafka's
+OffsetFetch, Iggy's stored offset and HTTP's cursor, whichever protocol moved the position.
 """
 
 import json
@@ -38,7 +38,7 @@ def run(context: Context) -> None:
 
 
 def told(context: Context, kafka: KafkaWire, iggy: IggyWire, topic: str) -> set[tuple[int, int]]:
-    """(Position, backlog) as each of them has it."""
+    """Return the different (position, backlog) pairs of the five views."""
     stored = iggy.stored_offset(topic, GROUP)
     (cursor,) = http(context, topic).told() or [{}]
     assert stored is not None
@@ -52,7 +52,7 @@ def told(context: Context, kafka: KafkaWire, iggy: IggyWire, topic: str) -> set[
 
 
 def groups_show(context: Context, topic: str) -> dict[str, Any]:
-    """What the command line prints of the group on the topic."""
+    """Return the output of `braidlog groups show` about the group on the topic."""
     host, port = context.address("http")
     command = [
         sys.executable,
@@ -77,7 +77,7 @@ def groups_show(context: Context, topic: str) -> dict[str, Any]:
 
 
 def stats(context: Context, topic: str) -> dict[str, Any]:
-    """What Pulsar's admin API tells of the subscription."""
+    """Return the subscription's stats from Pulsar's admin API."""
     connection = HTTPConnection(*context.address("http"), timeout=COMMAND_S)
     connection.request("GET", f"/admin/v2/persistent/public/default/{topic}/stats")
     found = json.loads(connection.getresponse().read())["subscriptions"][GROUP]
@@ -87,12 +87,12 @@ def stats(context: Context, topic: str) -> dict[str, Any]:
 
 
 def consumers_of(context: Context, topic: str) -> int:
-    """Members of the group, as Pulsar's stats and HTTP's cursor tell them; they must agree."""
+    """Return the number of the group's members; Pulsar's stats and HTTP's cursor must agree."""
     found = len(stats(context, topic)["consumers"])
     assert len(http(context, topic).whole()["consumers"]) == found
     return found
 
 
 def http(context: Context, topic: str) -> HttpPlace:
-    """The cursor over HTTP."""
+    """Return the cursor over HTTP."""
     return HttpPlace(context.address("http"), topic, GROUP)

@@ -37,7 +37,7 @@ def run(context: Context) -> None:
 
 
 def _expect_end(wire: Wire) -> None:
-    """The protocol's error may come first; the end must come without more bytes from us."""
+    """Wait for the end without sending more bytes; the protocol's error may come first."""
     try:
         while wire.socket.recv(4096):
             pass

@@ -1,4 +1,4 @@
-"""Text keys, and messages without one, keep their key between libraries that have keys."""
+"""Messages with a text key and without a key keep this between libraries that have keys."""
 
 from conformance.drivers.base import Message
 from conformance.runner import Context

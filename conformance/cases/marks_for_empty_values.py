@@ -1,5 +1,5 @@
-"""Where the topic says `uncarried_records=mark`, an Iggy client that cannot be given an absent or
-empty value gets one zero byte in its place, and its group passes no offset unseen.
+"""With the topic setting `uncarried_records=mark`, an Iggy client that cannot take an absent or
+empty value receives a zero byte instead, and the group passes no offset unseen.
 """
 
 from conformance.drivers.base import Message
@@ -14,7 +14,7 @@ def run(context: Context) -> None:
     writer, reader = context.clients
     topic = context.topic()
     context.make_topic(topic, uncarried_records="mark")
-    empty = b"" if writer.name == "pulsar_client" else None  # Its library has no absent value.
+    empty = b"" if writer.name == "pulsar_client" else None  # The library has no absent value.
     writer.produce(topic, [Message(value, key=b"k") for value in (b"a", empty, b"", b"d")])
     found = reader.read_as_group(topic, GROUP, 4)
     assert [(one.offset, one.value) for one in found] == [

@@ -10,7 +10,7 @@ from conformance.runner import Context, Skip
 
 NAMES = {f"iggy {one}": one for one in iggy_programs.ALL}
 CLIENTS = list(NAMES)
-STREAM, STREAM_ID, TOPIC, PARTITIONS = "shared", 500, "all", 2  # Where the programs meet.
+STREAM, STREAM_ID, TOPIC, PARTITIONS = "shared", 500, "all", 2  # Shared by the programs.
 PROGRAM_S = 300
 
 
@@ -20,7 +20,7 @@ def run(context: Context) -> None:
         command = iggy_programs.built_command(NAMES[context.client_names[0]])
     except NoClient as reason:
         raise Skip(str(reason)) from None
-    with IggyWire((host, port)) as wire:  # Refused where an earlier cell made them.
+    with IggyWire((host, port)) as wire:  # Refused if an earlier cell created them.
         wire.ask(CREATE_STREAM, struct.pack("<I", STREAM_ID) + text8(STREAM))
         tail = struct.pack("<IIBQQB", 1, PARTITIONS, 1, NEVER, 0, 0) + text8(TOPIC)
         wire.ask(CREATE_TOPIC, identifier(STREAM) + tail)

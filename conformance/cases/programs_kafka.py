@@ -1,5 +1,5 @@
 """Programs in Java, Go, JavaScript and Python with today's Kafka clients and their defaults: every
-codec, a group of three of which one dies, admin calls, and refusals of what is not served.
+codec, a group of three with a dying member, admin calls, and refusals of unserved requests.
 """
 
 from conformance.runner import Context, Skip
@@ -14,7 +14,7 @@ from conformance.today.scenario import (
 
 NAMES = {f"{one.name} {one.version}".strip(): one for one in PROGRAMS}
 CLIENTS = list(NAMES)
-LOOKING = ("kcat",)  # They make no topics.
+LOOKING = ("kcat",)  # These programs create no topics.
 
 
 def run(context: Context) -> None:
@@ -35,7 +35,7 @@ def run(context: Context) -> None:
     if "group" in program.tries:
         client.create(f"{topic}-g", PARTITIONS)
         check_group(client, f"{topic}-g", f"g-{topic}")
-    # The programs look at what they have changed at once; a real Kafka shows it a moment later.
+    # The programs check their changes at once; a real Kafka shows a change a moment later.
     if "admin" in program.tries and is_ours:
         if program.name in LOOKING:
             client.create(f"{topic}-a", PARTITIONS)

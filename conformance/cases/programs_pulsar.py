@@ -22,7 +22,7 @@ def run(context: Context) -> None:
     (label,) = context.client_names
     program = PROGRAMS[NAMES[label]]
     try:
-        program.build()  # Again in a moment, where nothing has changed.
+        program.build()  # Quick if nothing has changed.
         lines = program.run(pulsar, f"http://{http}")
     except NotBuilt as reason:
         raise Skip(str(reason)) from None

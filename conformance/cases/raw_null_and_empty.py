@@ -38,7 +38,7 @@ def run(context: Context) -> None:
 
 
 def _key(item: Delivered) -> bytes | None:
-    """partition_key 6, partition_key_b64_encoded 17; an absent key has no field."""
+    """Return the key: partition_key 6, partition_key_b64_encoded 17; an absent key has no field."""
     key = field_of(item.metadata, 6)
     if key is None:
         return None
@@ -47,5 +47,5 @@ def _key(item: Delivered) -> bytes | None:
 
 
 def _value(item: Delivered) -> bytes | None:
-    """null_value (field 25) distinguishes absent from empty."""
+    """Return the value; null_value (field 25) distinguishes absent from empty."""
     return None if field_of(item.metadata, 25) else item.payload

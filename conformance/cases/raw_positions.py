@@ -1,5 +1,5 @@
-"""Kafka's commit of N is Iggy's stored offset N - 1 and where a Pulsar subscription goes on; and
-back.
+"""Kafka's commit of N equals Iggy's stored offset N - 1 and a Pulsar subscription's next message N,
+in both directions.
 """
 
 from conformance.raw.iggy import IggyWire

@@ -1,5 +1,6 @@
-"""Messages that the broker cannot open: where the topic says `unreadable_records=skip`, readers of
-other protocols and the group's position pass over them; with `raw`, they get the bytes as sent.
+"""Messages that the broker cannot open: with the topic setting `unreadable_records=skip`, readers
+of other protocols and the group's position pass over them; with `raw`, readers receive the bytes as
+sent.
 """
 
 from conformance.drivers.proxy import DriverProxy
@@ -8,7 +9,7 @@ from conformance.raw.pulsar import Fields, PulsarWire, encode
 from conformance.runner import Context
 
 GROUP = "1"  # The consumer id that iggy-py polls with.
-# Each follows on where another protocol stopped. Pulsar's own readers are handed everything.
+# Each reader continues after a reader of another protocol. Pulsar's own readers receive everything.
 CLIENTS = [
     ("kafka-python", "httpx"),
     ("kafka-python-today", "iggy-py"),
@@ -37,12 +38,12 @@ def run(context: Context) -> None:
 
 
 def values(client: DriverProxy, topic: str, count: int) -> list[bytes | None]:
-    """What the group's next reader is given."""
+    """Return the values that the group's next reader receives."""
     return [one.value for one in client.read_as_group(topic, GROUP, count)]
 
 
 def publish(context: Context, topic: str) -> None:
-    """At offsets 0 to 7: a, encrypted, b, c, an encrypted batch of three, d."""
+    """Publish at offsets 0 to 7: a, encrypted, b, c, an encrypted batch of three, d."""
     with PulsarWire(context.address("pulsar")) as pulsar:
         pulsar.open_producer(topic)
         for offset, value in ((0, b"a"), (1, None), (2, b"b"), (3, b"c"), (4, None), (7, b"d")):
@@ -57,12 +58,14 @@ SECRET = b"nobody here can open this"
 
 
 def closed(count: int) -> Fields:
-    """Metadata of an encrypted message, or of a batch. All of it is text: iggy-py reads no else."""
+    """Return metadata of an encrypted message or batch. All values are text: iggy-py reads only
+    text.
+    """
     batch: Fields = [(COUNT, count)] if count > 1 else []
     return [(PUBLISH_TIME, 1), *batch, (KEYS, encode([(1, b"key"), (2, b"value")]))]
 
 
 def sent(sequence_id: int, count: int) -> bytes:
-    """The message as `PulsarWire.publish` sends it."""
+    """Return the message as `PulsarWire.publish` sends it."""
     head = encode([(PRODUCER, b"raw"), (SEQUENCE, sequence_id), *closed(count)])
     return len(head).to_bytes(4, "big") + head + SECRET

@@ -1,4 +1,4 @@
-"""Text values sent by one library are read by every other, all of them, in order."""
+"""Every library reads the text values of every other library, complete and in order."""
 
 from conformance.drivers.base import Message
 from conformance.runner import Context

@@ -1,6 +1,6 @@
 """`make cluster`: PostgreSQL, SeaweedFS and three brokers on this machine, to play with.
 
-Everything lies in a scratch folder, which goes at the end.
+All files are in a scratch folder, which is deleted at the end.
 """
 
 import os
@@ -27,7 +27,7 @@ def main() -> int:
         return 1
     with tempfile.TemporaryDirectory(prefix="braidlog-cluster-") as scratch:
         folder = Path(scratch)
-        os.chmod(folder, 0o755)  # PostgreSQL has a user of its own.
+        os.chmod(folder, 0o755)  # PostgreSQL runs as another user.
         with servers.Postgres(folder / "pg") as postgres, servers.Seaweed(folder / "s3") as seaweed:
             try:
                 play(folder, postgres, seaweed)
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def play(folder: Path, postgres: servers.Postgres, seaweed: servers.Seaweed) -> None:
-    """Make a cluster, start the brokers, and tell when each serves."""
+    """Create a cluster, start the brokers, and report each serving broker."""
     settings = settings_for(postgres, seaweed, "play")
     flags = [part for setting in settings for part in ("--set", setting)]
     command = [sys.executable, "-m", "braidlog.broker.cli.main", "cluster"]
@@ -64,7 +64,7 @@ def play(folder: Path, postgres: servers.Postgres, seaweed: servers.Seaweed) -> 
 
 
 def watch(brokers: list[RunningBroker]) -> None:
-    """Tell when a broker serves or ends; one that ended is started again."""
+    """Report serving and ended brokers; restart a broker that ended."""
     told: dict[int, str] = {}
     while True:
         for node, broker in enumerate(brokers, 1):

@@ -1,10 +1,10 @@
 """`python -m conformance.cluster.bench [--only ROWS] [--quick] [--kills N] [--report FILE]`: the
-figures of the shared store, each with its goal, on this machine.
+figures of the shared store, each with a goal, on this machine.
 
-A quarter of an hour or so on an idle machine; a minute for ten kills more. `--long` writes 16 MB
-a second for ten minutes more, packs and segments included. `--minutes 60` has 10,000 partitions be
-written for an hour instead of two minutes. Rows are publish, latency, many, bulk, stops, relay,
-drain, kill, partitions, and long, which needs 35 GB of disk.
+The run takes about a quarter of an hour on an idle machine, and a minute more per ten kills.
+`--long` also writes 16 MB a second for ten minutes, packs and segments included. `--minutes 60`
+writes 10,000 partitions for an hour instead of two minutes. Rows are publish, latency, many, bulk,
+stops, relay, drain, kill, partitions, and long, which needs 35 GB of disk.
 """
 
 import argparse
@@ -29,15 +29,15 @@ from conformance.raw.kafka import KafkaWire
 
 KILLS: Final = 5
 LONG_S: Final = 600.0
-LONG_MB: Final = 16.0  # A second: three times as much is uploaded.
+LONG_MB: Final = 16.0  # Per second; three times as much is uploaded.
 LONG_GB: Final = 35
 LONG_VOLUMES: Final = 130
 RELAYED_S: Final = 3.0
-RELAYED_SETS: Final = 16  # Of 128 KiB, read again and again.
+RELAYED_SETS: Final = 16  # Of 128 KiB, read repeatedly.
 POLLED: Final = 1000
-# As users have them.
+# The default values.
 USUAL: Final = ("cluster.lease_ms=5000", "cluster.beat_ms=1000", "cluster.stall_ms=30000")
-# What PostgreSQL holds and a takeover reads is a matter of these.
+# These settings determine the size of PostgreSQL's tables and the reads of a takeover.
 USUAL_STORE: Final = (
     "shared.round_ms=100",
     "shared.pack_ms=60000",
@@ -47,7 +47,7 @@ USUAL_STORE: Final = (
 
 
 class Bench:
-    """The rows by the names that `--only` knows."""
+    """The rows by their names for `--only`."""
 
     def __init__(self, folder: Path, asked: argparse.Namespace) -> None:
         self._folder = folder
@@ -144,7 +144,7 @@ def _left(name: str, done: draining.Drained) -> Row:
 
 
 def relayed(cluster: Cluster) -> Iterator[Row]:
-    """What a broker gives of a topic of another, against what that one gives itself."""
+    """Compare a broker's relay of another broker's topic with the owner's own answers."""
     topic = draining.owned_topics(cluster, 2)[0]
     body, count = kafka_load.set_of_128k(1000)
     owner, other = cluster.brokers[1], cluster.brokers[0]
@@ -164,7 +164,7 @@ def relayed(cluster: Cluster) -> Iterator[Row]:
 
 
 def _by_iggy(broker: figures.ClusterBroker, topic: str, end: int) -> tuple[float, bytes]:
-    """MB/s over some seconds, and the first answer."""
+    """Return MB/s over several seconds, and the first answer."""
     with IggyWire(broker.address("iggy")) as wire:
 
         def ask(offset: int) -> bytes:
@@ -174,7 +174,7 @@ def _by_iggy(broker: figures.ClusterBroker, topic: str, end: int) -> tuple[float
 
 
 def _by_http(broker: figures.ClusterBroker, topic: str, end: int) -> tuple[float, bytes]:
-    """As `_by_iggy`."""
+    """Like `_by_iggy`, over HTTP."""
     path = f"/topics/public/default/{topic}/partitions/0/messages"
     with httpx.Client(base_url=broker.url, timeout=60) as client:
 
@@ -195,7 +195,7 @@ def _again(ask: Callable[[int], bytes], end: int) -> tuple[float, bytes]:
 
 
 def main() -> int:
-    """Exit code 1 where a row misses its goal."""
+    """Return 1 if a row misses its goal."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.cluster.bench",
         description=__doc__,
@@ -234,7 +234,7 @@ def main() -> int:
 
 
 def _rows(name: str, make: Callable[[], Iterator[Row]]) -> Iterator[Row]:
-    """The rows; one that says why where clients did not go on."""
+    """Yield the rows; if clients were stuck, a row with the reason."""
     try:
         yield from make()
     except Lost as lost:

@@ -1,5 +1,6 @@
-"""What the clients of a run did and were told: a history for each topic, which threads share, and
-what must hold of all of them at the end.
+"""The clients' actions and answers in a run: a history per topic, shared by threads.
+
+At the end, the book checks the rules that hold for all histories.
 """
 
 import threading
@@ -11,22 +12,22 @@ from pathlib import Path
 from conformance.history.checker import check
 from conformance.history.events import History, Moved, Outcome, Sent
 
-# Offset and value of every record of a topic, as one protocol gives them.
+# Offset and value of every record of a topic, as a protocol returns them.
 Log = Sequence[tuple[int, bytes]]
 
 
 class Book:
-    """Written by clients; judged once they have stopped."""
+    """Written by clients; judged after the clients have stopped."""
 
     def __init__(self, topics: Sequence[str]) -> None:
         self.topics = list(topics)
         self.acknowledged: Counter[str] = Counter()  # Values, by kind of the writer.
-        self.progress: Counter[str] = Counter()  # Whatever a client succeeded in, by its kind.
+        self.progress: Counter[str] = Counter()  # A client's other successes, by kind.
         self.resized = ""  # The topic that grows and shrinks now.
         self.received: dict[str, dict[str, set[bytes]]] = defaultdict(lambda: defaultdict(set))
         self.doubled: list[str] = []
-        self._groups: dict[str, tuple[str, set[str]]] = {}  # Group: its reader, its topics.
-        self._moves: set[tuple[str, str]] = set()  # Groups and topics whose moves are known.
+        self._groups: dict[str, tuple[str, set[str]]] = {}  # Group: reader and topics.
+        self._moves: set[tuple[str, str]] = set()  # Groups and topics with known moves.
         self._histories = {topic: History() for topic in topics}
         self._lock = threading.Lock()
         self._awaited: set[str] = set()
@@ -37,12 +38,12 @@ class Book:
     # Written by clients.
 
     def sending(self, topic: str, writer: str, values: Sequence[bytes]) -> list[Sent]:
-        """Values that are about to be sent once."""
+        """Record values before they are sent."""
         with self._lock:
             return [self._histories[topic].send(writer, value) for value in values]
 
     def stored(self, topic: str, sent: Sequence[Sent], offsets: Sequence[int | None]) -> None:
-        """They were acknowledged; where, if the protocol says."""
+        """Record acknowledged values; offsets if the protocol returns them."""
         with self._lock:
             for one, offset in zip(sent, offsets, strict=True):
                 self._histories[topic].answer(one, Outcome.DONE, offset)
@@ -55,57 +56,59 @@ class Book:
                 self._delays.append(time.monotonic() - self._awaited_since_s)
 
     def moving(self, reader: str, topic: str, group: str, position: int) -> Moved:
-        """A group is about to be moved."""
+        """Record a move of a group before the request."""
         with self._lock:
             self._groups.setdefault(group, (reader, set()))[1].add(topic)
             self._moves.add((group, topic))
             return self._histories[topic].move(group, position)
 
     def moved(self, topic: str, moved: Moved) -> None:
-        """It was acknowledged."""
+        """Record that the move was acknowledged."""
         with self._lock:
             self._histories[topic].moved(moved)
 
     def reads(self, reader: str, topic: str, group: str, values: Sequence[bytes]) -> None:
-        """A reader was given these; whatever its group's position passes must be among them."""
+        """Record a reader's received values; they must include all values that the group's position
+        passes.
+        """
         with self._lock:
             self._groups.setdefault(group, (reader, set()))[1].add(topic)
             self.received[reader][topic].update(values)
             self.progress[reader] += len(values)
 
     def goes_on(self, kind: str) -> None:
-        """A client of that kind succeeded in something else."""
+        """Record another success of a client of that kind."""
         with self._lock:
             self.progress[kind] += 1
 
-    # Whether clients go on after a fault.
+    # Progress of clients after a fault.
 
     def watch(self) -> dict[str, int]:
-        """Begin to watch; returns the progress so far."""
+        """Begin to watch; return the progress so far."""
         with self._lock:
             self._newest = {}
             return dict(self.progress)
 
     def missing(self, reader: str, topics: Sequence[str]) -> list[str]:
-        """The topics of which a reader has received nothing that was acknowledged since `watch`."""
+        """Return the topics of which a reader has received no value acknowledged since `watch`."""
         with self._lock:
             newest, received = self._newest, self.received[reader]
             return [one for one in topics if newest.get(one, None) not in received[one]]
 
-    # How long a fault lasts for clients.
+    # The length of a fault for clients.
 
     def await_topics(self, topics: Sequence[str]) -> None:
-        """From now on it is measured how long each of these topics acknowledges nothing."""
+        """From now on, measure the time until each of these topics acknowledges a value."""
         with self._lock:
             self._awaited, self._awaited_since_s = set(topics), time.monotonic()
 
     def awaited(self) -> list[str]:
-        """Those that have acknowledged nothing so far."""
+        """Return the topics that have acknowledged nothing so far."""
         with self._lock:
             return sorted(self._awaited)
 
     def take_delays(self) -> list[float]:
-        """Seconds of each topic that has acknowledged something meanwhile."""
+        """Return the seconds of each topic that has acknowledged a value meanwhile."""
         with self._lock:
             delays, self._delays, self._awaited = self._delays, [], set()
             return delays
@@ -114,13 +117,13 @@ class Book:
 
     @property
     def groups(self) -> Iterator[tuple[str, str]]:
-        """Every group and topic that has a position."""
+        """Yield every group and topic that has a position."""
         for group, (_, topics) in self._groups.items():
             for topic in topics:
                 yield group, topic
 
     def keep(self, folder: Path) -> None:
-        """Write every topic's history down, an event a line."""
+        """Write every topic's history to a file, a line per event."""
         for topic, history in self._histories.items():
             lines = "".join(f"{event}\n" for event in history.events)
             (folder / f"{topic}.history").write_text(lines)
@@ -128,8 +131,9 @@ class Book:
     def judge(
         self, logs: Mapping[str, Mapping[str, Log]], positions: Mapping[tuple[str, str], int]
     ) -> list[str]:
-        """Every fault in what the clients were told. `logs` are whole ones by reader and topic,
-        `positions` by group and topic, -1 for none.
+        """Return every fault in the clients' answers.
+
+        `logs` are whole logs by reader and topic, `positions` by group and topic, -1 for none.
         """
         faults = list(self.doubled)
         for topic, history in self._histories.items():

@@ -1,4 +1,4 @@
-"""Brokers over one shared store, for runs: their settings, and the commands on it."""
+"""Brokers over a shared store, for runs: their settings, and the commands on the store."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ INTERNAL_PORT: Final = 7400
 
 
 def settings_for(postgres: Postgres, seaweed: Seaweed, prefix: str) -> list[str]:
-    """What brokers and commands need to know, for `--set`."""
+    """Return the settings of brokers and commands, for `--set`."""
     return [
         "storage.mode=shared",
         f"shared.database={postgres.database}",
@@ -27,7 +27,7 @@ def settings_for(postgres: Postgres, seaweed: Seaweed, prefix: str) -> list[str]
 
 
 def command(settings: list[str], *arguments: str) -> tuple[int, str]:
-    """`braidlog cluster ...`: exit code, and what it printed."""
+    """Run `braidlog cluster ...`; return the exit code and the output."""
     flags = [part for setting in settings for part in ("--set", setting)]
     done = subprocess.run(
         [sys.executable, "-m", "braidlog.broker.cli.main", "cluster", *arguments, *flags],
@@ -40,7 +40,7 @@ def command(settings: list[str], *arguments: str) -> tuple[int, str]:
 
 
 def proxied(postgres: Postgres, seaweed: Seaweed, proxies: Proxies, node: int) -> list[str]:
-    """How a broker reaches both stores by proxies of its own."""
+    """Return the settings of a broker that reaches both stores through its own proxies."""
     name = f"{BROKERS}{node}"
     host, port = proxies.through(name, "pg", (postgres.place.host, postgres.port))
     database = postgres.database.replace(f":{postgres.port}/", f":{port}/")
@@ -50,8 +50,8 @@ def proxied(postgres: Postgres, seaweed: Seaweed, proxies: Proxies, node: int) -
 
 
 class ClusterBroker(RunningBroker):
-    """A broker of a cluster with all listeners, which may run in a namespace of its own, or have
-    proxies in front of all that it listens on.
+    """A broker of a cluster with all listeners, optionally in its own namespace or
+    behind proxies.
     """
 
     def __init__(
@@ -68,7 +68,8 @@ class ClusterBroker(RunningBroker):
             own.append(f"cluster.listen={place.host}:{INTERNAL_PORT}")
             own += [f"listeners.{name}.insecure=true" for name in PORTS]
             listen = {name: f"{place.host}:{port}" for name, port in PORTS.items()}
-            password = folder / "password"  # Of its own accord a broker takes it on loopback alone.
+            # By default, a broker uses this password on loopback only.
+            password = folder / "password"
             folder.mkdir(parents=True, exist_ok=True)
             password.write_text("iggy")
             own.append(f"listeners.iggy.password_file={password}")
@@ -81,7 +82,7 @@ class ClusterBroker(RunningBroker):
         self._enter = list(place.enter)
 
     def _behind(self, proxies: Proxies, name: str) -> tuple[dict[str, str], list[str]]:
-        """Where it is to listen, and the settings that tell others of the proxies instead."""
+        """Return the listen addresses and the settings that advertise the proxies instead."""
         host = LOOPBACK.host
         listen, settings = {}, []
         *ports, port = free_ports(len(PORTS) + 1)
@@ -96,12 +97,12 @@ class ClusterBroker(RunningBroker):
         return listen, settings
 
     def is_ready(self) -> bool:
-        """As `RunningBroker.is_ready`; clients are to go through the proxies."""
+        """Like `RunningBroker.is_ready`; clients use the proxies."""
         ready = super().is_ready()
         self.addresses = {**self.addresses, **self._proxied} if self.addresses else {}
         return ready
 
     @property
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         return [*self._enter, *super().command]

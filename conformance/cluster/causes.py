@@ -1,6 +1,6 @@
-"""What can go wrong in a run: one cause each, which returns once it has passed.
+"""The faults of a run: a cause per fault, which returns after the fault has passed.
 
-A broker that ends is started again by the run, as a supervisor does.
+The run restarts a broker that ends, as a supervisor does.
 """
 
 import random
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from conformance.cluster.running import Cluster
     from conformance.cluster.servers import Server
 
-HANG_S: Final = 4.0  # Beyond the lease of `running.QUICK`,
-# and beyond the patience of some clients: what those that went elsewhere had asked is still read.
+HANG_S: Final = 4.0  # Beyond the lease of `running.QUICK`.
+# Beyond the patience of some clients: requests of clients that moved elsewhere are still read.
 LONG_S: Final = 9.0
 CUT_S_MIN, CUT_S_MAX = 1.0, 3.0
-DOWN_S: Final = 2.0  # A store.
-RETURNS_S: Final = 30.0  # For topics to come back after a drain: two leases and a look.
+DOWN_S: Final = 2.0  # Downtime of a store.
+RETURNS_S: Final = 30.0  # Time for topics to return after a drain: two leases and a check.
 
 Cause = Callable[["Cluster", "ClusterBroker", random.Random], None]
 Act = Callable[["Cluster", "ClusterBroker"], object]
 
 
 def kill(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """SIGKILL."""
+    """Kill the broker with SIGKILL."""
     broker.kill()
 
 
 def stop(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """A clean stop."""
+    """Stop the broker cleanly."""
     broker.stop()
 
 
 def set_drain(cluster: "Cluster", broker: "ClusterBroker", *, drains: bool) -> None:
-    """By the command line: the broker owns nothing, or may own topics again. Raises Lost."""
+    """Drain the broker by the command line, or undo the drain. Raises Lost."""
     flags = [] if drains else ["--undo"]
     code, said = command(cluster.settings, "drain", str(broker.node), *flags)
     if code:
@@ -51,7 +51,7 @@ def set_drain(cluster: "Cluster", broker: "ClusterBroker", *, drains: bool) -> N
 
 
 def drain(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """Its topics move to the others, and after a while back to it. Raises Lost."""
+    """Drain the broker: its topics move away and later return. Raises Lost."""
     set_drain(cluster, broker, drains=True)
     set_drain(cluster, broker, drains=False)
     deadline = time.monotonic() + RETURNS_S
@@ -60,7 +60,7 @@ def drain(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> No
 
 
 def _for_a_while(seconds: float, begin: Act, end: Act) -> Cause:
-    """Something that passes by itself."""
+    """Return a cause that ends after `seconds`."""
 
     def cause(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
         begin(cluster, broker)
@@ -71,7 +71,7 @@ def _for_a_while(seconds: float, begin: Act, end: Act) -> Cause:
 
 
 def _hangs(seconds: float) -> Cause:
-    """A broker does nothing for so long."""
+    """Return a cause that stops the broker's process for `seconds`."""
     return _for_a_while(
         seconds,
         lambda _, broker: broker.signal(signal.SIGSTOP),
@@ -80,7 +80,7 @@ def _hangs(seconds: float) -> Cause:
 
 
 def _server_hangs(server: Callable[["Cluster"], "Server"]) -> Cause:
-    """A store answers nobody for a while."""
+    """Return a cause that stops a store's process for a while."""
     return _for_a_while(
         DOWN_S,
         lambda cluster, _: server(cluster).send(signal.SIGSTOP),
@@ -89,7 +89,7 @@ def _server_hangs(server: Callable[["Cluster"], "Server"]) -> Cause:
 
 
 def _server_restarts(server: Callable[["Cluster"], "Server"]) -> Cause:
-    """A store is gone for a while."""
+    """Return a cause that restarts a store after a while."""
     return _for_a_while(
         DOWN_S,
         lambda cluster, _: server(cluster).stop(),
@@ -98,7 +98,7 @@ def _server_restarts(server: Callable[["Cluster"], "Server"]) -> Cause:
 
 
 def backends(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """Every connection to PostgreSQL ends, some statements in their middle."""
+    """End every connection to PostgreSQL, some within a statement."""
     with psycopg.connect(cluster.postgres.database, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -107,7 +107,9 @@ def backends(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) ->
 
 
 def _cut(party: str, *, to: bool, back: bool) -> Cause:
-    """The broker sends nothing to that party (`to`), or gets nothing from it (`back`)."""
+    """Return a cause that drops the broker's packets to a party (`to`), or from the
+    party (`back`).
+    """
 
     def cause(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
         assert cluster.network is not None
@@ -149,7 +151,7 @@ CAUSES: Mapping[str, Cause] = {
 }
 # Causes that end no broker.
 GENTLE: Final = ("drain", "another database")
-# Fifteen that together leave no kind and no party out; for the short run.
+# Fifteen causes for the short run that together cover every kind and every party.
 SHORT: Final = (
     "kill",
     "cut from postgres",

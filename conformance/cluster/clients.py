@@ -1,8 +1,8 @@
-"""Writers of all protocols, which never stop for a fault: whatever goes wrong, they connect anew
-and go on with new values. Stock clients, but for Iggy's, whose library may abort the process.
+"""Writers of all protocols that survive every fault: they reconnect and continue with new values.
 
-A value is sent once by us. What a library sends again by itself must not be stored twice where the
-protocol has sequence numbers for it, as here (Kafka's idempotent producer, Pulsar's deduplication).
+The clients are stock clients, except Iggy's, whose library may abort the process. The writer sends
+a value once. A library's own repeats must not be stored twice if the protocol has sequence numbers
+for them, as here (Kafka's idempotent producer, Pulsar's deduplication).
 """
 
 import abc
@@ -23,9 +23,9 @@ from kafka import KafkaProducer
 from conformance.cluster.book import Book
 from conformance.raw.iggy import IggyWire
 
-PAUSE_S: Final = 0.02  # Between two requests: the machine has to do more than this.
-AGAIN_S: Final = 0.1  # Before a client connects again.
-ANSWER_S: Final = 10.0  # What has no answer for so long has none.
+PAUSE_S: Final = 0.02  # Between two requests: the machine has other work too.
+AGAIN_S: Final = 0.1  # Before a client reconnects.
+ANSWER_S: Final = 10.0  # A request without an answer for this time counts as unanswered.
 VALUES_MAX: Final = 4
 STREAM: Final = "default"
 
@@ -33,8 +33,9 @@ Addresses = Callable[[str], list[str]]
 
 
 class Load:
-    """What all clients of a run share. `addresses` gives a protocol's listeners, of every broker
-    that may be there.
+    """Shared state of all clients of a run.
+
+    `addresses` returns a protocol's listeners, of every broker that may be running.
     """
 
     def __init__(self, book: Book, addresses: Addresses, seed: int) -> None:
@@ -45,11 +46,11 @@ class Load:
 
 
 class Client(threading.Thread, abc.ABC):
-    """One client, connected again and again."""
+    """A client that reconnects repeatedly."""
 
     protocol = "kafka"
-    patience_s = ANSWER_S  # Its own time-outs: for so long it may wait for a lost answer.
-    whole_topics: Sequence[str] = ()  # It has to receive every value of these.
+    patience_s = ANSWER_S  # The client's own time-outs: the longest wait for a lost answer.
+    whole_topics: Sequence[str] = ()  # The client must receive every value of these topics.
 
     def __init__(self, kind: str, load: Load) -> None:
         super().__init__(name=kind, daemon=True)
@@ -61,27 +62,27 @@ class Client(threading.Thread, abc.ABC):
         self.troubles: Counter[str] = Counter()
 
     def run(self) -> None:
-        """One life after the other."""
+        """Run a life after the other."""
         while not self.load.stopping.is_set():
             self.generation += 1
             try:
                 self.live()
-            except Exception as error:  # Whatever it is: the next life shows whether it goes on.
+            except Exception as error:  # Any error: the next life shows if the client recovers.
                 self.troubles[f"{type(error).__name__}: {error}"[:160]] += 1
             self.load.stopping.wait(AGAIN_S)
 
     @abc.abstractmethod
     def live(self) -> None:
-        """Connect and work until something goes wrong, or the run is to stop."""
+        """Connect and work until an error, or until the run stops."""
 
     def addresses(self) -> list[str]:
-        """Where to connect, in any order."""
+        """Return the addresses, in random order."""
         found = self.load.addresses(self.protocol)
         self.random.shuffle(found)
         return found
 
     def address(self) -> tuple[str, int]:
-        """One of them."""
+        """Return a random address."""
         host, _, port = self.addresses()[0].rpartition(":")
         return host, int(port)
 
@@ -90,14 +91,14 @@ class Sending(Protocol):
     """A connection that sends."""
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
-        """Send and wait: the offsets, where the protocol says."""
+        """Send and wait; return the offsets, if the protocol has them."""
 
     def close(self) -> None:
-        """Let go."""
+        """Close the connection."""
 
 
 class Writer(Client):
-    """Sends some values to some topic, waits for the answer, and so on."""
+    """Repeatedly sends several values to a random topic and waits for the answer."""
 
     def __init__(
         self,
@@ -114,7 +115,9 @@ class Writer(Client):
         self._values = 0
 
     def live(self) -> None:
-        """As `Client.live`. Order is promised within one connection, so that is the writer."""
+        """Like `Client.live`. Order is promised within a connection, so the connection is the
+        writer.
+        """
         sending = self._connect(self)
         try:
             for _ in range(self._sends_of_a_life):
@@ -136,7 +139,7 @@ class Writer(Client):
 
 
 class ByKafka:
-    """kafka-python; `settings` beside the addresses."""
+    """kafka-python; `settings` are added to the addresses."""
 
     def __init__(self, writer: Writer, **settings: Any) -> None:
         self._producer = KafkaProducer(
@@ -144,18 +147,18 @@ class ByKafka:
         )
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
-        """As `Sending.send`."""
+        """See `Sending.send`."""
         futures = [self._producer.send(topic, value, partition=0) for value in values]
         self._producer.flush(ANSWER_S)
         return [future.get(ANSWER_S).offset for future in futures]
 
     def close(self) -> None:
-        """As `Sending.close`."""
+        """See `Sending.close`."""
         self._producer.close(0)
 
 
 class ByLibrdkafka:
-    """confluent-kafka, idempotent: a value is sent again until its time is over."""
+    """confluent-kafka, idempotent: the library resends a value until the value times out."""
 
     def __init__(self, writer: Writer) -> None:
         self._producer = Producer(
@@ -163,12 +166,12 @@ class ByLibrdkafka:
                 "bootstrap.servers": ",".join(writer.addresses()),
                 "enable.idempotence": True,
                 "message.timeout.ms": int(ANSWER_S * 1000),
-                "log_level": 2,  # Not each broken connection.
+                "log_level": 2,  # Without every broken connection.
             }
         )
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
-        """As `Sending.send`."""
+        """See `Sending.send`."""
         offsets: list[int | None] = []
         errors: list[KafkaError] = []
 
@@ -186,12 +189,12 @@ class ByLibrdkafka:
         return offsets
 
     def close(self) -> None:
-        """As `Sending.close`."""
+        """See `Sending.close`."""
         self._producer.purge()
 
 
 class ByPulsar:
-    """pulsar-client, a producer for each topic, which it keeps over moves by itself."""
+    """pulsar-client with a producer per topic; the library keeps the producer over moves."""
 
     def __init__(self, writer: Writer) -> None:
         self._client = pulsar.Client(
@@ -204,12 +207,12 @@ class ByPulsar:
         self._producers: dict[str, Any] = {}
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
-        """As `Sending.send`."""
+        """See `Sending.send`."""
         producer = self._producers.get(topic)
         if producer is None:
-            # Without a first sequence the library begins at 0 again where it connects anew before
-            # any answer: its second message then has the first one's sequence, and is a repeat.
-            # Python leaves a 0 out.
+            # Without an initial sequence id, the library restarts at 0 if it reconnects before any
+            # answer: the second message then has the first message's id, and counts as a repeat.
+            # Python omits a 0.
             producer = self._producers[topic] = self._client.create_producer(
                 topic,
                 producer_name=self._name,
@@ -221,23 +224,23 @@ class ByPulsar:
         return [None] * len(values)
 
     def close(self) -> None:
-        """As `Sending.close`."""
+        """See `Sending.close`."""
         self._client.shutdown()
 
 
 class ByIggy:
-    """Frames made by hand: the libraries may abort their process."""
+    """Hand-made frames: the libraries may abort their process."""
 
     def __init__(self, writer: Writer) -> None:
         self._wire = IggyWire(writer.address(), timeout_s=ANSWER_S)
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
-        """As `Sending.send`."""
+        """See `Sending.send`."""
         self._wire.send_messages(topic, [(0, [], value) for value in values])
         return [None] * len(values)
 
     def close(self) -> None:
-        """As `Sending.close`."""
+        """See `Sending.close`."""
         self._wire.close()
 
 
@@ -249,7 +252,7 @@ class ByHttp:
         self._client = httpx.Client(base_url=f"http://{host}:{port}", timeout=ANSWER_S)
 
     def send(self, topic: str, values: Sequence[bytes]) -> Sequence[int | None]:
-        """As `Sending.send`."""
+        """See `Sending.send`."""
         messages = [{"payload": value.decode()} for value in values]
         answer = self._client.post(
             f"/topics/public/default/{topic}", json={"messages": messages}
@@ -261,17 +264,17 @@ class ByHttp:
         return [None] * len(values)
 
     def close(self) -> None:
-        """As `Sending.close`."""
+        """See `Sending.close`."""
         self._client.close()
 
 
 def kafka_today(writer: Writer) -> Sending:
-    """kafka-python with its defaults: idempotent, it sends again by itself."""
+    """Return kafka-python with its defaults: idempotent, with the library's own repeats."""
     return ByKafka(writer, delivery_timeout_ms=10_000, request_timeout_ms=4000)
 
 
 def kafka_old(writer: Writer) -> Sending:
-    """kafka-python as for Kafka 0.8.2, which sends everything once."""
+    """Return kafka-python for Kafka 0.8.2, which sends every value once."""
     return ByKafka(
         writer,
         api_version=(0, 8, 2),
@@ -289,7 +292,7 @@ WRITERS: Mapping[
     "kafka-0.8": ("kafka", kafka_old),
     "librdkafka": ("kafka", ByLibrdkafka),
     "pulsar": ("pulsar", ByPulsar),
-    # Names that are new again and again: no two producers may be taken for one.
+    # Always new names: no two producers may count as the same producer.
     "pulsar-anew": ("pulsar", ByPulsar, 10),
     "iggy": ("iggy", ByIggy),
     "http": ("http", ByHttp),
@@ -297,5 +300,5 @@ WRITERS: Mapping[
 
 
 def writers(load: Load) -> list[Client]:
-    """One of each kind."""
+    """Return a writer of each kind."""
     return [Writer(kind, load, *how) for kind, how in WRITERS.items()]

@@ -1,7 +1,7 @@
 """Causes of a fault run: another cluster's database, and a database restored from a dump.
 
-Brokers and commands must refuse both, and change nothing: the judge of the run reads every record
-that was acknowledged.
+Brokers and commands must refuse both, and change nothing: the run's judge reads every acknowledged
+record.
 """
 
 import random
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 OTHER: Final = "other"  # Database of another cluster.
 OLDER: Final = "older"  # Restored from a dump.
-KEPT: Final = "kept"  # Name of the cluster's own database while a dump is in its place.
-OTHER_NODE: Final = 9  # Of a broker that is configured with one of them.
-# Time in which clients go on after a dump. A session marks its rounds each second.
+KEPT: Final = "kept"  # Name of the cluster's own database while a dump replaces it.
+OTHER_NODE: Final = 9  # A broker that is configured with such a database.
+# Time for clients to write after a dump. A session marks its rounds each second.
 SINCE_S: Final = 3.0
 REFUSED: Final = {OTHER: "is of cluster", OLDER: "the database is older than the object store"}
 
 
 def another_database(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """Commands and a broker that are configured with the database of another cluster."""
+    """Run commands and a broker with the database of another cluster."""
     if _create(cluster.postgres, OTHER):
         store = [one for one in cluster.settings if one.startswith("shared.store=")]
         code, said = command([*_with(cluster, OTHER), f"{store[0]}-other"], "init")
@@ -41,7 +41,9 @@ def another_database(cluster: "Cluster", broker: "ClusterBroker", rng: random.Ra
 
 
 def restored_database(cluster: "Cluster", broker: "ClusterBroker", rng: random.Random) -> None:
-    """A dump that clients have gone beyond: first beside the true database, then in its place."""
+    """Run on an outdated dump: first beside the true database, then in the true
+    database's place.
+    """
     postgres = cluster.postgres
     _drop(postgres, OLDER)
     _create(postgres, OLDER)
@@ -93,7 +95,7 @@ def _await_refusal(broker: "ClusterBroker") -> None:
 
 
 def _with(cluster: "Cluster", database: str) -> list[str]:
-    """The cluster's settings, but for the database."""
+    """Return the cluster's settings with another database."""
     place = cluster.postgres.database.rpartition("/")[0]
     return [*cluster.settings, f"shared.database={place}/{database}"]
 
@@ -108,7 +110,7 @@ def _connect(postgres: Postgres) -> psycopg.Connection:
 
 
 def _create(postgres: Postgres, name: str) -> bool:
-    """Create a database; False if it exists."""
+    """Create a database; return False if the database exists."""
     with _connect(postgres) as connection:
         if connection.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchall():
             return False
@@ -122,7 +124,7 @@ def _drop(postgres: Postgres, name: str) -> None:
 
 
 def _rename(postgres: Postgres, old: str, new: str) -> None:
-    """Rename a database, of which every connection ends."""
+    """Rename a database; this ends every connection to the database."""
     with _connect(postgres) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [old]
@@ -131,7 +133,7 @@ def _rename(postgres: Postgres, old: str, new: str) -> None:
 
 
 def _copy(postgres: Postgres, dump: Path) -> None:
-    """Dump the cluster's database as it is now, and restore the dump. Raises Lost."""
+    """Dump the cluster's present database, and restore the dump. Raises Lost."""
     programs = postgres_folder()
     assert programs is not None, "the run's PostgreSQL was started from there"
     older = postgres.database.rpartition("/")[0] + f"/{OLDER}"

@@ -1,5 +1,6 @@
-"""Stock clients of Kafka and Pulsar while the broker that they work with is drained or stopped: no
-call of theirs may fail, and nothing may take long.
+"""Stock clients of Kafka and Pulsar while their broker is drained or stopped.
+
+No call of the clients may fail or take long.
 """
 
 import re
@@ -18,54 +19,57 @@ from conformance.cluster.brokers import command
 from conformance.cluster.running import GOES_ON_S, LOOK_S, Cluster, Lost
 from conformance.raw.iggy import IggyWire
 
-SHARDS: Final = 64  # As `cluster init` makes them.
-TOPICS: Final = 12  # So that every broker has some.
-STEADY: Final = 20  # Calls of every client before the drain, and behind it.
+SHARDS: Final = 64  # The default of `cluster init`.
+TOPICS: Final = 12  # Enough for every broker to own several.
+STEADY: Final = 20  # Calls of every client before the drain, and after it.
 OWNED_LOOK_S: Final = 0.05
 
 
 @dataclass
 class Worked:
-    """What one client saw: calls that worked, the longest, and what failed."""
+    """The results of a client: successful calls, the longest call, and errors."""
 
     calls: int = 0
     longest_s: float = 0.0
     errors: list[str] = field(default_factory=list)
 
     def call(self, work: Callable[[], int]) -> None:
-        """One call of the library, as an application makes it; how much it did."""
+        """Call the library as an application does; return the amount of work."""
         begun = time.monotonic()
         try:
             self.calls += work()
-        except Exception as error:  # The application would have seen it.
+        except Exception as error:  # An error that the application would see.
             self.errors.append(f"{type(error).__name__}: {error}"[:200])
         self.longest_s = max(self.longest_s, time.monotonic() - begun)
 
     def go_on(self, work: Callable[[], int], stopping: threading.Event) -> None:
-        """Call it again and again, until the run ends."""
+        """Repeat the call until the run ends."""
         while not stopping.is_set():
             self.call(work)
 
 
 @dataclass
 class Drained:
-    """What a drain or a stop did to the clients; how long until the others owned everything."""
+    """The effect of a drain or a stop on clients, and the time until other brokers
+    own all topics.
+    """
 
     seconds: float
     clients: dict[str, Worked]
 
     @property
     def errors(self) -> list[str]:
-        """Everything that reached an application."""
+        """Return every error that reached an application."""
         return [f"{name}: {error}" for name, one in self.clients.items() for error in one.errors]
 
 
 def drain(cluster: Cluster, node: int) -> Drained:
-    """Drain a broker under load of topics that it owns. Raises Lost."""
+    """Drain a broker under load of topics that the broker owns. Raises Lost."""
 
     def by_command() -> float:
         code, said = command(cluster.settings, "drain", str(node))
-        found = re.search(r"owns nothing after ([0-9.]+) s", said)  # Without its own start.
+        # Without the command's start time.
+        found = re.search(r"owns nothing after ([0-9.]+) s", said)
         if code or found is None:
             raise Lost(said)
         return float(found[1])
@@ -74,7 +78,7 @@ def drain(cluster: Cluster, node: int) -> Drained:
 
 
 def stop(cluster: Cluster, node: int) -> Drained:
-    """Stop a broker by a signal under load of topics that it owns. Raises Lost."""
+    """Stop a broker by a signal under load of topics that the broker owns. Raises Lost."""
 
     def by_signal() -> float:
         broker, begun = cluster.brokers[node - 1], time.monotonic()
@@ -119,7 +123,7 @@ def _under_load(cluster: Cluster, topics: list[str], leave: Callable[[], float])
 
 
 def owned_topics(cluster: Cluster, node: int, prefix: str = "drained") -> list[str]:
-    """New topics that a broker owns. Raises Lost where it owns none for long."""
+    """Return new topics that a broker owns. Raises Lost if the broker owns none for long."""
     names = [f"{prefix}{number}" for number in range(TOPICS)]
     with IggyWire(cluster.brokers[0].address("iggy")) as wire:
         for name in names:
@@ -178,7 +182,7 @@ def _kafka_group(
 def _pulsar_client(cluster: Cluster) -> Any:
     return pulsar.Client(
         "pulsar://" + ",".join(cluster.addresses("pulsar")),
-        # A slow machine is no error; the longest call is told.
+        # A slow machine is no error; the longest call is reported.
         operation_timeout_seconds=int(GOES_ON_S),
         logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
     )
@@ -219,7 +223,7 @@ def _pulsar_consumer(
 def _pulsar_newcomer(
     cluster: Cluster, topics: list[str], worked: Worked, stopping: threading.Event
 ) -> None:
-    """Consumers that come and go: some come just while their topic moves."""
+    """Open and close consumers: some open while their topic moves."""
     client = _pulsar_client(cluster)
 
     def subscribe() -> int:

@@ -1,11 +1,12 @@
-"""Faults under load on three brokers of a cluster: whatever is killed, hung, cut off or stopped,
-nothing that was acknowledged is lost, doubled or moved, and each client goes on.
+"""Faults under load on three brokers of a cluster: brokers and stores are killed, hung, cut off or
+stopped.
 
-`python -m conformance.cluster.faults --faults 200 --topics 100` for a long run, `--only kill,hang`
-to measure how long a fault lasts for clients. Writers and readers of all protocols work all the
-while, and one topic grows and shrinks while consumers hold it; the judge of histories says what was
-broken. After each fault every client has `SETTLES_S` and its own time-outs to go on. Cuts are made
-by network namespaces, or by TCP proxies where this machine allows none (or with `--proxies`).
+No acknowledged record is lost, doubled or moved, and each client recovers. `python -m
+conformance.cluster.faults --faults 200 --topics 100` is a long run; `--only kill,hang` measures the
+length of a fault for clients. Writers and readers of all protocols work throughout, and a topic
+grows and shrinks while consumers hold it. The judge of histories reports the broken promises. After
+each fault every client has `SETTLES_S` and its own time-outs to recover. Cuts use network
+namespaces, or TCP proxies if this machine allows no namespaces (or with `--proxies`).
 """
 
 import argparse
@@ -33,26 +34,26 @@ from conformance.ending import end_on_signals
 from conformance.raw.iggy import IggyWire
 
 SHARDS: Final = 64  # As `cluster init` makes them.
-MORE: Final = 3  # Steps that each client has to make between two faults: values, polls, changes.
-# How long a client may stand still after a fault, its own time-outs apart.
+MORE: Final = 3  # Steps of each client between two faults: values, polls, changes.
+# Longest standstill of a client after a fault, without the client's own time-outs.
 SETTLES_S: Final = 45.0
-WITHIN_S: Final = 10.0  # What a takeover may take, with a lease of 5 s.
-LEAVES: Final = ("kill", "hang", "hang long")  # Causes after which other brokers have to take over.
+WITHIN_S: Final = 10.0  # Longest takeover, with a lease of 5 s.
+LEAVES: Final = ("kill", "hang", "hang long")  # Causes after which other brokers must take over.
 
 
 @dataclass
 class Done:
-    """What a run has seen."""
+    """Observations of a run."""
 
     faults: list[str] = field(default_factory=list)
     records: int = 0
     acknowledged: int = 0
     delays: list[float] = field(default_factory=list)  # Seconds, of a topic whose owner left.
-    settled: list[float] = field(default_factory=list)  # Seconds until every client went on.
+    settled: list[float] = field(default_factory=list)  # Seconds until every client recovered.
 
 
 class Run:
-    """One load over faults, one after the other."""
+    """A load over a series of faults."""
 
     def __init__(self, cluster: Cluster, topics: int, seed: int) -> None:
         self.cluster = cluster
@@ -64,7 +65,7 @@ class Run:
         self.done = Done()
 
     def run(self, causes: Sequence[str]) -> Done:
-        """Every cause in its turn, then every check. Raises Lost where clients do not go on."""
+        """Run every cause in turn, then every check. Raises Lost if clients do not recover."""
         cluster = self.cluster
         cluster.keep_running()
         cluster.await_all()
@@ -91,7 +92,7 @@ class Run:
     def _cause(self, name: str) -> None:
         cluster = self.cluster
         owned = self._owned()
-        node = self.random.choice(sorted(owned))  # It has something to lose.
+        node = self.random.choice(sorted(owned))  # A broker that has topics to lose.
         broker = cluster.brokers[node - 1]
         if name in LEAVES:
             self.book.await_topics(owned[node])
@@ -112,7 +113,7 @@ class Run:
         )
 
     def _owned(self) -> dict[int, list[str]]:
-        """Topics by the node that owns them. Raises Lost."""
+        """Return topics by the owning node. Raises Lost."""
         deadline = time.monotonic() + GOES_ON_S
         while True:
             owners = self.cluster.owners()
@@ -128,8 +129,9 @@ class Run:
             time.sleep(LOOK_S)
 
     def _await_more(self, after: str) -> list[str]:
-        """Wait until every client has gone on; who was last. Raises Lost if that takes a client
-        longer than `SETTLES_S` and its own time-outs.
+        """Wait until every client has recovered; return the slowest clients.
+
+        Raises Lost if a client takes longer than `SETTLES_S` and its own time-outs.
         """
         cluster, before = self.cluster, self.book.watch()
         begun = time.monotonic()
@@ -145,8 +147,8 @@ class Run:
         return last
 
     def _waiting(self, before: Mapping[str, int]) -> dict[str, float]:
-        """Clients that have not gone on since, and topics that acknowledged nothing; each with the
-        seconds that it may take.
+        """Return clients without progress since `before` and topics without acknowledgements, with
+        their limits in seconds.
         """
         waiting: dict[str, float] = {}
         for client in self.clients:
@@ -174,14 +176,14 @@ class Run:
 
 
 def chosen(count: int, only: Sequence[str], seed: int) -> list[str]:
-    """That many causes, drawn from all or from those named."""
+    """Return `count` causes, drawn from all causes or from `only`."""
     names = list(only or CAUSES)
     rng = random.Random(seed)
     return [rng.choice(names) for _ in range(count)]
 
 
 def after(cluster: Cluster) -> list[str]:
-    """What is wrong with the stores once the brokers have left. Ends the brokers."""
+    """End the brokers; return the faults of the stores."""
     for broker in cluster.brokers:
         broker.stop()
     wrong = []
@@ -196,7 +198,7 @@ def after(cluster: Cluster) -> list[str]:
 
 
 def main() -> int:
-    """Exit code 1 when a promise was broken."""
+    """Return 1 when a promise was broken."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.cluster.faults",
         description=__doc__,
@@ -240,7 +242,7 @@ def main() -> int:
 
 
 def keep(folder: Path, run: Run) -> None:
-    """Keep what tells how a promise was broken: histories, and what the brokers logged."""
+    """Save the evidence of a broken promise: histories and the brokers' logs."""
     folder.mkdir(parents=True, exist_ok=True)
     run.book.keep(folder)
     run.cluster.keep_logs(folder)
@@ -254,7 +256,7 @@ def _unknown(only: Sequence[str]) -> str:
 def report(
     names: Sequence[str], asked: argparse.Namespace, run: Run, wrong: Sequence[str], seconds: float
 ) -> str:
-    """The run as a page."""
+    """Return the run as a page."""
     done = run.done
     counts = ", ".join(f"{name} {count}" for name, count in sorted(Counter(names).items()))
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in run.book.acknowledged.items())
@@ -284,14 +286,14 @@ def _flags(asked: argparse.Namespace) -> str:
 
 
 def settled(seconds: Sequence[float]) -> str:
-    """How long clients stood still, in words."""
+    """Return the clients' standstill times in words."""
     if not seconds:
         return "(no fault)"
     return f"after {statistics.median(seconds):.1f} s (p50), {max(seconds):.1f} s at most"
 
 
 def waits(delays: Sequence[float]) -> str:
-    """How long topics were away, in words."""
+    """Return the topics' times without an owner in words."""
     if not delays:
         return "(none was)"
     within = sum(delay <= WITHIN_S for delay in delays)

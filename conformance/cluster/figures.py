@@ -1,4 +1,4 @@
-"""Figures of one broker over the shared store, each a row with its goal."""
+"""Figures of a broker over the shared store, each a row with a goal."""
 
 import math
 import statistics
@@ -31,22 +31,22 @@ COMMITS: Final = 300
 IDLE_S: Final = 5.0
 SETTLE_S: Final = 30.0  # For packs and uploads to end.
 BULK_CONNECTIONS: Final = 4
-# Sets of 128 KiB on the way of each connection: with 8 all of them together are not a full round,
-# so that 41 MB/s would be the most at a round each 100 ms.
+# Sets of 128 KiB in flight per connection. With 8, all connections together do not fill a round, so
+# that 41 MB/s is the maximum at a round every 100 ms.
 BULK_DEPTH: Final = 32
-BURST_S: Final = 0.5  # At full speed, at a pace.
+BURST_S: Final = 0.5  # At full speed, for a given pace.
 COLD_CACHE_BYTES: Final = 128 << 20
 COLD_FETCH_BYTES: Final = 4 << 20
 DOWN_S: Final = 20.0
-QUIET_S: Final = 3.0  # Nothing put for so long: packs and uploads have ended.
-UNDER_WAY_S: Final = 2.0  # Of a load before a store stops,
-GOES_ON_S: Final = 5.0  # and after it answers again: 3 s are the goal.
+QUIET_S: Final = 3.0  # Without a put for this time, packs and uploads have ended.
+UNDER_WAY_S: Final = 2.0  # Load before a store stops.
+GOES_ON_S: Final = 5.0  # Time after the store answers again: the goal is 3 s.
 SHARDS: Final = 64
 
 
 @dataclass(slots=True, frozen=True)
 class Row:
-    """One figure: what was wanted, what was measured, and whether that is enough."""
+    """A figure: goal, measured value, and result."""
 
     name: str
     goal: str
@@ -56,7 +56,7 @@ class Row:
 
 @dataclass(slots=True)
 class Stores:
-    """PostgreSQL, whose commits reach the disk, and SeaweedFS, empty."""
+    """PostgreSQL with commits that reach the disk, and SeaweedFS, both empty."""
 
     folder: Path
     postgres: servers.Postgres
@@ -65,7 +65,7 @@ class Stores:
 
 @contextmanager
 def stores(folder: Path, volumes: int = 50) -> Iterator[Stores]:
-    """Both, started below a folder; `volumes` as `Seaweed` takes them."""
+    """Start both stores below a folder; `volumes` as in `Seaweed`."""
     folder.mkdir()
     folder.chmod(0o755)
     with (
@@ -77,7 +77,7 @@ def stores(folder: Path, volumes: int = 50) -> Iterator[Stores]:
 
 @contextmanager
 def alone(made: Stores, *settings: str) -> Iterator[ClusterBroker]:
-    """One broker over the stores; a second one there goes on with its data."""
+    """Start a broker over the stores; a later broker there continues with the data."""
     given = settings_for(made.postgres, made.seaweed, "figures")
     code, said = command(given, "init")
     assert code == 0, said
@@ -91,7 +91,7 @@ def alone(made: Stores, *settings: str) -> Iterator[ClusterBroker]:
 
 
 def metrics(broker: ClusterBroker) -> dict[str, float]:
-    """Every number that it tells, by name and labels."""
+    """Return all the broker's metrics, by name and labels."""
     with urllib.request.urlopen(f"{broker.url}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
@@ -99,7 +99,7 @@ def metrics(broker: ClusterBroker) -> dict[str, float]:
 
 
 def total(broker: ClusterBroker, family: str, *labels: str) -> float:
-    """The sum over a family's numbers that have these labels."""
+    """Return the sum of a family's numbers with these labels."""
     return sum(
         value
         for name, value in metrics(broker).items()
@@ -108,12 +108,12 @@ def total(broker: ClusterBroker, family: str, *labels: str) -> float:
 
 
 def puts(broker: ClusterBroker, kind: str = "") -> float:
-    """Objects put so far."""
+    """Return the number of objects put so far."""
     return total(broker, "braidlog_objects_total", '"put"', kind)
 
 
 def settle(broker: ClusterBroker) -> None:
-    """Return once nothing is put any more, or after a while."""
+    """Return when puts have stopped, or after a while."""
     deadline, before = time.monotonic() + SETTLE_S, -1.0
     while (now := puts(broker)) != before and time.monotonic() < deadline:
         before = now
@@ -121,7 +121,7 @@ def settle(broker: ClusterBroker) -> None:
 
 
 def p50_ms(latencies: Sequence[float]) -> float:
-    """The median, in milliseconds."""
+    """Return the median, in milliseconds."""
     return statistics.median(latencies) * 1000
 
 
@@ -129,34 +129,34 @@ def p50_ms(latencies: Sequence[float]) -> float:
 
 
 class Statements(NoWatch):
-    """Keeps how long each publish statement took."""
+    """Stores the seconds of each publish statement."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
     def phase(self, phase: str, seconds: float) -> None:
-        """As `Watch.phase`."""
+        """See `Watch.phase`."""
         if phase == "publish":
             self.seconds.append(seconds)
 
 
 class Zeros:
-    """A file without end."""
+    """An endless file."""
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes:
-        """So many zeros."""
+        """Return `size` zeros."""
         return bytes(size)
 
 
 class Nowhere(ObstoreObjects):
-    """Keeps no round, so that the disk has the statements' commits alone to write."""
+    """Stores no round, so that the disk writes the statements' commits only."""
 
     def put(self, name: str, data: Buffer) -> None:
-        """As `ObjectStore.put`."""
+        """See `ObjectStore.put`."""
 
 
 def publishing(made: Stores) -> Iterator[Row]:
-    """The publish statement alone."""
+    """Measure the publish statement alone."""
     ledger = PostgresLedger(made.postgres.database)
     objects = ObstoreObjects(f"file://{made.folder}/objects", timeout_ms=10_000)
     make_cluster(ledger, objects, SHARDS)
@@ -180,7 +180,7 @@ def publishing(made: Stores) -> Iterator[Row]:
 
 
 def latencies(made: Stores, seconds: float) -> Iterator[Row]:
-    """One producer, commits, and what an idle broker puts."""
+    """Measure a single producer, commits, and an idle broker's puts."""
     body = kafka_load.message_set(1, 1000)
     with alone(made, "shared.round_ms=20", "shared.pack_ms=1000") as broker:
         address = broker.address("kafka")
@@ -206,7 +206,7 @@ def latencies(made: Stores, seconds: float) -> Iterator[Row]:
 
 
 def many(made: Stores, seconds: float) -> Iterator[Row]:
-    """A hundred synchronous producers."""
+    """Measure a hundred synchronous producers."""
     topics = [f"many{number:03}" for number in range(100)]
     body = kafka_load.message_set(1, 1000)
     with alone(made, "shared.round_ms=50") as broker:
@@ -226,9 +226,7 @@ def many(made: Stores, seconds: float) -> Iterator[Row]:
 
 
 def bulk(made: Stores, seconds: float, goal_mb: float, pace_mb: float = math.inf) -> Iterator[Row]:
-    """Sets of 1-KB records at full speed, or in bursts of that pace, then what is stored read
-    cold.
-    """
+    """Write sets of 1-KB records at full speed, or in bursts of that pace; then read them cold."""
     body, count = kafka_load.set_of_128k(1000)
     sets = [0] * BULK_CONNECTIONS
     burst_s = seconds if math.isinf(pace_mb) else BURST_S
@@ -266,7 +264,7 @@ def bulk(made: Stores, seconds: float, goal_mb: float, pace_mb: float = math.inf
 
 
 def cold(made: Stores, log_end: int, step: int) -> Iterator[Row]:
-    """A topic read by a broker whose cache is empty."""
+    """Read a topic by a broker with an empty cache."""
     with alone(made, f"shared.cache_bytes={COLD_CACHE_BYTES}") as broker:
         begun = time.monotonic()
         address = broker.address("kafka")
@@ -280,7 +278,7 @@ def cold(made: Stores, log_end: int, step: int) -> Iterator[Row]:
 
 
 class Load:
-    """One producer and one reader of what is in the cache, each a request at a time."""
+    """A producer and a reader of cached records, each with a single request in flight."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -319,7 +317,7 @@ class Load:
             thread.join()
 
     def lost(self) -> int:
-        """How many acknowledged offsets are not there, or were given out twice."""
+        """Return the number of acknowledged offsets that are missing or were returned twice."""
         found: set[int] = set()
         position, end = 0, 1
         with KafkaWire(self._address) as wire:
@@ -333,7 +331,7 @@ class Load:
 
 
 def stops(made: Stores) -> Iterator[Row]:
-    """Each of the stores hangs for twenty seconds."""
+    """Stop each of the stores for twenty seconds."""
     with alone(made, "shared.round_ms=20") as broker:
         for name, server in (("S3", made.seaweed), ("PostgreSQL", made.postgres)):
             load = Load(broker.address("kafka"))
@@ -345,7 +343,7 @@ def stops(made: Stores) -> Iterator[Row]:
             again = time.monotonic()
             time.sleep(GOES_ON_S)
             load.stop()
-            # What was on its way when the store stopped may have had its answer still.
+            # Requests in flight when the store stopped may still have had an answer.
             meanwhile = sum(stopped + 1 < at < again for at in load.acked)
             after = min((at - again for at in load.acked if at >= again), default=99.0)
             reads = [at for at in load.read if stopped < at < again]

@@ -1,9 +1,9 @@
-"""When each of some topics is first written to again after a fault: seen by a process of its own,
-with no other client's threads in its way, and for all topics at a time.
+"""Time of each topic's first acknowledged write after a fault.
 
-`python -m conformance.cluster.first_acks` reads a line of JSON, `[[[host, port], ...], [topic,
-...]]`, then a second line when it is to begin; it answers with a line of JSON: for each topic the
-time, by the machine's monotonic clock, at which one of these brokers acknowledged a value.
+A separate process measures all topics at the same time, without other clients' threads. `python -m
+conformance.cluster.first_acks` reads a line of JSON, `[[[host, port], ...], [topic, ...]]`; a
+second line starts the measurement. The answer is a line of JSON: for each topic the time, by the
+machine's monotonic clock, when any of these brokers acknowledged a value.
 """
 
 import json
@@ -20,21 +20,21 @@ from conformance.bench import kafka_load
 from conformance.cluster.running import Lost
 from conformance.raw.kafka import KafkaWire
 
-LOOK_S: Final = 0.1  # Between two tries of one topic.
+LOOK_S: Final = 0.1  # Between two attempts on a topic.
 VALUE_BYTES: Final = 100
 
 
 class FirstAcks:
-    """The process; a context manager that ends it."""
+    """The process; a context manager that ends the process."""
 
     def __init__(self, addresses: Sequence[tuple[str, int]], topics: set[str]) -> None:
-        """Kafka listeners of the brokers that may take the topics."""
+        """Start the process with the Kafka listeners of the brokers that may take the topics."""
         command = [sys.executable, "-m", "conformance.cluster.first_acks"]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
         self._say(json.dumps([addresses, sorted(topics)]))
         assert self._process.stdout is not None
-        self._process.stdout.readline()  # It is connected.
+        self._process.stdout.readline()  # The process is connected.
 
     def __enter__(self) -> "FirstAcks":
         return self
@@ -44,11 +44,13 @@ class FirstAcks:
         self._process.wait()
 
     def begin(self) -> None:
-        """From now on it tries."""
+        """Start the attempts."""
         self._say("begin")
 
     def times(self, seconds: float) -> list[float]:
-        """When each topic took its first value. Raises Lost where one took none for so long."""
+        """Return each topic's first acknowledgement time. Raises Lost if a topic has none in
+        `seconds`.
+        """
         ending = threading.Timer(seconds, self._process.kill)
         ending.start()
         assert self._process.stdout is not None
@@ -66,7 +68,7 @@ class FirstAcks:
 
 
 def main() -> None:
-    """See the module."""
+    """Run the process; see the module."""
     addresses, topics = json.loads(sys.stdin.readline())
     body = kafka_load.message_set(1, VALUE_BYTES)
     with ExitStack() as held, ThreadPoolExecutor(len(topics)) as pool:

@@ -1,5 +1,6 @@
-"""Idempotent Kafka producers that never wait for an answer before the next value: librdkafka, Java
-and kafka-python. Whatever the library sends again by itself may be stored once.
+"""Idempotent Kafka producers that never wait for an answer: librdkafka, Java and kafka-python.
+
+A value that a library repeats may be stored only once.
 """
 
 import abc
@@ -15,9 +16,9 @@ from kafka import KafkaProducer
 
 from conformance.today.programs import PROGRAMS, SOURCES, Program, copy_jars, is_older, run_build
 
-PAUSE_MS: Final = 4  # Between two values of one producer: several batches are on the way.
-METADATA_MS: Final = 1000  # Producers learn of a new owner while the former one hangs.
-END_S: Final = 150.0  # For a producer to get its last answers: more than its own time-outs.
+PAUSE_MS: Final = 4  # Between two values of a producer: several batches are in flight.
+METADATA_MS: Final = 1000  # Producers learn of a new owner while the former owner hangs.
+END_S: Final = 150.0  # For a producer's last answers: more than the producer's own time-outs.
 JAVA: Final = SOURCES.parent / "cluster" / "java" / "Numbered.java"
 
 
@@ -30,7 +31,7 @@ class Numbered(abc.ABC):
         self.kind = kind
         self.topics = topics
         self.acked: dict[str, int] = {}  # Value: offset.
-        self.errors: dict[str, str] = {}  # Value: error that the application got.
+        self.errors: dict[str, str] = {}  # Value: error that the application received.
         self.pause_ms = pause_ms
         self._addresses = addresses
         self._last_s = time.monotonic()
@@ -41,25 +42,25 @@ class Numbered(abc.ABC):
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """Send nothing more, and wait for the answers."""
+        """Stop sending, and wait for the answers."""
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the last answer."""
+        """Return the seconds since the last answer."""
         return time.monotonic() - self._last_s
 
     def answered(self, value: str, offset: int) -> None:
-        """A value was acknowledged."""
+        """Record an acknowledged value."""
         self.acked[value] = offset
         self._last_s = time.monotonic()
 
     def failed(self, value: str, error: str) -> None:
-        """A value was refused, or its answer is unknown."""
+        """Record a refused value, or a value with an unknown result."""
         self.errors[value] = error
 
 
 class InThread(Numbered):
-    """A library of this process, used by a thread."""
+    """A library in a thread of this process."""
 
     def __init__(
         self, kind: str, addresses: str, topics: Sequence[str], pause_ms: int = PAUSE_MS
@@ -69,11 +70,11 @@ class InThread(Numbered):
         self._thread = threading.Thread(target=self._run, name=kind, daemon=True)
 
     def start(self) -> None:
-        """As `Numbered.start`."""
+        """See `Numbered.start`."""
         self._thread.start()
 
     def stop(self) -> None:
-        """As `Numbered.stop`."""
+        """See `Numbered.stop`."""
         self._stopping.set()
         self._thread.join(END_S)
         if self._thread.is_alive():
@@ -106,7 +107,7 @@ class Librdkafka(InThread):
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "topic.metadata.refresh.interval.ms": METADATA_MS,
-                "log_level": 2,  # Not each broken connection.
+                "log_level": 2,  # Without every broken connection.
             }
         )
 
@@ -155,7 +156,7 @@ class Java(Numbered):
         self._command = _java(newest_java())
 
     def start(self) -> None:
-        """As `Numbered.start`."""
+        """See `Numbered.start`."""
         topics = ",".join(self.topics)
         self._process = subprocess.Popen(
             [
@@ -178,7 +179,7 @@ class Java(Numbered):
         self._reader.start()
 
     def stop(self) -> None:
-        """As `Numbered.stop`."""
+        """See `Numbered.stop`."""
         process = self._process
         assert process is not None and process.stdin is not None
         process.stdin.close()
@@ -199,12 +200,12 @@ class Java(Numbered):
 
 
 def newest_java() -> Program:
-    """The newest of Kafka's own clients."""
+    """Return the newest of Kafka's own clients."""
     return [one for one in PROGRAMS if one.name == "java"][-1]
 
 
 def _java(program: Program) -> list[str]:
-    """The command of the Java producer, built if need be. Raises Unavailable."""
+    """Return the command of the Java producer; build a missing producer. Raises Unavailable."""
     folder = program.folder
     folder.mkdir(parents=True, exist_ok=True)
     copy_jars(program, SOURCES / "java")
@@ -218,7 +219,7 @@ PRODUCERS: Final = {"librdkafka": Librdkafka, "java": Java, "kafka-python": Kafk
 
 
 def judge(producer: Numbered, stored: Counter[str]) -> list[str]:
-    """Broken promises: `stored` counts each value in all topics."""
+    """Return broken promises; `stored` counts each value in all topics."""
     lost = [value for value in producer.acked if not stored[value]]
     doubled = [value for value, count in stored.items() if count > 1]
     faults = []

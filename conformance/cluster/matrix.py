@@ -1,5 +1,6 @@
-"""Three brokers over one shared store as the matrix asks them: each protocol at another one, so
-that most topics are owned elsewhere than where a client knocks.
+"""Three brokers over a shared store for the matrix, with each protocol at another broker.
+
+So most topics are owned by another broker than the client's.
 """
 
 import tempfile
@@ -15,12 +16,12 @@ NODE_OF = {"kafka": 0, "pulsar": 1, "iggy": 2, "http": 0}
 
 
 class NoCluster(Exception):
-    """What a cluster needs is not on this machine; the text says what."""
+    """This machine lacks a part of a cluster; the text names the part."""
 
 
 def is_for_several(case: ModuleType) -> bool:
-    """Whether a case can be asked of several brokers: not with frames of its own, which do not look
-    for a topic's owner.
+    """Return True if a case can use several brokers: its own frames would not look for a topic's
+    owner.
     """
     wires = ("KafkaWire", "PulsarWire", "IggyWire", "HttpPlace")
     return not any(name in vars(case) for name in wires)
@@ -28,7 +29,7 @@ def is_for_several(case: ModuleType) -> bool:
 
 @contextmanager
 def three_brokers() -> Iterator[dict[str, str]]:
-    """An address for each listener. Raises NoCluster."""
+    """Yield an address for each listener. Raises NoCluster."""
     reason = servers.missing()
     if reason is not None:
         raise NoCluster(reason)

@@ -1,5 +1,6 @@
-"""Clients that hold topics while these move, grow and shrink: readers that commit nothing or come
-and go, and a client that changes the number of partitions.
+"""Clients that hold topics while these move, grow and shrink.
+
+Some readers commit nothing or open and close; another client changes the number of partitions.
 """
 
 import time
@@ -23,16 +24,18 @@ from conformance.raw.iggy import (
 
 POLLED: Final = 100
 SESSION_MS: Final = 6000
-HELD_S: Final = 1.0  # That a holder keeps its consumers: topics move meanwhile.
-FROM_START_S: Final = 15.0  # That a reader reads on before it begins again.
-FOLLOWS_S: Final = 30.0  # For a broker to show a change that it has answered.
-PARTITIONS: Final = 2  # Of a topic that grows and shrinks; with more than one it is partitioned.
-MORE_MAX: Final = 3  # Partitions that come and go at once.
+HELD_S: Final = 1.0  # Time that a holder keeps its consumers: topics move meanwhile.
+FROM_START_S: Final = 15.0  # Time that a reader reads before it restarts.
+FOLLOWS_S: Final = 30.0  # Time for a broker to show an answered change.
+# Of a topic that grows and shrinks; with more than one partition, a topic is partitioned.
+PARTITIONS: Final = 2
+MORE_MAX: Final = 3  # Partitions that are added and removed at once.
 
 
 class LibrdkafkaGroup(Client):
-    """librdkafka as a member of a group. It never begins anew by itself: a partition that its
-    library no longer reads would be read again.
+    """librdkafka as a member of a group.
+
+    The client never restarts: a restart would hide a partition that the library no longer reads.
     """
 
     patience_s = SESSION_MS / 1000 + ANSWER_S
@@ -42,7 +45,7 @@ class LibrdkafkaGroup(Client):
         self.whole_topics = load.book.topics
 
     def live(self) -> None:
-        """As `Client.live`."""
+        """See `Client.live`."""
         consumer = Consumer(
             {
                 "bootstrap.servers": ",".join(self.addresses()),
@@ -50,7 +53,7 @@ class LibrdkafkaGroup(Client):
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "session.timeout.ms": SESSION_MS,
-                "log_level": 2,  # Not each broken connection.
+                "log_level": 2,  # Without every broken connection.
             }
         )
         consumer.subscribe(self.book.topics)
@@ -78,7 +81,8 @@ class LibrdkafkaGroup(Client):
         places = [TopicPartition(topic, 0, end) for topic, end in ends.items()]
         try:
             told = consumer.commit(offsets=places, asynchronous=False)
-        except ConfluentError as error:  # It reads on: the next commit passes this position.
+        # The consumer reads on: the next commit passes this position.
+        except ConfluentError as error:
             self.troubles[str(error)[:160]] += 1
             return
         done = {place.topic for place in told or () if place.error is None}
@@ -88,14 +92,15 @@ class LibrdkafkaGroup(Client):
 
 
 class FromStart(Client):
-    """kafka-python: reads all topics from their beginning in each life, so that brokers fetch what
-    no cache holds just while topics move.
+    """kafka-python: reads all topics from their beginning in each life.
+
+    So brokers fetch uncached records while topics move.
     """
 
     patience_s = 2 * ANSWER_S
 
     def live(self) -> None:
-        """As `Client.live`."""
+        """See `Client.live`."""
         consumer = KafkaConsumer(
             bootstrap_servers=self.addresses(), request_timeout_ms=int(ANSWER_S * 1000)
         )
@@ -112,15 +117,17 @@ class FromStart(Client):
 
 
 class Resizer(Client):
-    """Lets a topic grow and shrink, at any broker. An answer without an error is exact; after any
-    other, the change may come late, so that the next life has a topic of its own.
+    """Grows and shrinks a topic at any broker.
+
+    An answer without an error is exact; after any other answer the change may come late, so that
+    the next life has a separate topic.
     """
 
     protocol = "iggy"
     patience_s = 2 * ANSWER_S
 
     def live(self) -> None:
-        """As `Client.live`."""
+        """See `Client.live`."""
         topic = f"resized-{self.generation}"
         with IggyWire(self.address(), timeout_s=2 * ANSWER_S) as wire:
             wire.create_topic(topic, partitions=PARTITIONS)
@@ -147,10 +154,10 @@ class Resizer(Client):
 
 
 class Holder(Client):
-    """Holds the topic that grows and shrinks for some seconds, then comes again."""
+    """Holds the resized topic for several seconds, then attaches again."""
 
     def live(self) -> None:
-        """As `Client.live`."""
+        """See `Client.live`."""
         if topic := self.book.resized:
             self.hold(topic)
             self.book.goes_on(self.kind)
@@ -165,12 +172,12 @@ class Holder(Client):
 
 
 class HttpHolder(Holder):
-    """A consumer over HTTP that asks for nothing."""
+    """A consumer over HTTP that requests no records."""
 
     protocol = "http"
 
     def hold(self, topic: str) -> None:
-        """As `Holder.hold`."""
+        """See `Holder.hold`."""
         host, port = self.address()
         path = f"/topics/public/default/{topic}/subscription/{self.kind}"
         with httpx.Client(base_url=f"http://{host}:{port}", timeout=ANSWER_S) as client:
@@ -186,7 +193,7 @@ class PulsarHolder(Holder):
     patience_s = 2 * ANSWER_S
 
     def hold(self, topic: str) -> None:
-        """As `Holder.hold`."""
+        """See `Holder.hold`."""
         client = pulsar.Client(
             "pulsar://" + ",".join(self.addresses()),
             operation_timeout_seconds=5,
@@ -206,7 +213,7 @@ class KafkaHolder(Holder):
     patience_s = SESSION_MS / 1000 + ANSWER_S
 
     def hold(self, topic: str) -> None:
-        """As `Holder.hold`."""
+        """See `Holder.hold`."""
         consumer = KafkaConsumer(
             topic,
             bootstrap_servers=self.addresses(),
@@ -228,7 +235,7 @@ class IggyHolder(Holder):
     protocol = "iggy"
 
     def hold(self, topic: str) -> None:
-        """As `Holder.hold`."""
+        """See `Holder.hold`."""
         group = f"{self.kind}-{self.generation}"
         with IggyWire(self.address(), timeout_s=ANSWER_S) as wire:
             wire.create_group(topic, group)
@@ -238,7 +245,7 @@ class IggyHolder(Holder):
 
 
 def movers(load: Load) -> list[Client]:
-    """One of each kind."""
+    """Return a client of each kind."""
     holders = {"http": HttpHolder, "pulsar": PulsarHolder, "kafka": KafkaHolder, "iggy": IggyHolder}
     return [
         LibrdkafkaGroup("librdkafka-reader", load),

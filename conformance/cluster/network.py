@@ -1,8 +1,9 @@
-"""A network of namespaces on this machine, one for each party of a run, where what one sends to
-another can be dropped: both ways, or one way alone.
+"""A network of namespaces on this machine, one per party of a run, where packets between two
+parties can be dropped: both ways, or in a single direction.
 
-A bridge joins them; whoever starts them stays outside, as one more party. A cut gives the sender a
-wrong hardware address for the receiver: its packets leave, and nobody takes them. Needs root.
+A bridge joins the namespaces; the starting process stays outside, as another party. A cut gives the
+sender a wrong hardware address for the receiver: the sender's packets leave, and nobody takes them.
+Needs root.
 """
 
 import os
@@ -20,12 +21,12 @@ OUTSIDE: Final = "clients"
 
 
 class NoNetwork(Exception):
-    """This machine lets nobody make namespaces; the text says what was refused."""
+    """This machine allows no namespaces; the text names the refused action."""
 
 
 @dataclass(slots=True, frozen=True)
 class Place:
-    """Where a server runs: its address, and what its command line begins with."""
+    """The place of a server: its address, and the prefix of its command line."""
 
     host: str = "127.0.0.1"
     enter: tuple[str, ...] = ()
@@ -35,7 +36,7 @@ LOOPBACK: Final = Place()
 
 
 class Network:
-    """A context manager; the namespaces go at its end, whatever runs in them."""
+    """A context manager; the namespaces are removed at the end, even if processes run in them."""
 
     def __init__(self, parties: Sequence[str]) -> None:
         """Raises NoNetwork."""
@@ -53,16 +54,16 @@ class Network:
             raise
 
     def place(self, name: str) -> Place:
-        """Where a party runs."""
+        """Return the place of a party."""
         return Place(self._host(name), ("nsenter", f"--net=/run/netns/{self._namespace(name)}"))
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Nothing that the one sends reaches the other from now on."""
+        """Drop all packets from the sender to the receiver from now on."""
         self._cuts.add((sender, receiver))
         self._point(sender, receiver, NOBODY)
 
     def heal(self) -> None:
-        """Everybody reaches everybody."""
+        """End all cuts."""
         for sender in self._parties:
             for receiver in self._parties:
                 if sender != receiver and (not self._cuts or (sender, receiver) in self._cuts):
@@ -70,7 +71,7 @@ class Network:
         self._cuts.clear()
 
     def close(self) -> None:
-        """Remove everything."""
+        """Remove all namespaces and the bridge."""
         for name in self._parties:
             if name != OUTSIDE:
                 subprocess.run(
@@ -85,7 +86,7 @@ class Network:
         self.close()
 
     def _make_bridge(self) -> int:
-        """The number of a network that nobody else on this machine has."""
+        """Create a bridge; return the number of a network that is unused on this machine."""
         for step in range(NETWORKS_MAX):
             number = (os.getpid() + step) % NETWORKS_MAX
             made = _ip("link", "add", f"braid{number}", "type", "bridge")
@@ -132,7 +133,7 @@ class Network:
 
 
 def _ip(*arguments: str) -> str:
-    """Why `ip` refused, empty if it did not."""
+    """Return the reason of a refusal by `ip`, or ""."""
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
     return (done.stderr.strip() or "it failed") if done.returncode else ""
 

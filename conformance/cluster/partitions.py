@@ -1,5 +1,6 @@
-"""Ten thousand partitions, each written again and again: what PostgreSQL keeps of them, and how
-fast others serve those of a broker that is killed.
+"""Ten thousand partitions with repeated writes: size of PostgreSQL's tables, and takeover times.
+
+The takeover times are those of a killed broker's partitions.
 """
 
 import statistics
@@ -28,18 +29,21 @@ WITHIN_S: Final = 10.0
 
 @dataclass
 class Writer:
-    """One stock producer that writes to every partition in turn. librdkafka: kafka-python needs
-    most of a core for ten thousand partitions, which the brokers then lack.
+    """A stock producer that writes to every partition in turn.
+
+    The library is librdkafka: kafka-python needs most of a core for ten thousand partitions, which
+    the brokers then lack.
     """
 
     producer: Producer
     places: Sequence[tuple[str, int]]
     acknowledged: int = 0
     failed: list[str] = field(default_factory=list)
-    answered: dict[tuple[str, int], float] = field(default_factory=dict)  # When last, by place.
+    # Time of the last answer, by place.
+    answered: dict[tuple[str, int], float] = field(default_factory=dict)
 
     def write_all(self, seconds: float) -> None:
-        """Each partition once, spread over that time."""
+        """Write to each partition once, spread over that time."""
         begun = time.monotonic()
         for number, place in enumerate(self.places):
             self.write(place)
@@ -47,11 +51,11 @@ class Writer:
             self.producer.poll(max(ahead_s, 0))
 
     def write(self, place: tuple[str, int]) -> None:
-        """One value."""
+        """Write a value."""
         self.producer.produce(place[0], VALUE, partition=place[1], on_delivery=self._done)
 
     def check(self) -> None:
-        """Raises Lost where something was not acknowledged."""
+        """Check that every value was acknowledged. Raises Lost."""
         if self.failed or self.answered.keys() < set(self.places):
             without = len(self.places) - len(self.answered)
             raise Lost(
@@ -70,7 +74,7 @@ class Writer:
 
 
 def held(cluster: Cluster, partitions: int, minutes: float) -> Iterator[Row]:
-    """Write for so long, look at PostgreSQL, then kill a broker. Raises Lost."""
+    """Write for `minutes`, measure PostgreSQL, then kill a broker. Raises Lost."""
     names = [f"wide{number}" for number in range(TOPICS)]
     each = partitions // TOPICS
     admin = KafkaAdminClient(bootstrap_servers=cluster.addresses("kafka"))
@@ -104,8 +108,10 @@ def _database(cluster: Cluster, partitions: int, minutes: float) -> Row:
 
 
 def _taken_over(cluster: Cluster, writer: Writer) -> Iterator[Row]:
-    """Kill the broker that owns most, and see when others take values for each of its topics; then
-    when the stock client had an answer of each partition. Raises Lost.
+    """Kill the broker with the most topics, and measure the takeover. Raises Lost.
+
+    The rows give the time until other brokers accept values of each topic, and until the stock
+    client has an answer of each partition.
     """
     owners = cluster.owners()
     owned: dict[int, list[tuple[str, int]]] = {}

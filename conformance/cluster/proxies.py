@@ -1,8 +1,8 @@
-"""Cuts where nobody may make network namespaces: everything runs on loopback, and each broker has a
-TCP proxy of its own in front of PostgreSQL, of the object store and of each of its listeners.
+"""Cuts without network namespaces: everything runs on loopback, behind TCP proxies.
 
-What a cut holds up goes on once it is healed, as TCP sends again what was lost. In front of a
-listener nobody sees which broker asks: a cut there is one from all brokers.
+Each broker has its own proxy in front of PostgreSQL, of the object store and of each of its
+listeners. A healed cut lets held bytes pass, as TCP resends lost packets. In front of a listener,
+the asking broker is unknown: a cut there affects all brokers.
 """
 
 import socket
@@ -13,13 +13,13 @@ from typing import Final, Self
 
 from conformance.cluster.network import LOOPBACK, Place
 
-BROKERS: Final = "node"  # Any of them: the names of all begin so.
+BROKERS: Final = "node"  # The names of all brokers begin so.
 CHUNK_BYTES: Final = 1 << 16
 CONNECT_S: Final = 10.0
 
 
 class Proxies:
-    """Offers what `Network` does; a context manager."""
+    """Offers the interface of `Network`; a context manager."""
 
     def __init__(self) -> None:
         self._cuts: set[tuple[str, str]] = set()
@@ -28,11 +28,13 @@ class Proxies:
         self._sockets: list[socket.socket] = []
 
     def place(self, name: str) -> Place:
-        """Where a party runs."""
+        """Return the place of a party."""
         return LOOPBACK
 
     def through(self, source: str, target: str, address: tuple[str, int]) -> tuple[str, int]:
-        """Where that party reaches this one, which listens there or will."""
+        """Return the address at which `source` reaches `target`, which listens at `address` now or
+        later.
+        """
         listening = socket.create_server((LOOPBACK.host, 0))
         self._sockets.append(listening)
         self._start(self._accept, listening, source, target, address)
@@ -40,12 +42,12 @@ class Proxies:
         return host, port
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Nothing that the one sends reaches the other from now on."""
+        """Hold all bytes from the sender to the receiver from now on."""
         with self._changed:
             self._cuts.add((sender, receiver))
 
     def heal(self) -> None:
-        """Everybody reaches everybody."""
+        """End all cuts."""
         with self._changed:
             self._cuts.clear()
             self._changed.notify_all()
@@ -82,7 +84,7 @@ class Proxies:
         self._await_way(target, source)
         try:
             server = socket.create_connection(address, CONNECT_S)
-        except OSError:  # Nobody listens there: that is what the client is told, too.
+        except OSError:  # Nobody listens there: the client sees the same.
             _end(client)
             return
         server.settimeout(None)
@@ -97,7 +99,7 @@ class Proxies:
             while data := reading.recv(CHUNK_BYTES):
                 self._await_way(sender, receiver)
                 writing.sendall(data)
-        except OSError:  # One of them has ended: so does the other.
+        except OSError:  # An end has closed: close the other end too.
             pass
         finally:
             _end(reading)
@@ -116,6 +118,6 @@ def _means(party: str, name: str) -> bool:
 
 
 def _end(one: socket.socket) -> None:
-    with suppress(OSError):  # Its peer may have ended it.
+    with suppress(OSError):  # The peer may have closed the connection.
         one.shutdown(socket.SHUT_RDWR)
     one.close()

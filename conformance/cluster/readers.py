@@ -1,5 +1,6 @@
-"""Readers of all protocols that move positions, never stop for a fault, and remember what they were
-given; and readers that take whole topics at the end.
+"""Readers of all protocols that move positions, survive every fault, and remember received values.
+
+Other readers read whole topics at the end.
 """
 
 import time
@@ -16,14 +17,14 @@ from conformance.cluster.clients import AGAIN_S, ANSWER_S, Client, Load
 from conformance.raw.iggy import BY_OFFSET, IggyWire
 from conformance.raw.kafka import KafkaWire
 
-TOPICS_MAX: Final = 8  # That a reader with a connection for each topic reads.
+TOPICS_MAX: Final = 8  # For a reader with a connection per topic.
 POLLED: Final = 100
 SESSION_MS: Final = 6000
-READ_S: Final = 90.0  # To read everything at the end.
+READ_S: Final = 90.0  # Time to read all topics at the end.
 
 
 class KafkaGroup(Client):
-    """kafka-python as a member of a group, which commits what it was given."""
+    """kafka-python as a member of a group, which commits the received records."""
 
     patience_s = 2 * SESSION_MS / 1000 + 1
 
@@ -32,7 +33,7 @@ class KafkaGroup(Client):
         self.whole_topics = load.book.topics
 
     def live(self) -> None:
-        """As `Client.live`."""
+        """See `Client.live`."""
         consumer = KafkaConsumer(
             *self.book.topics,
             bootstrap_servers=self.addresses(),
@@ -70,12 +71,13 @@ def _commit(offset: int) -> OffsetAndMetadata:
 
 
 class OldKafka(Client):
-    """Frames of Kafka 0.8: reads where its leader is, commits at any broker. A commit without an
-    answer may come late, so that the next life has a group of its own.
+    """Frames of Kafka 0.8: reads at the leader, commits at any broker.
+
+    A commit without an answer may come late, so that the next life has a separate group.
     """
 
     def live(self) -> None:
-        """As `Client.live`."""
+        """See `Client.live`."""
         topic = self.random.choice(self.book.topics)
         group = f"{self.kind}-{self.generation}"
         position = 0
@@ -99,14 +101,14 @@ class OldKafka(Client):
 
 
 class IggyReader(Client):
-    """Polls by offset at any broker and stores what it has read, a topic and a consumer in each
+    """Polls by offset at any broker and stores the offset, with a new topic and consumer in each
     life.
     """
 
     protocol = "iggy"
 
     def live(self) -> None:
-        """As `Client.live`."""
+        """See `Client.live`."""
         topic = self.random.choice(self.book.topics)
         group = f"{self.kind}-{self.generation}"
         position = 0
@@ -124,7 +126,7 @@ class IggyReader(Client):
 
 
 class PulsarReader(Client):
-    """pulsar-client: a durable subscription on some topics, each message acknowledged."""
+    """pulsar-client: a durable subscription on several topics, with individual acknowledgements."""
 
     protocol = "pulsar"
     patience_s = 2 * ANSWER_S
@@ -134,7 +136,7 @@ class PulsarReader(Client):
         self.whole_topics = load.book.topics[:TOPICS_MAX]
 
     def live(self) -> None:
-        """As `Client.live`."""
+        """See `Client.live`."""
         client = pulsar.Client(
             "pulsar://" + ",".join(self.addresses()),
             operation_timeout_seconds=5,
@@ -165,7 +167,7 @@ class PulsarReader(Client):
 
 
 class HttpReader(Client):
-    """httpx: a consumer over HTTP; what was acknowledged must not come again."""
+    """httpx: a consumer over HTTP; acknowledged messages must not be delivered again."""
 
     protocol = "http"
 
@@ -174,7 +176,7 @@ class HttpReader(Client):
         self._acked: dict[str, set[bytes]] = {}
 
     def live(self) -> None:
-        """As `Client.live`."""
+        """See `Client.live`."""
         topic = self.random.choice(self.book.topics[:TOPICS_MAX])
         host, port = self.address()
         subscription = f"/topics/public/default/{topic}/subscription/{self.kind}"
@@ -202,7 +204,7 @@ class HttpReader(Client):
 
 
 def readers(load: Load) -> list[Client]:
-    """One of each kind."""
+    """Return a reader of each kind."""
     kinds = {"kafka": KafkaGroup, "kafka-0.8": OldKafka, "pulsar": PulsarReader}
     kinds |= {"iggy": IggyReader, "http": HttpReader}
     return [kind(f"{name}-reader", load) for name, kind in kinds.items()]
@@ -212,7 +214,7 @@ def readers(load: Load) -> list[Client]:
 
 
 def by_kafka(address: str, topics: Sequence[str]) -> dict[str, Log]:
-    """Everything by a stock client, which finds the owners by itself. Raises TimeoutError."""
+    """Read whole topics by a stock client, which finds the owners. Raises TimeoutError."""
     consumer = KafkaConsumer(bootstrap_servers=address)
     places = [TopicPartition(topic, 0) for topic in topics]
     consumer.assign(places)
@@ -230,7 +232,7 @@ def by_kafka(address: str, topics: Sequence[str]) -> dict[str, Log]:
 
 
 def by_iggy(address: tuple[str, int], topics: Sequence[str]) -> dict[str, Log]:
-    """Everything by Iggy, at one broker."""
+    """Read whole topics by Iggy, at a single broker."""
     found: dict[str, Log] = {}
     with IggyWire(address) as wire:
         for topic in topics:
@@ -242,7 +244,7 @@ def by_iggy(address: tuple[str, int], topics: Sequence[str]) -> dict[str, Log]:
 
 
 def by_http(address: str, topics: Sequence[str]) -> dict[str, Log]:
-    """Everything by HTTP, at one broker."""
+    """Read whole topics by HTTP, at a single broker."""
     found: dict[str, Log] = {}
     with httpx.Client(base_url=f"http://{address}", timeout=READ_S) as client:
         for topic in topics:
@@ -264,6 +266,6 @@ def by_http(address: str, topics: Sequence[str]) -> dict[str, Log]:
 def committed(
     address: tuple[str, int], groups: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], int]:
-    """The position of every group and topic, as Kafka's protocol tells it at one broker."""
+    """Return the position of every group and topic, as a broker answers in Kafka's protocol."""
     with KafkaWire(address) as wire:
         return {(group, topic): wire.committed(group, topic) for group, topic in groups}

@@ -1,9 +1,10 @@
 """Rolling restarts of three brokers under idempotent producers: each value is stored once.
 
 `python -m conformance.cluster.rolling --restarts 30`; `--how kill` ends brokers by SIGKILL, and
-`--how drain` moves their topics away and back. With `--how hang` a broker loses its topics while it
-does nothing. With `--how mute` no answer of a broker arrives, then its topics move, then it is
-killed: the last batches that it stored are sent again to the next owner, after later ones.
+`--how drain` moves their topics away and back. With `--how hang` a broker loses its topics while
+its process is stopped. With `--how mute` no answer of a broker arrives, then its topics move, then
+the broker is killed: the producers resend the last stored batches to the next owner, after later
+batches.
 """
 
 import argparse
@@ -35,17 +36,18 @@ from conformance.cluster.network import OUTSIDE
 from conformance.cluster.running import GOES_ON_S, LOOK_S, PREFIX, QUICK, Cluster, Lost
 from conformance.raw.iggy import IggyWire
 
-HANG_S: Final = 9.0  # The lease, and time for the next owners to store something.
-MUTE_S: Final = 0.5  # For producers to send as much as they do without an answer.
-LATER_S: Final = 4.0  # For them to learn of the new owners, and to send these many batches.
-# A line of a broker's figures.
+HANG_S: Final = 9.0  # The lease, and time for the next owners to store values.
+MUTE_S: Final = 0.5  # Time for producers to fill their windows without an answer.
+# Time for producers to learn of the new owners, and to send these many batches.
+LATER_S: Final = 4.0
+# A line of a broker's metrics.
 REFUSED: Final = re.compile(r'braidlog_errors_total\{code="(-?\d+)",protocol="kafka"\} (.+)')
-SILENT_S: Final = 45.0  # A producer without any answer for so long has stopped.
+SILENT_S: Final = 45.0  # A producer without any answer for this time has stopped.
 
 
 @dataclass(slots=True, frozen=True)
 class Place:
-    """Where a value is stored, and what its batch says of its producer."""
+    """The place of a stored value, and the producer fields of its batch."""
 
     topic: str
     offset: int
@@ -56,7 +58,7 @@ class Place:
 
 
 def restart(cluster: Cluster, node: int, how: str) -> None:
-    """End a broker, start it again, and wait until it has its share again. Raises Lost."""
+    """End a broker, restart it, and wait until it owns its share again. Raises Lost."""
     broker = cluster.brokers[node - 1]
     if how == "drain":
         drain(cluster, broker, random.Random())
@@ -70,7 +72,7 @@ def restart(cluster: Cluster, node: int, how: str) -> None:
         broker.signal(signal.SIGSTOP)
         time.sleep(HANG_S)
         broker.signal(signal.SIGCONT)
-        broker.wait()  # Its session was ended.
+        broker.wait()  # The broker's session was ended.
     elif broker.stop():
         raise Lost(f"node {node} ended with an error: {broker.log_tail()}")
     cluster.await_all()
@@ -93,7 +95,7 @@ def _mute(cluster: Cluster, broker: ClusterBroker) -> None:
 
 
 def refusals(cluster: Cluster) -> Counter[str]:
-    """Error codes that the brokers have given Kafka clients since each was started."""
+    """Return the error codes that the brokers have returned to Kafka clients since their starts."""
     found: Counter[str] = Counter()
     for broker in cluster.brokers:
         with urllib.request.urlopen(f"{broker.url}/metrics") as answer:
@@ -104,7 +106,7 @@ def refusals(cluster: Cluster) -> Counter[str]:
 
 
 def stored(cluster: Cluster, topics: Sequence[str]) -> dict[str, list[Place]]:
-    """Every stored value with its places, from the stores themselves."""
+    """Return every stored value with its places, read from the stores."""
     objects = ObstoreObjects(
         f"s3://{servers.BUCKET}/{PREFIX}", cluster.seaweed.endpoint, timeout_ms=10_000
     )
@@ -149,9 +151,7 @@ def run(
     how: str,
     pause_ms: int = PAUSE_MS,
 ) -> list[str]:
-    """Restart brokers one after the other while producers send; returns broken promises. Raises
-    Lost.
-    """
+    """Restart brokers in turn while producers send; return broken promises. Raises Lost."""
     cluster.await_all()
     names = [f"{how}-{number}" for number in range(topics)]
     with IggyWire(cluster.brokers[0].address("iggy")) as wire:
@@ -195,7 +195,7 @@ def _tell(cluster: Cluster, producers: Sequence[Numbered], after: str) -> None:
 
 
 def main() -> int:
-    """Exit code 1 when a promise was broken."""
+    """Return 1 when a promise was broken."""
     parser = argparse.ArgumentParser(
         prog="python -m conformance.cluster.rolling",
         description=__doc__,

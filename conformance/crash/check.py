@@ -1,5 +1,5 @@
-"""Reads a topic back after a crash, through two protocols, and makes a history of it and of what
-the clients were told, for the one judge of histories.
+"""Reads a topic back after a crash, through two protocols, and builds a history with the clients'
+answers for the common judge of histories.
 """
 
 from conformance.crash.groups import Committer
@@ -15,7 +15,7 @@ Log = dict[int, bytes]
 
 
 def read_back(address: Address, topic: str, start: int) -> Log:
-    """Offset to value of every record from `start` on, through the Kafka listener."""
+    """Return offset -> value of every record from `start` on, through the Kafka listener."""
     found: Log = {}
     with KafkaWire(address) as wire:
         while True:
@@ -33,7 +33,7 @@ def read_back(address: Address, topic: str, start: int) -> Log:
 
 
 def read_back_by_iggy(address: Address, topic: str) -> Log:
-    """The same through the Iggy listener."""
+    """Return offset -> value of every record through the Iggy listener."""
     found: Log = {}
     with IggyWire(address) as wire:
         while polled := wire.poll(topic, POLL_MESSAGES, BY_OFFSET, len(found)):
@@ -42,7 +42,7 @@ def read_back_by_iggy(address: Address, topic: str) -> Log:
 
 
 def faults(log: Log, ledgers: list[Ledger], others: dict[str, Log] | None = None) -> list[str]:
-    """Every broken promise in what Kafka read back, and what `others` did, by protocol."""
+    """Return every broken promise in Kafka's log, and in the logs of `others`, by protocol."""
     history = History()
     for ledger in ledgers:
         offsets = {value: offset for offset, value in ledger.acknowledged.items()}
@@ -60,9 +60,10 @@ def faults(log: Log, ledgers: list[Ledger], others: dict[str, Log] | None = None
 def position_faults(
     address: Address, topic: str, committers: list[Committer], unanswered: dict[str, set[int]]
 ) -> list[str]:
-    """Groups that are behind their last acknowledged commit, or where nobody put them, seen through
-    the Kafka listener. `unanswered` are the positions of each group's commits behind that one which
-    have no answer.
+    """Return the groups behind their last acknowledged commit, or at a position that nobody
+    committed.
+
+    Read through the Kafka listener. `unanswered` are each group's later commits without an answer.
     """
     history = History()
     with KafkaWire(address) as wire:

@@ -1,12 +1,12 @@
-"""`python -m conformance.crash.delivery [--kills N] [--seed N] [--report FILE]`: consumers that are
-killed, connections that are cut in mid-frame and brokers that get SIGKILL, while messages are
-delivered to Failover, Shared and Key_Shared subscriptions.
+"""`python -m conformance.crash.delivery [--kills N] [--seed N] [--report FILE]`: kills and cuts
+during delivery to Failover, Shared and Key_Shared subscriptions.
 
-One thread drives everything, so that what happened before what is known: an acknowledgement that
-was answered, a key that one consumer holds, a message that is sent again. The producer sends what
-had no receipt again after each kill and cut, under its own name: deduplication must store it once.
-What a broker was sent in part has not happened: such an acknowledgement is none, and the message of
-such a SEND is sent whole later, and stored then. In the end the subscription has no backlog.
+Consumers are killed, connections are cut within a frame, and brokers get SIGKILL. A single thread
+drives everything, so that the order of events is known: an answered acknowledgement, a key that a
+consumer holds, a repeated message. After each kill and cut the producer resends the messages
+without a receipt, under the same name: deduplication must store them once. A partially sent frame
+has no effect: such an acknowledgement does not count, and the message of such a SEND is sent whole
+later, and stored then. In the end the subscription has no backlog.
 """
 
 import argparse
@@ -49,9 +49,9 @@ CONSUMERS = 3
 KEYS = 16
 PERMITS = 200
 IN_FLIGHT = 200  # SENDs without a receipt.
-HANG_S = 60.0  # Nothing that has to come may take so long.
+HANG_S = 60.0  # Limit for every expected event.
 ANSWER_S = 30.0
-KILL_SHARE, CUT_SHARE = 0.05, 0.02  # Rounds in which a consumer goes, and the producer.
+KILL_SHARE, CUT_SHARE = 0.05, 0.02  # Rounds in which a consumer is killed, and the producer.
 RECEIPT_OF_ACK = 38
 SETTINGS = ("topics.deduplication=true",)
 
@@ -64,7 +64,7 @@ class Peer(PulsarWire):
         self._data = bytearray()
 
     def frames(self) -> Iterator[tuple[int, Fields, bytes]]:
-        """(type, fields, what follows) of every command that has come. Raises ConnectionError."""
+        """Yield (type, fields, rest) of every received command. Raises ConnectionError."""
         self.socket.setblocking(False)
         try:
             while True:
@@ -89,14 +89,14 @@ class Peer(PulsarWire):
             yield kind, parse(inner), frame[4 + command_size :]
 
     def cut(self, whole: bytes, rng: random.Random) -> None:
-        """Leave in the middle of this frame."""
+        """Close the connection in the middle of this frame."""
         self.send(whole[: rng.randrange(1, len(whole))])
         self.close()
 
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A message that a consumer has and has not acknowledged."""
+    """A delivered message without an acknowledgement."""
 
     value: int
     key: int
@@ -106,7 +106,7 @@ class Held:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One consumer: what it holds, and which acknowledgements it waits for."""
+    """A consumer: its held messages, and its unanswered acknowledgements."""
 
     peer: Peer
     held: dict[int, Held] = field(default_factory=dict)  # By value.
@@ -116,20 +116,20 @@ class Member:
 
 @dataclass(slots=True)
 class Ledger:
-    """What was acknowledged to the clients."""
+    """Answers that the clients received."""
 
-    sent: int = 0  # Values 0 to sent - 1 were given to the broker.
+    sent: int = 0  # Values 0 to sent - 1 were sent to the broker.
     stored: set[int] = field(default_factory=set)  # With a receipt.
     acked: set[int] = field(default_factory=set)  # With an answer.
     maybe_acked: set[int] = field(default_factory=set)  # The answer was lost.
     seen: dict[int, int] = field(default_factory=dict)  # Entry id by value.
-    gone: int = 0  # Consumers that went without a word.
+    gone: int = 0  # Consumers that closed their connection without a command.
     cut: int = 0  # Connections that ended in the middle of a frame.
     faults: list[str] = field(default_factory=list)
 
 
 class Load:
-    """A producer and some consumers on one subscription."""
+    """A producer and several consumers on a subscription."""
 
     def __init__(self, broker: RunningBroker, topic: str, kind: int, rng: random.Random) -> None:
         self.broker = broker
@@ -142,10 +142,10 @@ class Load:
         self._unanswered: list[int] = []  # Values without a receipt, oldest first.
         self._requests = 100
 
-    # What clients do.
+    # Actions of clients.
 
     def connect(self) -> None:
-        """A producer that sends again what had no receipt, and all consumers."""
+        """Connect all consumers and a producer that resends the messages without a receipt."""
         self._open_producer()
         self.members = []
         for number in range(CONSUMERS):
@@ -177,7 +177,7 @@ class Load:
         self.producer.send(_send_frame(value))
 
     def publish(self, count: int) -> None:
-        """Send some more values."""
+        """Send several more values."""
         for _ in range(min(count, IN_FLIGHT - len(self._unanswered))):
             value = self.ledger.sent
             self.ledger.sent += 1
@@ -185,7 +185,7 @@ class Load:
             self._send(value)
 
     def acknowledge(self, member: Member, count: int) -> None:
-        """Acknowledge some of what a consumer holds, any of it."""
+        """Acknowledge a random choice of a consumer's held messages."""
         chosen = self.random.sample(sorted(member.held), min(count, len(member.held)))
         if not chosen:
             return
@@ -196,8 +196,8 @@ class Load:
         member.peer.send(_ack_frame(given, self._requests))
 
     def kill_one(self) -> None:
-        """A consumer goes without a word, or in the middle of an acknowledgement of everything that
-        it holds, and comes again.
+        """Close a consumer's connection, perhaps within an acknowledgement of all its held
+        messages, and reconnect.
         """
         number = self.random.randrange(CONSUMERS)
         member = self.members[number]
@@ -211,21 +211,21 @@ class Load:
         self.members[number] = self._join(number)
 
     def cut_producer(self) -> None:
-        """The producer goes in the middle of its next message, and comes again."""
+        """Close the producer's connection in the middle of the next message, and reconnect."""
         assert self.producer is not None
         self.producer.cut(_send_frame(self.ledger.sent), self.random)
         self.ledger.cut += 1
         self._open_producer()
 
-    # What they hear.
+    # Answers to clients.
 
     def _take_all(self) -> None:
-        """Take everything that has come; acknowledgements count behind what was sent before."""
+        """Take all received frames; acknowledgements count from the moment of the answer."""
         assert self.producer is not None
         answered: list[int] = []
         for member in self.members:
             answered += self._take(member)
-        for member in self.members:  # What was on its way while the first ones were read.
+        for member in self.members:  # Frames that arrived while the first members were read.
             answered += self._take(member)
         self.ledger.acked.update(answered)
         self.ledger.maybe_acked.difference_update(answered)
@@ -240,7 +240,7 @@ class Load:
                 self.ledger.stored.add(value)
 
     def _take(self, member: Member) -> list[int]:
-        """Take what one consumer was sent; returns values whose acknowledgement was answered."""
+        """Take the frames of a consumer; return values whose acknowledgement was answered."""
         answered: list[int] = []
         for kind, fields, rest in member.peer.frames():
             if kind == MESSAGE:
@@ -284,7 +284,7 @@ class Load:
     # A life.
 
     def run(self, seconds: float) -> None:
-        """Publish, consume, acknowledge and lose consumers for a while."""
+        """Publish, consume, acknowledge and kill consumers for a while."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             self.publish(self.random.randrange(30))
@@ -304,7 +304,7 @@ class Load:
             selector.select(seconds)
 
     def killed(self) -> None:
-        """The broker is gone: no consumer holds a message any more."""
+        """Forget all held messages: the broker was killed."""
         for member in self.members:
             member.peer.close()
         if self.producer is not None:
@@ -312,8 +312,9 @@ class Load:
         self.members, self.producer = [], None
 
     def drain(self) -> None:
-        """Acknowledge everything that still comes: all that was stored must have come, and what
-        the broker takes for open.
+        """Acknowledge all remaining deliveries: every stored message must have been delivered.
+
+        The same holds for every message that the broker counts as unacknowledged.
         """
         self.connect()
         until = time.monotonic() + HANG_S
@@ -330,19 +331,19 @@ class Load:
         self.killed()
 
     def _is_waiting(self) -> bool:
-        """Whether anything that the clients know of has still to come."""
+        """Return True while the clients expect further frames."""
         asked = any(member.asked for member in self.members)
         return bool(self._unanswered or asked or self._missing())
 
     def _backlog(self) -> int:
-        """What the broker has not had acknowledged, whatever the clients know."""
+        """Return the messages that the broker counts as unacknowledged."""
         path = f"/admin/v2/{self.topic.decode().replace('://', '/')}/stats"
         with urlopen(self.broker.url + path, timeout=ANSWER_S) as answer:
             found: int = json.load(answer)["subscriptions"]["s"]["msgBacklog"]
         return found
 
     def _missing(self) -> set[int]:
-        """Stored, and neither acknowledged nor perhaps so."""
+        """Return the values that are stored and certainly not acknowledged."""
         told = self.ledger
         return told.stored - told.acked - told.maybe_acked
 
