@@ -1,5 +1,9 @@
 """`python -m conformance.scale [--topics N] [--connections N] [--unacked N] [--acked N] [--delayed
 N]`: many topics, connections and messages of Pulsar clients on a single broker.
+
+A number of 0 leaves an item out. Prints the broker's memory after each step, the longest waits of
+healthy clients meanwhile, and the turns of the broker's loop with more than 50 ms of processor
+time. Any such turn makes the exit code 1.
 """
 
 import argparse
@@ -151,10 +155,7 @@ def _message(wire: PulsarWire) -> Value:
 
 
 def main() -> int:
-    """leaves an item out. Prints the broker's memory after each step, the longest waits of healthy
-    clients meanwhile, and the turns of the broker's loop with more than 50 ms of processor time.
-    Any such turn makes the exit code 1.
-    """
+    """Print the observations; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m conformance.scale", description=__doc__)
     for name, most in (("topics", 10_000), ("connections", 1000)):
         parser.add_argument(f"--{name}", type=int, default=most)

@@ -349,14 +349,14 @@ class Load:
 
 
 def _send_frame(value: int) -> bytes:
-    """A SEND of one message, with its key."""
+    """Return a SEND of a single message, with its key."""
     key = b"k%d" % (value % KEYS)
     metadata = [(1, b"the-producer"), (2, value), (3, 1_700_000_000_000), (6, key)]
     return frame(SEND, [(1, 0), (2, value)], entry(metadata, b"%d" % value, checksum=False))
 
 
 def _ack_frame(given: list[Held], request: int) -> bytes:
-    """An acknowledgement of these messages that is to be answered."""
+    """Return an acknowledgement of these messages that requests an answer."""
     ids: list[tuple[int, Value]] = [
         (3, encode([(1, held.ledger), (2, held.entry)])) for held in given
     ]
@@ -365,7 +365,7 @@ def _ack_frame(given: list[Held], request: int) -> bytes:
 
 @dataclass(slots=True)
 class Seen:
-    """What a run has done, and what was broken."""
+    """Counts of a run, and the broken promises."""
 
     kills: int = 0  # Of the broker.
     gone: int = 0
@@ -374,7 +374,7 @@ class Seen:
     broken: list[str] = field(default_factory=list)
 
     def add(self, name: str, ledger: Ledger) -> None:
-        """Count one topic in."""
+        """Add the counts of a topic."""
         self.gone += ledger.gone
         self.cut += ledger.cut
         self.acknowledged += len(ledger.acked)
@@ -388,8 +388,9 @@ def run(
     *,
     run_s_max: float = RUN_S_MAX,
 ) -> Seen:
-    """So many SIGKILLs, each kind of subscription in its turn. `told` hears after each topic of
-    what was seen so far.
+    """Run `kills` SIGKILLs, with each kind of subscription in turn.
+
+    `told` receives the present counts after each topic.
     """
     seen = Seen()
     with RunningBroker(settings=SETTINGS) as broker:
@@ -413,7 +414,7 @@ def run(
 
 
 def main() -> int:
-    """Exit code 1 when a promise was broken."""
+    """Return 1 when a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m conformance.crash.delivery")
     parser.add_argument("--kills", type=int, default=25)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Group members that commit all the time and remember the last commit that was acknowledged."""
+"""Group members that commit constantly and remember the last acknowledged commit."""
 
 import random
 import threading
@@ -9,7 +9,7 @@ from conformance.raw.kafka import KafkaWire
 
 
 class Committer(threading.Thread):
-    """Moves the position of its own group forward by small steps until the broker dies."""
+    """Moves the position of its own group forward by small steps until the broker is killed."""
 
     def __init__(
         self, listener: str, address: Address, topic: str, position: int, seed: int
@@ -20,8 +20,8 @@ class Committer(threading.Thread):
         self.topic = topic
         self.group = f"crash-{listener}"
         self.position = position
-        self.has_answer = False  # Whether any commit of its own was acknowledged.
-        self.unanswered: int | None = None  # The commit under way, which may have happened.
+        self.has_answer = False  # True once a commit of this member was acknowledged.
+        self.unanswered: int | None = None  # The commit in flight, which may have happened.
         self.random = random.Random(seed)
         self.stopping = threading.Event()
         self.fault: BaseException | None = None
@@ -47,7 +47,7 @@ class Committer(threading.Thread):
                 self._acknowledged(wanted)
 
     def _commit_by_iggy(self) -> None:
-        """Only below the end of the log: Iggy refuses an offset that is not there."""
+        """Commit below the end of the log only: Iggy refuses an offset beyond the end."""
         with IggyWire(self.address) as wire:
             while not self.stopping.is_set():
                 found = wire.poll(self.topic, 1 + self.random.randrange(3), 1, self.position)

@@ -1,4 +1,4 @@
-"""Writers that remember what was acknowledged and send again what was not, as real clients do.
+"""Writers that remember acknowledged values and resend unanswered values, as real clients do.
 
 Every value is unique: `<writer>:<number>`. A writer runs in a thread until the connection breaks.
 """
@@ -19,9 +19,7 @@ Address = tuple[str, int]
 
 @dataclass(slots=True)
 class Ledger:
-    """What one writer knows: acknowledged offsets, values without an answer, values sent more than
-    once.
-    """
+    """A writer's state: acknowledged offsets, unanswered values, values sent more than once."""
 
     name: str
     acknowledged: dict[int, bytes] = field(default_factory=dict)
@@ -31,14 +29,16 @@ class Ledger:
     number: int = 0
 
     def next_values(self, count: int) -> list[bytes]:
-        """Fresh values, now without an answer."""
+        """Return fresh values, which are unanswered from now on."""
         values = [f"{self.name}:{self.number + i:08d}".encode() for i in range(count)]
         self.number += count
         self.unanswered.extend(values)
         return values
 
     def answered(self, count: int, base_offset: int | None) -> None:
-        """The oldest `count` values were acknowledged; at which offset, where the protocol says."""
+        """Record that the oldest `count` values were acknowledged, with the offset if the protocol
+        has it.
+        """
         for i in range(count):
             value = self.unanswered.popleft()
             self.stored_somewhere.add(value)
@@ -46,13 +46,13 @@ class Ledger:
                 self.acknowledged[base_offset + i] = value
 
     def take_unanswered(self) -> list[bytes]:
-        """The values to send again, in order; each may now be in the log twice."""
+        """Return the values to resend, in order; each may now be in the log twice."""
         self.sent_again.update(self.unanswered)
         return list(self.unanswered)
 
 
 class Writer(threading.Thread):
-    """One writer on one connection; `run` ends when the broker dies or `stopping` is set."""
+    """A writer on a connection; `run` ends when the broker is killed or `stopping` is set."""
 
     window = 1
 
@@ -66,11 +66,11 @@ class Writer(threading.Thread):
         self.fault: BaseException | None = None
 
     def run(self) -> None:
-        """Send again what has no answer, then go on, with up to `window` requests in flight."""
+        """Resend the unanswered values, then continue, with up to `window` requests in flight."""
         try:
             self.work()
         except (ConnectionError, TimeoutError):
-            return  # The kill: what has no answer stays in the ledger.
+            return  # The kill: unanswered values stay in the ledger.
         except BaseException as fault:
             self.fault = fault
 
@@ -90,15 +90,17 @@ class Writer(threading.Thread):
                 self.ledger.answered(count, self.take_answer(wire, count))
 
     def open(self) -> "KafkaWire | PulsarWire | IggyWire":
-        """A connection, ready to produce."""
+        """Return a connection, ready to produce."""
         raise NotImplementedError
 
     def send(self, wire: object, values: list[bytes]) -> None:
-        """One request."""
+        """Send a request."""
         raise NotImplementedError
 
     def take_answer(self, wire: object, count: int) -> int | None:
-        """The base offset of the oldest request in flight, None where the protocol does not say."""
+        """Return the base offset of the oldest request in flight, or None if the protocol has no
+        offset.
+        """
         raise NotImplementedError
 
 
@@ -150,7 +152,7 @@ class PulsarWriter(Writer):
 
 
 class IggyWriter(Writer):
-    """One SEND at a time; its answer names no offset."""
+    """A single SEND in flight; its answer has no offset."""
 
     def open(self) -> IggyWire:
         return IggyWire(self.address)

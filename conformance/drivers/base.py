@@ -1,4 +1,4 @@
-"""The neutral form in which cases and drivers speak of messages. Knows no client library."""
+"""The neutral form of messages for cases and drivers. Knows no client library."""
 
 import base64
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 @dataclass(slots=True)
 class Message:
-    """What a client sent or was given. Key and value: absent, empty or bytes."""
+    """A sent or received message. Key and value: absent, empty or bytes."""
 
     value: bytes | None
     key: bytes | None = None
@@ -16,7 +16,7 @@ class Message:
     offset: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The JSON form; bytes go as base64."""
+        """Return the JSON form; bytes become base64."""
         return {
             "value": _to_text(self.value),
             "key": _to_text(self.key),
@@ -27,7 +27,7 @@ class Message:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Message":
-        """The reverse of `to_json`."""
+        """Return the message of a JSON form."""
         return cls(
             value=_from_text(fields["value"]),
             key=_from_text(fields["key"]),
@@ -38,25 +38,25 @@ class Message:
 
 
 class Driver(Protocol):
-    """What every library can do. Each call opens its own connections and closes them
-    before it returns.
+    """The actions that every library offers. Each call opens its own connections and closes them
+    before returning.
     """
 
     def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
-        """Send in order, wait until every message is acknowledged.
+        """Send in order and wait until every message is acknowledged.
 
-        Compression is the library's own name for a codec; None is none.
+        `compression` is the library's own name for a codec; None means no compression.
         """
 
     def read(self, topic: str, count: int) -> list[Message]:
-        """The first `count` messages of the topic, without a group."""
+        """Return the first `count` messages of the topic, without a group."""
 
     def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
-        """The next `count` messages of the group, acknowledged, the consumer closed."""
+        """Return the next `count` messages of the group, acknowledged, with the consumer closed."""
 
 
 class Timeout(Exception):
-    """The client was not given what it waited for."""
+    """The client did not receive the expected messages in time."""
 
 
 READ_TIMEOUT_S = 60.0

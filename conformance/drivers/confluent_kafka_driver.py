@@ -19,7 +19,7 @@ class ConfluentKafka:
         }
 
     def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
-        """acks -1, the library's own batching."""
+        """Send with acks -1 and the library's own batching."""
         failures: list[str] = []
         codec = {"compression.type": compression or "none"}
         producer = Producer({**self.common, **codec, "acks": "all", "linger.ms": 5})
@@ -36,11 +36,11 @@ class ConfluentKafka:
             raise Timeout(f"{left} messages unanswered, failures: {failures[:3]}")
 
     def read(self, topic: str, count: int) -> list[Message]:
-        """From the beginning of every partition."""
+        """Read from the beginning of every partition."""
         return self._consume(topic, "reader-without-commits", OFFSET_BEGINNING, count)
 
     def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
-        """From the committed offsets; commits what was taken."""
+        """Read from the committed offsets; commit the received messages."""
         return self._consume(topic, group, OFFSET_STORED, count)
 
     def _consume(self, topic: str, group: str, start: int, count: int) -> list[Message]:

@@ -9,7 +9,7 @@ import httpx
 from conformance.drivers.base import READ_TIMEOUT_S, Message, Timeout
 
 NAMESPACE = "public/default"
-MESSAGES_MAX = 10_000  # Of one request.
+MESSAGES_MAX = 10_000  # Per request.
 WAIT_MS = 3000
 CONFLICT = 409
 
@@ -21,7 +21,7 @@ class HttpxClient:
         self.base = f"http://{address}"
 
     def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
-        """One request for up to 10,000 messages; each is acknowledged by itself."""
+        """Send a request per 10,000 messages; each message is acknowledged individually."""
         if compression:
             raise ValueError("HTTP does not compress")
         with self._client() as client:
@@ -35,7 +35,7 @@ class HttpxClient:
                     raise RuntimeError(f"{len(refused)} messages were refused: {refused[0]}")
 
     def read(self, topic: str, count: int) -> list[Message]:
-        """From the beginning of partition 0, without a consumer."""
+        """Read from the beginning of partition 0, without a consumer."""
         taken: list[Message] = []
         path, position = f"/topics/{NAMESPACE}/{topic}/partitions/0/messages", 0
         deadline = time.monotonic() + READ_TIMEOUT_S
@@ -49,7 +49,9 @@ class HttpxClient:
         return taken
 
     def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
-        """A Shared consumer; what was taken is acknowledged one by one, the consumer deleted."""
+        """Read with a Shared consumer, acknowledge the messages individually, and delete the
+        consumer.
+        """
         taken: list[Message] = []
         deadline = time.monotonic() + READ_TIMEOUT_S
         subscription = f"/topics/{NAMESPACE}/{topic}/subscription/{group}"
@@ -74,7 +76,7 @@ class HttpxClient:
 
     def _make(self, client: httpx.Client, topic: str) -> None:
         answer = client.put(f"/api/v1/topics/{NAMESPACE}/{topic}", json={"partitions": 1})
-        if answer.status_code != CONFLICT:  # Another client may have made it.
+        if answer.status_code != CONFLICT:  # Another client may have created the consumer.
             answer.raise_for_status()
 
 

@@ -1,4 +1,4 @@
-"""iggy-py 0.4.0: text payloads only, no keys or headers; it always polls as consumer 1."""
+"""iggy-py 0.4.0: text payloads only, no keys or headers; the library always polls as consumer 1."""
 
 import asyncio
 import time
@@ -15,23 +15,23 @@ CONSUMER_ID = "1"  # Fixed in the library; a Kafka or Pulsar group of this name 
 
 
 class IggyPy:
-    """Stream `default` is the namespace that Kafka's and Pulsar's short names are in."""
+    """Stream `default` is the namespace of Kafka's and Pulsar's short names."""
 
     def __init__(self, address: str) -> None:
         self.address = address
 
     def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
-        """In batches, each to one partition."""
+        """Send in batches, each to a single partition."""
         if compression:
             raise ValueError("iggy-py does not compress")
         asyncio.run(self._produce(topic, messages))
 
     def read(self, topic: str, count: int) -> list[Message]:
-        """Polls by offset, without storing a position."""
+        """Poll by offset, without storing a position."""
         return asyncio.run(self._read(topic, count, None))
 
     def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
-        """Polls NEXT with auto commit. The library can only be consumer 1."""
+        """Poll NEXT with auto commit. The library can only be consumer 1."""
         if group != CONSUMER_ID:
             raise ValueError(f"iggy-py polls as consumer {CONSUMER_ID} only, not as {group!r}")
         return asyncio.run(self._read(topic, count, PollingStrategy.Next()))

@@ -19,7 +19,7 @@ class KafkaPython:
         self.producing: dict[str, Any] = {"acks": "all"}
 
     def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
-        """With the library's own batching."""
+        """Send with the library's own batching."""
         producer = KafkaProducer(
             linger_ms=5, compression_type=compression, **self.producing, **self.common
         )
@@ -31,15 +31,15 @@ class KafkaPython:
             producer.close()
 
     def sent(self, item: Message) -> dict[str, Any]:
-        """What a send takes of a message."""
+        """Return the send arguments of a message."""
         return {"value": item.value, "key": item.key, "partition": item.partition}
 
     def read(self, topic: str, count: int) -> list[Message]:
-        """From the beginning of every partition, without a group."""
+        """Read from the beginning of every partition, without a group."""
         return self.consume(topic, None, count)
 
     def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
-        """From the committed offsets; commits what was taken."""
+        """Read from the committed offsets; commit the received messages."""
         return self.consume(topic, group, count)
 
     def consume(self, topic: str, group: str | None, count: int) -> list[Message]:

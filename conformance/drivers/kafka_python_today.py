@@ -1,4 +1,4 @@
-"""kafka-python 3 with its default settings: record batches, groups that the broker coordinates."""
+"""kafka-python 3 with its default settings: record batches, and groups with a coordinator."""
 
 import time
 from typing import Any
@@ -19,11 +19,11 @@ class KafkaPythonToday(KafkaPython):
         self.producing = {}  # The library's own idempotence.
 
     def sent(self, item: Message) -> dict[str, Any]:
-        """As `KafkaPython.sent`, with headers."""
+        """See `KafkaPython.sent`; with headers."""
         return {**super().sent(item), "headers": item.headers}
 
     def consume(self, topic: str, group: str | None, count: int) -> list[Message]:
-        """As `KafkaPython.consume`, as a member of the group."""
+        """See `KafkaPython.consume`; as a member of the group."""
         taken: list[Message] = []
         consumer = KafkaConsumer(
             topic,

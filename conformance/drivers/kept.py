@@ -1,5 +1,6 @@
-"""Driver processes that are kept from one case to the next: each call opens and closes its own
-connections, and starting a process takes longer than most cases do. Knows no case.
+"""Driver processes that serve several cases. Knows no case.
+
+Each call opens and closes its own connections, and starting a process takes longer than most cases.
 """
 
 from types import TracebackType
@@ -10,15 +11,16 @@ from conformance.drivers.proxy import DriverProxy
 
 
 class Drivers:
-    """A process for each client, and a second one for cases that have the same client twice; a
-    context manager, which ends them.
+    """A process per client, and a second process for cases that use a client twice.
+
+    A context manager that ends the processes.
     """
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str, int], DriverProxy] = {}
 
     def open(self, client: Client, address: str, number: int = 0) -> DriverProxy:
-        """The process of a client at that address, the `number`th, started if need be.
+        """Return the `number`th process of a client at that address; start a missing process.
 
         Raises Unavailable.
         """
@@ -30,7 +32,7 @@ class Drivers:
         return found
 
     def end(self, driver: DriverProxy) -> None:
-        """End one: after a failure nobody knows what it still does."""
+        """End a driver: after a failure, its state is unknown."""
         for key, kept in list(self._kept.items()):
             if kept is driver:
                 del self._kept[key]

@@ -11,7 +11,7 @@ from conformance.drivers.base import Message, Timeout
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
-# Longer than any driver waits, so that the driver's own error arrives.
+# Longer than any driver's wait, so that the driver's own error arrives.
 CALL_TIMEOUT_S = 120.0
 
 
@@ -20,7 +20,7 @@ class DriverFailed(Exception):
 
 
 class DriverProxy:
-    """A driver in a process of its own; also a context manager."""
+    """A driver in its own process; also a context manager."""
 
     def __init__(self, python: Path, module: str, address: str) -> None:
         self.name = module
@@ -52,7 +52,7 @@ class DriverProxy:
         return [Message.from_json(item) for item in items]
 
     def close(self) -> None:
-        """End the process; it holds nothing that matters."""
+        """End the process; no state is lost."""
         if self._process.stdin:
             self._process.stdin.close()
         try:

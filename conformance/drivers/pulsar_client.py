@@ -16,7 +16,7 @@ class PulsarClient:
         self.url = f"pulsar://{address}"
 
     def produce(self, topic: str, messages: list[Message], compression: str | None = None) -> None:
-        """Batched, all in flight at once."""
+        """Send batched messages, all in flight at once."""
         client = self._client()
         failures: list[str] = []
         try:
@@ -43,7 +43,7 @@ class PulsarClient:
             raise Timeout(f"{len(failures)} messages failed: {failures[0]}")
 
     def read(self, topic: str, count: int) -> list[Message]:
-        """With a reader from the earliest message."""
+        """Read with a reader from the earliest message."""
         client = self._client()
         try:
             reader = client.create_reader(topic, pulsar.MessageId.earliest)
@@ -52,8 +52,8 @@ class PulsarClient:
             client.close()
 
     def read_as_group(self, topic: str, group: str, count: int) -> list[Message]:
-        """An Exclusive subscription; every message is acknowledged on its own, batch indexes
-        included.
+        """Read with an Exclusive subscription; acknowledge every message individually, batch
+        indexes included.
         """
         client = self._client()
         try:

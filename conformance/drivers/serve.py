@@ -1,7 +1,7 @@
-"""The process around one driver: JSON lines in, JSON lines out.
+"""The process around a driver: JSON lines in, JSON lines out.
 
-`python -m conformance.drivers.serve MODULE HOST:PORT`; a line in is {"call": name, "args": {...}},
-a line out is {"result": ...} or {"error": text}.
+`python -m conformance.drivers.serve MODULE HOST:PORT`; an input line is {"call": name, "args":
+{...}}, an output line is {"result": ...} or {"error": text}.
 """
 
 import importlib
@@ -17,7 +17,8 @@ from conformance.drivers.base import Message
 def main() -> None:
     """Answer calls until standard input ends."""
     module_name, address = sys.argv[1:3]
-    # Native libraries log to descriptor 1, which carries the answers: give them standard error.
+    # Native libraries log to descriptor 1, which carries the answers: redirect them to standard
+    # error.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     driver = importlib.import_module(f"conformance.drivers.{module_name}").DRIVER(address)
@@ -25,7 +26,7 @@ def main() -> None:
         request = json.loads(line)
         try:
             answer = {"result": _call(driver, request["call"], request["args"])}
-        except Exception as error:  # It is the case's result, not this process's end.
+        except Exception as error:  # The error is the case's result; the process continues.
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
         answers.write(json.dumps(answer) + "\n")

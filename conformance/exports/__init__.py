@@ -1,1 +1,1 @@
-"""The export under kills, beside writers, and against what stock clients read."""
+"""The export under kills, beside writers, and compared with stock clients."""

@@ -1,9 +1,9 @@
-"""`python -m conformance.exports`: is each record in the Parquet once, and is it the same?
+"""`python -m conformance.exports`: check that each record is in the Parquet once and unchanged.
 
     python -m conformance.exports --kills 10 --live 500 --records 10000000 --report FILE
 
-Ends with 1 at the first thing that is not as it was written. With a report, each part is in the
-file as soon as it has ended.
+The exit code is 1 at the first difference. With a report, each part is in the file as soon as the
+part has ended.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from conformance.exports.living import live_runs
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code."""
+    """Run the chosen parts; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m conformance.exports", description=__doc__)
     parser.add_argument("--kills", type=int, default=0, help="SIGKILLs of all Spark processes")
     parser.add_argument("--live", type=int, default=0, help="runs beside a live writer, no JVM")
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
 
 
 class Report:
-    """Prints what was found, and keeps it in a file."""
+    """Prints the findings, and stores them in a file."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -55,14 +55,14 @@ class Report:
         ]
 
     def say(self, what: str, shown: Shown, began: float) -> None:
-        """A reader that lists the folder found each record once."""
+        """Report that a reader of the folder sees each record once."""
         self._add(
             f"* {what}: {shown.rows:,} rows in {shown.files:,} files, every offset once, none "
             f"missing, every file readable ({time.monotonic() - began:,.0f} s)."
         )
 
     def compared(self, lines: list[str], began: float) -> None:
-        """The same rows as stock clients were given."""
+        """Report equality with the rows of stock clients."""
         for line in lines:
             self._add(f"* {line}")
         self._add(f"* Written, read and exported in {time.monotonic() - began:,.0f} s.")

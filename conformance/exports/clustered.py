@@ -1,5 +1,7 @@
-"""An export through one broker of a cluster whose topics move to others meanwhile, and one of the
-cluster's store without its brokers, beside that of the same records in a broker by itself.
+"""An export through a broker of a cluster whose topics move meanwhile, and an export of the
+cluster's store without brokers.
+
+Both are compared with an export of the same records from a single broker.
 """
 
 import os
@@ -22,14 +24,14 @@ from conformance.cluster.running import Cluster
 from conformance.cluster.servers import KEYS
 from conformance.server import RunningBroker
 
-TOPICS = [f"lake{number}" for number in range(6)]  # So that every broker has some, mostly.
+TOPICS = [f"lake{number}" for number in range(6)]  # Usually every broker owns several.
 PARTITIONS = 2
-RECORDS = 60  # Of each topic.
+RECORDS = 60  # Per topic.
 FIRST_MS = 1_767_225_600_000
 HEADERS = [("kind", b"raw\xff"), ("kind", b"")]
 GROUP = "export:lake"
 
-Row = tuple[str, dict[str, Any]]  # Topic, and its columns.
+Row = tuple[str, dict[str, Any]]  # Topic and columns.
 
 
 class MovingHalfway:
@@ -39,7 +41,7 @@ class MovingHalfway:
         self._move = move
 
     def map(self, work: Work, parts: Sequence[Any], total: int, report: Report | None) -> list[Any]:
-        """Every outcome."""
+        """Return every outcome."""
         half = len(parts) // 2
         done = list(work(lambda _: None, parts[:half]))
         self._move()
@@ -47,7 +49,7 @@ class MovingHalfway:
 
 
 def moved_export(cluster: Cluster) -> int:
-    """Export while a broker is drained; how many rows there were. Raises AssertionError."""
+    """Export while a broker is drained; return the number of rows. Raises AssertionError."""
     with tempfile.TemporaryDirectory(prefix="braidlog-") as scratch, RunningBroker() as alone:
         _fill(alone)
         _export(alone, Path(scratch) / "alone", lambda: None)
@@ -60,7 +62,7 @@ def moved_export(cluster: Cluster) -> int:
         _export_store(cluster, Path(scratch) / "store")
         assert rows == _rows(Path(scratch) / "store"), "the store's rows are not those of a broker"
         _check_same(open_log(place_of(cluster)), open_log(through.url))
-        # What is new is seen through a broker that owns nothing now, too.
+        # New records also appear through a broker that now owns no topics.
         assert _export(moving, Path(scratch) / "cluster", lambda: None) == 0
         _fill(through)
         assert _export(moving, Path(scratch) / "cluster", lambda: None) == len(rows)
@@ -76,7 +78,7 @@ def _drain(cluster: Cluster, node: int) -> None:
 
 
 def _fill(broker: RunningBroker) -> None:
-    """Records that are the same each time, with keys, headers and times."""
+    """Store records that are equal in each call, with keys, headers and times."""
     for topic in TOPICS:
         path = f"{broker.url}/api/v1/topics/public/default/{topic}"
         made = httpx.put(path, json={"partitions": PARTITIONS}, timeout=60)
@@ -102,14 +104,14 @@ def _fill(broker: RunningBroker) -> None:
 def _export(broker: RunningBroker, lake: Path, move: Callable[[], None]) -> int:
     source = Source(broker.url, tuple(parse_topic(topic) for topic in TOPICS))
     job = ExportJob(source, lake, progress=Progress(broker.url, GROUP))
-    # `map` is all that an export asks of Spark.
+    # An export uses only `map` of Spark.
     summary = run_export(job, MovingHalfway(move))  # type: ignore[arg-type]
     assert summary.untold is None, summary.untold
     return summary.rows
 
 
 def place_of(cluster: Cluster) -> str:
-    """The place of a cluster's store."""
+    """Return the place of a cluster's store."""
     given = dict(setting.split("=", 1) for setting in cluster.settings)
     names = ("shared.store", "shared.database", "shared.endpoint")
     return store_place(*(given[name] for name in names))
@@ -123,7 +125,7 @@ def _export_store(cluster: Cluster, lake: Path) -> int:
 
 
 def _check_same(store: LogReader, broker: LogReader) -> None:
-    """A cluster's store says of its topics what its brokers say."""
+    """Check that a cluster's store and its brokers describe the topics equally."""
     shown = [
         [
             (one.topic, one.index, one.partition_id, one.log_start_offset, one.watermark)
@@ -144,7 +146,7 @@ def _check_same(store: LogReader, broker: LogReader) -> None:
 
 
 def _rows(lake: Path) -> list[Row]:
-    """Every row with its topic, in order."""
+    """Return every row with its topic, in order."""
     found: list[Row] = []
     for path in sorted(lake.glob("topic=*/**/*.parquet")):
         topic = path.relative_to(lake).parts[0]
@@ -153,5 +155,5 @@ def _rows(lake: Path) -> list[Row]:
 
 
 def _bare(rows: list[Row]) -> list[Row]:
-    """Rows without the time at which the broker took them."""
+    """Return the rows without the broker's append time."""
     return [(topic, {**row, "appendTime": None}) for topic, row in rows]

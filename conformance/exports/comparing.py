@@ -1,7 +1,7 @@
-"""The same records from the Parquet as stock clients read them from the broker, whoever wrote them.
+"""Compare the Parquet's records with the records that stock clients read, for each writer.
 
-Both sides are summed up by a hash of each row, so that neither has to be held. The hash is Python's
-own, of 64 bits with a key that is this process's: its work on a row is a small part of a client's.
+Each side is a sum of row hashes, so that no side has to be in memory. The hash is Python's own,
+with 64 bits and a random key per process: its cost per row is a small part of a client's.
 """
 
 import random
@@ -20,13 +20,13 @@ from conformance.server import RunningBroker
 
 @dataclass(slots=True)
 class Sum:
-    """Rows and the sum of their hashes, which does not depend on the order."""
+    """Number of rows and the sum of their hashes, which does not depend on the order."""
 
     rows: int = 0
     total: int = 0
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Count rows in."""
+        """Add rows to the sum."""
         count = total = 0
         for row in rows:
             total += hash(row)
@@ -36,7 +36,7 @@ class Sum:
 
 
 def compare(records: int, seed: int) -> list[str]:
-    """A line for each topic and client. Raises AssertionError where the two sides differ."""
+    """Return a line per topic and client. Raises AssertionError if the two sides differ."""
     print("seed", seed, flush=True)
     lines = []
     with tempfile.TemporaryDirectory(prefix="braidlog-") as scratch, RunningBroker() as broker:

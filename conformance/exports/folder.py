@@ -1,4 +1,4 @@
-"""What a reader sees that just lists the folder of an export."""
+"""The view of a reader that simply lists the folder of an export."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,15 +11,17 @@ import pyarrow.parquet as parquet
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How much there is."""
+    """Numbers of rows and files."""
 
     rows: int
     files: int
 
 
 def check_once(lake: Path, ends: Mapping[int, int] | None = None) -> Shown:
-    """Every file is whole, and no offset of a partition comes twice; with `ends`, offsets from 0 to
-    the end of each partition are all there. Raises AssertionError, pa.ArrowException.
+    """Check that every file is whole, and that no offset of a partition occurs twice.
+
+    With `ends`, all offsets from 0 to the end of each partition must exist. Raises AssertionError,
+    pa.ArrowException.
     """
     offsets: dict[int, list[pa.Array]] = {}
     files = sorted(lake.glob("topic=*/**/*.parquet"))

@@ -1,4 +1,6 @@
-"""Exports that lose all of Spark's processes at any moment, driver, JVM and workers at once."""
+"""Exports that lose all of Spark's processes at a random moment: driver, JVM and
+workers at once.
+"""
 
 import os
 import random
@@ -14,7 +16,7 @@ from conformance.exports.writer import TOPIC, LiveWriter, ends_of
 from conformance.server import RunningBroker
 
 START_S = 1200.0  # Until an export has begun its first run, on a busy machine.
-AFTER_S = 2.0  # A kill comes so long after a run began at most: runs take less.
+AFTER_S = 2.0  # Latest kill after the start of a run: runs take less.
 RUN_ROWS = "3000"
 
 
@@ -71,7 +73,9 @@ def _committed(lake: Path) -> set[str]:
 
 
 def _session(leader: int) -> list[int]:
-    """All processes of a session, whatever their group: Spark's workers have their own."""
+    """Return all processes of a session, in any process group: Spark's workers have a separate
+    group.
+    """
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

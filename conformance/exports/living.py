@@ -1,4 +1,4 @@
-"""Run after run of the export beside a live writer, without a JVM: tasks run in this process."""
+"""Repeated runs of the export beside a live writer, without a JVM: tasks run in this process."""
 
 import tempfile
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from conformance.exports.folder import Shown, check_once
 from conformance.exports.writer import TOPIC, LiveWriter, ends_of
 from conformance.server import RunningBroker
 
-LOOK_EVERY = 50  # Runs between two looks at the whole folder.
+LOOK_EVERY = 50  # Runs between two checks of the whole folder.
 
 
 class InThisProcess:
-    """Run tasks in turn, in the place of `braidlog.storage.export.session.Spark`."""
+    """Runs tasks in turn, in the place of `braidlog.storage.export.session.Spark`."""
 
     def map(self, work: Work, parts: Sequence[Any], total: int, report: Report | None) -> list[Any]:
-        """Every outcome."""
+        """Return every outcome."""
         return list(work(lambda _: None, parts))
 
 

@@ -1,6 +1,7 @@
-"""What stock clients read from the broker, and the same from the files of an export, as rows.
+"""The records that stock clients read from the broker, and the same records from an export's files,
+as rows.
 
-Each view is a client with what it can say of a record, and the columns that hold the same.
+Each view is a client with the record fields that it returns, and the columns of the same fields.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from conformance.server import RunningBroker
 
-READ_S = 120.0  # Nothing for so long: records are missing.
+READ_S = 120.0  # After this time without a record, records are missing.
 BATCH_ROWS = 20_000
 IGGY_POLL = 1000
 QUIET = pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn)
@@ -31,7 +32,7 @@ Columns = dict[str, list[Any]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One client's records of a topic, and how the same rows are made of exported columns."""
+    """A client's records of a topic, and the equal rows from exported columns."""
 
     client: str
     consumed: Callable[[RunningBroker, str, int], Iterator[Row]]
@@ -40,15 +41,15 @@ class View:
 
 
 def exported_rows(lake: Path, topic: str, view: View) -> Iterator[Row]:
-    """The rows of every file of a topic; times are in microseconds."""
+    """Yield the rows of every file of a topic; times are in microseconds."""
     for path in (lake / f"topic=public%2Fdefault%2F{topic}").glob("**/*.parquet"):
         for batch in parquet.ParquetFile(path).iter_batches(BATCH_ROWS, columns=view.columns):
             yield from view.exported({name: _values(batch[name]) for name in view.columns})
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """What `to_pylist` gives, a column at a time; headers as tuples of name and value, times as
-    numbers.
+    """Return a column as `to_pylist` does; headers as tuples of name and value,
+    times as numbers.
     """
     if pa.types.is_timestamp(column.type):
         column = column.cast("int64")
@@ -68,7 +69,7 @@ def _values(column: pa.Array) -> list[Any]:
     return column.to_numpy().tolist()
 
 
-# Kafka's: every topic.
+# Kafka's view: every topic.
 
 
 def _kafka_consumed(broker: RunningBroker, topic: str, count: int) -> Iterator[Row]:
@@ -110,7 +111,7 @@ def _kafka_exported(columns: Columns) -> Iterator[Row]:
     return zip(*others, [time_us // 1000 for time_us in times_us], headers, strict=True)
 
 
-# Pulsar's: properties have an order of their own and each name once.
+# Pulsar's view: properties have their own order, and unique names.
 
 
 def _pulsar_consumed(broker: RunningBroker, topic: str, count: int) -> Iterator[Row]:
@@ -149,7 +150,7 @@ def _pulsar_exported(columns: Columns) -> Iterator[Row]:
         )
 
 
-# Iggy's: kinds of headers, ids.
+# Iggy's view: kinds of headers, ids.
 
 KINDS = {
     "Raw": (1, bytes),
@@ -236,7 +237,7 @@ KAFKA = View(
     ("partition", "offset", "key", "value", "timestamp", "headers"),
     _kafka_exported,
 )
-# Kafka is given numbers in Iggy's headers as text (docs/mapping.md), so here without headers.
+# Kafka receives numbers in Iggy's headers as text (docs/mapping.md): compare without headers.
 KAFKA_BARE = View(
     "confluent-kafka, but for headers",
     lambda broker, topic, count: (row[:-1] for row in _kafka_consumed(broker, topic, count)),
@@ -270,5 +271,7 @@ VIEWS = {"pulsar": (KAFKA, PULSAR), "iggy-typed": (KAFKA_BARE, IGGY)}
 
 
 def views(topic: str) -> tuple[View, ...]:
-    """The clients that a topic is read by: Kafka's, and the one whose records say more."""
+    """Return the views of a topic: Kafka's, and that of the client whose records
+    have more fields.
+    """
     return VIEWS.get(topic, (KAFKA,))

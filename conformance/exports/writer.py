@@ -1,4 +1,4 @@
-"""A producer that goes on while exports run: Kafka sets of every size, over two partitions."""
+"""A producer that writes while exports run: Kafka sets of every size, over two partitions."""
 
 import json
 import random
@@ -53,7 +53,7 @@ class LiveWriter:
 
 
 def make_topic(broker: RunningBroker, name: str, partitions: int) -> None:
-    """Over HTTP."""
+    """Create a topic over HTTP."""
     url = f"{broker.url}/api/v1/topics/public/default/{name}"
     body = json.dumps({"partitions": partitions}).encode()
     headers = {"Content-Type": "application/json"}
@@ -61,7 +61,7 @@ def make_topic(broker: RunningBroker, name: str, partitions: int) -> None:
 
 
 def ends_of(broker: RunningBroker, name: str) -> dict[int, int]:
-    """How far each partition is."""
+    """Return the high watermark of each partition."""
     with urlopen(f"{broker.url}/api/v1/topics/public/default/{name}") as answer:
         found = json.loads(answer.read())
     return {number: one["high_watermark"] for number, one in enumerate(found["partitions"])}

@@ -27,14 +27,14 @@ QUIET = pulsar.ConsoleLogger(pulsar.LoggerLevel.Warn)
 
 
 class Values:
-    """Values of mixed sizes, cut from one pool of text: Iggy's oldest clients take no other."""
+    """Values of mixed sizes, cut from a pool of text: Iggy's oldest clients take only text."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._pool = rng.randbytes(POOL_BYTES // 2).hex()
 
     def text(self) -> str:
-        """Mostly small, sometimes large."""
+        """Return a text, mostly small, sometimes large."""
         chance, rng = self._rng.random(), self._rng
         size = 100 if chance < 0.95 else 1000 if chance < 0.999 else 20_000
         start = rng.randrange(POOL_BYTES - size)
@@ -45,7 +45,7 @@ Writer = Callable[[RunningBroker, int, Values], None]
 
 
 def write_all(broker: RunningBroker, records: int, rng: random.Random) -> dict[str, int]:
-    """Topics and how many records each was given."""
+    """Write the records; return the topics and their numbers of records."""
     counts = {name: int(records * share) for name, (share, _) in WRITERS.items()}
     counts["kafka"] += records - sum(counts.values())
     for topic, count in counts.items():
@@ -128,7 +128,7 @@ def _write_iggy(broker: RunningBroker, count: int, values: Values) -> None:
 
 
 def _headers(number: int) -> dict[str, Any]:
-    """Of every kind, one after the other."""
+    """Return a header of each kind, in turn."""
     kinds = (
         apache_iggy.HeaderValue.Raw(b"\x00\xff"),
         apache_iggy.HeaderValue.String("ä"),
@@ -179,7 +179,7 @@ def _write_http(broker: RunningBroker, count: int, values: Values) -> None:
         urlopen(Request(url, body, {"Content-Type": "application/json"})).close()
 
 
-# Share of all records, and who writes them.
+# Share of all records, and the writer.
 WRITERS: dict[str, tuple[float, Writer]] = {
     "kafka": (0.5, _write_kafka),
     "kafka-old": (0.2, _write_old),

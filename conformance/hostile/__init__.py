@@ -1,3 +1,3 @@
-"""What strangers may send: mutated frames, bombs, half frames, peers that never read, floods. The
-same judge looks at the broker before and after each.
+"""Hostile input: mutated frames, bombs, half frames, peers that never read, floods. The same judge
+checks the broker before and after each attack.
 """

@@ -1,9 +1,9 @@
-"""`python -m conformance.hostile`: attack a broker of our own, and judge it after each attack.
+"""`python -m conformance.hostile`: attack a new broker, and judge the broker after each attack.
 
     python -m conformance.hostile --protocol kafka --frames 2000000 --report docs/reports/hostile.md
 
-Without `--protocol` every protocol is attacked, and then come the scenarios, twice, for what the
-second pass adds to memory. Ends with 1 at the first thing that is not as it was.
+Without `--protocol` every protocol is attacked. Then the scenarios run twice: the second pass shows
+the growth of memory. The exit code is 1 at the first finding.
 """
 
 import argparse
@@ -36,17 +36,17 @@ from conformance.server import RunningBroker
 
 EVERY = SCENARIOS | LONG_SCENARIOS
 MIB, MB = 1 << 20, 1_000_000
-# With the default limits, whatever clients do; and what a second pass may leave beside the first.
+# Highest memory with the default limits, and highest growth of the second pass over the first.
 MOST_MB, GROWTH_MB = 400, 30
-# A turn above it is a line in the log, and one line is the end of a run.
-# Mutated logins guess passwords, and Iggy's oldest dialect has no login.
+# A longer turn is a line in the log, and such a line ends the run. Mutated logins guess passwords,
+# and Iggy's oldest dialect has no login.
 SETTINGS = ("loop_turn_log_ms=50", "access.slow_down=false", *iggy_programs.SETTINGS)
 ROUND_FRAMES = 25_000
-QUIET_S = 60.0  # Between the second pass and the last look at memory.
+QUIET_S = 60.0  # Between the second pass and the last measurement of memory.
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code."""
+    """Run the attacks; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m conformance.hostile", description=__doc__)
     known = protocols()
     parser.add_argument("--protocol", choices=[*known, "none"], action="append")
@@ -91,9 +91,10 @@ def attack_in_rounds(
     *,
     until: float,
 ) -> Sent:
-    """Send so many frames, and delete every ROUND_FRAMES what they have made; no further round is
-    begun after `until`. Of several rounds the first fills what memory a broker keeps: what the
-    later ones add to it is judged.
+    """Send `frames` frames, and delete the created topics after every ROUND_FRAMES.
+
+    No further round begins after `until`. With several rounds, the first round fills the memory
+    that a broker keeps: only the growth of the later rounds is judged.
     """
     whole = Sent()
     for number, begun in enumerate(range(0, frames, ROUND_FRAMES)):
@@ -133,7 +134,7 @@ def _run_scenarios(
 
 
 class Report:
-    """What was done and seen, as Markdown, printed as it comes."""
+    """The actions and findings, as Markdown, printed immediately."""
 
     def __init__(self, seed: int) -> None:
         self._lines: list[str] = []
@@ -151,7 +152,7 @@ class Report:
         self._lines.append(line)
 
     def attacked(self, name: str, sent: Sent, verdict: Verdict) -> None:
-        """Mutated frames."""
+        """Report mutated frames."""
         share = 100 * sent.handled.total() / sent.total
         self.say(f"## {name}: {sent.total} mutated frames in {sent.seconds:.0f} s\n")
         self.say(f"{sent.handled.total()} ({share:.0f} %) reached a handler. {_told(verdict)}\n")
@@ -166,11 +167,11 @@ class Report:
         self.say("")
 
     def played(self, name: str, verdict: Verdict) -> None:
-        """A scenario."""
+        """Report a scenario."""
         self.say(f"* {name}: {_told(verdict)}")
 
     def text(self) -> str:
-        """The whole of it."""
+        """Return the whole report."""
         return "\n".join(self._lines) + "\n"
 
 

@@ -1,8 +1,8 @@
-"""Sends mutated frames of one protocol, over many short connections. Looks at no answer.
+"""Sends mutated frames of a protocol, over many short connections. Ignores the answers.
 
-A connection sends its opening, some frames and the end of its stream, and reads until the broker
-has closed it: then all that it sent has been dealt with. Many are open at a time, for some frames
-have the broker wait.
+A connection sends its opening, several frames and the end of its stream, and reads until the broker
+closes the connection: then the broker has handled all frames. Many connections are open at a time,
+because some frames make the broker wait.
 """
 
 import random
@@ -19,8 +19,8 @@ from conformance.hostile.mutation import mutated
 from conformance.hostile.rows import Protocol, Session
 from conformance.server import RunningBroker
 
-FRAMES_PER_CONNECTION = 3  # The first one that is refused ends its connection.
-CONNECTIONS = 64  # At a time.
+FRAMES_PER_CONNECTION = 3  # The first refused frame ends its connection.
+CONNECTIONS = 64  # At the same time.
 SILENCE_S = 120.0  # A connection that the broker does not close is a finding.
 RECEIVE_BYTES = 1 << 18
 REQUESTS = re.compile(r'^braidlog_requests_total\{api="([^"]*)",protocol="([^"]*)"\} ([0-9.e+]+)$')
@@ -28,10 +28,10 @@ REQUESTS = re.compile(r'^braidlog_requests_total\{api="([^"]*)",protocol="([^"]*
 
 @dataclass(slots=True)
 class Sent:
-    """What came of an attack."""
+    """The result of an attack."""
 
     frames: Counter[str] = field(default_factory=Counter)  # by the name of their row
-    dialects: Counter[str] = field(default_factory=Counter)  # by what they were sent as
+    dialects: Counter[str] = field(default_factory=Counter)  # by dialect
     handled: Counter[str] = field(default_factory=Counter)  # by the broker's name of the command
     openings: Counter[str] = field(default_factory=Counter)  # the same, of connections' openings
     hung: int = 0  # connections that were not closed in time
@@ -43,7 +43,7 @@ class Sent:
         return self.frames.total()
 
     def add(self, other: "Sent") -> None:
-        """What came of another attack, too."""
+        """Add the result of another attack."""
         self.frames += other.frames
         self.dialects += other.dialects
         self.handled += other.handled
@@ -79,7 +79,7 @@ def requests(broker: RunningBroker, protocol: str) -> Counter[str]:
 
 @dataclass(slots=True)
 class _Speech:
-    """What a connection sends, and the number that it has to put into it first."""
+    """The bytes of a connection, and the session number that must be inserted first."""
 
     opening: bytes
     frames: list[bytes]
@@ -89,7 +89,7 @@ class _Speech:
 def speeches(
     protocol: Protocol, frames: int, chance: random.Random, sent: Sent
 ) -> Iterator[_Speech]:
-    """What each connection sends."""
+    """Yield the bytes of each connection."""
     left = frames
     weights = [talk.weight for talk in protocol.talks]
     while left > 0:
@@ -105,7 +105,7 @@ def speeches(
 
 
 def _numbered(stream: socket.socket, speech: _Speech, session: Session) -> bytes:
-    """Send the opening, and put the number from its answer into the frames."""
+    """Send the opening, and insert the number from its answer into the frames."""
     stream.settimeout(SILENCE_S)
     stream.sendall(speech.opening)
     answer = b""
@@ -122,7 +122,7 @@ def _numbered(stream: socket.socket, speech: _Speech, session: Session) -> bytes
 
 
 class _Connection:
-    """One connection: what is left to send, and when the broker must have closed it."""
+    """A connection: its unsent bytes, and the deadline for the broker's close."""
 
     __slots__ = ("deadline", "is_open", "stream", "unsent")
 
@@ -138,7 +138,9 @@ class _Connection:
         self.is_open = True
 
     def send(self) -> bool:
-        """Send what goes; True when all of it is sent, and the end of the stream."""
+        """Send as much as possible; return True when all bytes and the end of the
+        stream are sent.
+        """
         try:
             self.unsent = self.unsent[self.stream.send(self.unsent) :]
             if self.unsent:
@@ -147,7 +149,7 @@ class _Connection:
         except BlockingIOError:
             return False
         except OSError:
-            pass  # Reset: the broker has closed over something that it did not read.
+            pass  # Reset: the broker closed with unread bytes.
         return True
 
     def receive(self) -> bool:
@@ -171,7 +173,7 @@ class _Attack:
         self._oldest: deque[_Connection] = deque()
 
     def run(self, sent: Sent) -> None:
-        """Talk to the broker until all is said and every connection closed."""
+        """Talk to the broker until all frames are sent and every connection is closed."""
         with self._selector:
             while self._begin() or self._open:
                 for key, _ in self._selector.select(timeout=1.0):
@@ -179,7 +181,7 @@ class _Attack:
                 sent.hung += self._end_silent()
 
     def _begin(self) -> bool:
-        """Open connections; whether there may be more."""
+        """Open connections; return True if more may follow."""
         while self._open < CONNECTIONS:
             speech = next(self._speeches, None)
             if speech is None:
@@ -206,7 +208,7 @@ class _Attack:
         self._open -= 1
 
     def _end_silent(self) -> int:
-        """Close connections that the broker did not close in time; how many."""
+        """Close connections that the broker did not close in time; return their number."""
         found, now = 0, time.monotonic()
         while self._oldest and (not self._oldest[0].is_open or self._oldest[0].deadline < now):
             connection = self._oldest.popleft()

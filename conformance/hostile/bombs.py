@@ -1,5 +1,5 @@
-"""Bodies that unpack to a thousand times their size, or say so, in every codec of Kafka's sets and
-batches and of Pulsar's messages, read through every protocol at the same time.
+"""Bodies that unpack to a thousand times their size, or claim that size, in every codec of Kafka's
+sets and batches and of Pulsar's messages, read through every protocol at the same time.
 """
 
 import contextlib
@@ -26,26 +26,26 @@ READERS = 8  # At the same time.
 NOW_MS = 1_700_000_000_000
 PATIENCE_S = 300
 
-# By the number that Kafka has for it: how it packs, and of how many values so that the packed set
-# stays below a megabyte.
+# By Kafka's codec number: the compressor, and a number of values that keeps the packed set below a
+# megabyte.
 KAFKA: dict[int, tuple[Callable[[bytes], bytes], int]] = {
     1: (gzip.compress, 60),
     2: (lambda data: bytes(cramjam.snappy.compress_raw(data)), 18),
     3: (lambda data: bytes(cramjam.lz4.compress(data)), 60),
-    4: (lambda data: bytes(cramjam.zstd.compress(data)), 60),  # Of batches alone.
+    4: (lambda data: bytes(cramjam.zstd.compress(data)), 60),  # For batches only.
 }
-# The same of Pulsar, whose messages unpack to 5 MiB.
+# By Pulsar's codec number: compressors of messages that unpack to 5 MiB.
 PULSAR: dict[int, Callable[[bytes], bytes]] = {
     1: lambda data: bytes(cramjam.lz4.compress_block(data, store_size=False)),
     2: zlib.compress,
     3: lambda data: bytes(cramjam.zstd.compress(data)),
     4: lambda data: bytes(cramjam.snappy.compress_raw(data)),
 }
-LIES = b"\x28\xb5\x2f\xfd garbage"  # What is said to be 64 MiB.
+LIES = b"\x28\xb5\x2f\xfd garbage"  # Claimed to be 64 MiB.
 
 
 def make_bombs(broker: RunningBroker) -> list[str]:
-    """Store them all; their topics. Raises AssertionError where a good one is refused."""
+    """Store all bombs; return their topics. Raises AssertionError if a valid body is refused."""
     topics: list[str] = []
     with KafkaWire(broker.address("kafka")) as wire:
         for codec, (pack, count) in KAFKA.items():
@@ -56,7 +56,7 @@ def make_bombs(broker: RunningBroker) -> list[str]:
                 if version >= 3:
                     request = kafka.string(None) + request
                 answer = wire.ask(kafka.PRODUCE, version, request)
-                tail = answer[:-4] if version else answer  # Without its throttle time.
+                tail = answer[:-4] if version else answer  # Without the throttle time.
                 size = 18 if version >= 3 else 10
                 (error,) = struct.unpack_from(">h", tail, len(tail) - size)
                 assert error == 0, (topics[-1], error)
@@ -68,7 +68,7 @@ def make_bombs(broker: RunningBroker) -> list[str]:
             whole = bytes(5 * MIB)
             for declared, payload in ((len(whole), pack(whole)), (1 << 26, LIES)):
                 metadata = [(3, NOW_MS), (8, codec), (9, declared)]
-                with contextlib.suppress(AssertionError):  # Refused: as good.
+                with contextlib.suppress(AssertionError):  # A refusal is as good.
                     producer.publish(sequence, metadata, payload)
                 sequence += 1
     return topics
@@ -84,13 +84,15 @@ def _kafka_bombs(
 
 
 def _record(number: int) -> bytes:
-    """One of a batch: attributes, deltas of time and offset, no key, the value, no header."""
+    """Return a record of a batch: attributes, deltas of time and offset, no key, the value, no
+    header.
+    """
     body = b"\0\0" + zigzag(number) + zigzag(-1) + zigzag(len(ZEROS)) + ZEROS + zigzag(0)
     return zigzag(len(body)) + body
 
 
 def zigzag(number: int) -> bytes:
-    """A number as record batches have it (KIP-98)."""
+    """Return a number as in record batches (KIP-98)."""
     rest, out = number << 1 if number >= 0 else (-number << 1) - 1, bytearray()
     while rest > 0x7F:
         out.append(rest & 0x7F | 0x80)
@@ -99,7 +101,7 @@ def zigzag(number: int) -> bytes:
 
 
 def read_bombs(broker: RunningBroker, topics: list[str], times: int) -> None:
-    """Read each so often through every protocol."""
+    """Read each topic `times` times through every protocol."""
     with ThreadPoolExecutor(READERS) as readers:
         done = [
             readers.submit(read, broker, topic)
@@ -124,7 +126,7 @@ def _by_iggy(broker: RunningBroker, topic: str) -> None:
 def _by_pulsar(broker: RunningBroker, topic: str) -> None:
     with PulsarWire(broker.address("pulsar")) as wire:
         name = f"persistent://public/default/{topic}".encode()
-        # A reader: Exclusive, kept nowhere, from the earliest message.
+        # A reader: Exclusive, non-durable, from the earliest message.
         wire.command(4, [(1, name), (2, b"bomb"), (3, 1), (4, 0), (5, 2), (8, 0), (13, 1)])
         wire.expect(13)
         wire.command(11, [(1, 0), (2, 100)])

@@ -1,5 +1,7 @@
-"""Takes away what an attack has made, as an operator would: else a long one would be slow for all
-the topics, records and users that it has made, not for what it sends.
+"""Deletes an attack's leftovers, as an operator would.
+
+Otherwise a long attack would be slow because of its topics, records and users, not because of its
+frames.
 """
 
 import json
@@ -20,23 +22,23 @@ GONE = 404
 
 @dataclass(slots=True)
 class Cleared:
-    """How many of each kind were taken away."""
+    """The number of deletions per kind."""
 
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, kind: str) -> None:
-        """One more."""
+        """Count a deletion."""
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
 
 def prepare(broker: RunningBroker) -> None:
-    """Make what most frames are about."""
+    """Create the topic and group of most frames."""
     with KafkaWire(broker.address("kafka")) as wire:
         wire.create(TOPIC)
 
 
 def clear(broker: RunningBroker) -> Cleared:
-    """Delete all topics, namespaces and users but those of the judged clients."""
+    """Delete all topics, namespaces and users except the judged clients'."""
     cleared = Cleared()
     after: str | None = ""
     while after is not None:

@@ -1,5 +1,6 @@
-"""Clients that behave, one of each protocol, while others do not: each writes and reads what it
-wrote all the time, and says how long it had to wait at worst.
+"""Healthy clients, a client per protocol, during an attack.
+
+Each client constantly writes and reads its own records, and measures its longest wait.
 """
 
 import threading
@@ -21,7 +22,7 @@ Round = Callable[[int], None]
 
 
 class Healthy:
-    """The clients; a context manager. `check` raises what went wrong for one of them."""
+    """The clients; a context manager. `check` raises the failure of a client."""
 
     def __init__(self, broker: RunningBroker) -> None:
         self.longest_s: dict[str, float] = {}
@@ -54,7 +55,7 @@ class Healthy:
         self._held.close()
 
     def check(self) -> None:
-        """Raises AssertionError if one of them was disturbed."""
+        """Check that no client was disturbed. Raises AssertionError."""
         assert not self._failures, f"a healthy client was disturbed: {self._failures}"
         assert all(self.rounds.values()), self.rounds
 
@@ -67,12 +68,12 @@ class Healthy:
                 self.longest_s[protocol] = max(self.longest_s[protocol], took)
                 self.rounds[protocol] += 1
                 self._over.wait(PAUSE_S)
-        except Exception as error:  # Raised by `check` in the caller's thread.
+        except Exception as error:  # `check` raises the error in the caller's thread.
             self._failures.append(error)
 
 
 def topic_of(protocol: str) -> str:
-    """The topic that only that client uses."""
+    """Return the topic that only that client uses."""
     return f"healthy-{protocol}"
 
 
@@ -139,7 +140,9 @@ def _http(broker: RunningBroker, held: ExitStack) -> Round:
 
 
 def _has_topic(broker: RunningBroker, topic: str) -> bool:
-    """Asked for by itself: a list is told page by page, and others may have made thousands."""
+    """Return True if the topic exists. A single request: the list is paged, and an attack may have
+    created thousands of topics.
+    """
     url = f"{broker.url}/api/v1/topics/public/default/{topic}"
     try:
         with urllib.request.urlopen(url, timeout=60):
@@ -150,7 +153,7 @@ def _has_topic(broker: RunningBroker, topic: str) -> bool:
 
 
 def _end(wire: IggyWire, topic: str) -> int:
-    """Offset of the next message."""
+    """Return the offset of the next message."""
     offset = 0
     while polled := wire.poll(topic, 1000, BY_OFFSET, offset):
         offset = polled[-1].offset + 1

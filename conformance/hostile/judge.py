@@ -1,4 +1,4 @@
-"""Judges the broker the same way after each attack: it lives as before, and has lost nothing."""
+"""The common judgement after each attack: the broker works as before, and has lost nothing."""
 
 import hashlib
 import json
@@ -15,21 +15,21 @@ from conformance.raw.kafka import KafkaWire, parse_set
 from conformance.raw.pulsar import PulsarWire
 from conformance.server import RunningBroker
 
-QUIET_S = 30.0  # For connections of an attack to be over, once the last of them was taken in.
+QUIET_S = 30.0  # For an attack's connections to end, after the last connection was accepted.
 LOOK_S = 0.5
-GROWTH_BYTES_MAX = 60 << 20  # Caches fill and allocators keep: what grows without end is more.
-# The broker gives free memory back every 15 s.
+GROWTH_BYTES_MAX = 60 << 20  # Caches fill and allocators keep memory: endless growth is more.
+# The broker returns free memory every 15 s.
 GIVEN_BACK_S = 40.0
 RECORD_CLIENTS = ("kafka", "iggy", "pulsar")
 
 
 class LoopHeld(AssertionError):
-    """A turn of the broker's loop took too much of the processor."""
+    """A turn of the broker's loop took too much processor time."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What an attack did to the broker."""
+    """The effect of an attack on the broker."""
 
     longest_s: dict[str, float] = field(default_factory=dict)
     memory_before: int = 0
@@ -42,7 +42,7 @@ class Verdict:
 
 @contextmanager
 def judged(broker: RunningBroker) -> Iterator[Verdict]:
-    """Attack inside; raises AssertionError if anything is not as it was before."""
+    """Judge the attack inside the block. Raises AssertionError if the broker is not as before."""
     verdict, logged = Verdict(), log_size(broker)
     with Healthy(broker) as healthy:
         verdict.files_before = open_files(broker)
@@ -59,7 +59,7 @@ def judged(broker: RunningBroker) -> Iterator[Verdict]:
 
 
 def _memory_given_back(broker: RunningBroker, verdict: Verdict) -> int:
-    """What it takes once it has given back what it does not need, or after GIVEN_BACK_S."""
+    """Return the memory once the broker has returned unneeded memory, or after GIVEN_BACK_S."""
     until = time.monotonic() + GIVEN_BACK_S
     while True:
         found = broker.resident_bytes()
@@ -69,18 +69,18 @@ def _memory_given_back(broker: RunningBroker, verdict: Verdict) -> int:
 
 
 def log_size(broker: RunningBroker) -> int:
-    """How much it has logged up to now."""
+    """Return the length of the log."""
     return len(broker.log())
 
 
 def open_files(broker: RunningBroker) -> int:
-    """Sockets that the broker has open. Files of the log are kept for later, up to a limit."""
+    """Return the number of the broker's open sockets. Log files stay open, up to a limit."""
     links = Path(f"/proc/{broker.pid}/fd").iterdir()
     return sum(_is_socket(link) for link in links)
 
 
 def peak_bytes(broker: RunningBroker) -> int:
-    """The most memory that the process has held at a time."""
+    """Return the highest memory of the process."""
     for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -88,8 +88,9 @@ def peak_bytes(broker: RunningBroker) -> int:
 
 
 def check_log(broker: RunningBroker, since: int = 0) -> None:
-    """No bug and no long turn was logged since it had logged so much. Raises AssertionError, of
-    which LoopHeld is one.
+    """Check that the log has no bug and no long turn since position `since`.
+
+    Raises AssertionError, of which LoopHeld is a subclass.
     """
     for line in broker.log()[since:].splitlines():
         assert line.startswith("{"), f"not a line of the log: {line}"
@@ -100,7 +101,7 @@ def check_log(broker: RunningBroker, since: int = 0) -> None:
 
 
 def restarts_with_the_same(broker: RunningBroker) -> None:
-    """Stop the broker, start it and look at the healthy clients' records through every protocol.
+    """Restart the broker and compare the healthy clients' records through every protocol.
 
     Raises AssertionError, BrokerFailed.
     """
@@ -113,7 +114,7 @@ def restarts_with_the_same(broker: RunningBroker) -> None:
 
 
 def records(broker: RunningBroker) -> dict[str, str]:
-    """A digest of each healthy client's records, as each protocol shows them."""
+    """Return a digest of each healthy client's records, as each protocol returns them."""
     found: dict[str, str] = {}
     for writer in RECORD_CLIENTS:
         topic = topic_of(writer)
@@ -164,8 +165,9 @@ assert set(RECORD_CLIENTS) < set(CLIENTS)
 
 
 def _settled(broker: RunningBroker, files: int) -> int:
-    """Sockets, once there are no more than before, or nothing changes any more: thousands of
-    connections that are over may still wait to be taken in.
+    """Return the number of sockets once it is not above `files`, or no longer changes.
+
+    Thousands of ended connections may still wait to be accepted.
     """
     taken, deadline = -1.0, 0.0
     while (now := open_files(broker)) > files:
@@ -178,7 +180,9 @@ def _settled(broker: RunningBroker, files: int) -> int:
 
 
 def _taken_in(broker: RunningBroker) -> float:
-    """Connections so far, but for HTTP's: a healthy client makes one after the other."""
+    """Return the connections so far, without HTTP: the healthy HTTP client opens
+    many connections.
+    """
     with urllib.request.urlopen(f"{broker.url}/metrics", timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     starts = tuple(f'braidlog_connections_total{{protocol="{one}"' for one in RECORD_CLIENTS)

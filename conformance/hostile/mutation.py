@@ -1,8 +1,8 @@
-"""Makes bad frames of good ones at random, from a seed. Knows layouts, no command.
+"""Makes bad frames from valid frames at random, from a seed. Knows layouts, no command.
 
-A good frame is changed where it hurts: its length and count fields go to their extremes, bits flip,
-pieces are cut out or repeated, noise follows a valid beginning, texts are no UTF-8. The length in
-front is corrected most of the time, so that what is wrong is found by whoever reads the rest.
+The mutations target weak points: length and count fields become extremes, bits flip, pieces are cut
+out or repeated, noise follows a valid beginning, texts are no UTF-8. The leading length is
+corrected most of the time, so that the error reaches the parser of the rest.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 
 Mutator = Callable[[random.Random, bytearray], None]
 
-# Of integers, as they are written; each is cut to the size of the field.
+# Integers as written; each is cut to the size of the field.
 EXTREMES = (0, 1, -1, -2, 127, 128, 255, 2**15 - 1, 2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1)
 NO_UTF8 = (b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\xf0\x28\x8c\x28", b"\x80")
 TEXT = re.compile(rb"[\x20-\x7e]{3,}")
 NOISE_BYTES_MAX = 300
-LOOK_BYTES = 24  # Where a length or a count is looked for, from a place chosen by chance.
-# How often the length in front says how long the frame is, and how often a frame is left as it is.
+LOOK_BYTES = 24  # Search range for a length or a count, from a random place.
+# Probability of a correct leading length, and of an unchanged frame.
 LENGTH_IS_RIGHT = 0.97
 IS_LEFT_ALONE = 0.35
-IS_WRAPPED = 0.8  # How often what is bad stands behind checksums and lengths that are right.
+IS_WRAPPED = 0.8  # Probability of a bad body behind correct checksums and lengths.
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the frames of a protocol are built: the byte order, and where the length stands."""
+    """The frame layout of a protocol: the byte order, and the place of the length."""
 
     byte_order: str  # ">" or "<"; "" for frames without a length
-    head_bytes: int  # the length, and what says which command it is
+    head_bytes: int  # the length and the command's code
     is_protobuf: bool = False
     length_pos: int = 0
-    uncounted_bytes: int = 4  # at the beginning, which the length does not count
+    uncounted_bytes: int = 4  # at the beginning, not counted by the length
 
     def with_length(self, body: bytes) -> bytes:
-        """A whole frame of what follows the length, where that comes first."""
+        """Return a whole frame with this body, behind the length if the layout has a length."""
         return struct.pack(f"{self.byte_order}I", len(body)) + body if self.byte_order else body
 
     def corrected(self, frame: bytes) -> bytes:
-        """The frame with the length that it has."""
+        """Return the frame with a correct length."""
         end = self.length_pos + 4
         if not self.byte_order or len(frame) < end:
             return frame
@@ -56,7 +56,7 @@ class Layout:
         return frame[: self.length_pos] + size + frame[end:]
 
     def is_whole(self, frame: bytes) -> bool:
-        """Whether the frame is as long as it says."""
+        """Return True if the frame's length is correct."""
         return self.corrected(frame) == frame
 
 
@@ -71,14 +71,14 @@ RAW = Layout("", 0)
 
 
 def mutated(chance: random.Random, row: Command, layout: Layout) -> bytes:
-    """A frame made of a row, bad more often than not."""
+    """Return a frame made from a row, bad more often than not."""
     if row.wrap is not None and chance.random() < IS_WRAPPED:
         return row.wrap(mutate(chance, row.inner, RAW))
     return mutate(chance, row.frame, layout)
 
 
 def mutate(chance: random.Random, frame: bytes, layout: Layout) -> bytes:
-    """A frame made of a good one, bad more often than not."""
+    """Return a frame made from a valid frame, bad more often than not."""
     if chance.random() < IS_LEFT_ALONE:
         return frame
     if layout.is_protobuf and chance.random() < 0.7:
@@ -95,7 +95,7 @@ def mutate(chance: random.Random, frame: bytes, layout: Layout) -> bytes:
 
 def _mutators(layout: Layout) -> tuple[Mutator, ...]:
     def extreme(chance: random.Random, data: bytearray) -> None:
-        """Put an extreme where a length or a count stands, or might stand."""
+        """Put an extreme at a length or a count, or at a possible place of such a field."""
         size, kind = chance.choice(((1, "B"), (2, "H"), (4, "I"), (4, "I"), (8, "Q")))
         if len(data) < size:
             return
@@ -116,7 +116,7 @@ def _is_small(data: bytearray, at: int, size: int, layout: Layout) -> bool:
 
 
 def flip_bits(chance: random.Random, data: bytearray) -> None:
-    """Flip some bits."""
+    """Flip several bits."""
     for _ in range(chance.randint(1, 8) if data else 0):
         data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
 
@@ -129,19 +129,19 @@ def cut(chance: random.Random, data: bytearray) -> None:
 
 
 def repeat(chance: random.Random, data: bytearray) -> None:
-    """Put a piece in twice, or many times."""
+    """Insert a piece twice, or many times."""
     start = chance.randrange(len(data) + 1)
     end = min(start + chance.randint(1, 40), len(data))
     data[end:end] = bytes(data[start:end]) * chance.choice((1, 1, 5, 50))
 
 
 def add_noise(chance: random.Random, data: bytearray) -> None:
-    """Keep the beginning; noise follows."""
+    """Keep the beginning, followed by noise."""
     data[chance.randrange(len(data) + 1) :] = chance.randbytes(chance.randint(1, NOISE_BYTES_MAX))
 
 
 def break_text(chance: random.Random, data: bytearray) -> None:
-    """Make a text that is no UTF-8, or has a zero byte in it."""
+    """Break a text: invalid UTF-8, or a zero byte."""
     texts = list(TEXT.finditer(data))
     if texts:
         text = chance.choice(texts)
@@ -151,7 +151,7 @@ def break_text(chance: random.Random, data: bytearray) -> None:
 
 
 def _mutated_command(chance: random.Random, frame: bytes) -> bytes:
-    """A Pulsar command in which a field has a bad value, is missing, or is there twice."""
+    """Return a Pulsar command with a bad, missing or repeated field."""
     (size,) = struct.unpack_from(">I", frame, 4)
     fields = pulsar.parse(frame[8 : 8 + size])
     inner = next(at for at, (number, _) in enumerate(fields) if number != 1)
@@ -168,7 +168,7 @@ def _mutated_message(chance: random.Random, message: bytes) -> bytes:
         fields = pulsar.parse(message)
     except (AssertionError, IndexError):
         fields = []
-    if not fields or pulsar.encode(fields) != message:  # A text, then, and no message inside.
+    if not fields or pulsar.encode(fields) != message:  # A text, not a nested message.
         return chance.choice((*NO_UTF8, b"", b"\0", b"x" * 70_000, chance.randbytes(20), message))
     at = chance.randrange(len(fields))
     number, value = fields[at]

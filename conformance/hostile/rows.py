@@ -1,7 +1,6 @@
-"""What a row of the attack is: a good frame of one command, to make bad ones of. Knows no protocol.
+"""A row of the attack: a valid frame of a command, as the base of bad frames. Knows no protocol.
 
-Each protocol's rows are a module of their own (`rows_kafka.py` and so on). A new command is a new
-row there.
+Each protocol has a module of rows (`rows_kafka.py` and so on). A new command is a new row there.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,15 +10,15 @@ from pathlib import Path
 from conformance.hostile.mutation import Layout
 
 VECTORS = Path(__file__).parent.parent / "vectors"
-TOPIC = "hostile"  # What most of the frames are about; a judged client has topics of its own.
+TOPIC = "hostile"  # Topic of most frames; the judged clients have separate topics.
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One row: what it is called in the report, and a good frame.
+    """A row: its name in the report, and a valid frame.
 
-    `wrap` makes a whole frame of `inner`: a bad one of these gets checksums and lengths that are
-    right, so that it is found by whoever reads it behind those.
+    `wrap` makes a whole frame of `inner`: a bad `inner` gets correct checksums and lengths, so that
+    the error reaches the parser behind them.
     """
 
     name: str
@@ -30,7 +29,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A number that the opening is answered with, and that each frame repeats."""
+    """A number from the answer to the opening, which each frame repeats."""
 
     answer_bytes: int  # of the answer, at least
     answer_pos: int
@@ -40,27 +39,27 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """How a kind of connection goes: its opening, and the commands that may follow."""
+    """A kind of connection: its opening, and the possible commands."""
 
     layout: Layout
     opening: Sequence[bytes]  # frames that a connection begins with
-    opening_apis: Sequence[str]  # the same as the broker's metrics call them
+    opening_apis: Sequence[str]  # the opening frames' names in the broker's metrics
     commands: Sequence[Command]
     session: Session | None = None
-    weight: int = 1  # how many connections go so, beside those of the others
-    dialect: str = ""  # what the report counts its frames under
+    weight: int = 1  # relative frequency of such connections
+    dialect: str = ""  # heading of the frames in the report
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """How to attack a listener."""
+    """The attack on a listener."""
 
     name: str  # of the listener
     talks: Sequence[Talk]
 
 
 def recorded(path: str) -> Iterator[list[str]]:
-    """The rows of a file below `conformance/vectors/`, without its comments."""
+    """Yield the rows of a file below `conformance/vectors/`, without comments."""
     for line in (VECTORS / path).read_text().splitlines():
         if line and not line.startswith("#"):
             row = line.split("\t")

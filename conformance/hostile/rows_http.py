@@ -1,4 +1,4 @@
-"""Rows of HTTP: every path with every method that it has (docs/api.md)."""
+"""Rows of HTTP: every path with each of its methods (docs/api.md)."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from conformance.hostile.rows import TOPIC, Command, Protocol, Talk
 
 API, ADMIN = "/api/v1", "/admin/v2"
 PLACE = f"public/default/{TOPIC}"
-MADE = f"public/default/{TOPIC}-http"  # What these make and delete.
+MADE = f"public/default/{TOPIC}-http"  # Created and deleted by these rows.
 PIP64, KEEP = f"/topics/{PLACE}", f"{ADMIN}/persistent/{PLACE}"
 SCHEMA = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "int"]}]}
 MESSAGES = [
@@ -135,7 +135,7 @@ def _admin() -> Iterator[Row]:
 
 
 def _quotas() -> Iterator[Row]:
-    """Message TTL, backlog quotas, and what goes with them."""
+    """Yield message TTL, backlog quotas, and related requests."""
     space = f"{ADMIN}/namespaces/public/hostile-http"
     quota = {"limitSize": -1, "limitTime": 9, "policy": "consumer_backlog_eviction"}
     for base in (space, f"{ADMIN}/persistent/{MADE}"):
@@ -150,7 +150,7 @@ def _quotas() -> Iterator[Row]:
 
 
 def _compaction() -> Iterator[Row]:
-    """Compacted views on request and by threshold."""
+    """Yield compacted views on request and by threshold."""
     topic, space = f"{ADMIN}/persistent/{MADE}", f"{ADMIN}/namespaces/public/hostile-http"
     for base, setting in ((topic, "POST"), (space, "PUT")):
         yield "GET", f"{base}/compactionThreshold", None
@@ -161,7 +161,7 @@ def _compaction() -> Iterator[Row]:
 
 
 def _live() -> Iterator[Row]:
-    """Non-persistent topics."""
+    """Yield non-persistent topics."""
     live = f"{ADMIN}/non-persistent/{MADE}"
     yield "GET", f"{ADMIN}/non-persistent/public/default", None
     yield "GET", f"{ADMIN}/non-persistent/public/default/partitioned", None
@@ -180,7 +180,7 @@ def _live() -> Iterator[Row]:
 
 
 def _spellings() -> Iterator[Row]:
-    """The other ways to write the same: with the domain, in the plural and the singular."""
+    """Yield other spellings of paths: with the domain, in the plural and the singular."""
     for topic in (PIP64, f"/topics/persistent/{PLACE}"):
         yield "GET", f"{topic}/partitions/0/messages?timeout=0", None
         yield "POST", f"{topic}/partitions/0", {"messages": MESSAGES}
@@ -195,7 +195,7 @@ def _spellings() -> Iterator[Row]:
 
 
 def _policies() -> Iterator[Row]:
-    """What Pulsar's admin API sets for a namespace, or for a topic."""
+    """Yield settings of a namespace or a topic in Pulsar's admin API."""
     named = f"{ADMIN}/persistent/{MADE}"
     namespace = f"{ADMIN}/namespaces/public/hostile-http"
     retention = {"retentionTimeInMinutes": 10, "retentionSizeInMB": 100}
@@ -228,7 +228,7 @@ def _policies() -> Iterator[Row]:
 
 
 def _unserved() -> Iterator[Row]:
-    """Paths of Pulsar's that are refused, whatever the method."""
+    """Yield refused paths of Pulsar, with every method."""
     for method in ("DELETE", "GET", "PATCH", "POST", "PUT"):
         for path in (f"{ADMIN}/no/such", "/topics/non-persistent/public/default/x"):
             yield method, path, {}
@@ -236,7 +236,7 @@ def _unserved() -> Iterator[Row]:
 
 
 def request(method: str, path: str, body: object, *more: str) -> bytes:
-    """A whole request."""
+    """Return a whole request."""
     data = b"" if body is None else json.dumps(body).encode()
     head = [f"{method} {path} HTTP/1.1", "Host: broker", "Content-Type: application/json", *more]
     head.append(f"Content-Length: {len(data)}")
@@ -253,5 +253,5 @@ def _commands() -> Iterator[Command]:
 
 
 def protocol() -> Protocol:
-    """How to attack the HTTP listener."""
+    """Return the attack on the HTTP listener."""
     return Protocol("http", [Talk(HTTP, [], [], list(_commands()))])

@@ -1,8 +1,8 @@
-"""Rows of Iggy: every command of every dialect, in the dialect's own layout, and what was recorded
-of servers of the oldest, a classic and the newest one (apache/iggy, crates 0.0.60 to 0.11).
+"""Rows of Iggy: every command of every dialect, in the dialect's own layout, and recorded frames
+for servers of the oldest, a classic and the newest dialect (apache/iggy, crates 0.0.60 to 0.11).
 
-A connection begins with what shows the broker its dialect, so that its bad frames meet the readers
-of that one; `rows_iggy_sends.py` has the messages.
+A connection begins with frames that show its dialect to the broker, so that the bad frames reach
+that dialect's parsers; `rows_iggy_sends.py` has the messages.
 """
 
 import struct
@@ -17,10 +17,10 @@ from conformance.raw.iggy import NEVER, identifier, text8
 
 Row = tuple[str, int, bytes]  # Name, code, payload.
 
-# Recorded frames that no row can be made of: made there, or about framing alone.
+# Recorded frames that cannot become rows: invalid there, or about framing alone.
 UNFIT = ("length", "name", "frame:")
 USER = identifier("hostile-user")
-NOWHERE = identifier("nowhere") * 2  # A topic that is not there.
+NOWHERE = identifier("nowhere") * 2  # A missing topic.
 ZERO, ONE = struct.pack("<I", 0), struct.pack("<I", 1)
 BARE_CONSUMER = b"\x01" + ONE
 CONSUMER = b"\x01" + identifier("c")
@@ -31,7 +31,8 @@ EXPIRY = ONE + text8("tp")
 EXPIRY_AND_SIZE = struct.pack("<BIQB", 1, 0, NEVER, 1) + text8("tp")
 LATER_SETTINGS = struct.pack("<BQQB", 1, NEVER, 0, 1) + text8("tp")
 
-# What shows the dialect of a client that says no version: the api (as in the metrics), the frame.
+# Frames that show the dialect of a client without a version: the api (as in the metrics), the
+# frame.
 SHOWS = {
     "D0": ("get_streams", iggy_command(201, b"")),
     "D0 with login": ("get_group", iggy_command(600, NOWHERE + ONE)),
@@ -50,7 +51,7 @@ V_OPERATIONS = dict(zip(CARRIED, (*range(128, 150), 161, 162, 3), strict=True))
 
 
 def login(version: str | None) -> bytes:
-    """A login of a crate's version; None: of the crates that say none."""
+    """Return a login with a crate's version; None: of the crates without a version."""
     payload = text8("iggy") + text8("iggy")
     if version is not None:
         payload += struct.pack("<I", len(version)) + version.encode() + bytes(4)
@@ -58,7 +59,7 @@ def login(version: str | None) -> bytes:
 
 
 def _alike() -> Iterator[Row]:
-    """What all dialects have, in one layout."""
+    """Yield the commands that have the same layout in all dialects."""
     yield "PING", 1, b""
     yield "GET_STATS", 10, b""
     yield "GET_ME", 20, b""
@@ -92,7 +93,7 @@ def _groups(group: bytes, created: bytes) -> Iterator[Row]:
 
 
 def _naming(number: bytes, settings: bytes) -> Iterator[Row]:
-    """What makes and changes streams and topics; `number`: where the client chooses one."""
+    """Yield commands that create and change streams and topics; `number`: chosen by the client."""
     yield "CREATE_STREAM", 202, number + text8("hostile")
     yield "UPDATE_STREAM", 204, STREAM + text8("hostile")
     yield "CREATE_TOPIC", 302, STREAM + number + struct.pack("<I", 2) + settings
@@ -118,7 +119,7 @@ def _of_users(expiry: bytes) -> Iterator[Row]:
 
 
 def _rows(dialect: str) -> Iterator[Row]:
-    """The commands of a classic dialect, but SEND."""
+    """Yield the commands of a classic dialect, except SEND."""
     is_oldest, counts_from_0 = dialect.startswith("D0"), dialect in ("D4", "D5", "V")
     yield from _alike()
     partition = b"\x01" + ZERO if counts_from_0 else ONE
@@ -146,7 +147,7 @@ def _rows(dialect: str) -> Iterator[Row]:
 
 
 def _newest_rows() -> Iterator[Row]:
-    """The commands of V that its recorded ones lack, or that differ from D5's there."""
+    """Yield V's commands without a recorded frame, and those that differ from D5's."""
     changed = {
         "CREATE_TOPIC": STREAM + ONE + text8("tp"),
         "UPDATE_TOPIC": PLACE + text8("tp"),
@@ -175,7 +176,7 @@ def _commands(dialect: str) -> list[Command]:
 
 def _talks() -> Iterator[Talk]:
     oldest = list(_recorded("D0", "iggy/d0-server-670a8ba.tsv")) + _commands("D0")
-    yield Talk(IGGY, [], [], oldest, dialect="D0")  # The first frame may be a bad one, too.
+    yield Talk(IGGY, [], [], oldest, dialect="D0")  # The first frame may be bad too.
     yield _talk("D0", [], oldest)
     unversioned = ("login_user", login(None))
     yield _talk("D0 with login", [unversioned], _commands("D0 with login"))
@@ -202,5 +203,5 @@ def _talk(dialect: str, opening: list[tuple[str, bytes]], rows: Sequence[Command
 
 
 def protocol() -> Protocol:
-    """How to attack the Iggy listener: in every dialect."""
+    """Return the attack on the Iggy listener, in every dialect."""
     return Protocol("iggy", list(_talks()))

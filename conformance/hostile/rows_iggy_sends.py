@@ -1,7 +1,7 @@
-"""SENDs of Iggy's dialects as rows, and the frames that all of its rows are made of.
+"""SENDs of Iggy's dialects as rows, and the frames behind all of Iggy's rows.
 
-Bad headers of a message stand behind lengths, an index and checksums that are right, so that they
-meet the one who reads headers.
+Bad headers of a message stand behind correct lengths, index and checksums, so that they reach the
+parser of headers.
 """
 
 import struct
@@ -27,12 +27,12 @@ BALANCED, BY_KEY = b"\x01\x00", b"\x03\x03key"
 
 
 def iggy_command(code: int, payload: bytes) -> bytes:
-    """A whole command of the classic framing."""
+    """Return a whole command of the classic framing."""
     return IGGY.with_length(struct.pack("<I", code) + payload)
 
 
 def vsr_command(operation: int, body: bytes, code: int = 0) -> bytes:
-    """A whole command of the newest dialect, with the session still to be put in."""
+    """Return a whole command of the newest dialect; the session is inserted later."""
     head = bytearray(VSR_HEAD)
     struct.pack_into("<I", head, 48, VSR_HEAD + len(body))
     head[60], head[128], head[168], head[176] = 5, 1, 1, operation
@@ -42,7 +42,7 @@ def vsr_command(operation: int, body: bytes, code: int = 0) -> bytes:
 
 
 def of_dialect(dialect: str) -> Iterator[Command]:
-    """Its SENDs; more than one row, for they have the most to read."""
+    """Yield a dialect's SENDs in several rows, because SENDs have the most fields."""
     newest, first = dialect in ("D4", "D5", "V"), struct.pack("<BB", 2, 4)
     to_first = first + struct.pack("<I", 0 if newest else 1)
     for name, to in (("partition", to_first), ("balanced", BALANCED), ("key", BY_KEY)):

@@ -1,5 +1,5 @@
-"""Rows of Kafka: every served key in every served version (Kafka protocol guide; schemas of
-apache/kafka 3.9), and sets and batches whose checksums are right.
+"""Rows of Kafka: every served key in every served version, and sets and batches with correct
+checksums (Kafka protocol guide; schemas of apache/kafka 3.9).
 """
 
 import gzip
@@ -21,41 +21,41 @@ ONE = struct.pack(">i", 1)
 NONE = struct.pack(">i", 0)
 TO_PARTITION = ONE + NAME + ONE + struct.pack(">i", 0)
 MESSAGE = kafka.message(b"key", b"value")
-# Commands of groups and topics that an attack may well get right are about others.
+# Target of commands that an attack may complete: separate groups and topics.
 PASSING = kafka.string(b"hostile-passing")
 NO_PRODUCER = struct.pack(">qhi", -1, -1, -1)
 
 
 def kafka_request(key: int, version: int, body: bytes) -> bytes:
-    """A whole request."""
+    """Return a whole request."""
     return KAFKA.with_length(struct.pack(">hhi", key, version, 7) + kafka.string(b"raw") + body)
 
 
 def if_(condition: bool, field: bytes) -> bytes:
-    """A field of some versions."""
+    """Return a field of some versions, or nothing."""
     return field if condition else b""
 
 
 def record_batch(records: bytes, count: int = 1, codec: int = 0) -> bytes:
-    """A record batch of format 2 around records, its checksum right."""
+    """Return a record batch of format 2 around records, with a correct checksum."""
     body = struct.pack(">hiqq", codec, count - 1, 1_700_000_000_000, 1_700_000_000_000)
     body += NO_PRODUCER + struct.pack(">i", count) + records
     crc = crc32c.crc32c(body)
     return struct.pack(">qiibI", 0, 9 + len(body), -1, 2, crc) + body
 
 
-# length, attributes, times' delta, offset's delta, key, value, one header: varints, zigzag.
+# length, attributes, time delta, offset delta, key, value, a header: varints, zigzag.
 RECORD = bytes((32, 0, 0, 0, 6)) + b"key" + bytes((10,)) + b"value" + bytes((2, 2, 104, 2, 118))
 
 
 def produce(version: int, records: bytes) -> bytes:
-    """A Produce request of one set or batch."""
+    """Return a Produce request of a single set or batch."""
     body = if_(version >= 3, kafka.string(None)) + struct.pack(">hi", 1, 1000)
     return kafka_request(0, version, body + TO_PARTITION + kafka.data(records))
 
 
 def fetch(version: int, topic: bytes = NAME) -> bytes:
-    """A Fetch request that waits for nothing."""
+    """Return a Fetch request that does not wait."""
     body = struct.pack(">iii", -1, 0, 1) + if_(version >= 3, struct.pack(">i", 1 << 20))
     body += if_(version >= 4, b"\0") + if_(version >= 7, struct.pack(">ii", 0, -1))
     body += ONE + topic + ONE + struct.pack(">i", 0) + if_(version >= 9, struct.pack(">i", -1))
@@ -146,7 +146,7 @@ def _alter_configs(operation: bytes) -> bytes:
     return ONE + b"\x02" + PASSING + change + b"\0"
 
 
-# By key: the name, the highest version, and what makes a body.
+# By key: the name, the highest version, and the builder of a body.
 BODIES: dict[int, tuple[str, int, Callable[[int], bytes]]] = {
     2: ("offsets", 5, _offsets),
     3: ("metadata", 8, _metadata),
@@ -162,7 +162,7 @@ BODIES: dict[int, tuple[str, int, Callable[[int], bytes]]] = {
     18: ("api_versions", 2, lambda _: b""),
     19: ("create_topics", 4, _create_topics),
     20: ("delete_topics", 3, lambda _: ONE + PASSING + struct.pack(">i", 1000)),
-    # No mechanism of ours, for a login that fails ends the connection.
+    # An unknown mechanism: a failed login would end the connection.
     17: ("sasl_handshake", 1, lambda _: kafka.string(b"NONE")),
     21: ("delete_records", 1, _delete_records),
     22: ("init_producer_id", 1, _init_producer_id),
@@ -196,18 +196,18 @@ def _commands() -> Iterator[Command]:
 
 
 def wrapped_message(codec: int, inner: bytes) -> bytes:
-    """A message of format 0 whose value is compressed, its checksum right."""
+    """Return a message of format 0 with a compressed value and a correct checksum."""
     body = struct.pack(">bb", 0, codec) + kafka.data(None) + kafka.data(inner)
     return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
 
 
 def packed_batch(codec: int, inner: bytes) -> bytes:
-    """A record batch of one record, compressed already."""
+    """Return a compressed record batch of a single record."""
     return record_batch(inner, 1, codec)
 
 
 def _summed(body: bytes) -> bytes:
-    """A message of format 0 around what stands behind its checksum."""
+    """Return a message of format 0 around the bytes behind its checksum."""
     return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
 
 
@@ -215,12 +215,12 @@ PACK: dict[int, Callable[[bytes], bytes]] = {
     1: gzip.compress,
     2: lambda data: bytes(cramjam.snappy.compress_raw(data)),
     3: lambda data: bytes(cramjam.lz4.compress(data)),
-    4: lambda data: bytes(cramjam.zstd.compress(data)),  # Of batches alone.
+    4: lambda data: bytes(cramjam.zstd.compress(data)),  # For batches only.
 }
 
 
 def _deep() -> Iterator[Command]:
-    """Sets and batches that are bad behind a checksum that is right."""
+    """Yield sets and batches that are bad behind a correct checksum."""
 
     def row(name: str, inner: bytes, make: Callable[[bytes], bytes], version: int) -> Command:
         def wrap(bad: bytes) -> bytes:
@@ -246,5 +246,5 @@ def _packing(wrap: Callable[[int, bytes], bytes], codec: int) -> Callable[[bytes
 
 
 def protocol() -> Protocol:
-    """How to attack the Kafka listener."""
+    """Return the attack on the Kafka listener."""
     return Protocol("kafka", [Talk(KAFKA, [], [], [*_commands(), *_deep()])])

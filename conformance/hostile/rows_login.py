@@ -1,5 +1,5 @@
-"""Rows of logins: each mechanism by which a client says who it is, right and wrong, as the first
-thing on a connection. One protocol here is one family of mechanisms at one listener.
+"""Rows of logins: each login mechanism, with right and wrong credentials, at the start of a
+connection. A protocol here is a family of mechanisms at a listener.
 """
 
 import base64
@@ -17,18 +17,18 @@ from conformance.hostile.rows_pulsar import pulsar_command
 from conformance.raw import iggy, kafka, pulsar
 from conformance.raw.iggy import text8
 
-USER, PASSWORD = "guest", "secret one"  # A user who may do nothing.
-SECRET = b"0123456789abcdef0123456789abcdef"  # Of signed tokens.
+USER, PASSWORD = "guest", "secret one"  # A user without permissions.
+SECRET = b"0123456789abcdef0123456789abcdef"  # Key of signed tokens.
 LATE_S = 2**33
 SASL_RAW = Layout(">", 4)  # Messages of a mechanism after a handshake of version 0.
 VSR_HEAD = 256
-HELLO = bytes.fromhex(  # A ClientHello of TLS 1.2 with one cipher.
+HELLO = bytes.fromhex(  # A ClientHello of TLS 1.2 with a single cipher.
     "160301002d010000290303" + "11" * 32 + "000002c02f0100"
 )
 
 
 def tokens() -> dict[str, str]:
-    """Signed tokens: one that is right, and those that must not be."""
+    """Return signed tokens: a right token, and tokens that must be refused."""
     claims = {"sub": USER, "exp": LATE_S}
     return {
         "right": jwt.encode(claims, SECRET, "HS256"),
@@ -40,7 +40,7 @@ def tokens() -> dict[str, str]:
 
 
 def _kafka(family: Sequence[tuple[bytes, list[tuple[str, bytes]]]]) -> Iterator[Talk]:
-    """A handshake of both versions, then the mechanism's messages."""
+    """Yield a handshake of both versions, then the mechanism's messages."""
     for mechanism, said in family:
         shakes = [kafka_request(17, version, kafka.string(mechanism)) for version in (0, 1)]
         rows = [
@@ -93,7 +93,7 @@ def _iggy_logins(bodies: Sequence[tuple[str, int, bytes]]) -> Talk:
 
 
 def _register(body: bytes) -> Command:
-    """The login of the newest dialect."""
+    """Return the login of the newest dialect."""
     head = bytearray(VSR_HEAD)
     head[60], head[128], head[176] = 5, 1, 1
     whole = struct.pack("<I", 11 << 10) + text8("raw") + text8("0.11.0") + body
@@ -131,7 +131,7 @@ def _basic(password: str) -> str:
 
 
 def families() -> dict[str, Protocol]:
-    """Every family of mechanisms, by its name; the protocol's name is the listener's."""
+    """Return every family of mechanisms, by its name; the protocol's name is the listener's."""
     said = [(kind, token.encode()) for kind, token in tokens().items()]
     passwords = [("right", PASSWORD), ("wrong", "wrong")]
     pairs = [(kind, f"{USER}:{password}".encode()) for kind, password in passwords]

@@ -1,5 +1,5 @@
-"""Rows of Pulsar: every served command (PulsarApi.proto), those that are known and refused, and
-messages whose checksums are right.
+"""Rows of Pulsar: every served command (PulsarApi.proto), the refused commands, and messages with
+correct checksums.
 """
 
 import struct
@@ -21,39 +21,39 @@ SCHEMA = pulsar.encode(
 )
 SHARED, FAILOVER, KEY_SHARED = 1, 2, 3
 LZ4, ZLIB, ZSTD, SNAPPY = 1, 2, 3, 4
-# Patterns: for engines that try one way after another, and for those that unfold them first.
+# Patterns that cost much: for backtracking engines, and for engines that unfold repeats first.
 COSTLY, HUGE = b"(.*a.{12}){4}(x+x+)+y", b"((((.{9}){9}){9}){9})*"
 
 
 def pulsar_command(kind: int, field: int, fields: pulsar.Fields, payload: bytes = b"") -> bytes:
-    """A whole command; `field` is its field of BaseCommand."""
+    """Return a whole command; `field` is its field of BaseCommand."""
     command = pulsar.encode([(1, kind), (field, pulsar.encode(fields))])
     return PULSAR.with_length(struct.pack(">I", len(command)) + command + payload)
 
 
 def subscribe(name: bytes, kind: int, consumer: int, *more: tuple[int, int | bytes]) -> bytes:
-    """A SUBSCRIBE from the earliest message."""
+    """Return a SUBSCRIBE from the earliest message."""
     fields = [(1, FULL_NAME), (2, name), (3, kind), (4, consumer), (5, 9), (13, 1), *more]
     return pulsar_command(4, 4, fields)
 
 
 def message(metadata: pulsar.Fields, payload: bytes) -> bytes:
-    """What stands behind a SEND: checksum, metadata, payload."""
+    """Return the part behind a SEND: checksum, metadata, payload."""
     return pulsar.entry([(1, b"raw"), (2, 1), (3, 1_700_000_000_000), *metadata], payload)
 
 
 def summed(rest: bytes) -> bytes:
-    """The same of metadata and payload, with the checksum that is right."""
+    """Return the same part for given metadata and payload, with a correct checksum."""
     return b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(rest)) + rest
 
 
 def single(payload: bytes, *more: tuple[int, int | bytes]) -> bytes:
-    """A message of a batch."""
+    """Return a message of a batch."""
     metadata = pulsar.encode([*more, (3, len(payload))])
     return struct.pack(">I", len(metadata)) + metadata + payload
 
 
-# Name, type and field of BaseCommand, fields, what follows.
+# Name, type and field of BaseCommand, fields, payload section.
 TABLE: list[tuple[str, int, int, pulsar.Fields, bytes]] = [
     ("PRODUCER", 5, 5, [(1, FULL_NAME), (2, 5), (3, 9), (4, b"p")], b""),
     ("PRODUCER with schema", 5, 5, [(1, FULL_NAME), (2, 6), (3, 9), (7, SCHEMA)], b""),
@@ -127,7 +127,7 @@ def _send(tail: bytes) -> bytes:
 
 
 def _deep() -> Iterator[Command]:
-    """Messages that are bad behind a checksum that is right."""
+    """Yield messages that are bad behind a correct checksum."""
 
     def row(name: str, inner: bytes, make: Callable[[bytes], bytes]) -> Command:
         def wrap(bad: bytes) -> bytes:
@@ -151,7 +151,7 @@ def _deep() -> Iterator[Command]:
 
 
 def protocol() -> Protocol:
-    """How to attack the Pulsar listener: over connections with a producer and consumers."""
+    """Return the attack on the Pulsar listener, over connections with a producer and consumers."""
     flow = pulsar_command(11, 11, [(1, 0), (2, 10)])
     opening = [
         pulsar_command(2, 2, [(1, b"hostile"), (4, 20)]),

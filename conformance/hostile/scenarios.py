@@ -1,5 +1,5 @@
-"""Attacks that are no bad frames: good ones in bad number, bad size or bad company. A new one is a
-function and a line in SCENARIOS.
+"""Attacks with valid frames: bad number, bad size or bad combination. A new attack is a function
+and a line in SCENARIOS.
 """
 
 import contextlib
@@ -37,13 +37,13 @@ READ = "/topics/public/default"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of everything: the short form of `make test`, or the long one."""
+    """Sizes of the scenarios: the short form of `make test`, or the long form."""
 
     peers: int
     churn: int
     names: int
     reads: int  # of each bomb
-    hold_s: float  # how long peers that do nothing are kept
+    hold_s: float  # time that idle peers stay connected
 
 
 SHORT = Size(peers=60, churn=300, names=150, reads=1, hold_s=4.0)
@@ -51,7 +51,7 @@ LONG = Size(peers=500, churn=20_000, names=2000, reads=10, hold_s=75.0)
 
 
 def half_frames(broker: RunningBroker, size: Size) -> None:
-    """Frames of 1 MiB of which the last byte never comes, at every binary listener."""
+    """Send frames of 1 MiB without their last byte, at every binary listener."""
     with _connections(broker, size.peers) as streams:
         for number, stream in enumerate(streams):
             order = "<" if BINARY[number % 3] == "iggy" else ">"
@@ -60,7 +60,7 @@ def half_frames(broker: RunningBroker, size: Size) -> None:
         time.sleep(size.hold_s)
 
 
-# Enough of a frame for the listener to wait for the rest of it.
+# The beginning of a frame, so that the listener waits for the rest.
 HALF_HEADS = {
     "kafka": struct.pack(">hhih", 0, 0, 1, 0),
     "pulsar": struct.pack(">I", 10) + b"\x08\x02",
@@ -69,7 +69,7 @@ HALF_HEADS = {
 
 
 def silent_readers(broker: RunningBroker, size: Size) -> None:
-    """Peers that ask for much, again and again, and never read."""
+    """Open peers that request much data repeatedly, and never read."""
     _fill(broker, "silent", 24 * MIB)
     name = kafka.string(b"silent")
     fetch = struct.pack(">iii", -1, 0, 1) + struct.pack(">i", 1) + name
@@ -96,7 +96,7 @@ def silent_readers(broker: RunningBroker, size: Size) -> None:
 
 
 def unread_answers(name: str) -> "Scenario":
-    """Peers that read nothing of one kind of answer, and the memory that they cost at most."""
+    """Return a scenario of peers that leave an answer unread, with a limit on their memory."""
 
     def scenario(broker: RunningBroker, size: Size) -> None:
         count = size.peers if name in unread.PEERS else size.peers // 3
@@ -108,7 +108,7 @@ def unread_answers(name: str) -> "Scenario":
 
 
 def polls_for_nobody(broker: RunningBroker, size: Size) -> None:
-    """Five hundred polls of 16 MB each, and the client leaves."""
+    """Send five hundred polls of 16 MB each, and disconnect."""
     _fill(broker, "silent", 24 * MIB)
     poll = b"\x01" + iggy.identifier("nobody") + iggy.identifier("default")
     poll += iggy.identifier("silent") + struct.pack("<IBQIB", 1, FIRST, 0, 100_000, 0)
@@ -118,12 +118,12 @@ def polls_for_nobody(broker: RunningBroker, size: Size) -> None:
 
 
 def bombs(broker: RunningBroker, size: Size) -> None:
-    """What unpacks to a thousand times its size, or says so, read by every protocol."""
+    """Read bodies that unpack to a thousand times their size, through every protocol."""
     read_bombs(broker, make_bombs(broker), size.reads)
 
 
 def churn(broker: RunningBroker, size: Size) -> None:
-    """Connections that come and go, some with a byte, some with a reset."""
+    """Open and close connections, some with a byte, some with a reset."""
     for number in range(size.churn):
         with _connected(broker, BINARY[number % 3]) as stream:
             if number % 2:
@@ -133,7 +133,7 @@ def churn(broker: RunningBroker, size: Size) -> None:
 
 
 def topic_flood(broker: RunningBroker, size: Size) -> None:
-    """As many topics as one client can name."""
+    """Create as many topics as a client can name."""
     names = [f"flood-{number}".encode() for number in range(size.names)]
     with KafkaWire(broker.address("kafka")) as wire:
         body = struct.pack(">i", len(names)) + b"".join(map(kafka.string, names))
@@ -148,7 +148,7 @@ def topic_flood(broker: RunningBroker, size: Size) -> None:
 
 
 def subscription_flood(broker: RunningBroker, size: Size) -> None:
-    """As many groups and subscriptions as one client can name."""
+    """Create as many groups and subscriptions as a client can name."""
     with KafkaWire(broker.address("kafka")) as wire:
         wire.create(TOPIC)
         for number in range(size.names):
@@ -166,7 +166,9 @@ Scenario = Callable[[RunningBroker, Size], None]
 
 
 def many_names(broker: RunningBroker, size: Size) -> None:
-    """Fetches that name as much as they may, all at once; then some that wait for many topics."""
+    """Send fetches with the maximum number of names, all at once; then fetches that wait for many
+    topics.
+    """
     name = kafka.string(TOPIC.encode())
     head = struct.pack(">iii", -1, 10_000, 1) + struct.pack(">i", 1) + name
     partitions = b"".join(struct.pack(">iqi", index, 0, 1000) for index in range(45_000))
@@ -206,7 +208,7 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 
-# They take a client's patience or a long time: not part of the short form.
+# Not part of the short form: they need a client's patience or a long time.
 LONG_SCENARIOS: dict[str, Scenario] = {
     "idle consumers": lambda broker, size: idle_consumers(broker, 10 * size.peers),
     "waiting consumers": lambda broker, size: waiting_consumers(broker, size.peers),
@@ -216,7 +218,7 @@ LONG_SCENARIOS: dict[str, Scenario] = {
 
 
 def _fill(broker: RunningBroker, topic: str, size: int) -> None:
-    """Bring a topic to about that size."""
+    """Fill a topic to about that size."""
     with KafkaWire(broker.address("kafka")) as wire:
         wire.create(topic)
         error, watermark, _ = wire.fetch(topic, 0, wait_ms=0)
@@ -228,7 +230,7 @@ def _fill(broker: RunningBroker, topic: str, size: int) -> None:
 
 @contextmanager
 def _connections(broker: RunningBroker, count: int) -> Iterator[list[socket.socket]]:
-    """Connections, one after the other to each binary listener."""
+    """Open connections, to each binary listener in turn."""
     with ExitStack() as held:
         yield [
             held.enter_context(_connected(broker, BINARY[number % 3])) for number in range(count)
@@ -240,7 +242,7 @@ def _connected(broker: RunningBroker, listener: str) -> socket.socket:
 
 
 def _push(stream: socket.socket, data: bytes) -> None:
-    """Send what the broker takes; it may have closed, and need not take more."""
+    """Send as much as the broker takes; the broker may have closed the connection."""
     stream.settimeout(2.0)
     with contextlib.suppress(OSError):
         stream.sendall(data)

@@ -1,6 +1,4 @@
-"""Attacks on the HTTP listener that are no bad requests: good ones that are slow, that never end,
-or that leave much behind.
-"""
+"""Attacks on the HTTP listener with valid requests that are slow, endless, or leave much behind."""
 
 import http.client
 import json
@@ -14,14 +12,14 @@ from conformance.raw.kafka import KafkaWire
 from conformance.server import RunningBroker
 
 READ_BYTES = 1 << 16
-GONE_S = 60.0  # A connection that is not ended by then is a finding.
+GONE_S = 60.0  # A connection that lasts longer is a finding.
 WAIT_MS = 60_000
-MESSAGES = 10_000  # The most that a request may have.
+MESSAGES = 10_000  # The maximum of a request.
 ANSWERS = (b"HTTP/1.1 200 ", b"HTTP/1.1 429 ")
 
 
 def idle_consumers(broker: RunningBroker, count: int) -> None:
-    """So many consumers that nobody fetches with, made by one client over one connection."""
+    """Create `count` consumers without fetches, over a single connection."""
     _make_topic(broker)
     host, port = broker.address("http")
     connection = http.client.HTTPConnection(host, port, timeout=GONE_S)
@@ -31,13 +29,13 @@ def idle_consumers(broker: RunningBroker, count: int) -> None:
         answer = connection.getresponse()
         assert answer.status == 201, (answer.status, answer.read())
         answer.read()
-    connection.request("DELETE", f"{API}/topics/{PLACE}")  # They end with it.
+    connection.request("DELETE", f"{API}/topics/{PLACE}")  # The consumers end with the topic.
     assert connection.getresponse().status == 204
     connection.close()
 
 
 def waiting_consumers(broker: RunningBroker, count: int) -> None:
-    """So many clients at once whose fetch waits; then they leave."""
+    """Open `count` clients with waiting fetches at once; then disconnect."""
     _make_topic(broker)
     host, port = broker.address("http")
     making = http.client.HTTPConnection(host, port, timeout=GONE_S)
@@ -53,7 +51,7 @@ def waiting_consumers(broker: RunningBroker, count: int) -> None:
 
 
 def slow_requests(broker: RunningBroker, peers: int) -> None:
-    """Heads and bodies that come a byte at a time, and never to their end."""
+    """Send heads and bodies byte by byte, without their end."""
     head = request("POST", PIP64, {"messages": [{"value": "v" * 1000}]})
     body_at = head.index(b"\r\n\r\n") + 4
     with ExitStack() as held:
@@ -67,8 +65,8 @@ def slow_requests(broker: RunningBroker, peers: int) -> None:
 
 
 def large_bodies(broker: RunningBroker, peers: int) -> None:
-    """Bodies that become thirty times as large in memory, all at once: each is answered."""
-    topic = "large-bodies"  # Others may have a schema.
+    """Send bodies that need thirty times their size in memory, all at once: each is answered."""
+    topic = "large-bodies"  # Other topics may have a schema.
     with KafkaWire(broker.address("kafka")) as wire:
         wire.create(topic)
     messages = [{"value": ""}] * MESSAGES
@@ -83,7 +81,9 @@ def large_bodies(broker: RunningBroker, peers: int) -> None:
 
 
 def streams_that_hold_up(broker: RunningBroker, peers: int) -> None:
-    """Streams of events with a request behind them, whose client has closed its side: each ends."""
+    """Open event streams with a request behind them and a half-closed connection:
+    each stream ends.
+    """
     _make_topic(broker)
     path = f"{PIP64}/partitions/0/messages"
     events = request("GET", path, None, "Accept: text/event-stream")

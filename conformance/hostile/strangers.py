@@ -1,9 +1,9 @@
-"""Strangers at a broker that asks who its clients are: no frame reaches more than the login.
+"""Strangers at a broker with authentication: no frame reaches more than the login.
 
 `python -m conformance.hostile.strangers --frames 200000` sends mutated handshakes of each family of
-mechanisms with the slow-down of failed logins off and cheap hashes, then every command of every
-protocol before a login, then wrong passwords by the thousand with both as everybody has them.
-Ends with 1 at the first finding.
+mechanisms, with cheap hashes and without the slow-down of failed logins. Then follow every command
+of every protocol before a login, and thousands of wrong passwords with the default hashes and
+slow-down. The exit code is 1 at the first finding.
 """
 
 import argparse
@@ -36,25 +36,27 @@ from conformance.server import RunningBroker
 MIB = 1 << 20
 GROWTH_BYTES_MAX = 60 * MIB
 QUIET_S = 30.0
-# What a stranger's frames may reach, by the names of the metrics; HTTP counts what it refused too.
+# Commands that a stranger's frames may reach, by metric names; HTTP also counts refused requests.
 OPEN = {
     "kafka": {"api_versions", "sasl_handshake", "sasl_authenticate"},
     "pulsar": {"CONNECT", "PING", "PONG", "AUTH_RESPONSE"},
     "iggy": {"ping", "login_user", "login_with_token"},
 }
-WRONG_CONNECTIONS = 50  # That try passwords at a time.
+WRONG_CONNECTIONS = 50  # Connections that try passwords at the same time.
 HASH_MESSAGE = "braidlog_password_hashes_total "
 
 
 @dataclass(slots=True)
 class Secured:
-    """A broker with users, and what its operator asks of it."""
+    """A broker with users, and the requests of its operator."""
 
     broker: RunningBroker
-    waits_s: list[float] = field(default_factory=list)  # of the operator's own questions
+    waits_s: list[float] = field(default_factory=list)  # of the operator's requests
 
     def ask(self, path: str) -> bytes:
-        """What HTTP answers the operator. Raises AssertionError unless that is a success."""
+        """Return HTTP's answer to the operator. Raises AssertionError unless the
+        request succeeds.
+        """
         host, port = self.broker.address("http")
         connection = http.client.HTTPConnection(host, port, timeout=60)
         begun = time.monotonic()
@@ -67,24 +69,26 @@ class Secured:
         return body
 
     def state(self) -> list[object]:
-        """What no stranger may change."""
+        """Return the state that no stranger may change."""
         paths = ("topics", "users", "permissions", "groups")
         return [json.loads(self.ask(f"/api/v1/{path}")) for path in paths]
 
     def hashes(self) -> int:
-        """Passwords that were hashed so far."""
+        """Return the number of hashed passwords so far."""
         lines = self.ask("/metrics").decode().splitlines()
         return int(float(next(one for one in lines if one.startswith(HASH_MESSAGE)).split()[1]))
 
 
 @contextmanager
 def secured(folder: Path, *, slows_down: bool) -> Iterator[Secured]:
-    """A broker that asks everybody, with a user who may do nothing; unless it slows down, its
-    password hashes are cheap.
+    """Run a broker with authentication, and a user without permissions.
+
+    Without `slows_down`, the broker's password hashes are cheap.
     """
     secret, certificate = folder / "token.secret", folder / "server.pem"
     secret.write_bytes(rows_login.SECRET)
-    root = folder / "iggy.password"  # Recorded logins have Iggy's own: they must not come in.
+    # Recorded logins use Iggy's default password, which must not work.
+    root = folder / "iggy.password"
     root.write_text("neither iggy nor anything that is sent\n")
     issued = trustme.CA().issue_cert("127.0.0.1")
     issued.private_key_and_cert_chain_pem.write_to_path(str(certificate))
@@ -109,7 +113,7 @@ def secured(folder: Path, *, slows_down: bool) -> Iterator[Secured]:
 
 @contextmanager
 def unchanged(one: Secured) -> Iterator[None]:
-    """Attack inside. Raises AssertionError for whatever is not as it was."""
+    """Check the attack inside the block. Raises AssertionError if the broker has changed."""
     broker = one.broker
     before, logged, memory = one.state(), log_size(broker), broker.resident_bytes()
     files = open_files(broker)
@@ -143,8 +147,9 @@ def before_login(one: Secured, name: str, frames: int, seed: int) -> Sent:
 
 
 def wrong_passwords(one: Secured, tries: int) -> tuple[int, float, float]:
-    """Try wrong passwords of names that are there and not, on many connections: how many of them
-    were hashed, seconds it took, and the longest wait of the operator meanwhile.
+    """Try wrong passwords of existing and missing users, on many connections.
+
+    Returns the number of hashed passwords, the seconds, and the operator's longest wait meanwhile.
     """
     broker, hashes = one.broker, one.hashes()
     one.waits_s.clear()
@@ -157,7 +162,9 @@ def wrong_passwords(one: Secured, tries: int) -> tuple[int, float, float]:
             return next(left, None)
 
     def guess() -> None:
-        """Over one connection after the other: who has not logged in after a while is cut off."""
+        """Try over a series of connections: the broker closes a connection without a login after a
+        while.
+        """
         number = taken()
         while number is not None:
             try:
@@ -220,7 +227,7 @@ def _braidlog(broker: RunningBroker, password: str, *arguments: str, secret: str
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code."""
+    """Run the attacks; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m conformance.hostile.strangers")
     parser.add_argument("--family", choices=[*rows_login.families()], action="append")
     parser.add_argument("--frames", type=int, default=20_000, help="of each family and protocol")
@@ -251,7 +258,7 @@ def main(arguments: list[str]) -> int:
 
 @contextmanager
 def _told(what: str, one: Secured) -> Iterator[list[Sent]]:
-    """Say what was sent inside, how fast, and what it cost the broker."""
+    """Report the frames sent inside the block, their rate, and the broker's cost."""
     cpu = cpu_seconds(one.broker.pid)
     told: list[Sent] = []
     yield told

@@ -1,10 +1,10 @@
-"""Peers that ask for much and read nothing, a scenario for each protocol and way of reading, judged
-by the memory that the broker takes for them.
+"""Peers that request much data and read nothing: a scenario per protocol and way of reading, judged
+by the broker's memory.
 
     python -m conformance.hostile.unread [--peers 300] [NAME ...]
 
-measures each scenario against a broker of its own: the growth at its peak, and the longest waits of
-a small fetch and of /healthz meanwhile.
+measures each scenario against a separate broker: the peak growth, and the longest waits of a small
+fetch and of /healthz meanwhile.
 """
 
 import argparse
@@ -50,7 +50,7 @@ Peers = Callable[[RunningBroker, int, ExitStack], None]
 
 
 def fill(broker: RunningBroker) -> None:
-    """Make the topics that the peers read, once."""
+    """Create the topics that the peers read, once."""
     with KafkaWire(broker.address("kafka")) as wire:
         wire.create(TOPIC)
         _, watermark, _ = wire.fetch(TOPIC, 0, wait_ms=0)
@@ -74,7 +74,7 @@ def fill(broker: RunningBroker) -> None:
 
 
 def polls(broker: RunningBroker, count: int, held: ExitStack) -> None:
-    """Iggy: three POLLs of everything on each connection."""
+    """Iggy: three POLLs of all messages on each connection."""
     frame = iggy.frame(iggy.POLL, iggy.poll_body(IGGY_TOPIC, ALL, FIRST, 0, "unread"))
     push_to_all(
         [held.enter_context(IggyWire(broker.address("iggy"))) for _ in range(count)], frame * 3
@@ -88,7 +88,7 @@ def polls_of_bombs(broker: RunningBroker, count: int, held: ExitStack) -> None:
 
 
 def deliveries(broker: RunningBroker, count: int, held: ExitStack) -> None:
-    """Pulsar: a subscription of its own for each consumer, and permits for everything."""
+    """Pulsar: a separate subscription per consumer, and permits for all messages."""
     wires = [held.enter_context(PulsarWire(broker.address("pulsar"))) for _ in range(count)]
     for number, wire in enumerate(wires):
         wire.subscribe(TOPIC, f"unread-{number}", permits=1)
@@ -131,20 +131,21 @@ SCENARIOS: dict[str, Peers] = {
     "requests": requests,
     "requests of bombs": requests_of_bombs,
 }
-# Measured by hand alone: the JSON of such a record is made in one turn of the loop, of 0.3 s.
+# Not in the automatic run: the JSON of such a record is made in a single turn of the loop, of 0.3
+# s.
 BY_HAND = ("requests of bombs",)
-# The numbers of peers with which each was first found to be without a limit.
+# The number of peers at which each scenario was first seen to be unlimited.
 PEERS = {"polls": 100, "deliveries": 300, "fetches": 500, "requests": 100}
 PEERS_OF_BOMBS = 20
 
 
 def growth_max(count: int) -> int:
-    """How much memory so many peers may cost at most."""
+    """Return the memory that `count` peers may cost."""
     return BUDGET_BYTES + BESIDE_BYTES + count * PEER_BYTES
 
 
 def push_to_all(wires: Sequence[Wire], frames: bytes) -> None:
-    """Send at the same time what the broker takes; it may have closed, and need not take more."""
+    """Send at the same time as much as the broker takes; the broker may have closed connections."""
     for wire in wires:
         wire.socket.setblocking(False)
         with suppress(OSError):
@@ -152,7 +153,7 @@ def push_to_all(wires: Sequence[Wire], frames: bytes) -> None:
 
 
 class Waits:
-    """Clients of small answers, and the longest time that each kind waited."""
+    """Clients of small answers, and the longest wait of each kind."""
 
     def __init__(self, broker: RunningBroker) -> None:
         self.longest_s = {"fetch": 0.0, "healthz": 0.0}
@@ -192,7 +193,7 @@ class Waits:
 
 
 def peak_growth(broker: RunningBroker, attack: Callable[[], None]) -> int:
-    """The most memory that the broker held during an attack, above what it held before."""
+    """Return the highest memory of the broker during an attack, above the memory before."""
     before = broker.resident_bytes()
     most = before
     over = threading.Event()
@@ -213,7 +214,7 @@ def peak_growth(broker: RunningBroker, attack: Callable[[], None]) -> int:
 
 
 def play(broker: RunningBroker, name: str, count: int, hold_s: float) -> int:
-    """Keep so many peers of a scenario for a while; return the growth of memory at its peak."""
+    """Keep `count` peers of a scenario for a while; return the peak growth of memory."""
 
     def attack() -> None:
         with ExitStack() as held:
@@ -225,7 +226,7 @@ def play(broker: RunningBroker, name: str, count: int, hold_s: float) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code: 1 if a scenario took more memory than it may."""
+    """Return 1 if a scenario took more memory than allowed."""
     parser = argparse.ArgumentParser(prog="python -m conformance.hostile.unread")
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SCENARIOS))
     parser.add_argument("--peers", type=int, help="else as many as a scenario was found with")

@@ -1,1 +1,3 @@
-"""What one protocol's readers see of another's records: written rules, and a page made of them."""
+"""The views of a protocol's readers on another protocol's records: written rules,
+and their page.
+"""

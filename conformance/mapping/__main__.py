@@ -1,4 +1,6 @@
-"""`python -m conformance.mapping [--write]`: tables of docs/mapping.md, printed or put there."""
+"""`python -m conformance.mapping [--write]`: print the tables of docs/mapping.md, or update the
+page.
+"""
 
 import argparse
 from pathlib import Path
@@ -9,7 +11,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "mapping.md"
 
 
 def main() -> None:
-    """Print the tables, or put them into the page."""
+    """Print the tables, or write them into the page."""
     parser = argparse.ArgumentParser(prog="python -m conformance.mapping", description=__doc__)
     parser.add_argument("--write", action="store_true", help="into docs/mapping.md")
     if parser.parse_args().write:

@@ -1,4 +1,5 @@
-"""Iggy's message forms by hand: messages of a SEND, and of a poll, of each generation of clients.
+"""Hand-made message forms of Iggy: messages of a SEND, and of a poll, of each generation of
+clients.
 
 Layouts: apache/iggy, iggy/src/messages (0.0.60 to 0.6), core/common/src/types/message (0.7 to
 0.10), core/binary_protocol (0.11).
@@ -22,7 +23,7 @@ digest = xxhash.xxh3_64_intdigest
 
 
 def sent_classic(records: Sequence[Record]) -> bytes:
-    """Crates 0.0.60 to 0.6."""
+    """Return a SEND's messages, crates 0.0.60 to 0.6."""
     whole = bytearray()
     for one in records:
         value = one.value or b""
@@ -32,7 +33,7 @@ def sent_classic(records: Sequence[Record]) -> bytes:
 
 
 def sent_untyped(records: Sequence[Record]) -> bytes:
-    """Crates 0.7 and 0.8."""
+    """Return a SEND's messages, crates 0.7 and 0.8."""
     whole = bytearray()
     for one in records:
         headers = headers_block([(h.name, h.kind, h.value) for h in one.headers])[4:]
@@ -43,7 +44,7 @@ def sent_untyped(records: Sequence[Record]) -> bytes:
 
 
 def sent_typed(records: Sequence[Record]) -> bytes:
-    """Crates 0.9 and 0.10."""
+    """Return a SEND's messages, crates 0.9 and 0.10."""
     whole = bytearray()
     for one in records:
         headers, value = _typed_headers(one.headers), one.value or b""
@@ -53,7 +54,7 @@ def sent_typed(records: Sequence[Record]) -> bytes:
 
 
 def sent_batch(records: Sequence[Record]) -> bytes:
-    """Crate 0.11: one batch; times are deltas of 32 bits from the first."""
+    """Return a batch of crate 0.11; times are deltas of 32 bits from the first."""
     base_us = min(_sent_us(one) for one in records)
     frames, checksums = bytearray(), bytearray()
     for number, one in enumerate(records):
@@ -71,7 +72,7 @@ def sent_batch(records: Sequence[Record]) -> bytes:
 
 
 def read_classic(answer: bytes) -> list[Seen]:
-    """The messages of a poll, crates 0.0.60 to 0.6."""
+    """Return the messages of a poll, crates 0.0.60 to 0.6."""
     return [
         {
             "offset": one.offset,
@@ -85,7 +86,7 @@ def read_classic(answer: bytes) -> list[Seen]:
 
 
 def read_typed(answer: bytes) -> list[Seen]:
-    """The messages of a poll, crates 0.9 and 0.10."""
+    """Return the messages of a poll, crates 0.9 and 0.10."""
     found: list[Seen] = []
     pos = 0
     while pos < len(answer):

@@ -1,5 +1,5 @@
-"""Kafka's three message formats by hand, from the protocol guide: sets as clients produce them, and
-what they read in the answers.
+"""Kafka's three message formats, hand-made from the protocol guide: produced sets, and the messages
+in fetch answers.
 """
 
 import struct
@@ -12,24 +12,24 @@ from braidlog.storage.formats.record import Record
 from conformance.mapping.views import US_PER_MS, Seen
 from conformance.raw.kafka import data, message, parse_set
 
-BATCH = struct.Struct(">hiqqqhii")  # From the attributes on: what the checksum covers first.
+BATCH = struct.Struct(">hiqqqhii")  # From the attributes on: the first part under the checksum.
 GZIP = 1
 
 
 def produced_0(records: Sequence[Record], packed: bool) -> bytes:
-    """A set of format 0; `packed` wraps it into one gzip message."""
+    """Return a set of format 0; `packed` wraps the set into a gzip message."""
     whole = b"".join(message(one.key, one.value) for one in records)
     return message(None, _gzip(whole), GZIP) if packed else whole
 
 
 def produced_1(records: Sequence[Record], packed: bool) -> bytes:
-    """A set of format 1."""
+    """Return a set of format 1."""
     whole = b"".join(_timed(one.key, one.value, _ms(one)) for one in records)
     return _timed(None, _gzip(whole), -1, GZIP) if packed else whole
 
 
 def produced_2(records: Sequence[Record], packed: bool) -> bytes:
-    """One record batch, base offset 0."""
+    """Return a record batch with base offset 0."""
     times = [_ms(one) for one in records]
     base_ms = times[0]
     body = bytearray()
@@ -45,7 +45,7 @@ def produced_2(records: Sequence[Record], packed: bool) -> bytes:
 
 
 def read_0(answer: bytes) -> list[Seen]:
-    """The messages of a fetched set of format 0, wrappers opened."""
+    """Return the messages of a fetched set of format 0, with wrappers opened."""
     found: list[Seen] = []
     for piece, is_packed in _messages(answer):
         inner = zlib.decompress(_value(piece), 31) if is_packed else piece
@@ -57,7 +57,7 @@ def read_0(answer: bytes) -> list[Seen]:
 
 
 def read_2(answer: bytes) -> list[Seen]:
-    """The records of fetched batches."""
+    """Return the records of fetched batches."""
     found: list[Seen] = []
     pos = 0
     while pos < len(answer):
@@ -77,7 +77,7 @@ def read_2(answer: bytes) -> list[Seen]:
 
 
 def varint(number: int) -> bytes:
-    """Zig-zag, base 128, least significant group first."""
+    """Return a number as zig-zag, base 128, least significant group first."""
     zigzag = number << 1 if number >= 0 else (-number << 1) - 1
     out = bytearray()
     while zigzag > 127:
@@ -87,7 +87,7 @@ def varint(number: int) -> bytes:
 
 
 def sized(value: bytes | None) -> bytes:
-    """A varint length, then the bytes; -1 is null."""
+    """Return a varint length, then the bytes; -1 is null."""
     return varint(-1) if value is None else varint(len(value)) + value
 
 
@@ -130,7 +130,7 @@ def _timed(key: bytes | None, value: bytes | None, time_ms: int, codec: int = 0)
 
 
 def _messages(answer: bytes) -> Iterator[tuple[bytes, bool]]:
-    """Each entry of a set, and whether it is a wrapper."""
+    """Yield each entry of a set, and True for a wrapper."""
     pos = 0
     while pos < len(answer):
         (size,) = struct.unpack_from(">i", answer, pos + 8)

@@ -1,4 +1,4 @@
-"""The tables of docs/mapping.md, made of the rules. Knows text only."""
+"""The tables of docs/mapping.md, made from the rules. Knows text only."""
 
 from conformance.mapping.rules import (
     ABOUT,
@@ -17,7 +17,7 @@ MADE_UP_ROW = "- (made up)"
 
 
 def tables() -> str:
-    """All that is between the two marks."""
+    """Return the text between the two marks."""
     lines = [
         "## Who is who",
         "",
@@ -41,7 +41,7 @@ def tables() -> str:
 
 
 def pair(writer: str, reader: str) -> list[str]:
-    """One pair's heading and table."""
+    """Return the heading and table of a pair."""
     lines = [f"### {TITLES[writer]} -> {TITLES[reader]}", ""]
     if (writer, reader) in UNTOUCHED:
         return [*lines, "Byte for byte as it was sent, also what the broker cannot open.", ""]
@@ -59,7 +59,7 @@ def pair(writer: str, reader: str) -> list[str]:
 
 
 def renewed(page: str) -> str:
-    """The page with its tables made anew."""
+    """Return the page with new tables."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{tables()}\n{END}{after}"

@@ -1,7 +1,7 @@
-"""The rules of docs/mapping.md in words: where a writer says a field, where a reader finds it.
+"""The rules of docs/mapping.md in words: a writer's source and a reader's view of each field.
 
-`views.py` has the same rules as functions; tests hold the two against each other, and the broker
-against them. The page is made of this table: `python -m conformance.mapping --write`.
+`views.py` has the same rules as functions. Tests compare the two, and compare the broker with them.
+The page is made from this table: `python -m conformance.mapping --write`.
 """
 
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ WRITES: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Where a reader finds a field, and how; `seen_as` empty: it stays in the log."""
+    """A reader's place and form of a field; with `seen_as` empty, the field stays in the log."""
 
     seen_as: str
     how: str = "as it is"
@@ -177,7 +177,7 @@ READS: dict[str, dict[str, Rule]] = {
 
 AS_SENT = "as it was sent"
 UNSHOWN_KEY = Rule("", "Iggy shows nobody the partitioning key of its own writers")
-# Where both ends speak one protocol, what was sent is handed over: this is what differs from above.
+# Readers of the writer's own protocol receive the sent bytes: these are the differences from above.
 WITHIN: dict[tuple[str, str], dict[str, Rule]] = {
     ("kafka-1", "kafka-2"): {
         PUBLISH: Rule("timestamp", AS_SENT),
@@ -202,10 +202,10 @@ WITHIN: dict[tuple[str, str], dict[str, Rule]] = {
         PUBLISH: Rule("origin_timestamp", AS_SENT),
     },
 }
-# Handed over byte for byte: nothing is read field by field.
+# Handed over byte for byte: no field is read.
 UNTOUCHED = (("pulsar", "pulsar"),)
 
-# What a reader's protocol asks for and a writer may not have: shown in the pair's table, too.
+# Fields that a reader's protocol requires and a writer may lack: also shown in the pair's table.
 MADE_UP = {
     "pulsar": {PUBLISH: "the append time", PRODUCER: "`braidlog`", SEQUENCE: "the offset"},
     "kafka-2": {PUBLISH: "the append time"},
@@ -216,6 +216,6 @@ MADE_UP = {
 
 
 def rule_of(writer: str, reader: str, field: str) -> Rule:
-    """What becomes of a field that the writer can say."""
+    """Return the rule for a field of the writer."""
     own = WITHIN.get((writer, reader), {})
     return own.get(field) or READS[reader].get(field, STAYS)

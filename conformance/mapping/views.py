@@ -1,7 +1,8 @@
-"""The written rules of docs/mapping.md as functions: what a writer can say, what a reader is given.
+"""The written rules of docs/mapping.md as functions: the fields of writers, and the views of
+readers.
 
-Written from the protocols' documents, not from the codecs: tests hold the broker against them. A
-record is the neutral one that every protocol maps to. Knows no bytes of any protocol.
+Written from the protocols' documents, not from the codecs: tests compare the broker with these
+rules. A record is the neutral record that every protocol maps to. Knows no bytes of any protocol.
 """
 
 import base64
@@ -15,7 +16,7 @@ from braidlog.storage.formats.record import Header, HeaderKind, Record
 Seen = dict[str, object]
 
 US_PER_MS = 1000
-TIME_MS_MAX = (2**63 - 1) // US_PER_MS  # Later times are cut to it: the log holds microseconds.
+TIME_MS_MAX = (2**63 - 1) // US_PER_MS  # Later times are cut to this: the log holds microseconds.
 IGGY_TEXT_MAX = 255
 FOREIGN_PRODUCER = b"braidlog"
 KEY_HEADER = b"braidlog.key"
@@ -32,33 +33,35 @@ NUMBERS = {
 }
 
 
-# What a writer's clients can say of a record: the rest of it stays with them.
+# The fields that a writer's clients can express; the other fields stay with them.
 
 
 def kafka_0_writes(record: Record) -> Record:
-    """Message format 0: key and value."""
+    """Return message format 0: key and value."""
     return Record(record.offset, record.append_us, key=record.key, value=record.value)
 
 
 def kafka_1_writes(record: Record) -> Record:
-    """Message format 1: the time besides; -1 is none."""
+    """Return message format 1: also the time; -1 is none."""
     return replace(kafka_0_writes(record), publish_us=kafka_time(record.publish_us))
 
 
 def kafka_2_writes(record: Record) -> Record:
-    """Record batches: headers besides, which are text to other protocols."""
+    """Return record batches: also headers, which are text to other protocols."""
     headers = [Header(one.name, one.value) for one in record.headers]
     return replace(kafka_1_writes(record), headers=headers or ())
 
 
 def kafka_time(time_us: int | None) -> int | None:
-    """A record's time, which its client gave in milliseconds."""
+    """Return a record's time, which the client gave in milliseconds."""
     time_ms = -1 if time_us is None else time_us // US_PER_MS
     return None if time_ms == -1 else time_ms * US_PER_MS
 
 
 def pulsar_writes(record: Record) -> Record:
-    """A message: all but an id and the kinds of headers. Times are milliseconds, 0 is none."""
+    """Return a message: all but an id and the kinds of headers. Times are
+    milliseconds, 0 is none.
+    """
     publish_us = record.append_us if record.publish_us is None else record.publish_us
     return replace(
         record,
@@ -74,7 +77,9 @@ def pulsar_writes(record: Record) -> Record:
 
 
 def iggy_writes(record: Record) -> Record:
-    """A message of the classic dialects: payload, headers, id and the SEND's partitioning key."""
+    """Return a message of the classic dialects: payload, headers, id and the SEND's partitioning
+    key.
+    """
     return Record(
         record.offset,
         record.append_us,
@@ -86,13 +91,15 @@ def iggy_writes(record: Record) -> Record:
 
 
 def iggy_typed_writes(record: Record) -> Record:
-    """One of the later dialects: the client's time besides; 0 is none."""
+    """Return a message of the later dialects: also the client's time; 0 is none."""
     sent_us = record.publish_us
     return replace(iggy_writes(record), publish_us=sent_us if sent_us and sent_us > 0 else None)
 
 
 def rest_writes(record: Record) -> Record:
-    """A message over HTTP: key, value, properties of text, times, number and producer's name."""
+    """Return a message over HTTP: key, value, text properties, times, number and
+    producer's name.
+    """
     return Record(
         record.offset,
         record.append_us,
@@ -107,22 +114,22 @@ def rest_writes(record: Record) -> Record:
     )
 
 
-# What a reader is given of a record, whoever wrote it.
+# A reader's view of a record, for any writer.
 
 
 def kafka_0_sees(record: Record) -> Seen:
-    """Fetch below version 4."""
+    """Return the view of Fetch below version 4."""
     return {"offset": record.offset, "key": record.key, "value": record.value}
 
 
 def kafka_2_sees(record: Record) -> Seen:
-    """Fetch from version 4 on."""
+    """Return the view of Fetch from version 4 on."""
     headers = [(one.name, text_of(one)) for one in record.headers]
     return kafka_0_sees(record) | {"headers": headers, "timestamp": _published_us(record) // 1000}
 
 
 def pulsar_sees(record: Record) -> Seen:
-    """An unbatched entry made of one record."""
+    """Return an unbatched entry of a single record."""
     event_us, deliver_us = _time_or_none(record.event_us), _time_or_none(record.deliver_at_us)
     producer = record.producer_name
     return {
@@ -142,7 +149,7 @@ def pulsar_sees(record: Record) -> Seen:
 
 
 def pulsar_properties(record: Record) -> list[tuple[bytes, bytes]]:
-    """Headers as text; those that are none in Base64, and at the end which they are."""
+    """Return headers as text; non-text values are Base64, with a last property that names them."""
     found, encoded = [], []
     for place, header in enumerate(record.headers):
         name, value = header.name, text_of(header)
@@ -156,7 +163,7 @@ def pulsar_properties(record: Record) -> list[tuple[bytes, bytes]]:
 
 
 def iggy_sees(record: Record) -> Seen | None:
-    """A poll of the classic dialects: None, left out, without a payload."""
+    """Return the view of a classic dialect's poll; None (left out) without a payload."""
     if not record.value:
         return None
     return {
@@ -169,7 +176,7 @@ def iggy_sees(record: Record) -> Seen | None:
 
 
 def iggy_typed_sees(record: Record) -> Seen | None:
-    """A poll of the later dialects: None, left out, where the value is absent."""
+    """Return the view of a later dialect's poll; None (left out) if the value is absent."""
     if record.value is None:
         return None
     seen = iggy_sees(replace(record, value=record.value or b"-"))
@@ -179,7 +186,7 @@ def iggy_typed_sees(record: Record) -> Seen | None:
 
 
 def iggy_headers(record: Record) -> list[tuple[bytes, int, bytes]]:
-    """The headers that Iggy can hold, and the key as the last one."""
+    """Return the headers that Iggy can hold, with the key as the last header."""
     headers = list(record.headers)
     if record.key is not None:
         headers.append(Header(KEY_HEADER, record.key, HeaderKind.RAW))
@@ -194,7 +201,7 @@ def iggy_headers(record: Record) -> list[tuple[bytes, int, bytes]]:
 
 
 def rest_sees(record: Record) -> Seen:
-    """A message of an answer in JSON; bytes that are no text come as Base64, and say so."""
+    """Return a message of an answer in JSON; non-text bytes are marked and in Base64."""
     headers = [(one.name, text_of(one)) for one in record.headers]
     texts = [(name, value) for name, value in headers if is_text(name) and is_text(value)]
     tells_all = len(dict(texts)) == len(headers)
@@ -235,10 +242,10 @@ TIMED_KAFKA = ("kafka-1", "kafka-2")
 
 
 def seen_by(writer: str, reader: str, stored: Record) -> Seen | None:
-    """What `reader` is given of a record that `writer` stored; None: it is left out.
+    """Return `reader`'s view of a record that `writer` stored; None if the record is left out.
 
-    Within one protocol it is what was sent: Iggy's readers are not shown the partitioning key of
-    Iggy's writers, and a time that a client did not give is none.
+    Readers of the writer's protocol see the sent fields: Iggy's readers do not see the partitioning
+    key of Iggy's writers, and a missing client time is none.
     """
     if writer in IGGY and reader in IGGY:
         stored = replace(stored, key=None)
@@ -256,7 +263,7 @@ def seen_by(writer: str, reader: str, stored: Record) -> Seen | None:
 
 
 def text_of(header: Header) -> bytes:
-    """Numbers as decimals, booleans as words, other values as they are."""
+    """Return numbers as decimals, booleans as words, other values unchanged."""
     value, kind = header.value, header.kind
     if kind in NUMBERS and len(value) == struct.calcsize(NUMBERS[HeaderKind(kind)]):
         return str(struct.unpack(NUMBERS[HeaderKind(kind)], value)[0]).encode()
@@ -273,7 +280,7 @@ def text_of(header: Header) -> bytes:
 
 
 def is_text(value: bytes) -> bool:
-    """Whether the bytes are UTF-8."""
+    """Return True if the bytes are UTF-8."""
     return value.decode(errors="replace").encode() == value
 
 
@@ -298,7 +305,9 @@ def _published_us(record: Record) -> int:
 
 
 def _time_or_none(time_us: int | None) -> int | None:
-    """Whole milliseconds of a time; what falls into the first one or before it is none."""
+    """Return a time in whole milliseconds; a time within the first millisecond or
+    before is none.
+    """
     time_ms = (time_us or 0) // US_PER_MS
     return time_ms * US_PER_MS if time_ms > 0 else None
 

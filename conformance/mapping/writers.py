@@ -1,6 +1,6 @@
-"""Clients' bytes on their way into the log: made by hand, checked and stamped by the broker's code.
+"""Clients' bytes on their way into the log: made here, checked and stamped by the broker's code.
 
-HTTP's way leads through a request of its own and is not here.
+HTTP uses a separate request and is not here.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,12 +22,12 @@ from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms
 
 LIMIT = 1 << 24
 
-# Of records, a base offset and the time: the body format, and the body to append.
+# From records, a base offset and the time: the body format, and the body to append.
 Writer = Callable[[Sequence[Record], int, int], tuple[int, Prepared]]
 
 
 def pulsar_entries(form: str, found: Sequence[Record]) -> list[tuple[bytes, int]]:
-    """(Entry, count of its messages) of each SEND that a client makes of the records."""
+    """Return (entry, message count) of each SEND that a client makes from the records."""
     is_packed = "zlib" in form
     if "batch" in form:
         return [(pulsar_forms.batch_entry(found, is_packed), len(found))]

@@ -1,1 +1,3 @@
-"""One position for four protocols: a written model, and a broker that is held against it."""
+"""A shared position of four protocols: a written model, and a broker that is compared with the
+model.
+"""

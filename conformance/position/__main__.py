@@ -1,7 +1,8 @@
 """`python -m conformance.position [--runs N] [--first N] [--report FILE]`: random steps of all
-protocols on one position, a broker that is stopped and killed between them, and the model.
+protocols on a shared position, with stops and kills of the broker between them, compared with the
+model.
 
-A run's steps depend on its number alone; what is on disk at a kill depends on the machine, too.
+A run's steps depend only on its number; the disk content at a kill also depends on the machine.
 """
 
 import argparse
@@ -19,8 +20,10 @@ KILL_CHANCE, RESTART_CHANCE = 0.05, 0.02
 
 
 def run(broker: RunningBroker, number: int, steps: int, *, kills: bool) -> Counter[str]:
-    """How often each step was made on a topic of its own, of one partition or, every other time, of
-    several, which an Iggy group shares. Raises Difference.
+    """Return how often each step was made on a new topic. Raises Difference.
+
+    The topic has a single partition or, in every other run, several partitions that an Iggy group
+    shares.
     """
     if number % 2:
         machine: Machine = SharingMachine(broker, f"position-{number}", number)
@@ -40,7 +43,7 @@ def run(broker: RunningBroker, number: int, steps: int, *, kills: bool) -> Count
 
 
 def main() -> int:
-    """Exit code 1 where broker and model differ."""
+    """Return 1 if broker and model differ."""
     parser = argparse.ArgumentParser(prog="python -m conformance.position", description=__doc__)
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="number of the first run")

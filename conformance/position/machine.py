@@ -1,7 +1,7 @@
-"""Random steps of all four protocols on one subscription of a broker, each held against the model.
+"""Random steps of all four protocols on a subscription of a broker, each compared with the model.
 
-After a SIGKILL a cursor is where it was after some step between the last answered one and the last
-of all: what was answered is never lost, what comes later may be.
+After a SIGKILL the cursor has the state after some step between the last answered step and the last
+step: an answered step is never lost, a later step may be.
 """
 
 import random
@@ -23,11 +23,11 @@ BATCH_MAX = 5
 
 
 class Difference(AssertionError):
-    """The broker is not where the model is."""
+    """Broker and model differ."""
 
 
 class Machine:
-    """One topic, one group, one life of steps."""
+    """A topic with a group and a series of steps."""
 
     def __init__(
         self, broker: RunningBroker, topic: str, seed: int, *, partitions: int = 1
@@ -36,8 +36,8 @@ class Machine:
         self.topic = topic
         self.random = random.Random(seed)
         self.places = [Place(index) for index in range(partitions)]
-        self.at = self.places[0]  # Where this step is made.
-        self.is_there = False  # Whether there is such a subscription.
+        self.at = self.places[0]  # The place of this step.
+        self.is_there = False  # True if the subscription exists.
         self.steps: list[str] = []
         with IggyWire(broker.address("iggy")) as iggy:
             iggy.create_topic(topic, partitions=partitions)
@@ -48,7 +48,7 @@ class Machine:
     # The log.
 
     def fill(self, place: Place) -> None:
-        """Append to a partition that has just been made."""
+        """Append to a new partition."""
         self.at = place
         for _ in range(BATCHES):
             for append in (self._append_kafka, self._append_pulsar, self._append_iggy):
@@ -56,12 +56,12 @@ class Machine:
 
     @property
     def log(self) -> Log:
-        """Of the partition of this step."""
+        """Return the log of the step's partition."""
         return self.at.log
 
     @property
     def cursor(self) -> Cursor:
-        """Of the partition of this step."""
+        """Return the cursor of the step's partition."""
         return self.at.cursor
 
     def _add(self, count: int, *, batched: bool) -> None:
@@ -95,7 +95,9 @@ class Machine:
     # Steps.
 
     def step(self) -> None:
-        """One call of some protocol, and what everybody reads back. Raises Difference."""
+        """Make a call of a random protocol, and compare all protocols' answers.
+        Raises Difference.
+        """
         possible = self.possible()
         weights = [weight for _, weight in possible.values()]
         name, (act, _) = self.random.choices(list(possible.items()), weights)[0]
@@ -108,16 +110,16 @@ class Machine:
         self.compare()
 
     def possible(self) -> "Steps":
-        """The steps, and how often each is made."""
+        """Return the possible steps and their weights."""
         return STEPS
 
     @property
     def is_set(self) -> bool:
-        """Whether the cursor of some partition is."""
+        """Return True if the cursor of any partition is set."""
         return any(one.cursor.below is not None for one in self.places)
 
     def compare(self) -> None:
-        """Every protocol reads back what the model says. Raises Difference."""
+        """Compare every protocol's answer with the model. Raises Difference."""
         found = self._told()
         wanted = [one.cursor.told(is_there=self.is_there) for one in self.places]
         if found != wanted:
@@ -127,7 +129,7 @@ class Machine:
         return talk.told(self.broker, self.topic, GROUP, len(self.places))
 
     def restart(self) -> None:
-        """A clean stop loses nothing."""
+        """Stop cleanly: nothing is lost."""
         self.steps.append("restart")
         assert self.broker.stop() == 0
         self.broker.start()
@@ -136,7 +138,7 @@ class Machine:
         self.compare()
 
     def kill(self) -> None:
-        """SIGKILL. What was answered is there, and no more than was asked for."""
+        """Kill the broker: answered steps are kept, and no unrequested change appears."""
         self.steps.append("SIGKILL")
         self.broker.kill()
         self.broker.start()
@@ -156,10 +158,12 @@ class Machine:
             place.stepped(is_on_disk=True)
 
     def leave(self) -> None:
-        """Nothing is held between two steps."""
+        """Release connections: nothing is held between two steps."""
 
     def deliver(self) -> bool:
-        """A Pulsar consumer is sent what is left, and of each entry what Pulsar acknowledged."""
+        """Deliver to a Pulsar consumer: the unacknowledged entries, with the ack sets of Pulsar's
+        acks.
+        """
         self._set_by_subscribe()
         wanted = self.cursor.deliveries()
         with self._pulsar() as place:
@@ -173,7 +177,7 @@ class Machine:
         return True
 
     def where(self) -> str:
-        """The topic, and what was done so far."""
+        """Return the topic and the steps so far."""
         return f"{self.topic}, after {' > '.join(self.steps)}"
 
     def _offset(self) -> int:
@@ -198,7 +202,7 @@ class Machine:
         return True
 
     def _kafka_commit_several(self) -> bool:
-        """In one request: all of them, on disk before the answer."""
+        """Commit several partitions in a request: all on disk before the answer."""
         places = self.random.sample(self.places, self.random.randint(1, len(self.places)))
         offsets = {one.index: self._number(one) for one in places}
         with KafkaWire(self.broker.address("kafka")) as wire:
@@ -241,7 +245,7 @@ class Machine:
         return self._end()
 
     def _end(self) -> bool:
-        """With the last cursor the subscription ends."""
+        """End the subscription with its last cursor."""
         self.cursor.end()
         self.is_there = self.is_set
         return True
@@ -256,7 +260,9 @@ class Machine:
         return f"{self.topic}-partition-{self.at.index}" if self.is_partitioned else self.topic
 
     def _set_by_subscribe(self) -> None:
-        """A SUBSCRIBE sets a cursor that was never set, and is answered once that is on disk."""
+        """Set a cursor that was never set by a SUBSCRIBE, which is answered once the cursor is on
+        disk.
+        """
         if self.cursor.below is None:
             self.cursor.start(0)
             self.is_there = True
@@ -273,7 +279,9 @@ class Machine:
         return self._ack(talk.INDIVIDUAL, [pulsar_id(self.at.ledger, entry, acked)], acked)
 
     def _pulsar_ack_to(self) -> bool:
-        """To an entry's end; half of the times by an id that lies inside of one: whole entries."""
+        """Acknowledge to an entry's end; half of the times by an id inside an
+        entry: whole entries.
+        """
         entry = self._entry()
         named = replace(entry, offset=self.random.choice(_offsets(entry)))
         return self._ack(
@@ -296,7 +304,7 @@ class Machine:
         return answered
 
     def _pulsar_seek(self) -> bool:
-        """Into an entry leads to the next one."""
+        """Seek; an offset within an entry leads to the next entry."""
         offset = self._offset()
         following = [one.offset for one in self.log.entries if one.offset >= offset]
         with self._pulsar() as place:
@@ -312,7 +320,7 @@ class Machine:
     # HTTP.
 
     def _http(self, kind: str, **fields: object) -> bool:
-        """Whether it was done: only a subscription that is there can be changed."""
+        """Return True if the change was made: only an existing subscription can be changed."""
         place = HttpPlace(self.broker.address("http"), self.topic, GROUP)
         status = place.change(kind, **fields)
         if status != (200 if self.is_there else 404):
@@ -331,7 +339,7 @@ class Machine:
             ids.append(self._http_id(one.offset, offset - one.offset if is_part else -1))
             offsets += [offset] if is_part else _offsets(one)
         if done := self._http("Individual", messageIds=ids):
-            self.cursor.start(0)  # Where those of other partitions alone were set.
+            self.cursor.start(0)  # If only cursors of other partitions were set.
             self.cursor.ack(offsets)
         return done
 
@@ -357,7 +365,7 @@ class Machine:
             one.stepped(is_on_disk=True)
         return True
 
-    # More of the log.
+    # Growth of the log.
 
     def _append(self) -> bool:
         appends = (self._append_kafka, self._append_pulsar, self._append_iggy)
@@ -375,10 +383,10 @@ class Commit(Protocol):
     def __call__(
         self, wire: KafkaWire, group: str, topic: str, offset: int, *, partition: int
     ) -> int:
-        """The error code."""
+        """Return the error code."""
 
 
-Steps = dict[str, tuple[Callable[[Any], bool], int]]  # Whether it is on disk, and how often.
+Steps = dict[str, tuple[Callable[[Any], bool], int]]  # Returns True if on disk; weight.
 STEPS: Steps = {
     "Kafka commits": (Machine._kafka_commit, 5),
     "a member of a Kafka group commits": (Machine._kafka_member_commit, 3),

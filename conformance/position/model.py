@@ -1,7 +1,7 @@
-"""What docs/positions.md says of one cursor, as simple code. Knows no protocol's bytes.
+"""The rules of docs/positions.md about a cursor, as simple code. Knows no protocol's bytes.
 
-A cursor is a place below which all is acknowledged, offsets acknowledged above it, and what Kafka
-committed. Each protocol's call is a method; `told` is what each protocol reads back.
+A cursor is a position with all offsets below acknowledged, acknowledged offsets above, and Kafka's
+committed number. Each protocol's call is a method; `told` returns each protocol's view.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What Pulsar counts: a batch of `count` records, or one record of another protocol."""
+    """An entry in Pulsar's sense: a batch of `count` records, or a record of another protocol."""
 
     offset: int
     count: int = 1
@@ -18,13 +18,13 @@ class Entry:
 
     @property
     def end(self) -> int:
-        """Behind its last record."""
+        """Return the offset behind the last record."""
         return self.offset + self.count
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the protocols read back of one cursor: all of them the same place."""
+    """All protocols' views of a cursor: the same place."""
 
     kafka: int  # OffsetFetch: -1 is none.
     iggy: int | None  # The last offset consumed.
@@ -41,41 +41,42 @@ class Log:
 
     @property
     def end(self) -> int:
-        """The offset that comes next."""
+        """Return the next offset."""
         return self.entries[-1].end if self.entries else 0
 
     def holding(self, offset: int) -> Entry:
-        """The entry that an offset is in."""
+        """Return the entry that contains an offset."""
         return next(one for one in self.entries if one.offset <= offset < one.end)
 
 
 @dataclass(slots=True)
 class Cursor:
-    """One cursor. `below` None: never set."""
+    """A cursor. `below` None: never set."""
 
     log: Log
     below: int | None = None
     above: frozenset[int] = frozenset()
-    floor: int = 0  # Where a commit or a seek put it: what lies between is Pulsar's.
+    floor: int = 0  # Place of the last commit or seek: acks between it and `below` are Pulsar's.
     committed: int | None = None  # Kafka's number, until another protocol moves the cursor.
 
     @property
     def position(self) -> int | None:
-        """The first offset that is not acknowledged."""
+        """Return the first unacknowledged offset."""
         position = self.below
         while position is not None and position in self.above:
             position += 1
         return position
 
     def is_acked(self, offset: int) -> bool:
-        """Whether one record is."""
+        """Return True if a record is acknowledged."""
         return self.below is not None and (offset < self.below or offset in self.above)
 
     # Kafka, Iggy.
 
     def commit(self, offset: int, *, kafka: bool) -> None:
-        """Forward it acknowledges, backward it is a seek, and to where it stands it is nothing but
-        Kafka's number. So is one from the number that Kafka reads back up to where the cursor is.
+        """Commit: forward acknowledges, backward is a seek, and the present position changes only
+        Kafka's number. A commit between Kafka's number and the position also changes only Kafka's
+        number.
         """
         position, given = self.position, offset
         offset = max(offset, 0)
@@ -92,14 +93,16 @@ class Cursor:
         return self.committed is not None and given >= self.committed
 
     def given_by_poll(self, offsets: list[int]) -> None:
-        """Iggy's auto-commit of what a poll was answered with."""
+        """Apply Iggy's auto-commit of the messages in a poll's answer."""
         if offsets:
             self.commit(offsets[-1] + 1, kafka=False)
 
     # Pulsar, HTTP.
 
     def ack(self, offsets: Iterable[int]) -> None:
-        """One by one. A cursor that is not set takes none; HTTP sets it to the first record."""
+        """Acknowledge individually. An unset cursor takes none; HTTP sets the cursor to the first
+        record.
+        """
         if self.below is None:
             return
         before = self.position
@@ -108,32 +111,35 @@ class Cursor:
             self.committed = None
 
     def ack_to(self, offset: int) -> None:
-        """Cumulatively: never back."""
+        """Acknowledge cumulatively: never back."""
         self.ack(range(offset))
 
     def start(self, offset: int) -> None:
-        """Set it where it was never set."""
+        """Set a cursor that was never set."""
         if self.below is None:
             self.seek(offset)
 
     def seek(self, offset: int) -> None:
-        """Forget what is acknowledged and go on there."""
+        """Forget the acknowledgements and continue at `offset`."""
         self.below = self.floor = offset
         self.above, self.committed = frozenset(), None
 
     def end(self) -> None:
-        """Never set again."""
+        """Return to the state of a cursor that was never set."""
         self.below, self.above, self.floor, self.committed = None, frozenset(), 0, None
 
-    # Reading.
+    # Reads.
 
     def wanted(self) -> list[int]:
-        """What is not acknowledged, in order."""
+        """Return the unacknowledged offsets, in order."""
         return [offset for offset in range(self.log.end) if not self.is_acked(offset)]
 
     def deliveries(self) -> list[tuple[Entry, tuple[int, ...]]]:
-        """What a Pulsar consumer is sent: entries with something left, and the offsets in each that
-        Pulsar acknowledged (those that another protocol's commit passed come again).
+        """Return a Pulsar consumer's deliveries: entries with unacknowledged records, and their ack
+        sets.
+
+        An ack set has only the offsets that Pulsar acknowledged: offsets passed by another
+        protocol's commit are delivered again.
         """
         found = []
         for entry in self.log.entries:
@@ -144,8 +150,10 @@ class Cursor:
         return found
 
     def told(self, *, is_there: bool) -> Told:
-        """What everybody reads back; `is_there`: the subscription is, whether this cursor is set or
-        only those of other partitions.
+        """Return all protocols' views of the cursor.
+
+        `is_there`: the subscription exists, with this cursor or only cursors of other partitions
+        set.
         """
         position = self.position
         if position is None:
@@ -167,12 +175,12 @@ class Cursor:
 
 @dataclass(slots=True)
 class Place:
-    """One partition of a topic: its log, and a subscription's cursor there."""
+    """A partition of a topic: its log, and a subscription's cursor there."""
 
     index: int
     log: Log = field(default_factory=Log)
     cursor: Cursor = field(init=False)
-    maybe: list[Cursor] = field(init=False)  # Since the last step that is on disk for sure.
+    maybe: list[Cursor] = field(init=False)  # Since the last step that is certainly on disk.
     ledger: int = -1
 
     def __post_init__(self) -> None:
@@ -180,12 +188,12 @@ class Place:
         self.maybe = [replace(self.cursor)]
 
     def stepped(self, *, is_on_disk: bool) -> None:
-        """A step was made: it may be gone after a SIGKILL, unless it is on disk."""
+        """Record a step: a SIGKILL may undo the step unless it is on disk."""
         self.maybe = [*([] if is_on_disk else self.maybe), replace(self.cursor)]
 
 
 def runs(offsets: list[int]) -> tuple[tuple[int, int], ...]:
-    """Closed ranges of ascending offsets."""
+    """Return closed ranges of ascending offsets."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         if found and found[-1][1] == offset - 1:

@@ -1,8 +1,8 @@
-"""Random steps of all protocols on a topic of several partitions, which grows, shrinks and gets
-other names, while members of an Iggy group come and go.
+"""Random steps of all protocols on a topic of several partitions, which grows, shrinks and is
+renamed, while members of an Iggy group join and leave.
 
-The broker deals: partition `i` is the `i mod m`th member's, in the order in which they joined. All
-are dealt anew when somebody comes or goes, and when the topic changes (Iggy's dialects up to D4).
+The broker assigns partition `i` to the `i mod m`th member, in the order of joining. A join, a leave
+and a change of the topic reassign all partitions (Iggy's dialects up to D4).
 """
 
 import random
@@ -24,8 +24,8 @@ from conformance.raw.iggy import GROUP as OF_A_GROUP
 from conformance.server import RunningBroker
 
 PARTITIONS_MAX = 5
-MEMBERS_MAX = 6  # So that some have no partition.
-GONE_S = 60.0  # Until a broker has seen the end of a connection, however busy the machine.
+MEMBERS_MAX = 6  # Enough that some have no partition.
+GONE_S = 60.0  # Time for a busy broker to see the end of a connection.
 LOOK_S = 0.005
 
 
@@ -36,15 +36,15 @@ class Member:
     wire: IggyWire
     partitions: list[int]
     turn: int = 0
-    current: int | None = None  # Of its latest turn; its first one before that.
+    current: int | None = None  # Partition of the latest turn; the first partition before that.
 
     def deal(self, partitions: list[int]) -> None:
-        """Its turns begin anew."""
+        """Assign partitions and restart the turns."""
         self.partitions, self.turn = partitions, 0
         self.current = partitions[0] if partitions else None
 
     def take_turn(self) -> int | None:
-        """The partition that it polls next."""
+        """Return the partition that the member polls next."""
         if self.partitions:
             self.current = self.partitions[self.turn % len(self.partitions)]
             self.turn += 1
@@ -52,7 +52,7 @@ class Member:
 
 
 class SharingMachine(Machine):
-    """One topic, one name in all protocols, and an Iggy group of it that deals."""
+    """A topic with the same name in all protocols, and an Iggy group that shares its partitions."""
 
     def __init__(self, broker: RunningBroker, topic: str, seed: int) -> None:
         count = random.Random(seed).randint(2, PARTITIONS_MAX - 1)
@@ -67,7 +67,7 @@ class SharingMachine(Machine):
         return {**STEPS, **GROUP_STEPS}
 
     def compare(self) -> None:
-        """See `Machine`; and everybody has the partitions that the model deals."""
+        """See `Machine`; also compare the assigned partitions with the model."""
         super().compare()
         found = self._dealt()
         wanted = [[one + 1 for one in member.partitions] for member in self.members]
@@ -75,12 +75,12 @@ class SharingMachine(Machine):
             raise Difference(f"{self.where()}: members have {found}, should have {wanted}")
 
     def restart(self) -> None:
-        """A clean stop ends memberships, and nothing else."""
+        """Stop cleanly: memberships end, nothing else changes."""
         self._nobody()
         super().restart()
 
     def kill(self) -> None:
-        """SIGKILL ends memberships; the group is there."""
+        """Kill the broker: memberships end; the group remains."""
         self._nobody()
         super().kill()
         self.compare()
@@ -106,10 +106,10 @@ class SharingMachine(Machine):
         for number, member in enumerate(self.members):
             member.deal(list(range(number, len(self.places), count)))
 
-    # Members. None of this changes a cursor.
+    # Members. None of these steps changes a cursor.
 
     def join(self) -> bool:
-        """One more member, of so many."""
+        """Add a member, up to the limit."""
         if len(self.members) == MEMBERS_MAX:
             return self.go()
         wire = self._iggy()
@@ -119,7 +119,7 @@ class SharingMachine(Machine):
         return False
 
     def go(self) -> bool:
-        """A member leaves, or its connection ends."""
+        """Remove a member, or end its connection."""
         if not self.members:
             return self.join()
         gone = self.members.pop(self.random.randrange(len(self.members)))
@@ -135,7 +135,7 @@ class SharingMachine(Machine):
         return False
 
     def poll(self) -> bool:
-        """A member polls what is its turn; nothing, if it has no partition."""
+        """Poll the next partition of a member; no messages without a partition."""
         if not self.members:
             return self.join()
         member = self.random.choice(self.members)
@@ -153,7 +153,9 @@ class SharingMachine(Machine):
         return False
 
     def store(self) -> bool:
-        """A member stores an offset, of the partition of its turn or of one that it names."""
+        """Store an offset by a member, for the partition of the latest turn or a
+        named partition.
+        """
         having = [one for one in self.members if one.current is not None]
         if not having:
             return self.join()
@@ -168,7 +170,9 @@ class SharingMachine(Machine):
         return True
 
     def delete_group(self) -> bool:
-        """With its members, and with the position of all protocols; then it is made anew."""
+        """Delete the group with its members and the position of all protocols; then create it
+        again.
+        """
         with self._iggy() as wire:
             wire.ask_of_group(DELETE_GROUP, self.topic, GROUP)
             wire.create_group(self.topic, GROUP)
@@ -182,7 +186,7 @@ class SharingMachine(Machine):
     # The topic.
 
     def grow(self) -> bool:
-        """Whoever reads the topic begins a new partition with its first record."""
+        """Add a partition: every subscription of the topic begins with its first record."""
         if len(self.places) == PARTITIONS_MAX:
             return self.shrink()
         with self._iggy() as wire:
@@ -197,7 +201,7 @@ class SharingMachine(Machine):
         return True
 
     def shrink(self) -> bool:
-        """The last partition goes with its records and its cursors."""
+        """Remove the last partition with its records and cursors."""
         if len(self.places) == 2:
             return self.grow()
         with self._iggy() as wire:
@@ -209,7 +213,7 @@ class SharingMachine(Machine):
         return False
 
     def rename(self) -> bool:
-        """Positions, members and their shares stay, for all protocols."""
+        """Rename the topic: positions, members and assignments stay, for all protocols."""
         self._names += 1
         name = f"{self._first_name}-{self._names}"
         with self._iggy() as wire:

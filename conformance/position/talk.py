@@ -1,4 +1,4 @@
-"""What each protocol's clients do to a position, over sockets, and what they read back."""
+"""Calls of each protocol's clients on a position, over sockets, and their answers."""
 
 import base64
 import http.client
@@ -36,15 +36,16 @@ HTTP_S = 60.0
 
 
 class Addressed(Protocol):
-    """A broker whose listeners have addresses: `conformance.server.RunningBroker`, for one."""
+    """A broker whose listeners have addresses, for example `conformance.server.RunningBroker`."""
 
     def address(self, listener: str) -> tuple[str, int]:
-        """Host and port."""
+        """Return host and port."""
 
 
 class PulsarPlace(PulsarWire):
-    """A consumer of a subscription, from the earliest message where it is new; the only one, unless
-    `kind` says otherwise.
+    """A consumer of a subscription, from the earliest message for a new subscription.
+
+    The subscription is Exclusive unless `kind` says otherwise.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class PulsarPlace(PulsarWire):
         self._succeeds(SUCCESS)
 
     def ack(self, kind: int, ids: Iterable[bytes], *, answered: bool) -> None:
-        """Acknowledge; with an answer it is on disk when this returns."""
+        """Acknowledge; an answered acknowledgement is on disk when this returns."""
         fields: Fields = [(1, 0), (2, kind), *((3, one) for one in ids)]
         if not answered:
             self.command(ACK, fields)
@@ -69,20 +70,20 @@ class PulsarPlace(PulsarWire):
         assert error is None, f"ACK: error {error!r}"
 
     def seek(self, message_id: bytes) -> None:
-        """Go on at the first entry at or behind it; the broker closes this consumer."""
+        """Continue at the first entry at or behind the id; the broker closes this consumer."""
         self._asked(SEEK, [(3, message_id)])
 
     def unsubscribe(self) -> None:
-        """End the cursor."""
+        """Delete the subscription's cursor."""
         self._asked(UNSUBSCRIBE, [])
 
     def leave(self) -> None:
-        """Close the consumer, and wait until it is closed: acks on the way come first."""
+        """Close the consumer, and wait for the answer: earlier acks are handled first."""
         self._asked(CLOSE_CONSUMER, [])
         self.close()
 
     def deliveries(self, count: int) -> list[tuple[int, tuple[int, ...]]]:
-        """(Entry id, ack set) of the next messages."""
+        """Return (entry id, ack set) of the next messages."""
         self.command(FLOW, [(1, 0), (2, PERMITS)])
         found = []
         for _ in range(count):
@@ -110,7 +111,7 @@ class PulsarPlace(PulsarWire):
 
 
 def pulsar_id(ledger: int, entry: Entry, acked: Sequence[int] | None = None) -> bytes:
-    """The id of an entry; with `acked`, of those of its records alone."""
+    """Return the id of an entry; with `acked`, only of those records."""
     fields: list[tuple[int, Value]] = [(1, ledger), (2, entry.offset)]
     if acked is not None:
         fields += [(5, word) for word in ack_set(entry, acked)]
@@ -118,7 +119,7 @@ def pulsar_id(ledger: int, entry: Entry, acked: Sequence[int] | None = None) -> 
 
 
 def ack_set(entry: Entry, acked: Iterable[int]) -> tuple[int, ...]:
-    """Words of 64 bits: a bit for each record that is still wanted."""
+    """Return words of 64 bits: a bit for each unacknowledged record."""
     wanted = (1 << entry.count) - 1
     for offset in acked:
         wanted &= ~(1 << (offset - entry.offset))
@@ -133,11 +134,11 @@ class HttpPlace:
         self._path = f"/topics/public/default/{topic}/subscription/{subscription}/cursor"
 
     def change(self, kind: str, **fields: Any) -> int:
-        """The status of a POST."""
+        """Return the status of a POST."""
         return self._ask("POST", {"type": kind, **fields})[0]
 
     def told(self) -> list[dict[str, Any]] | None:
-        """The cursors of all partitions; None: there is no such subscription."""
+        """Return the cursors of all partitions; None if the subscription does not exist."""
         status, answer = self._ask("GET", None)
         if status == 404:
             return None
@@ -146,7 +147,7 @@ class HttpPlace:
         return found
 
     def whole(self) -> dict[str, Any]:
-        """The whole cursor of a subscription that is there."""
+        """Return the whole cursor of an existing subscription."""
         status, answer = self._ask("GET", None)
         assert status == 200, answer
         found: dict[str, Any] = answer["cursor"]
@@ -164,7 +165,7 @@ class HttpPlace:
 
 
 def http_id(ledger: int, entry: int, index: int = -1, *, partition: int = 0) -> str:
-    """A message id as text."""
+    """Return a message id as text."""
     fields: Fields = [(1, ledger), (2, entry), (3, partition)]
     if index >= 0:
         fields.append((4, index))
@@ -172,7 +173,7 @@ def http_id(ledger: int, entry: int, index: int = -1, *, partition: int = 0) -> 
 
 
 def told(broker: Addressed, topic: str, group: str, partitions: int = 1) -> list[Told]:
-    """What every protocol reads back of the position in each partition."""
+    """Return every protocol's view of the position in each partition."""
     indexes = range(partitions)
     with KafkaWire(broker.address("kafka")) as kafka:
         committed = [kafka.committed(group, topic, partition=at) for at in indexes]

@@ -1,5 +1,5 @@
-"""`python -m conformance.programs [NAME...]`: build the programs of other languages, or those of
-that name, and run each once.
+"""`python -m conformance.programs [NAME...]`: build the programs of other languages, all or the
+named programs, and run each once.
 """
 
 import sys
@@ -24,7 +24,7 @@ PROGRAMS = {
 
 
 def main() -> int:
-    """Exit code 1 if a program could not be built, or a step failed."""
+    """Return 1 if a program could not be built, or a step failed."""
     failed = False
     for name in sys.argv[1:] or PROGRAMS:
         try:

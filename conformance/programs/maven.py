@@ -1,4 +1,4 @@
-"""Programs in Java: built by Maven outside the tree, run with the libraries that it fetched."""
+"""Programs in Java: built by Maven outside the tree, run with the libraries that Maven fetched."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,9 @@ def build(sources: Path, name: str) -> None:
 
 
 def run(name: str, main: str, *arguments: str) -> list[str]:
-    """The lines that its class `main` prints, `ok` or `FAILED` and the step. Raises NotBuilt."""
+    """Return the output lines of the class `main`, `ok` or `FAILED` and the step.
+    Raises NotBuilt.
+    """
     folder = program_folder(name)
     java, libraries = shutil.which("java"), folder / "libraries"
     if java is None or not libraries.exists():

@@ -17,5 +17,5 @@ def build() -> None:
 
 
 def run(pulsar: str, url: str) -> list[str]:
-    """As of the Java program, a line each call. Raises NotBuilt."""
+    """Return the program's lines, a line per call. Raises NotBuilt."""
     return maven.run(NAME, "org.apache.pulsar.admin.cli.Check", pulsar, url)

@@ -20,7 +20,7 @@ def _program() -> Path:
 
 
 def run(pulsar: str, url: str) -> list[str]:
-    """As of the Java program; `url` is not asked. Raises NotBuilt."""
+    """Return the program's lines; `url` is not used. Raises NotBuilt."""
     program = _program()
     if not program.exists():
         raise NotBuilt("not built: python -m conformance.programs")

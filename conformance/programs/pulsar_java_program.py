@@ -15,7 +15,8 @@ def build() -> None:
 
 
 def run(pulsar: str, url: str) -> list[str]:
-    """The lines that it prints, `ok` or `FAILED` and the step, on the broker with that address of
-    Pulsar's and that URL. Raises NotBuilt.
+    """Return the program's lines, `ok` or `FAILED` and the step. Raises NotBuilt.
+
+    `pulsar` is the address of the broker's Pulsar listener, `url` the broker's HTTP URL.
     """
     return maven.run(NAME, "Check", pulsar, url)

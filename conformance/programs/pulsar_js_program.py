@@ -1,6 +1,6 @@
-"""Pulsar's client in JavaScript alone, version as in `pulsar_js/package.json`: install and run.
+"""Pulsar's client in pure JavaScript, version as in `pulsar_js/package.json`: install and run.
 
-The one around the C++ library (npm `pulsar-client`) fetches its native part from outside npm.
+The client around the C++ library (npm `pulsar-client`) fetches its native part from outside npm.
 """
 
 import shutil
@@ -13,14 +13,14 @@ SOURCES: Final = Path(__file__).parent / "pulsar_js"
 
 
 def build() -> None:
-    """Fetch its libraries. Raises NotBuilt."""
+    """Fetch the libraries. Raises NotBuilt."""
     folder = program_folder("pulsar-js")
     shutil.copytree(SOURCES, folder, dirs_exist_ok=True)
     build_in(folder, "npm", "ci", "--no-audit", "--no-fund")
 
 
 def run(pulsar: str, url: str) -> list[str]:
-    """As of the Java program; `url` is not asked. Raises NotBuilt."""
+    """Return the program's lines; `url` is not used. Raises NotBuilt."""
     program, node = program_folder("pulsar-js") / "check.js", shutil.which("node")
     if node is None or not (program.parent / "node_modules").exists():
         raise NotBuilt("not built: python -m conformance.programs js")

@@ -15,13 +15,13 @@ def build() -> None:
     if "PROTOC" not in os.environ and shutil.which("protoc") is None:
         raise NotBuilt("protoc is not installed, and PROTOC names none")
     folder = program_folder("pulsar-rust")
-    copied = folder / "source"  # Cargo writes a lock file beside what it builds.
+    copied = folder / "source"  # Cargo writes a lock file beside the source.
     shutil.copytree(SOURCES, copied, dirs_exist_ok=True)
     build_in(copied, "cargo", "build", "--quiet", "--target-dir", str(folder))
 
 
 def run(pulsar: str, url: str) -> list[str]:
-    """As of the Java program; `url` is not asked. Raises NotBuilt."""
+    """Return the program's lines; `url` is not used. Raises NotBuilt."""
     program = program_folder("pulsar-rust") / "debug" / "pulsar-rust"
     if not program.exists():
         raise NotBuilt("not built: python -m conformance.programs rust")

@@ -1,5 +1,5 @@
-"""Programs of other languages that check a broker step by step: where they are built, and how one
-is run. Knows no language.
+"""Programs of other languages that check a broker step by step: build folders and runs. Knows no
+language.
 """
 
 import os
@@ -8,16 +8,16 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-BUILD_S = 900  # Some 60 MB of libraries the first time.
+BUILD_S = 900  # The first build fetches about 60 MB of libraries.
 RUN_S = 300
 
 
 class NotBuilt(Exception):
-    """The program is not there; the text says how to get it."""
+    """The program is not built; the text gives the build command."""
 
 
 def program_folder(name: str) -> Path:
-    """Where a program is built: outside the tree, kept from one run to the next."""
+    """Return a program's build folder: outside the tree, reused by later runs."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "braidlog" / name
 
@@ -38,8 +38,8 @@ def build_in(place: Path, tool: str, *arguments: str) -> None:
 
 
 def lines_of(command: Sequence[str]) -> list[str]:
-    """The lines that it prints, `ok` or `FAILED` and the step; of one that broke off, its last
-    words too.
+    """Return a command's output lines, `ok` or `FAILED` and the step; for a failed program also its
+    last error lines.
     """
     done = subprocess.run(command, timeout=RUN_S, capture_output=True, text=True)
     lines = done.stdout.splitlines()

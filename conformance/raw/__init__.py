@@ -1,1 +1,1 @@
-"""Frames made by hand: an independent second hand that shares no code with the broker."""
+"""Hand-made frames: an independent implementation that shares no code with the broker."""

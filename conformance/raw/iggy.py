@@ -1,5 +1,5 @@
-"""Iggy's classic frames by hand, dialect D2 (crates 0.5 to 0.6: login with a version, consumer as
-identifier).
+"""Hand-made frames of Iggy's classic dialect D2 (crates 0.5 to 0.6: login with a version, consumer
+as identifier).
 """
 
 import struct
@@ -15,25 +15,25 @@ STRING_KIND, UINT32_KIND, RAW_KIND = 2, 11, 1
 BY_OFFSET, FIRST, NEXT = 1, 3, 5
 NEVER = (1 << 64) - 1
 POLL_HEAD_BYTES = 16  # Partition, current offset and count, before the messages.
-TOPIC_PARTITIONS_POS = 12  # Behind the topic's number and when it was made.
+TOPIC_PARTITIONS_POS = 12  # Behind the topic's number and creation time.
 GROUP_HEAD = struct.Struct("<IIIB")  # Number, partitions, members, length of the name.
 MEMBER_HEAD = struct.Struct("<II")  # Number, partitions.
-CONSUMER, GROUP = b"\x01", b"\x02"  # Who polls and stores.
-BY_TURN = 0  # In place of a partition: the next of a member's own.
+CONSUMER, GROUP = b"\x01", b"\x02"  # Kinds of consumers.
+BY_TURN = 0  # Instead of a partition: the next of a member's own.
 
 
 def identifier(name: str) -> bytes:
-    """A text identifier."""
+    """Return a text identifier."""
     return struct.pack("<BB", 2, len(name.encode())) + name.encode()
 
 
 def text8(value: str) -> bytes:
-    """u8 length, then UTF-8."""
+    """Return a u8 length, then UTF-8."""
     return struct.pack("<B", len(value.encode())) + value.encode()
 
 
 def to_partition(number: int) -> bytes:
-    """A SEND's partitioning; partitions count from 1."""
+    """Return a SEND's partitioning; partitions count from 1."""
     return struct.pack("<BBI", 2, 4, number)
 
 
@@ -41,7 +41,7 @@ TO_PARTITION_1 = to_partition(1)
 
 
 def headers_block(headers: list[tuple[bytes, int, bytes]]) -> bytes:
-    """(key, kind, value) each; behind the length of them all."""
+    """Return each (key, kind, value), behind the total length."""
     body = b"".join(
         struct.pack("<I", len(key)) + key + struct.pack("<BI", kind, len(value)) + value
         for key, kind, value in headers
@@ -50,19 +50,21 @@ def headers_block(headers: list[tuple[bytes, int, bytes]]) -> bytes:
 
 
 def frame(code: int, payload: bytes) -> bytes:
-    """A whole request."""
+    """Return a whole request."""
     return struct.pack("<II", 4 + len(payload), code) + payload
 
 
 def send_body(topic: str, messages: bytes, partitioning: bytes = TO_PARTITION_1) -> bytes:
-    """SEND of packed messages to a topic of stream `default`."""
+    """Return a SEND of packed messages to a topic of stream `default`."""
     return identifier("default") + identifier(topic) + partitioning + messages
 
 
 def poll_body(
     topic: str, count: int, strategy: int, value: int, consumer: str, *, commits: bool = False
 ) -> bytes:
-    """POLL of partition 1; with `commits`, what it gives is stored as consumed."""
+    """Return a POLL of partition 1; with `commits`, the returned messages are
+    stored as consumed.
+    """
     body = b"\x01" + identifier(consumer) + identifier("default") + identifier(topic)
     return body + struct.pack("<IBQIB", 1, strategy, value, count, commits)
 
@@ -79,7 +81,7 @@ class Polled:
 
 
 class IggyWire(Wire):
-    """One connection that has logged in."""
+    """A connection that has logged in."""
 
     def __init__(self, address: tuple[str, int], *, timeout_s: float = TIMEOUT_S) -> None:
         super().__init__(address, timeout_s=timeout_s)
@@ -87,24 +89,26 @@ class IggyWire(Wire):
         self.ok(LOGIN, login)
 
     def ask(self, code: int, payload: bytes) -> tuple[int, bytes]:
-        """(status, payload) of the answer."""
+        """Return (status, payload) of the answer."""
         self.send(frame(code, payload))
         status, size = struct.unpack("<II", self.take(8))
         return status, self.take(size)
 
     def ok(self, code: int, payload: bytes) -> bytes:
-        """The payload of an answer that must be a success."""
+        """Return the payload of the answer. Raises AssertionError unless the answer
+        is a success.
+        """
         status, answer = self.ask(code, payload)
         assert status == 0, f"command {code}: error {status}"
         return answer
 
     def create_topic(self, topic: str, stream: str = "default", partitions: int = 1) -> None:
-        """A topic that keeps everything."""
+        """Create a topic that keeps all messages."""
         tail = struct.pack("<IIBQQB", 0, partitions, 1, NEVER, 0, 0) + text8(topic)
         self.ok(CREATE_TOPIC, identifier(stream) + tail)
 
     def rename_topic(self, topic: str, name: str) -> None:
-        """Another name; it keeps everything."""
+        """Rename a topic that keeps all messages."""
         tail = struct.pack("<BQQB", 1, NEVER, 0, 0) + text8(name)
         self.ok(UPDATE_TOPIC, identifier("default") + identifier(topic) + tail)
 
@@ -114,7 +118,7 @@ class IggyWire(Wire):
         messages: list[tuple[int, list[tuple[bytes, int, bytes]], bytes]],
         partitioning: bytes = TO_PARTITION_1,
     ) -> None:
-        """Messages are (id, headers, payload); to partition 1 by default."""
+        """Send messages (id, headers, payload), to partition 1 by default."""
         body = bytearray()
         for message_id, headers, payload in messages:
             body += message_id.to_bytes(16, "little") + headers_block(headers)
@@ -124,17 +128,17 @@ class IggyWire(Wire):
     def poll(
         self, topic: str, count: int, strategy: int = FIRST, value: int = 0, consumer: str = "raw"
     ) -> list[Polled]:
-        """Up to `count` messages of partition 1, nothing stored."""
+        """Return up to `count` messages of partition 1, without storing an offset."""
         answer = self.ok(POLL, poll_body(topic, count, strategy, value, consumer))
         return polled_messages(answer[POLL_HEAD_BYTES:])
 
     def poll_next(self, topic: str, count: int, consumer: str, *, partition: int = 1) -> list[int]:
-        """Offsets of the next messages of a consumer, which are stored as consumed."""
+        """Return the offsets of a consumer's next messages, which are stored as consumed."""
         return self._poll_next(CONSUMER + identifier(consumer), topic, partition, count)[1]
 
     def poll_in_turn(self, topic: str, count: int, group: str) -> tuple[int, list[int]]:
-        """The partition whose turn it is for this member of a group, 0 for none, and the offsets of
-        its next messages, which are stored as consumed.
+        """Return the partition of this group member's turn (0 for none) and the offsets of its next
+        messages, which are stored as consumed.
         """
         return self._poll_next(GROUP + identifier(group), topic, BY_TURN, count)
 
@@ -150,42 +154,42 @@ class IggyWire(Wire):
     def store_offset(
         self, topic: str, consumer: str, offset: int, *, partition: int = 1, kind: bytes = CONSUMER
     ) -> None:
-        """The last consumed offset."""
+        """Store the last consumed offset."""
         body = kind + identifier(consumer) + identifier("default") + identifier(topic)
         self.ok(STORE_OFFSET, body + struct.pack("<IQ", partition, offset))
 
     def stored_offset(self, topic: str, consumer: str, *, partition: int = 1) -> int | None:
-        """The last consumed offset, None when there is none."""
+        """Return the last consumed offset, or None."""
         body = CONSUMER + identifier(consumer) + identifier("default") + identifier(topic)
         answer = self.ok(GET_OFFSET, body + struct.pack("<I", partition))
         return int(struct.unpack_from("<Q", answer, 12)[0]) if answer else None
 
     def delete_offset(self, topic: str, consumer: str, *, partition: int = 1) -> None:
-        """Back to nothing stored."""
+        """Delete the stored offset."""
         body = CONSUMER + identifier(consumer) + identifier("default") + identifier(topic)
         self.ok(DELETE_OFFSET, body + struct.pack("<I", partition))
 
     def ask_of_group(self, code: int, topic: str, group: str) -> bytes:
-        """The answer to a command that names a group of a topic and nothing more."""
+        """Return the answer to a command that names only a group of a topic."""
         return self.ok(code, identifier("default") + identifier(topic) + identifier(group))
 
     def create_group(self, topic: str, group: str) -> None:
-        """A group whose number the broker picks."""
+        """Create a group; the broker chooses its number."""
         place = identifier("default") + identifier(topic)
         self.ok(CREATE_GROUP, place + struct.pack("<I", 0) + text8(group))
 
     def change_partitions(self, code: int, topic: str, count: int) -> None:
-        """Make so many more partitions, or delete the last ones."""
+        """Add `count` partitions, or delete the last `count`."""
         place = identifier("default") + identifier(topic)
         self.ok(code, place + struct.pack("<I", count))
 
     def partitions_of(self, topic: str) -> int:
-        """How many partitions a topic has."""
+        """Return the topic's number of partitions."""
         answer = self.ok(GET_TOPIC, identifier("default") + identifier(topic))
         return int(struct.unpack_from("<I", answer, TOPIC_PARTITIONS_POS)[0])
 
     def members_of(self, topic: str, group: str) -> list[list[int]]:
-        """The partitions of each member, in the order in which they are told."""
+        """Return the partitions of each member, in the order of the answer."""
         answer = self.ask_of_group(GET_GROUP, topic, group)
         _, _, count, size = GROUP_HEAD.unpack_from(answer)
         pos, found = GROUP_HEAD.size + size, []
@@ -199,7 +203,7 @@ class IggyWire(Wire):
 
 
 def polled_messages(answer: bytes) -> list[Polled]:
-    """The messages of a poll's answer, behind its head."""
+    """Return the messages of a poll's answer, behind its head."""
     found = []
     pos = 0
     while pos < len(answer):

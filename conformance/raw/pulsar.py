@@ -1,5 +1,6 @@
-"""Pulsar commands by hand, with a protobuf writer of a few lines (PulsarApi.proto, wire format
-of proto2)."""
+"""Hand-made Pulsar commands, with a protobuf writer of a few lines (PulsarApi.proto, wire format of
+proto2).
+"""
 
 import struct
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ LOOKUP, LOOKED_UP = 23, 24
 
 
 def varint(number: int) -> bytes:
-    """Base-128, little-endian groups; negative numbers as 64-bit two's complement."""
+    """Return base-128, little-endian groups; negative numbers as 64-bit two's complement."""
     number &= (1 << 64) - 1
     out = bytearray()
     while number > 0x7F:
@@ -29,7 +30,7 @@ def varint(number: int) -> bytes:
 
 
 def encode(fields: Fields) -> bytes:
-    """A protobuf message: ints as varints, bytes length-delimited."""
+    """Return a protobuf message: ints as varints, bytes length-delimited."""
     out = b""
     for number, value in fields:
         if isinstance(value, int):
@@ -40,8 +41,9 @@ def encode(fields: Fields) -> bytes:
 
 
 def parse(data: bytes) -> Fields:
-    """The fields of a protobuf message, in order; varints and length-delimited ones (all that
-    Pulsar uses)."""
+    """Return the fields of a protobuf message, in order; varints and length-delimited fields only
+    (Pulsar uses no others).
+    """
     found: Fields = []
     pos = 0
     while pos < len(data):
@@ -68,26 +70,26 @@ def _varint_at(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def field_of(fields: Fields, number: int) -> Value | None:
-    """The first value of a field."""
+    """Return the first value of a field."""
     return next((value for found, value in fields if found == number), None)
 
 
 def frame(kind: int, fields: Fields, payload: bytes = b"") -> bytes:
-    """A whole command, with the payload section of a SEND behind it."""
+    """Return a whole command, followed by a SEND's payload section."""
     command = encode([(1, kind), (kind, encode(fields))])
     head = struct.pack(">II", 4 + len(command) + len(payload), len(command))
     return head + command + payload
 
 
 def entry(metadata: Fields, payload: bytes, *, checksum: bool = True) -> bytes:
-    """What follows the command of a SEND: metadata and payload, behind their checksum."""
+    """Return the part behind a SEND's command: checksum, metadata and payload."""
     head = encode(metadata)
     rest = struct.pack(">I", len(head)) + head + payload
     return b"\x0e\x01" + struct.pack(">I", crc32c.crc32c(rest)) + rest if checksum else rest
 
 
 def batch(values: Iterable[bytes]) -> bytes:
-    """The payload of a batch: each value behind the little metadata that it needs."""
+    """Return the payload of a batch: each value behind its minimal metadata."""
     parts = []
     for value in values:
         head = encode([(3, len(value))])
@@ -97,7 +99,7 @@ def batch(values: Iterable[bytes]) -> bytes:
 
 @dataclass(slots=True)
 class Delivered:
-    """A MESSAGE frame: its id, the metadata's fields and the payload as it came."""
+    """A MESSAGE frame: its id, the metadata's fields and the received payload."""
 
     ledger: int
     entry: int
@@ -107,7 +109,7 @@ class Delivered:
 
 
 class PulsarWire(Wire):
-    """One connection that has said CONNECT."""
+    """A connection after CONNECT."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         super().__init__(address)
@@ -115,11 +117,11 @@ class PulsarWire(Wire):
         self.expect(3)
 
     def command(self, kind: int, fields: Fields, payload: bytes = b"") -> None:
-        """Send a command, with the payload section of a SEND behind it."""
+        """Send a command, followed by a SEND's payload section."""
         self.send(frame(kind, fields, payload))
 
     def take_command(self) -> tuple[int, Fields, bytes]:
-        """(type, fields of the command, what follows it); PINGs are answered on the way."""
+        """Return (type, fields of the command, rest of the frame); answer PINGs on the way."""
         while True:
             frame = self.take_frame()
             (size,) = struct.unpack_from(">I", frame)
@@ -132,25 +134,27 @@ class PulsarWire(Wire):
             self.command(PONG, [])
 
     def expect(self, kind: int) -> Fields:
-        """The fields of the next command, which must be of this type."""
+        """Return the fields of the next command, which must be of this type."""
         found, fields, _ = self.take_command()
         assert found == kind, f"command {found} {fields}, expected {kind}"
         return fields
 
     def look_up(self, topic: str) -> None:
-        """As every client does first: Pulsar serves no topic that nobody has asked for."""
+        """Look up the topic, as every client does first: Pulsar serves no topic
+        without a lookup.
+        """
         name = f"persistent://public/default/{topic}".encode()
         self.command(LOOKUP, [(1, name), (2, 0)])
         self.expect(LOOKED_UP)
 
     def open_producer(self, topic: str) -> None:
-        """Producer 0."""
+        """Open producer 0."""
         name = f"persistent://public/default/{topic}".encode()
         self.command(PRODUCER, [(1, name), (2, 0), (3, 1)])
         self.expect(17)
 
     def publish(self, sequence_id: int, metadata: Fields, payload: bytes) -> tuple[int, int]:
-        """Send one message without a checksum; returns the (ledger, entry) of its receipt."""
+        """Send a message without a checksum; return the (ledger, entry) of its receipt."""
         sent = entry([(1, b"raw"), (2, sequence_id), *metadata], payload, checksum=False)
         self.command(SEND, [(1, 0), (2, sequence_id)], sent)
         message_id = field_of(self.expect(RECEIPT), 3)
@@ -158,7 +162,7 @@ class PulsarWire(Wire):
         return _ids(message_id)
 
     def subscribe(self, topic: str, subscription: str, permits: int = 1000) -> None:
-        """Consumer 0, Exclusive, durable, from the earliest message."""
+        """Subscribe consumer 0: Exclusive, durable, from the earliest message."""
         name = f"persistent://public/default/{topic}".encode()
         fields: Fields = [(1, name), (2, subscription.encode()), (3, 0), (4, 0), (5, 2), (13, 1)]
         self.command(SUBSCRIBE, fields)
@@ -166,7 +170,7 @@ class PulsarWire(Wire):
         self.command(FLOW, [(1, 0), (2, permits)])
 
     def next_message(self) -> Delivered:
-        """The next MESSAGE."""
+        """Return the next MESSAGE."""
         kind, fields, rest = self.take_command()
         assert kind == MESSAGE, f"command {kind} {fields}"
         message_id = field_of(fields, 2)

@@ -6,11 +6,11 @@ import struct
 from types import TracebackType
 from typing import Self
 
-TIMEOUT_S = 60.0  # A broker that takes so long hangs.
+TIMEOUT_S = 60.0  # A slower broker hangs.
 
 
 class Wire:
-    """One connection; also a context manager."""
+    """A connection; also a context manager."""
 
     def __init__(
         self,
@@ -25,11 +25,11 @@ class Wire:
             self.socket = tls.wrap_socket(self.socket, server_hostname=address[0])
 
     def send(self, data: bytes) -> None:
-        """All of it."""
+        """Send all bytes."""
         self.socket.sendall(data)
 
     def take(self, size: int) -> bytes:
-        """Exactly `size` bytes.
+        """Return exactly `size` bytes.
 
         Raises:
             ConnectionError: the peer closed before.
@@ -43,12 +43,12 @@ class Wire:
         return bytes(parts)
 
     def take_frame(self) -> bytes:
-        """One frame that starts with its length, 4 bytes big endian; without the length."""
+        """Return a frame with a leading length of 4 bytes, big endian; without the length."""
         (size,) = struct.unpack(">I", self.take(4))
         return self.take(size)
 
     def is_closed(self) -> bool:
-        """Whether the peer ends the connection without another byte (waits for it)."""
+        """Return True if the peer ends the connection without another byte (waits for the end)."""
         try:
             return self.socket.recv(1) == b""
         except ConnectionResetError:

@@ -1,7 +1,7 @@
-"""`python -m conformance.simulation [--kind KIND] [--states N] [--seed S] [--resume FILE]
-[--report FILE]`: power losses, damage and failing calls, many of them.
+"""`python -m conformance.simulation [--kind KIND] [--states N] [--seed S] [--resume FILE] [--report
+FILE]`: many power losses, damages and failing calls.
 
-With `--resume` the run goes on where the file says and keeps it up to date; it can be broken off at
+With `--resume` the run continues from the file and updates the file; the run can be interrupted at
 any time.
 """
 
@@ -32,7 +32,7 @@ WHAT = {
 
 
 def main() -> int:
-    """Exit code 1 when a promise was broken."""
+    """Return 1 when a promise was broken."""
     arguments = parser().parse_args()
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
     progress = Progress(arguments.kind, arguments.seed, arguments.seed)
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m conformance.simulation", description=__doc__)
     made.add_argument("--kind", choices=sorted(KINDS), default="power")
     made.add_argument("--states", type=int, default=2000)
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def report(progress: Progress) -> str:
-    """The run as a page."""
+    """Return the run as a page."""
     seeds = f"{progress.first_seed} to {progress.next_seed - 1}"
     system = os.uname()
     python = ".".join(map(str, sys.version_info[:3]))
@@ -87,7 +87,7 @@ def report(progress: Progress) -> str:
 
 
 def verdict(progress: Progress) -> str:
-    """The result in words."""
+    """Return the result in words."""
     if progress.failed:
         return f"**{progress.failed:,} states broke a promise**"
     return "every promise kept in every state"

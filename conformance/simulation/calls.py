@@ -1,8 +1,7 @@
-"""A disk that records every call that changes or syncs something, and fails on demand.
+"""A disk that records every call that changes or syncs data, and fails on demand.
 
-Files and folders are numbered when they are made: a call stays with its file whatever the file is
-called later. Nothing is really synced: what a power cut leaves is worked out from the record
-(`medium.py`).
+Files and folders get a number at creation: a call stays with its file even if the file is renamed.
+Syncs do nothing: `medium.py` computes the state after a power cut from the record.
 """
 
 import errno
@@ -21,14 +20,15 @@ SYNC_ALL = "sync_file_system"
 READ, ALLOCATE = "read", "allocate"
 
 SYNCS = (SYNC_FILE, SYNC_FOLDER, SYNC_ALL)
-ROOT = 0  # Number of the folder that everything is in.
+ROOT = 0  # Number of the root folder.
 
 
 @dataclass(slots=True)
 class Call:
-    """One call. `node` is the file, or the folder whose names change; `child` what `name` names.
+    """A call. `node` is the file, or the folder whose names change; `child` is the object of
+    `name`.
 
-    A write is doubtful whose sync failed: what reads back may never come to the disk.
+    A write is doubtful if its sync failed: the read bytes may never reach the disk.
     """
 
     kind: str
@@ -55,27 +55,28 @@ class Call:
 
 @dataclass(slots=True)
 class Names:
-    """What is called what now: paths to numbers. `next_number` is given to what is made next."""
+    """The present names: paths to numbers. `next_number` is for the next new object."""
 
     numbers: dict[str, int] = field(default_factory=dict)
     next_number: int = ROOT + 1
 
     def take(self, path: str) -> int:
-        """Number something new of that path."""
+        """Give a number to a new object at that path."""
         number = self.numbers[path] = self.next_number
         self.next_number += 1
         return number
 
     def move(self, path: str, new_path: str) -> None:
-        """Something, and everything in it, is called otherwise."""
+        """Rename an object and its contents."""
         inside = path + os.sep
         for known in [one for one in self.numbers if one == path or one.startswith(inside)]:
             self.numbers[new_path + known[len(path) :]] = self.numbers.pop(known)
 
 
 class Refusal(Exception):
-    """How a call is to fail: with `number`, a write after `bytes_first` bytes; 0: it only falls
-    short.
+    """The failure of a call.
+
+    With `number`, a write fails after `bytes_first` bytes; with 0, the write is only short.
     """
 
     def __init__(self, number: int, bytes_first: int = 0) -> None:
@@ -91,13 +92,13 @@ Plan = Callable[[str, str], Refusal | None]
 
 
 def never(kind: str, path: str) -> None:
-    """The plan of a disk without faults."""
+    """Let every call succeed: the plan of a disk without faults."""
 
 
 class TracedDisk(Disk):
-    """The real disk without its syncs, written down in `calls`.
+    """The real disk without its syncs, recorded in `calls`.
 
-    `plan(kind, path)` is asked before each call, reads too, whether it fails.
+    `plan(kind, path)` decides the failure before each call, reads included.
     """
 
     def __init__(self, root: str, plan: Plan = never) -> None:
@@ -114,7 +115,7 @@ class TracedDisk(Disk):
 
     @contextmanager
     def without_faults(self) -> Iterator[None]:
-        """No call fails, and the plan is not asked."""
+        """Make no call fail, and do not ask the plan."""
         plan, self.plan = self.plan, never
         try:
             yield
@@ -150,7 +151,7 @@ class TracedDisk(Disk):
         super().close(path, fd)
 
     def close_left(self) -> None:
-        """Close what is open still, as the end of a process does."""
+        """Close the open files, as the end of a process does."""
         for fd in self._of_fd:
             os.close(fd)
         self._of_fd.clear()
@@ -176,7 +177,7 @@ class TracedDisk(Disk):
     def allocate(self, path: str, fd: int, size: int, pos: int) -> None:
         self._ask(ALLOCATE, path)
         super().allocate(path, fd, size, pos)
-        if pos + size == os.fstat(fd).st_size:  # To the disk it is a cut that adds zeros.
+        if pos + size == os.fstat(fd).st_size:  # To the disk, this is a cut that adds zeros.
             self.calls.append(Call(TRUNCATE, self._of_fd[fd], pos=pos + size))
 
     def sync_data(self, path: str, fd: int) -> None:

@@ -1,6 +1,6 @@
-"""Many simulated states, unit by unit, so that a long run can be broken off and resumed.
+"""Many simulated states, unit by unit, so that a long run can be interrupted and resumed.
 
-A unit is everything that one seed gives. Tests run a few, `python -m conformance.simulation` many.
+A unit has all states of a seed. Tests run a few units, `python -m conformance.simulation` many.
 """
 
 import json
@@ -17,15 +17,17 @@ from conformance.simulation.power import Scenario
 Unit = Callable[[int, str], Iterator[str | None]]
 
 FLIPS_EACH = 250
-# So many units of truncations have cut at each byte of the tail once.
+# Truncation units until each byte of the tail was cut once.
 TRUNCATION_UNITS = 256
 
-# Failures that a progress file holds in words; all are counted.
+# Failures with text in a progress file; all are counted.
 TOLD_MAX = 50
 
 
 def truncation_unit(seed: int, folder: str) -> Iterator[str | None]:
-    """Every 256th place in the tail of one log, another one with the next seed."""
+    """Yield the results at every 256th place in the tail of a log, at other places with the next
+    seed.
+    """
     cuts = range(seed % TRUNCATION_UNITS + 1, TAIL_BYTES + 1, TRUNCATION_UNITS)
     return truncations(seed, folder, cuts)
 
@@ -41,7 +43,7 @@ KINDS: dict[str, Unit] = {
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run has come: the seed of the next unit, and what was found so far."""
+    """The progress of a run: the seed of the next unit, and the findings so far."""
 
     kind: str
     first_seed: int
@@ -52,7 +54,7 @@ class Progress:
     failures: list[str] = field(default_factory=list)
 
     def note(self, seed: int, number: int, found: str | None) -> None:
-        """Count one state."""
+        """Count a state."""
         self.states += 1
         if found is not None:
             self.failed += 1
@@ -60,14 +62,14 @@ class Progress:
                 self.failures.append(f"seed {seed}, state {number}: {found}")
 
     def save(self, path: str) -> None:
-        """Write it down, whole or not at all."""
+        """Write the progress to a file atomically."""
         with open(path + ".new", "w", encoding="utf-8") as file:
             json.dump(asdict(self), file, indent=1)
         os.replace(path + ".new", path)
 
     @classmethod
     def load(cls, path: str) -> "Progress":
-        """What `save` wrote."""
+        """Return the progress that `save` wrote."""
         with open(path, encoding="utf-8") as file:
             return cls(**json.load(file))
 
@@ -88,7 +90,7 @@ def run_unit(progress: Progress, unit: Unit, folder: str) -> None:
 def run(
     progress: Progress, states: int, folder: str, unit: Unit | None = None
 ) -> Iterator[Progress]:
-    """Run whole units until there are at least so many states; yields after each.
+    """Run whole units until there are at least `states` states; yield after each unit.
 
     `unit` is that of the progress's kind unless given.
     """

@@ -1,5 +1,5 @@
-"""R3, damage: files cut short and bits turned over in a directory that was whole; each must be
-found or do no harm.
+"""R3, damage: truncated files and flipped bits in a whole directory; each damage must be found or
+harmless.
 """
 
 import os
@@ -20,7 +20,7 @@ from conformance.simulation.scratch import empty, limited
 from conformance.simulation.steps import BODY_FORMAT, Workload
 from conformance.simulation.verify import Broken
 
-# Each byte of this much of the newest segment is once where the file ends.
+# The end of the newest segment is cut at each byte of this range.
 TAIL_BYTES = 64 * 1024
 STEPS = 90
 READ_BYTES = 1 << 20
@@ -30,18 +30,18 @@ REFUSED, REPORTED, MET, HARMLESS = "refused", "reported", "met", "harmless"
 
 @dataclass(slots=True)
 class SoundLog:
-    """What an undamaged start finds in one partition."""
+    """The state of a partition after an undamaged start."""
 
     start: int
     end: int
-    shown: int  # up to here it was acknowledged: what lies above may never have been written
+    shown: int  # acknowledged up to here: offsets above may never have been written
     batches: dict[int, tuple[int, int, bytes]] = field(default_factory=dict)
     times: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Sound:
-    """A directory before the damage, and what an undamaged start finds in it."""
+    """A directory before the damage, and the state after an undamaged start."""
 
     state: State
     facts: Facts
@@ -52,7 +52,7 @@ class Sound:
 
 
 def random_directory(folder: str, seed: int) -> Sound:
-    """A directory that a random workload made, ended by a clean stop or a kill."""
+    """Return the directory of a random workload, ended by a clean stop or a kill."""
     rng = random.Random(seed)
     shape = Shape(journal_factor=rng.choice((1, 1, 300)), segment_bytes=rng.choice((1500, 6000)))
     life = begun(folder, shape, rng)
@@ -62,7 +62,7 @@ def random_directory(folder: str, seed: int) -> Sound:
 
 
 def long_tailed_directory(folder: str, seed: int, *, cleanly: bool) -> Sound:
-    """A directory with one topic, and more than `TAIL_BYTES` in its only segment."""
+    """Return a directory with a single topic, and more than `TAIL_BYTES` in its only segment."""
     life = begun(folder, Shape(journal_factor=1, segment_bytes=1 << 20), random.Random(seed))
     topics = life.house.broker.topics
     name = topics.resolve_pulsar("tail")[0]
@@ -76,14 +76,14 @@ def long_tailed_directory(folder: str, seed: int, *, cleanly: bool) -> Sound:
 
 
 def begun(folder: str, shape: Shape, rng: random.Random) -> Workload:
-    """A workload over a new directory."""
+    """Return a workload over a new directory."""
     path = empty(os.path.join(folder, "sound"))
     disk = TracedDisk(path)
     return Workload(House(path, disk, shape), disk, Facts(), shape, rng)
 
 
 def ended(life: Workload, folder: str, *, cleanly: bool) -> Sound:
-    """The directory that the workload leaves, and what a start finds there."""
+    """Return the workload's directory, and the state after a start there."""
     path = life.house.path
     if cleanly:
         life.settle()
@@ -110,7 +110,7 @@ def ended(life: Workload, folder: str, *, cleanly: bool) -> Sound:
 
 
 def all_batches(log: PartitionLog) -> Iterator[Batch]:
-    """Every batch of a log. Raises DamagedLog."""
+    """Yield every batch of a log. Raises DamagedLog."""
     offset = log.log_start_offset
     while batches := log.read(offset, READ_BYTES):
         yield from batches
@@ -118,13 +118,14 @@ def all_batches(log: PartitionLog) -> Iterator[Batch]:
 
 
 def content_of(batch: Batch) -> tuple[int, int, bytes]:
-    """What must be right of a batch."""
+    """Return the fields of a batch that must be right."""
     return batch.next_offset, batch.header.flags, bytes(batch.body)
 
 
 def judge(sound: Sound, state: State, folder: str) -> str:
-    """Open a damaged directory: how the damage was found, or that it did no harm. Raises Broken,
-    and whatever should not have been raised.
+    """Open a damaged directory; return the kind of detection, or that the damage was harmless.
+
+    Raises Broken, and any error that should not have been raised.
     """
     path = empty(os.path.join(folder, "damaged"))
     state.write(path)
@@ -143,7 +144,7 @@ def judge(sound: Sound, state: State, folder: str) -> str:
 
 
 def read_outside(sound: Sound, path: str) -> str:
-    """Read all partitions beside a broker. Raises Broken for a wrong record."""
+    """Read all partitions without a broker. Raises Broken for a wrong record."""
     result = HARMLESS
     for found in list_partitions(path):
         known = sound.logs.get(found.partition_id)
@@ -159,14 +160,14 @@ def read_outside(sound: Sound, path: str) -> str:
 
 
 def check_batch(batch: Batch, known: SoundLog) -> None:
-    """Whether a batch is what it was; those below the log start may be there again."""
+    """Check that a batch is unchanged; batches below the log start may reappear."""
     expected = known.batches.get(batch.base_offset)
     if expected != content_of(batch) and batch.base_offset >= known.start:
         raise Broken(f"batch {batch.base_offset} is {content_of(batch)}, was {expected}")
 
 
 def judge_house(sound: Sound, house: House) -> str:
-    """How a broker that did start deals with the damage."""
+    """Return how a started broker handles the damage."""
     result = HARMLESS
     catalogue, cursors = catalogue_state(house.broker.catalogue.state), cursor_state(house.cursors)
     if catalogue != sound.catalogue or cursors != sound.cursors:
@@ -186,7 +187,7 @@ def judge_house(sound: Sound, house: House) -> str:
 
 
 def judge_log(known: SoundLog, log: PartitionLog, house: House) -> str:
-    """How a log deals with the damage."""
+    """Return how a log handles the damage."""
     result = REPORTED if log.recovery.cuts or log.recovery.damages else HARMLESS
     if log.log_start_offset > known.start or log.log_end_offset > known.end:
         raise Broken(f"log has [{log.log_start_offset}, {log.log_end_offset}), was {known}")
@@ -218,14 +219,14 @@ def judge_log(known: SoundLog, log: PartitionLog, house: House) -> str:
 
 
 def check_found(log: PartitionLog, batch: Batch, known: SoundLog) -> None:
-    """Whether a batch is what it was, or the gap behind a reported cut."""
+    """Check that a batch is unchanged, or the gap behind a reported cut."""
     gap = log.recovery.gap
     if not (log.recovery.cuts and gap and gap[0] <= batch.base_offset):
         check_batch(batch, known)
 
 
 def try_append(log: PartitionLog, house: House) -> None:
-    """The log takes another batch, or refuses it in one clear way."""
+    """Append another batch: the log stores the batch, or refuses clearly."""
     end = log.log_end_offset
     try:
         base = log.append([b"new"], BodyInfo(1), body_format=BODY_FORMAT, append_us=1)
@@ -239,7 +240,7 @@ def try_append(log: PartitionLog, house: House) -> None:
 
 
 def cut_short(sound: Sound, bytes_off: int) -> State:
-    """The directory with that many bytes off the end of the newest segment of partition 1."""
+    """Return the directory with that many bytes cut off the newest segment of partition 1."""
     logs = [path for path in sound.state.files if path.startswith("partitions/1/")]
     path = max(one for one in logs if one.endswith(".log"))
     content = sound.state.files[path]
@@ -247,7 +248,7 @@ def cut_short(sound: Sound, bytes_off: int) -> State:
 
 
 def with_a_flip(sound: Sound, rng: random.Random) -> tuple[State, str]:
-    """The directory with one bit of one file turned over, and which one it is."""
+    """Return the directory with a flipped bit in a file, and the place of the bit."""
     files = sorted(path for path, content in sound.state.files.items() if content)
     path = rng.choice(files)
     content = bytearray(sound.state.files[path])
@@ -257,12 +258,12 @@ def with_a_flip(sound: Sound, rng: random.Random) -> tuple[State, str]:
 
 
 def changed(state: State, path: str, content: bytes) -> State:
-    """The directory with another content of one file."""
+    """Return the directory with another content of a file."""
     return State(state.folders, {**state.files, path: content})
 
 
 def flips(seed: int, folder: str, count: int) -> Iterator[str | None]:
-    """What is wrong after each of `count` single turned bits in a directory of that seed."""
+    """Yield the faults after each of `count` single flipped bits in a directory of that seed."""
     sound = random_directory(folder, seed)
     rng = random.Random(seed)
     for _ in range(count):
@@ -271,8 +272,9 @@ def flips(seed: int, folder: str, count: int) -> Iterator[str | None]:
 
 
 def truncations(seed: int, folder: str, cuts: range) -> Iterator[str | None]:
-    """What is wrong after each of these numbers of bytes is cut off the end of a log, that of a
-    clean stop with an even seed, else that of a kill.
+    """Yield the faults after each of these numbers of bytes is cut off the end of a log.
+
+    The log ended with a clean stop for an even seed, else with a kill.
     """
     sound = long_tailed_directory(folder, seed, cleanly=seed % 2 == 0)
     for bytes_off in cuts:
@@ -280,7 +282,7 @@ def truncations(seed: int, folder: str, cuts: range) -> Iterator[str | None]:
 
 
 def judged(sound: Sound, state: State, folder: str, where: str) -> str | None:
-    """What is wrong with a damaged directory, None if nothing is."""
+    """Return the fault of a damaged directory, or None."""
     try:
         judge(sound, state, folder)
     except Exception as error:

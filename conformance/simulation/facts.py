@@ -1,7 +1,7 @@
-"""What a recovered directory must hold: what was given out, shown and acknowledged, and when.
+"""Facts that bind a recovered directory: the answers of reads and appends, and their times.
 
-Time is the number of disk calls made. A fact of the kind "may be there" counts from before the
-action that made it, one of the kind "must be there" from when it was promised.
+Time is the number of disk calls. A fact "may be there" counts from before its action, a fact "must
+be there" from the promise.
 """
 
 from bisect import bisect_right
@@ -27,23 +27,23 @@ class Timeline(Generic[ValueT]):
         self._values = [first]
 
     def put(self, stamp: int, value: ValueT) -> None:
-        """From now on this."""
+        """Change the value from now on."""
         if value != self._values[-1]:
             self._stamps.append(stamp)
             self._values.append(value)
 
     def at(self, stamp: int) -> ValueT:
-        """What it was then."""
+        """Return the value at that time."""
         return self._values[bisect_right(self._stamps, stamp) - 1]
 
     @property
     def last(self) -> ValueT:
-        """What it is."""
+        """Return the present value."""
         return self._values[-1]
 
 
 class History(Generic[ValueT]):
-    """States of a journal, each from when its change began, and how far they are promised."""
+    """States of a journal, each from the beginning of its change, and the newest promised state."""
 
     def __init__(self, first: ValueT) -> None:
         self.states = [first]
@@ -52,27 +52,27 @@ class History(Generic[ValueT]):
 
     @property
     def newest(self) -> int:
-        """Number of the newest state."""
+        """Return the number of the newest state."""
         return len(self.states) - 1
 
     def put(self, stamp: int, state: ValueT) -> None:
-        """A change that began at `stamp` led to this state."""
+        """Add the state after a change that began at `stamp`."""
         if state != self.states[-1]:
             self.states.append(state)
             self._begun.put(stamp, self.newest)
 
     def promise(self, stamp: int, number: int) -> None:
-        """Nothing older than that state may be found any more."""
+        """Promise that a recovery finds no state older than `number`."""
         self._promised.put(stamp, max(number, self._promised.last))
 
     def window(self, stamp: int) -> list[ValueT]:
-        """The states that may be found after a crash then."""
+        """Return the possible states after a crash at that time."""
         return self.states[self._promised.at(stamp) : self._begun.at(stamp) + 1]
 
 
 @dataclass(slots=True, frozen=True)
 class Stored:
-    """One batch that was appended."""
+    """An appended batch."""
 
     stamp: int
     base_offset: int
@@ -82,7 +82,7 @@ class Stored:
 
 @dataclass(slots=True)
 class LogFacts:
-    """What is known of one partition's log."""
+    """Facts about the log of a partition."""
 
     start: Timeline[int] = field(default_factory=lambda: Timeline(0))
     durable: Timeline[int] = field(default_factory=lambda: Timeline(0))
@@ -92,37 +92,37 @@ class LogFacts:
     gaps: list[Stored] = field(default_factory=list)
 
     def batch_at(self, base_offset: int) -> Stored | None:
-        """The batch that begins there."""
+        """Return the batch that begins there."""
         place = bisect_right(self.batches, base_offset, key=lambda one: one.base_offset) - 1
         if place < 0 or self.batches[place].base_offset != base_offset:
             return None
         return self.batches[place]
 
     def appended_end(self, stamp: int) -> int:
-        """Where the log ended then, at most."""
+        """Return the highest possible log end at that time."""
         ends = [one.next_offset for one in self.batches + self.gaps if one.stamp <= stamp]
         return max(ends, default=0)
 
 
-# What a directory holds in which there was nothing.
+# The state of a new directory.
 FRESH: CatalogueState = ((("public", "default", None, MADE_ID_FIRST),), ())
 
 
 @dataclass(slots=True)
 class Facts:
-    """Everything that is known."""
+    """All facts."""
 
     catalogue: History[CatalogueState] = field(default_factory=lambda: History(FRESH))
     cursors: History[CursorState] = field(default_factory=lambda: History({}))
     logs: dict[int, LogFacts] = field(default_factory=dict)
 
     def log(self, partition_id: int) -> LogFacts:
-        """Facts of one partition."""
+        """Return the facts of a partition."""
         return self.logs.setdefault(partition_id, LogFacts())
 
 
 def catalogue_state(catalogue: Catalogue) -> CatalogueState:
-    """All that a catalogue knows, but for times."""
+    """Return the whole state of a catalogue, without times."""
     namespaces = tuple(
         (one.tenant, one.namespace, one.iggy_id, one.made_id) for one in catalogue.namespaces()
     )
@@ -146,14 +146,14 @@ def catalogue_state(catalogue: Catalogue) -> CatalogueState:
 
 
 def partitions_in(state: CatalogueState) -> dict[int, tuple[int, ...]]:
-    """Partition ids of each topic by its number, in a catalogue's state."""
+    """Return the partition ids of each topic by its number, in a catalogue's state."""
     topics = state[1]
     assert isinstance(topics, tuple)
     return {one[0]: one[2] for one in topics}
 
 
 def cursor_state(store: CursorStore) -> CursorState:
-    """All that a cursor store knows."""
+    """Return the whole state of a cursor store."""
     return {
         topic_id: {
             name: (
@@ -172,7 +172,7 @@ def cursor_state(store: CursorStore) -> CursorState:
 def named_subscriptions(
     store: CursorStore, topic_id: int
 ) -> Iterator[tuple[bytes, StoredSubscription]]:
-    """The subscriptions of a topic."""
+    """Yield the subscriptions of a topic."""
     for name in store.names(topic_id):
         found = store.find(topic_id, name)
         assert found is not None
@@ -180,7 +180,7 @@ def named_subscriptions(
 
 
 def agreed(cursors: CursorState, catalogue: CatalogueState) -> CursorState:
-    """What a start makes of a cursor store that may be ahead of or behind the catalogue."""
+    """Return a cursor store after a start: the store may be ahead of or behind the catalogue."""
     counts = {topic_id: len(ids) for topic_id, ids in partitions_in(catalogue).items()}
     return {
         topic_id: {
@@ -195,6 +195,6 @@ def agreed(cursors: CursorState, catalogue: CatalogueState) -> CursorState:
 def resized(
     known: int, count: int, cursors: dict[int, tuple[object, ...]]
 ) -> dict[int, tuple[object, ...]]:
-    """Cursors of a topic that has `count` partitions, where `known` were known of."""
+    """Return the cursors of a topic with `count` partitions after `known` partitions."""
     fresh: dict[int, tuple[object, ...]] = dict.fromkeys(range(known, count), (0, 0, (), None))
     return {index: one for index, one in {**cursors, **fresh}.items() if index < count}

@@ -1,8 +1,8 @@
-"""R4, failing calls: a workload in which one disk call fails, or the disk is full for a while, at
+"""R4, failing calls: a workload in which a disk call fails, or the disk is full for a while, at
 every place in turn.
 
-A full disk must leave everything usable, and nothing half-written. A failure must let no answer
-out any more, and the directory recover, also where power is lost then.
+A full disk must leave everything usable, and no partial change. After a failure the broker must
+send no more answers, and the directory must recover, also after a power loss then.
 """
 
 import errno
@@ -35,15 +35,15 @@ from conformance.simulation.steps import Workload
 from conformance.simulation.verify import Broken, verify
 
 STEPS = 70
-# Steps after the fault: what it may have left behind has to show.
+# Steps after the fault: leftovers must become visible.
 STEPS_AFTER = 15
-# Steps after a start that follows on a failure.
+# Steps after a restart that follows a failure.
 STEPS_REVIVED = 6
-# Power losses tried where the broker had to stop.
+# Power losses tried after a broker had to stop.
 CUTS = 3
-# How many calls find no space, where the disk is full for a while.
+# Number of calls that find no space during a full disk.
 FULL_CALLS = 6
-# How many functions, from the disk call up, tell one place of the code from another.
+# Number of functions, from the disk call up, that identify a place of the code.
 SITE_DEPTH = 4
 
 STOPS = (*FAILED, storage_errors.StorageFull, broker_errors.StorageFull, storage_errors.DamagedLog)
@@ -51,7 +51,7 @@ STOPS = (*FAILED, storage_errors.StorageFull, broker_errors.StorageFull, storage
 
 @dataclass(slots=True, frozen=True)
 class Fault:
-    """How a call fails, and how many calls in a row that change something do."""
+    """A failure, and the number of consecutive changing calls that fail."""
 
     number: int
     calls: int = 1
@@ -79,7 +79,7 @@ READ_FAULTS = (Fault(errno.EIO),)
 
 
 def faults_of(kind: str) -> tuple[Fault, ...]:
-    """The faults that a kind of call can have."""
+    """Return the possible faults of a kind of call."""
     if kind in SYNCS:
         return SYNC_FAULTS
     known = {WRITE: WRITE_FAULTS, READ: READ_FAULTS}
@@ -88,12 +88,12 @@ def faults_of(kind: str) -> tuple[Fault, ...]:
 
 
 class Script:
-    """The plan of a disk: counts its calls, and lets those from number `at` on fail."""
+    """The plan of a disk: counts the calls, and lets those from number `at` on fail."""
 
     def __init__(self, at: int = -1, fault: Fault | None = None) -> None:
         self.at = at
         self.fault = fault
-        self.sites: list[tuple[str, tuple[str, ...]]] = []  # Kind of call, and who made it.
+        self.sites: list[tuple[str, tuple[str, ...]]] = []  # Kind of call, and its callers.
         self.fired = False
         self._left = fault.calls if fault is not None else 0
 
@@ -112,7 +112,7 @@ class Script:
 
 
 def callers() -> tuple[str, ...]:
-    """The functions of the product that led to a disk call, the innermost first."""
+    """Return the product's functions above a disk call, innermost first."""
     found: list[str] = []
     frame: FrameType | None = sys._getframe(3)
     while frame is not None and len(found) < 12:
@@ -124,12 +124,12 @@ def callers() -> tuple[str, ...]:
 
 
 def shape_of(rng: random.Random) -> Shape:
-    """A random shape."""
+    """Return a random shape."""
     return Shape(rng.random() < 0.5, rng.choice((1, 300, 1000)), rng.choice((700, 1500)))
 
 
 def sites_of(seed: int, folder: str) -> list[tuple[str, tuple[str, ...]]]:
-    """The calls of an undisturbed workload: kind, and who made them."""
+    """Return the calls of an undisturbed workload: kind and callers."""
     script = Script()
     rng = random.Random(seed)
     path, shape = empty(os.path.join(folder, "sites")), shape_of(rng)
@@ -142,7 +142,7 @@ def sites_of(seed: int, folder: str) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def disturbed(seed: int, folder: str, at: int, fault: Fault) -> None:
-    """The workload with that call failing so. Raises Broken, and what should not be raised."""
+    """Run the workload with a failing call. Raises Broken, and unexpected errors."""
     script, rng = Script(at, fault), random.Random(seed)
     path, shape = empty(os.path.join(folder, "disturbed")), shape_of(rng)
     disk, facts = TracedDisk(path, script), Facts()
@@ -162,9 +162,9 @@ def disturbed(seed: int, folder: str, at: int, fault: Fault) -> None:
 
 
 def live_on(life: Workload, script: Script) -> None:
-    """Step by step to the fault and a while beyond; then all is well, and stays so.
+    """Step to the fault and a while beyond; then check that all is well after a restart.
 
-    Raises Broken; one of STOPS where the broker had to stop.
+    Raises Broken; an error of STOPS if the broker had to stop.
     """
     after = 0
     for _ in range(STEPS):
@@ -174,7 +174,7 @@ def live_on(life: Workload, script: Script) -> None:
             break
     script.fault = None
     if script.fired and script.sites[script.at][0] == READ:
-        # What could not be read counted as damaged. The disk is well again: so is the log.
+        # Unreadable data counted as damaged. Now the disk reads again, so the log must be sound.
         life.restart(cleanly=False)
     refused = life.refusals
     life.settle()
@@ -191,8 +191,9 @@ def live_on(life: Workload, script: Script) -> None:
 def check_stopped(
     path: str, disk: TracedDisk, facts: Facts, shape: Shape, rng: random.Random
 ) -> None:
-    """Whether the directory of a broker that had to stop recovers, as it is and after a power
-    loss. Raises Broken, and what should not be raised.
+    """Check that the directory of a stopped broker recovers, both as left and after a power loss.
+
+    Raises Broken, and unexpected errors.
     """
     stamp, medium = len(disk.calls), Medium()
     for call in disk.calls:
@@ -207,10 +208,10 @@ def check_stopped(
 
 
 def check_revived(life: Workload) -> None:
-    """Whether a broker that had to stop can be started again on the same machine, and power be
-    lost later: what could not be synced still reads back then, and is not on the disk.
+    """Check that a stopped broker can restart on the same machine, with a power loss later.
 
-    Raises Broken, and what should not be raised.
+    Unsynced data still reads back after the restart, but is not on the disk. Raises Broken, and
+    unexpected errors.
     """
     life.revive()
     revived = life.now
@@ -228,7 +229,7 @@ def check_revived(life: Workload) -> None:
 
 
 def recover_and_go_on(path: str, facts: Facts, stamp: int, shape: Shape) -> None:
-    """Whether a start over that directory finds what it must, twice."""
+    """Check that a start over that directory finds the required state, twice."""
     house = House(path, TracedDisk(path), shape)
     try:
         verify(house, facts, stamp)
@@ -240,7 +241,7 @@ def recover_and_go_on(path: str, facts: Facts, stamp: int, shape: Shape) -> None
 
 
 def failures(seed: int, folder: str, *, each_site_once: bool = False) -> Iterator[str | None]:
-    """What is wrong with each fault of each call of a workload, or of the first call from each
+    """Yield the result of each fault of each call of a workload, or of the first call from each
     place of the code.
     """
     sites = sites_of(seed, folder)
@@ -256,7 +257,7 @@ def failures(seed: int, folder: str, *, each_site_once: bool = False) -> Iterato
 def attempt(
     seed: int, folder: str, at: int, fault: Fault, site: tuple[str, tuple[str, ...]]
 ) -> str | None:
-    """What is wrong with one fault at one call, None if nothing is."""
+    """Return the fault that a failing call uncovers, or None."""
     try:
         disturbed(seed, folder, at, fault)
     except Exception as error:

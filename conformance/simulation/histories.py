@@ -1,5 +1,7 @@
-"""Histories of mixed protocols on one partition: writers, readers and groups of all of them on a
-broker that is killed, loses power or has no room, and the judge of histories over what they saw.
+"""Histories of mixed protocols on a partition, and the judge of histories over them.
+
+Writers, readers and groups of all protocols use a broker that is killed, loses power or has no
+room.
 """
 
 import errno
@@ -41,7 +43,7 @@ WRITERS_MAX = 3
 BATCH_MAX = 4
 READ_BYTES = 1 << 20
 PUBLISHED_US = 1_700_000_000_000_000
-SAYS_OFFSETS = ("kafka", "pulsar", "rest")  # Iggy's answer to a SEND has none.
+SAYS_OFFSETS = ("kafka", "pulsar", "rest")  # Iggy's answer to a SEND has no offset.
 
 Values = list[tuple[int, bytes]]
 Reader = Callable[[Partition, int], Awaitable[tuple[Values, int]]]
@@ -81,7 +83,7 @@ def _values(seen: list[Seen], place: str, name: str, start: int) -> Values:
     for one in seen:
         offset, value = one[place], one[name]
         assert isinstance(offset, int) and isinstance(value, bytes)
-        if offset >= start:  # Packed sets and batches come whole.
+        if offset >= start:  # Packed sets and batches are returned whole.
             found.append((offset, value))
     return found
 
@@ -98,7 +100,7 @@ FORMS: dict[str, Writer] = {**WRITERS, "rest": _rest}
 
 
 async def _read_all(partition: Partition, start: int, readers: Sequence[str]) -> dict[str, Values]:
-    """What each reader is given from there to the watermark."""
+    """Return each reader's values from `start` to the high watermark."""
     found: dict[str, Values] = {}
     for reader in readers:
         offset, found[reader] = start, []
@@ -109,7 +111,7 @@ async def _read_all(partition: Partition, start: int, readers: Sequence[str]) ->
 
 
 class Mixed:
-    """One seed: a few writers of any protocols, over some lives of one broker."""
+    """A seed: several writers of any protocols, over several lives of a broker."""
 
     def __init__(self, seed: int, folder: str) -> None:
         self.rng = random.Random(f"histories {seed}")
@@ -130,11 +132,11 @@ class Mixed:
 
     @property
     def partition(self) -> Partition:
-        """The only one, of the broker that lives now."""
+        """Return the only partition of the present broker."""
         return self.house.broker.topics.partition(TOPIC, 0)
 
     def run(self) -> list[str]:
-        """What is wrong with the history of this seed."""
+        """Return the faults in the history of this seed."""
         for life in range(1, LIVES + 1):
             for _ in range(STEPS):
                 self.rng.choices(ACTIONS, WEIGHTS)[0](self)
@@ -175,7 +177,9 @@ class Mixed:
         self._append(lambda kind, path: Refusal(errno.ENOSPC) if kind == WRITE else None)
 
     def _next(self, form: str) -> list[Sent]:
-        """What a client sends next: what had no answer when the broker went, then new values."""
+        """Return a client's next values: first the values without an answer before the kill, then
+        new values.
+        """
         count = self.rng.randint(1, BATCH_MAX)
         again = self._to_send_again.get(form)
         if again:
@@ -190,7 +194,7 @@ class Mixed:
         return sents
 
     def _answer(self) -> None:
-        """Whatever is durable."""
+        """Answer all durable changes."""
         durable = self.house.broker.committer.durable_ticket
         due = [what for ticket, what in self._owed if ticket <= durable]
         self._owed = [one for one in self._owed if one[0] > durable]
@@ -230,7 +234,7 @@ class Mixed:
         return broker.subscriptions.open(broker.topics.get(TOPIC), group)
 
     def _move(self) -> None:
-        """A commit of Kafka or Iggy, a cumulative ack or a seek: whichever, it is a place."""
+        """Move a group: a commit of Kafka or Iggy, a cumulative ack or a seek."""
         group, offset = self.rng.choice(GROUPS), self.rng.randrange(self.partition.next_offset + 1)
         subscription = self._subscription(group)
         how = self.rng.randrange(4)
@@ -253,7 +257,7 @@ class Mixed:
     # Lives.
 
     def _end_life(self, life: int) -> None:
-        """The process is killed, or the power goes; whoever has no answer sends again."""
+        """Kill the process, or cut the power; clients resend unanswered values."""
         self.house.kill()
         path = self._path
         if self.rng.random() < 0.6:
@@ -286,6 +290,6 @@ ACTIONS, WEIGHTS = list(CHANCES), list(CHANCES.values())
 
 
 def histories(seed: int, folder: str) -> Iterator[str | None]:
-    """One history: what is wrong with it, None where nothing is."""
+    """Yield the faults of a history, or None."""
     found = Mixed(seed, folder).run()
     yield "; ".join(found) or None

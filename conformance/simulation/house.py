@@ -1,7 +1,7 @@
-"""A whole broker without its listeners over a directory, opened as `Broker.open` opens it.
+"""A whole broker without its listeners over a directory, opened like `Broker.open`.
 
-Segments are tiny and snapshots of journals frequent here, so that a short workload meets all of
-them. Rounds are run by hand, in their three steps.
+Segments are tiny and snapshots of journals frequent, so that a short workload meets all of them.
+The test runs the commit rounds, in their three steps.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.metadata.cursors import CursorStore
 from conformance.simulation.calls import TracedDisk
 
-# The configuration takes no smaller segments than this, which are cut down to a few batches.
+# The configuration allows no smaller segments; they are cut down to a few batches.
 SEGMENT_BYTES_ASKED = 64 * 1024
 SEGMENT_BYTES = 1500
 INDEX_INTERVAL_BYTES = 512
@@ -38,10 +38,10 @@ RESERVE_BYTES = 4096
 
 @dataclasses.dataclass(slots=True, frozen=True)
 class Shape:
-    """What is otherwise than in a real broker.
+    """Differences from a real broker.
 
-    `syncs_all`: as where syncfs can be trusted. `journal_factor`: a journal says it is so many
-    times larger than it is, so that a snapshot is due early.
+    `syncs_all`: as if syncfs were reliable. `journal_factor`: a journal reports so many times its
+    size, so that a snapshot is due early.
     """
 
     syncs_all: bool = False
@@ -50,7 +50,7 @@ class Shape:
 
 
 class ShapedFiles(Files):
-    """Files whose `sync_all` gives a fixed answer."""
+    """Files whose `sync_all` has a fixed answer."""
 
     def __init__(self, root: str, disk: Disk, *, syncs_all: bool) -> None:
         super().__init__(root, disk)
@@ -62,7 +62,7 @@ class ShapedFiles(Files):
 
 
 class ShapedJournal(JournalLog):
-    """A journal that says it is larger than it is."""
+    """A journal that reports more than its size."""
 
     factor = 1
 
@@ -108,15 +108,17 @@ T = TypeVar("T")
 
 
 def done(change: Callable[..., Awaitable[T]], *arguments: object, **named: object) -> T:
-    """What an awaited change gives. It may use a thread, and nothing else runs meanwhile."""
+    """Return the result of an awaited change. The change may use a thread; nothing else runs
+    meanwhile.
+    """
     return trio.run(partial(change, *arguments, **named))
 
 
 class House:
-    """One life of a broker over one directory."""
+    """A life of a broker over a directory."""
 
     def __init__(self, path: str, disk: TracedDisk, shape: Shape) -> None:
-        """Recover what is there. Raises errors of storage; nothing stays open then."""
+        """Recover the directory. Raises errors of storage, with no file left open."""
         config = Config(
             data_dir=path,
             log=LogConfig(
@@ -139,7 +141,7 @@ class House:
         try:
             self.broker = Broker(config, self._dir)
             with suppress(StorageFull):
-                opened.remove_retired()  # What a broker that runs does first.
+                opened.remove_retired()  # The first action of a running broker.
         except BaseException:
             self._dir.abandon()
             disk.close_left()
@@ -147,12 +149,12 @@ class House:
 
     @property
     def cursors(self) -> CursorStore:
-        """The store behind the subscriptions, also for topics that are no more."""
+        """Return the store behind the subscriptions, also for deleted topics."""
         return self.broker.topics._cursors
 
     @property
     def partitions(self) -> dict[int, Partition]:
-        """All partitions of all topics by number."""
+        """Return all partitions of all topics by number."""
         return {
             partition.partition_id: partition
             for topic in self.broker.topics.all()
@@ -161,28 +163,30 @@ class House:
 
     @property
     def journal_reports(self) -> list[RecoveryReport]:
-        """What the start found in catalogue and cursors."""
+        """Return the start's findings in catalogue and cursors."""
         return [journal.recovery for journal in self._dir._journals]
 
     @property
     def round_covers_cursors(self) -> bool:
-        """Whether the round under way takes all that the cursors' journal has, lazy or not."""
+        """Return True if the present round covers the whole cursors' journal, lazy entries
+        included.
+        """
         members = [one for one, _ in self._round.points] if self._round is not None else []
         folders = [one.folder for one in members if isinstance(one, JournalLog)]
         return any(os.path.basename(folder) == "cursors" for folder in folders)
 
     @property
     def reserve(self) -> Reserve:
-        """The room kept for what makes room."""
+        """Return the disk space reserved for changes that free space."""
         return self._dir.reserve
 
     @property
     def in_round(self) -> bool:
-        """Whether a round is under way."""
+        """Return True during a round."""
         return self._round is not None
 
     def step_round(self) -> str:
-        """Take the next of a round's three steps; says which, "" where there was nothing to do."""
+        """Take the next of a round's three steps; return the step's name, "" without work."""
         committer = self.broker.committer
         if self._round is None:
             self._round = committer.begin()
@@ -199,7 +203,7 @@ class House:
         return "finish"
 
     def stop(self) -> None:
-        """A clean stop."""
+        """Stop cleanly."""
         self.broker.close()
         self._disk.close_left()
 

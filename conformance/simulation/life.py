@@ -1,4 +1,4 @@
-"""A broker's lives over one directory, step by step, and the facts that each step makes."""
+"""A broker's lives over a directory, step by step, and the facts of each step."""
 
 import random
 from collections.abc import Callable
@@ -27,8 +27,9 @@ FULL = (errors.StorageFull, storage_errors.StorageFull)
 
 @dataclass(slots=True, frozen=True)
 class Owed:
-    """An answer that waits for a ticket: with it these states of the journals are promised, and
-    the log up to an offset.
+    """An answer that waits for a ticket.
+
+    The answer promises these states of the journals, and the log up to an offset.
     """
 
     ticket: int
@@ -39,9 +40,9 @@ class Owed:
 
 
 class Life:
-    """One broker after another over one directory; `facts` grow with each step.
+    """A series of brokers over a directory; `facts` grow with each step.
 
-    A refused action of those named in `all_or_nothing` has changed nothing at all.
+    A refused action of those named in `all_or_nothing` must have changed nothing.
     """
 
     all_or_nothing: frozenset[str] = frozenset()
@@ -49,7 +50,7 @@ class Life:
     def __init__(
         self, house: House, disk: TracedDisk, facts: Facts, shape: Shape, rng: random.Random
     ) -> None:
-        """`house` was just opened over `disk`; `facts` are those from before it."""
+        """Begin with `house`, just opened over `disk`, and the earlier `facts`."""
         self.house = house
         self.disk = disk
         self.facts = facts
@@ -59,18 +60,18 @@ class Life:
         self.log: list[str] = []
         self.owed: list[Owed] = []
         self._in_round: tuple[int, int] | None = None
-        self._count = rng.getrandbits(40)  # Names of an earlier life must not come again.
+        self._count = rng.getrandbits(40)  # Names of an earlier life must not return.
         self._settle_in(0)
 
     @property
     def now(self) -> int:
-        """Disk calls so far."""
+        """Return the number of disk calls so far."""
         return len(self.disk.calls)
 
     # Lives
 
     def _settle_in(self, began: int) -> None:
-        """A start that began then has finished: what it found is there, and durable."""
+        """Note a finished start that began at `began`: the found state is durable."""
         facts = self.facts
         self.owed, self._in_round = [], None
         self._note_states(began)
@@ -79,14 +80,14 @@ class Life:
         self._promise(facts.catalogue.newest, facts.cursors.newest)
 
     def restart(self, *, cleanly: bool) -> None:
-        """Stop or kill the broker, and start it again over the same, whole files.
+        """Stop or kill the broker, and restart over the same, whole files.
 
-        Raises Broken, and what a stop and a start raise.
+        Raises Broken, and the errors of a stop and a start.
         """
         refused = self.disk.refused
         if cleanly:
             self.settle()
-            # A log that had no room for its gap yet leaves it to the next start.
+            # A log that had no room for its gap leaves the gap to the next start.
             cleanly = all(one.log.takes_appends for one in self.house.partitions.values())
             newest = self.facts.catalogue.newest, self.facts.cursors.newest
             self.house.stop()
@@ -104,14 +105,14 @@ class Life:
         self._settle_in(ended)
 
     def revive(self) -> None:
-        """A start over the whole files, after the broker had to stop. Raises Broken."""
+        """Restart over the whole files, after the broker had to stop. Raises Broken."""
         ended = self.now
         self.house = self._started()
         verify(self.house, self.facts, ended)
         self._settle_in(ended)
 
     def _started(self) -> House:
-        """A start; where the disk is full or cannot read, another one when it is well again."""
+        """Start a broker; retry after a full disk or a failing read."""
         while True:
             refused, reads = self.disk.refused, self.disk.refused_reads
             try:
@@ -132,7 +133,7 @@ class Life:
     def _note_states(self, began: int) -> None:
         catalogue = catalogue_state(self.house.broker.catalogue.state)
         self.facts.catalogue.put(began, catalogue)
-        # Those of a deleted topic too: where the catalogue still has it, they must be there.
+        # Includes deleted topics: if the catalogue still has such a topic, the cursors must exist.
         there = partitions_in(catalogue)
         gone = {key: one for key, one in self.facts.cursors.states[-1].items() if key not in there}
         self.facts.cursors.put(began, gone | cursor_state(self.house.cursors))
@@ -152,16 +153,16 @@ class Life:
         self.facts.cursors.promise(self.now, cursors)
 
     def _owe(self, ticket: int, partition_id: int = 0, next_offset: int = 0) -> None:
-        # A ticket of an earlier round says that the journal asked, the cursors', had nothing new.
+        # A ticket of an earlier round means that the asked journal, the cursors', had nothing new.
         is_new = ticket >= self.house.broker.committer.ticket
         catalogue = self.facts.catalogue.newest if is_new else 0
-        # Lazy changes of cursors come with the rounds that their journal takes part in.
+        # Lazy changes of cursors come with the rounds of their journal.
         cursors = self.facts.cursors.newest if ticket == self.house.cursors.ticket else 0
         owed = Owed(ticket, catalogue, cursors, partition_id, next_offset)
         self.owed.append(owed)
 
     def _answer(self) -> None:
-        """Send the answers whose tickets are durable now."""
+        """Send the answers whose tickets are now durable."""
         durable_ticket = self.house.broker.committer.durable_ticket
         due = [one for one in self.owed if one.ticket <= durable_ticket]
         self.owed = [one for one in self.owed if one.ticket > durable_ticket]
@@ -175,9 +176,9 @@ class Life:
     # Steps and rounds
 
     def do(self, action: Callable[[Self], int | None]) -> None:
-        """Take one step, and note the facts that it makes.
+        """Take a step, and note its facts.
 
-        Raises Broken; StorageFailed of broker or storage, after which nothing is answered.
+        Raises Broken; StorageFailed of broker or storage, after which the broker answers nothing.
         """
         began = self.now
         self.log.append(f"{began}: {action.__name__}")
@@ -186,11 +187,11 @@ class Life:
             ticket = action(self)
         except FULL:
             self.refusals += 1
-            self._in_round = None  # What is lazy may have stayed in memory.
+            self._in_round = None  # Lazy changes may have stayed in memory.
             self._check_refused(action, before)
             ticket = None
         except FAILED:
-            self._note_states(began)  # What was not answered may be there all the same.
+            self._note_states(began)  # Unanswered changes may exist all the same.
             raise
         except DAMAGED:
             if not self.disk.refused_reads:
@@ -206,7 +207,7 @@ class Life:
         self._answer()
 
     def _memory(self) -> tuple[object, ...]:
-        # A log that had no room for the gap after an unclean start puts it there when there is.
+        # A log that had no room for the gap after an unclean start adds the gap when there is room.
         ends = {
             number: one.next_offset
             for number, one in self.house.partitions.items()
@@ -227,7 +228,7 @@ class Life:
     # Rounds
 
     def step_round(self) -> None:
-        """The next of the three steps of a round."""
+        """Take the next of the three steps of a round."""
         newest = self.facts.catalogue.newest, self.facts.cursors.newest
         refused_before = self.shape_refusals()
         step = self.house.step_round()
@@ -240,21 +241,21 @@ class Life:
             self._promise(*self._in_round)
 
     def shape_refusals(self) -> int:
-        """How many calls the disk refused so far."""
+        """Return the number of calls that the disk has refused so far."""
         return self.disk.refused
 
     def whole_round(self) -> None:
-        """The round under way to its end, or a whole one."""
+        """Finish the present round, or run a whole round."""
         self.step_round()
         while self.house.in_round:
             self.step_round()
 
     def promote(self) -> None:
-        """What the flush interval does."""
+        """Act as the flush interval does."""
         self.house.broker.committer.promote_lazy()
 
     def settle(self) -> None:
-        """Everything durable, lazy or not."""
-        for _ in range(3):  # A round may mark something lazily.
+        """Make all changes durable, lazy changes included."""
+        for _ in range(3):  # A round may mark lazy changes.
             self.do(Life.promote)
             self.do(Life.whole_round)

@@ -1,8 +1,8 @@
-"""What the disk holds for certain, what it may hold, and a choice of it: a power cut.
+"""The certain and the possible content of a disk, and a random choice of it: a power cut.
 
-`Medium` is given the recorded calls one by one. What a sync covered is certain. Of the rest each
-file keeps, sector by sector, any of the contents it had since, its size may be any it had or end
-with a sector between them, and names may be new or old.
+`Medium` takes the recorded calls in order. Synced content is certain. Apart from that, each file
+keeps, sector by sector, any of its later contents. Its size may be any later size or end at a
+sector between them, and names may be new or old.
 """
 
 import os
@@ -25,19 +25,19 @@ from conformance.simulation.calls import (
     Call,
 )
 
-SECTOR = 512  # What a disk writes whole or not at all.
-PAGE = 4096  # What Linux keeps of a file in memory as one, and writes as one.
+SECTOR = 512  # A disk writes a sector whole or not at all.
+PAGE = 4096  # Linux caches and writes a page of a file as a unit.
 
 
 @dataclass(slots=True)
 class StoredFile:
-    """A file: content that is certain, and writes and cuts since then."""
+    """A file: its certain content, and later writes and cuts."""
 
     certain: bytes = b""
     pending: list[Call] = field(default_factory=list)
 
     def contents(self) -> list[bytes]:
-        """The certain content, and that after each pending call."""
+        """Return the certain content, and the content after each pending call."""
         content = bytearray(self.certain)
         found = [self.certain]
         for call in self.pending:
@@ -46,7 +46,7 @@ class StoredFile:
         return found
 
     def take(self, call: Call) -> None:
-        """The next write or cut. Whoever writes to a page has all of it written again."""
+        """Take the next write or cut. A write to a page rewrites the whole page."""
         if call.kind == WRITE:
             pages = pages_of(call)
             for one in self.pending:
@@ -55,7 +55,7 @@ class StoredFile:
         self.pending.append(call)
 
     def settle(self) -> None:
-        """Everything written to the file is certain, but for what is doubtful."""
+        """Make everything written to the file certain, except doubtful writes."""
         if self.pending:
             content = bytearray(self.certain)
             for call in self.pending:
@@ -65,7 +65,9 @@ class StoredFile:
             self.pending = [call for call in self.pending if call.is_doubtful]
 
     def doubt(self) -> None:
-        """A sync failed: the pages count as written from now on, and no later sync covers them."""
+        """Note a failed sync: the pages count as written from now on, and no later sync covers
+        them.
+        """
         pieces: list[Call] = []
         for call in self.pending:
             pieces += pieces_by(call, PAGE) if call.kind == WRITE else [call]
@@ -75,7 +77,7 @@ class StoredFile:
 
 
 def apply_to(content: bytearray, call: Call) -> None:
-    """Do to a content what a write or cut did to the file."""
+    """Apply a write or cut to a content."""
     if call.kind == TRUNCATE:
         del content[call.pos :]
         content.extend(bytes(call.pos - len(content)))
@@ -88,7 +90,7 @@ def apply_to(content: bytearray, call: Call) -> None:
 
 @dataclass(slots=True)
 class NameChange:
-    """A change of names: in each folder these names then name that, None: nothing."""
+    """A change of names: in each folder, the new number of each name; None removes the name."""
 
     number: int
     folders: dict[int, dict[str, int | None]]
@@ -97,7 +99,7 @@ class NameChange:
 
 @dataclass(slots=True)
 class StoredFolder:
-    """A folder: names that are certain, and changes since then."""
+    """A folder: its certain names, and later changes."""
 
     certain: dict[str, int] = field(default_factory=dict)
     pending: list[NameChange] = field(default_factory=list)
@@ -105,11 +107,11 @@ class StoredFolder:
 
 @dataclass(slots=True)
 class Loss:
-    """How a power cut treats what is not certain: how likely a name or a piece is kept.
+    """Treatment of uncertain data by a power cut: the probabilities that a name or a piece is kept.
 
-    `names_in_order`: as journalling file systems do, no name change is kept without those before.
-    `apart`: each write's pieces are kept or lost by themselves, even below a later write to the
-    same sector. `stale`: where a file grew without its data, old bytes of other files show.
+    `names_in_order`: like journalling file systems, no name change is kept without earlier changes.
+    `apart`: each write's pieces are kept or lost independently, even below a later write to the
+    same sector. `stale`: if a file grew without its data, old bytes of other files appear.
     """
 
     names: float
@@ -119,7 +121,7 @@ class Loss:
     stale: bool = False
 
 
-# The plain cases first; `choose_loss` draws others.
+# The plain cases; `choose_loss` draws others.
 NOTHING_KEPT = Loss(0.0, 0.0)
 ALL_KEPT = Loss(1.0, 1.0)
 NAMES_ONLY = Loss(1.0, 0.0)
@@ -129,7 +131,7 @@ SHARES = (0.05, 0.3, 0.5, 0.7, 0.95)
 
 
 def choose_loss(rng: random.Random) -> Loss:
-    """A random way to lose things."""
+    """Return a random loss."""
     if rng.random() < 0.2:
         return rng.choice(PLAIN)
     names = 1.0 if rng.random() < 0.4 else rng.choice(SHARES)
@@ -155,7 +157,7 @@ class Medium:
 
     @classmethod
     def of(cls, root: str, numbers: dict[str, int]) -> "Medium":
-        """What is below a folder now, all of it certain, numbered as in `Names`."""
+        """Return the content below a folder, all certain, numbered as in `Names`."""
         medium = cls()
         for path, number in numbers.items():
             if os.path.isdir(path):
@@ -169,10 +171,10 @@ class Medium:
                 medium.folders[numbers[folder]].certain[name] = number
         return medium
 
-    # What happens
+    # Calls
 
     def take(self, call: Call) -> None:
-        """The next call of the record."""
+        """Take the next call of the record."""
         if call.kind in (WRITE, TRUNCATE):
             self.files[call.node].take(call)
         elif call.kind in (SYNC_FILE, SYNC_FOLDER, SYNC_ALL):
@@ -222,10 +224,10 @@ class Medium:
         for number in names:
             self.folders[number].pending.append(change)
 
-    # What is left
+    # Contents after a cut
 
     def cut(self, rng: random.Random, loss: Loss) -> "State":
-        """What a power cut leaves now, by chance."""
+        """Return a random state after a power cut now."""
         kept = self._kept_changes(rng, loss)
         stale = self._stale_bytes(rng) if loss.stale else b""
         state = State()
@@ -233,11 +235,13 @@ class Medium:
         return state
 
     def whole(self) -> "State":
-        """Everything, as it reads back while power is there."""
+        """Return the full state, as a reader sees it while the power is on."""
         return self.pick(lambda path: True, lambda name: True)
 
     def pick(self, keeps: Callable[[str], bool], keeps_name: Callable[[str], bool]) -> "State":
-        """What is certain, and besides the data of the files and changes of the names picked."""
+        """Return the certain state, with the data of the picked files and the
+        picked name changes.
+        """
         state = State()
         kept = {
             change.number
@@ -289,13 +293,13 @@ class Medium:
 
 @dataclass(slots=True)
 class State:
-    """A directory: folders, outer ones first, and files with their content, by relative path."""
+    """A directory: folders, outer folders first, and files with their content, by relative path."""
 
     folders: list[str] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
 
     def write(self, root: str) -> None:
-        """Put it into an empty folder."""
+        """Write the state into an empty folder."""
         for folder in self.folders:
             os.mkdir(os.path.join(root, folder))
         for path, content in self.files.items():
@@ -314,7 +318,7 @@ def put_names(names: dict[str, int], change: dict[str, int | None]) -> None:
 
 
 def cut_file(rng: random.Random, loss: Loss, file: StoredFile, stale: bytes) -> bytes:
-    """A content that the file may have after a power cut."""
+    """Return a possible content of the file after a power cut."""
     if not file.pending or loss.data == 0.0:
         return file.certain
     if loss.data == 1.0:
@@ -322,13 +326,13 @@ def cut_file(rng: random.Random, loss: Loss, file: StoredFile, stale: bytes) -> 
     if loss.apart:
         return cut_apart(rng, loss, file)
     contents = file.contents()
-    if rng.random() < 0.3:  # All up to some call, and the next one torn.
+    if rng.random() < 0.3:  # All up to a random call, and the next call torn.
         return torn(rng, contents, file.pending)
     return mixed(rng, loss, contents, file.pending, stale)
 
 
 def torn(rng: random.Random, contents: list[bytes], pending: list[Call]) -> bytes:
-    """One of the contents, and the first pieces of the write that came next."""
+    """Return a random content, with the first pieces of the next write."""
     number = rng.randrange(len(contents))
     if number == len(pending) or pending[number].kind == TRUNCATE:
         return contents[number]
@@ -344,7 +348,7 @@ def torn(rng: random.Random, contents: list[bytes], pending: list[Call]) -> byte
 def mixed(
     rng: random.Random, loss: Loss, contents: list[bytes], pending: list[Call], stale: bytes
 ) -> bytes:
-    """Each sector as in any of the contents, the size any of theirs or between them."""
+    """Return each sector from a random content; the size is a content's or between two sizes."""
     sizes = sorted({len(content) for content in contents})
     between = range(sizes[0] // SECTOR + 1, -(-sizes[-1] // SECTOR))
     choices = sizes + ([rng.choice(between) * SECTOR] if between else [])
@@ -365,19 +369,19 @@ def mixed(
 
 
 def pages_of(call: Call) -> range:
-    """Numbers of the pages that a write touched."""
+    """Return the numbers of the pages that a write touched."""
     return range(call.pos // PAGE, -(-(call.pos + len(call.data)) // PAGE))
 
 
 def sectors_of(call: Call) -> Iterable[int]:
-    """Numbers of the sectors that a write touched."""
+    """Return the numbers of the sectors that a write touched."""
     if call.kind == TRUNCATE:
         return (call.pos // SECTOR,)
     return range(call.pos // SECTOR, -(-(call.pos + len(call.data)) // SECTOR))
 
 
 def cut_apart(rng: random.Random, loss: Loss, file: StoredFile) -> bytes:
-    """Each piece of each write kept or lost by itself."""
+    """Keep or lose each piece of each write independently."""
     content = bytearray(file.certain)
     for call in file.pending:
         if call.kind == TRUNCATE:
@@ -394,7 +398,7 @@ def cut_apart(rng: random.Random, loss: Loss, file: StoredFile) -> bytes:
 
 
 def pieces_by(call: Call, size: int) -> list[Call]:
-    """A write as several, cut where the place in the file is a multiple of `size`."""
+    """Return a write as pieces, cut at the multiples of `size` in the file."""
     pieces = []
     pos, end = call.pos, call.pos + len(call.data)
     while pos < end:

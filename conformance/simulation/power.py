@@ -1,5 +1,6 @@
-"""R2, power loss: every prefix of a workload's disk calls, what is not certain lost by chance,
-recovered, compared with the facts, worked with and recovered again.
+"""R2, power loss: each prefix of a workload's disk calls, with a random loss of uncertain data.
+
+Each state is recovered, compared with the facts, used by a workload and recovered again.
 """
 
 import os
@@ -28,15 +29,15 @@ from conformance.simulation.verify import READ_BYTES, verify, verify_outside
 
 STEPS = 90
 STEPS_AFTER = 4
-# How many states are made of each prefix of the calls.
+# States per prefix of the calls.
 CUTS_EACH = 2
-# After how many states one is taken whose recovery, and what follows, is cut off too.
+# After so many states, a state has a second power cut, during its recovery and later steps.
 AGAIN_EVERY = 12
 CUTS_AGAIN = 3
 
 
 class Scenario:
-    """All states of one seed, one after the other."""
+    """All states of a seed, in order."""
 
     def __init__(self, seed: int, folder: str) -> None:
         self.seed = seed
@@ -49,7 +50,7 @@ class Scenario:
         )
 
     def run(self) -> Iterator[str | None]:
-        """What is wrong with each state, None where nothing is. Raises Broken for the workload."""
+        """Yield the fault of each state, or None. Raises Broken for the workload."""
         path = empty(os.path.join(self.folder, "life"))
         disk, facts = TracedDisk(path), Facts()
         medium = Medium.of(path, disk.names.numbers)
@@ -83,7 +84,7 @@ class Scenario:
         return None
 
     def _recover(self, state: State, facts: Facts, stamp: int, name: str) -> Workload:
-        """Open the state, compare, work with it, start again, compare. Raises Broken."""
+        """Open the state, compare, run steps, restart, compare. Raises Broken."""
         path = empty(os.path.join(self.folder, name))
         state.write(path)
         verify_outside(path, facts, stamp)
@@ -109,7 +110,9 @@ class Scenario:
     def _cut_again(
         self, state: State, facts: Facts, stamp: int, loss: Loss
     ) -> Iterator[str | None]:
-        """The state, and power lost again while it is recovered and worked with."""
+        """Yield the results of a state with a second power loss during its recovery and later
+        steps.
+        """
         try:
             workload = self._recover(state, facts, stamp, "first")
         except Exception as error:
@@ -135,12 +138,12 @@ class Scenario:
 
 
 def found_facts(house: House, before: Facts, now: int) -> Facts:
-    """What a recovered broker holds, as facts for what comes after; `now`: its calls so far."""
+    """Return a recovered broker's state, as facts for later steps; `now`: its calls so far."""
     facts = Facts(
         History(catalogue_state(house.broker.catalogue.state)), History(cursor_state(house.cursors))
     )
     for name in os.listdir(os.path.join(house.path, SET_ASIDE_NAME)):
-        # Until that is durable, readers from outside see it where it was.
+        # Until this is durable, readers without the broker see the old watermark.
         known = before.log(int(name))
         batches = [replace(one, stamp=0) for one in known.batches]
         gaps = [replace(one, stamp=0) for one in known.gaps]
@@ -152,7 +155,7 @@ def found_facts(house: House, before: Facts, now: int) -> Facts:
 
 
 def found_log(log: PartitionLog, is_written: bool, now: int) -> LogFacts:
-    """What a recovered log holds. A gap that the recovery made counts from its end on."""
+    """Return a recovered log's facts. A gap from the recovery counts from its end on."""
     durable = log.recovery.gap[0] if log.recovery.gap else log.log_end_offset
     found = LogFacts(
         start=Timeline(log.log_start_offset),

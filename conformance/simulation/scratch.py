@@ -1,4 +1,4 @@
-"""Folders to simulate in, and a limit for what must not hang."""
+"""Folders for the simulation, and a time limit against hangs."""
 
 import os
 import shutil
@@ -7,16 +7,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# No state takes more than milliseconds.
+# Every state takes milliseconds only.
 HANG_S = 60
 
 
 class Hung(Exception):
-    """Something did not finish in time."""
+    """A state did not finish in time."""
 
 
 def scratch_folder() -> str:
-    """A new folder, in memory where the machine has such a place."""
+    """Return a new folder, in memory if the machine has such a place."""
     memory = "/dev/shm"
     has_place = os.access(memory, os.W_OK | os.X_OK)
     return tempfile.mkdtemp(prefix="simulation-", dir=memory if has_place else None)
@@ -24,7 +24,7 @@ def scratch_folder() -> str:
 
 @contextmanager
 def scratch() -> Iterator[str]:
-    """A new folder for as long as it is needed."""
+    """Yield a new folder; remove the folder afterwards."""
     folder = scratch_folder()
     try:
         yield folder
@@ -33,7 +33,7 @@ def scratch() -> Iterator[str]:
 
 
 def empty(path: str) -> str:
-    """The folder, empty."""
+    """Empty the folder and return its path."""
     shutil.rmtree(path, ignore_errors=True)
     os.mkdir(path)
     return path
@@ -41,7 +41,7 @@ def empty(path: str) -> str:
 
 @contextmanager
 def limited() -> Iterator[None]:
-    """Raise Hung in what takes far too long. Main thread only."""
+    """Raise Hung if the block takes far too long. Main thread only."""
 
     def hung(*_: object) -> None:
         raise Hung(f"not over after {HANG_S} s")

@@ -1,4 +1,4 @@
-"""A random workload over a directory, one small change a step."""
+"""A random workload over a directory, with a small change per step."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,15 +20,15 @@ PARTITIONS_MAX = 3
 SUBSCRIPTIONS = (b"group", b"sub", b"7")
 BODY_FORMAT = 1
 
-# How far the clock jumps for a retention by age, so that everything is too old.
+# Clock jump for a retention by age: all records become too old.
 AGES_US = 30 * 86_400_000_000
 
-# How far the clock is set, back or ahead.
+# Clock changes, back or ahead.
 STEPS_US = (5 * 60_000_000, 2 * 86_400_000_000, 10 * 365 * 86_400_000_000)
 
 
 class Workload(Life):
-    """Lives made of random steps."""
+    """Lives of random steps."""
 
     all_or_nothing = frozenset(
         (
@@ -48,8 +48,9 @@ class Workload(Life):
     _stepped: tuple[Broker, ...] = ()  # The brokers whose clock was set.
 
     def step(self) -> None:
-        """Do one thing. Raises Broken; StorageFailed of broker or storage, after which nothing
-        was answered.
+        """Take a random step.
+
+        Raises Broken; StorageFailed of broker or storage, after which the broker answered nothing.
         """
         action = self.rng.choices(ACTIONS, WEIGHTS)[0]
         self.do(action)
@@ -61,13 +62,13 @@ class Workload(Life):
         return self.rng.choice(partitions) if partitions else None
 
     def append(self) -> None:
-        """One batch to some partition."""
+        """Append a batch to a random partition."""
         partition = self._partition()
         if partition is not None:
             self.append_to(partition)
 
     def append_to(self, partition: Partition, records: int = 0, size: int = 0) -> None:
-        """One batch to this partition; number of records and size are random unless given."""
+        """Append a batch to this partition; number of records and size are random unless given."""
         rng, began = self.rng, self.now
         self._count += 1
         size = size or rng.choice((20, 60, 60, 200, 400, 1200, 5000))
@@ -84,7 +85,7 @@ class Workload(Life):
             self._owe(appended.ticket, partition.partition_id, end)
 
     def retain(self) -> None:
-        """What the broker does every minute, for one partition, now or long after."""
+        """Apply the retention of each minute to a partition, now or much later."""
         partition = self._partition()
         if partition is None:
             return
@@ -112,14 +113,14 @@ class Workload(Life):
 
     @property
     def _knows_clock(self) -> bool:
-        """Whether no earlier life had its clock set: a start cannot see that."""
+        """Return True if no earlier life had its clock set: a start cannot see that."""
         return all(broker is self.house.broker for broker in self._stepped)
 
     def step_clock(self) -> None:
         """Set the clock, until the broker ends: by minutes, or by years."""
         broker = self.house.broker
         ahead_us = self.rng.choice((-1, 1)) * self.rng.choice(STEPS_US)
-        # A clock that somebody sets, of this broker alone.
+        # Set the clock of this broker alone.
         broker.now_us = lambda: Broker.now_us(broker) + ahead_us  # type: ignore[method-assign]
         broker.ages.look()
         self._stepped = (*self._stepped, broker)
@@ -144,7 +145,7 @@ class Workload(Life):
         return settings
 
     def create_topic(self) -> int | None:
-        """A topic of a few partitions."""
+        """Create a topic of a few partitions."""
         topics = self.house.broker.topics
         if len(topics) >= TOPICS_MAX:
             return None
@@ -155,7 +156,7 @@ class Workload(Life):
         return done(topics.create, name, count, settings=self._settings()).ticket
 
     def grow_topic(self) -> int | None:
-        """One partition more."""
+        """Add a partition."""
         topic = self._topic()
         if topic is None or len(topic.partitions) >= PARTITIONS_MAX:
             return None
@@ -163,23 +164,23 @@ class Workload(Life):
         return done(topics.add_partitions, topic.name, len(topic.partitions) + 1)
 
     def delete_topic(self) -> int | None:
-        """A topic less."""
+        """Delete a topic."""
         topic = self._topic()
         return None if topic is None else done(self.house.broker.topics.delete, topic.name)
 
     def alter_topic(self) -> int | None:
-        """Other settings: durability, retention."""
+        """Change settings: durability, retention."""
         topic = self._topic()
         if topic is None:
             return None
         changes = dict.fromkeys(topic.meta.settings) | self._settings()
-        if changes.get("durability") == "written":  # In part, if this does not come to its end.
+        if changes.get("durability") == "written":  # Partially, if the call is interrupted.
             for partition in topic.partitions:
                 self.facts.log(partition.partition_id).written_mode.put(self.now, True)
         return done(self.house.broker.topics.alter_settings, topic.name, changes)
 
     def describe_topic(self) -> int | None:
-        """A schema, a group, an epoch: what else the catalogue knows of a topic."""
+        """Change the catalogue's other data of a topic: a schema, a group, an epoch."""
         topic = self._topic()
         if topic is None:
             return None
@@ -200,7 +201,7 @@ class Workload(Life):
         )()
 
     def change_namespace(self) -> int | None:
-        """A namespace more or less."""
+        """Create or delete a namespace."""
         namespaces = self.house.broker.namespaces
         empty = [
             one
@@ -215,7 +216,7 @@ class Workload(Life):
         return done(namespaces.create, "public", f"space-{self._count}")
 
     def name_producer(self) -> int | None:
-        """A number for a producer's name."""
+        """Assign a number to a producer's name."""
         catalogue = self.house.broker.catalogue.state
         self._count += 1
         catalogue.producer_id(b"p%d" % self._count)
@@ -241,7 +242,7 @@ class Workload(Life):
         return self.rng.randint(0, end + 3) if self.rng.random() < 0.9 else end + (1 << 40)
 
     def open_subscription(self) -> int | None:
-        """A subscription with no cursor set."""
+        """Open a subscription without a cursor."""
         topic = self._topic()
         name = self.rng.choice(SUBSCRIPTIONS)
         subscriptions = self.house.broker.subscriptions
@@ -251,7 +252,7 @@ class Workload(Life):
         return self.house.cursors.ticket
 
     def commit_cursor(self) -> int | None:
-        """A commit as Kafka's or Iggy's clients make it, or a seek as Pulsar's."""
+        """Commit as Kafka's or Iggy's clients do, or seek as Pulsar's."""
         found = self._cursor()
         if found is None:
             return None
@@ -267,7 +268,7 @@ class Workload(Life):
         return subscription.commit(index, position, kafka=kafka)
 
     def ack(self) -> int | None:
-        """Acks one by one, or up to an offset; lazy or waited for."""
+        """Acknowledge individually, or up to an offset; lazily or with a wait."""
         found = self._cursor()
         if found is None:
             return None
@@ -285,7 +286,7 @@ class Workload(Life):
         return None if lazy else ticket
 
     def end_cursor(self) -> int | None:
-        """A cursor or a whole subscription less."""
+        """Delete a cursor or a whole subscription."""
         found = self._cursor()
         if found is None:
             return None
@@ -295,11 +296,11 @@ class Workload(Life):
         return subscription.delete()
 
     def stop(self) -> None:
-        """A clean stop and a start."""
+        """Stop cleanly and restart."""
         self.restart(cleanly=True)
 
     def kill(self) -> None:
-        """The end of the process in the middle of things, and a start."""
+        """Kill the process at any moment and restart."""
         self.restart(cleanly=False)
 
 

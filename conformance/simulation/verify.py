@@ -1,4 +1,4 @@
-"""Compares a recovered broker, or a directory seen from outside, with the facts."""
+"""Compares a recovered broker, or a directory without a broker, with the facts."""
 
 import os
 
@@ -22,13 +22,13 @@ READ_BYTES = 1 << 16
 
 
 class Broken(Exception):
-    """A promise was not kept; the text says which."""
+    """A broken promise; the text names the promise."""
 
 
 def verify(house: House, facts: Facts, stamp: int, *, is_whole: bool = False) -> None:
-    """Whether the recovered broker is one that a crash at `stamp` may leave. Raises Broken.
+    """Check that a crash at `stamp` may leave the recovered broker. Raises Broken.
 
-    `is_whole`: the files were all there, so nothing that was written may be missing.
+    `is_whole`: all files were complete, so no written data may be missing.
     """
     catalogue = catalogue_state(house.broker.catalogue.state)
     allowed = facts.catalogue.window(stamp)
@@ -46,7 +46,7 @@ def verify(house: House, facts: Facts, stamp: int, *, is_whole: bool = False) ->
 
 
 def verify_log(log: PartitionLog, facts: LogFacts, stamp: int, *, is_whole: bool) -> None:
-    """Whether a recovered log holds what it must, and nothing else. Raises Broken."""
+    """Check that a recovered log has all required records, and no others. Raises Broken."""
     if log.recovery.damages:
         raise Broken(f"a crash was taken for damage: {log.recovery.damages}")
     start, end = log.log_start_offset, log.log_end_offset
@@ -73,8 +73,9 @@ def verify_log(log: PartitionLog, facts: LogFacts, stamp: int, *, is_whole: bool
 
 
 def check_batch(batch: Batch, facts: LogFacts, stamp: int, kept_below: int | None) -> None:
-    """Whether a batch is one that was appended, or a gap where one may be: a known one, or one
-    from `kept_below` on. Raises Broken.
+    """Check that a batch was appended, or is a gap at a valid place. Raises Broken.
+
+    A valid gap is known, or begins at `kept_below` or later.
     """
     where = f"[{batch.base_offset}, {batch.next_offset})"
     if batch.header.flags & BatchFlag.GAP:
@@ -90,18 +91,18 @@ def check_batch(batch: Batch, facts: LogFacts, stamp: int, kept_below: int | Non
 
 
 def covers(gap: Stored, batch: Batch, stamp: int) -> bool:
-    """Whether that gap was known then and has room for the batch."""
+    """Return True if that gap was known then and has room for the batch."""
     inside = gap.base_offset <= batch.base_offset and batch.next_offset <= gap.next_offset
     return inside and gap.stamp <= stamp
 
 
 def verify_outside(path: str, facts: Facts, stamp: int) -> int:
-    """Whether a reader beside the broker gets right records up to the watermark slots of a
-    directory that nobody recovered; returns how many batches. Raises Broken.
+    """Check that a reader without a broker gets right records up to the watermark slots of an
+    unrecovered directory; return the number of batches. Raises Broken.
     """
     count = 0
     if not os.path.isdir(os.path.join(path, PARTITIONS_NAME)):
-        return count  # Power was lost before there was one.
+        return count  # Power was lost before the first partition.
     for found in list_partitions(path):
         with ReadOnlyLog(found.folder) as log:
             known = facts.log(found.partition_id)

@@ -1,1 +1,1 @@
-"""A steady mixed load for hours, to see whether the broker's memory grows."""
+"""A steady mixed load for hours, as a check that the broker's memory does not grow."""

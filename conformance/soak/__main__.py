@@ -1,10 +1,10 @@
-"""`python -m conformance.soak`: a steady mixed load, the size of the log held by retention, and the
-broker's memory seen every ten seconds.
+"""`python -m conformance.soak`: a steady mixed load, with the log's size limited by retention, and
+a sample of the broker's memory every ten seconds.
 
     python -m conformance.soak --minutes 120 --samples soak.tsv --report docs/reports/soak.md
 
-Ends with 1 when the median of the last ten minutes is more than 2 MB above that of minutes 10 to
-20, when a client fails, or when the log is not in order afterwards.
+The exit code is 1 if the median of the last ten minutes is more than 2 MB above that of minutes 10
+to 20, if a client fails, or if the log is damaged afterwards.
 """
 
 import argparse
@@ -27,10 +27,10 @@ from conformance.soak.loads import LOADS, Load, topics
 
 MB = 1_000_000
 SAMPLE_S = 10.0
-RENEW_S = 30.0  # How long a client keeps its connections.
+RENEW_S = 30.0  # Lifetime of a client's connections.
 GROWTH_BYTES_MAX = 2 * MB
 WARM_MINUTES, WINDOW_MINUTES = 10, 10
-# Segments of 256 KiB, four of them kept for each topic: full within ten minutes.
+# Segments of 256 KiB, four segments per topic: full within ten minutes.
 SETTINGS = (
     "log.segment_bytes=256KiB",
     "log.retention_bytes=1MiB",
@@ -40,7 +40,7 @@ SETTINGS = (
 
 @dataclass(slots=True)
 class Sample:
-    """What was seen at one time."""
+    """Measurements at a point in time."""
 
     minutes: float
     resident_bytes: int
@@ -54,7 +54,7 @@ class Clients:
     """The clients of a soak, a thread each; a context manager."""
 
     broker: RunningBroker
-    pace: float = 1.0  # of how often the loads have their rounds
+    pace: float = 1.0  # factor on the loads' rates
     rounds: int = 0
     failures: list[Exception] = field(default_factory=list)
 
@@ -85,7 +85,7 @@ class Clients:
                         one_round(number)
                         number += 1
                         self.rounds += 1
-        except Exception as error:  # Told by whoever looks, in the main thread.
+        except Exception as error:  # Raised later by the main thread's check.
             self.failures.append(error)
 
 
@@ -97,7 +97,7 @@ def soak(
     pace: float = 1.0,
     sample_s: float = SAMPLE_S,
 ) -> None:
-    """Load the broker for so long, and give `seen` each sample. Raises what a client raised."""
+    """Load the broker for `seconds`, and pass each sample to `seen`. Raises a client's error."""
     with KafkaWire(broker.address("kafka")) as wire:
         for topic in topics():
             wire.create(topic)
@@ -114,7 +114,7 @@ def soak(
 
 
 def main(arguments: list[str]) -> int:
-    """The exit code."""
+    """Run the soak; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m conformance.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--pace", type=float, default=1.0, help="of how often clients do anything")
@@ -139,7 +139,7 @@ def main(arguments: list[str]) -> int:
 
 
 def told(samples: list[Sample]) -> tuple[str, float]:
-    """What came of it, as Markdown, and by how many bytes memory grew."""
+    """Return the result as Markdown, and the growth of memory in bytes."""
     end = samples[-1].minutes
     first = [
         one for one in samples if WARM_MINUTES <= one.minutes < WARM_MINUTES + WINDOW_MINUTES
@@ -173,7 +173,7 @@ def _row(one: Sample) -> str:
 
 
 def _size_of(folder: Path) -> int:
-    """Bytes of all files in it, but for those that go meanwhile."""
+    """Return the bytes of all files in a folder, without those deleted meanwhile."""
     found = 0
     for place, _, names in os.walk(folder):
         for name in names:

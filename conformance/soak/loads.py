@@ -1,7 +1,7 @@
-"""What the clients of a soak do, round by round: each writes and reads back what it wrote, and all
-of them together use every protocol, connections that come and go, and topics that come and go.
+"""Loads of a soak's clients, round by round: each client writes and reads back its own records.
 
-A round needs nothing of another client's, so that none waits for what nobody sends.
+Together they use every protocol, short-lived connections, and short-lived topics. A round depends
+on no other client, so that no client waits for a message that nobody sends.
 """
 
 import gzip
@@ -22,12 +22,12 @@ LAST = 4  # Iggy's strategy: the newest messages.
 COUNT = 20  # messages of a round
 BODY = bytes(200)
 PATIENCE_S = 600.0  # A soak runs beside other work.
-NOW_MS = 1_700_000_000_000  # A publish time: nothing here looks at it.
+NOW_MS = 1_700_000_000_000  # A publish time: no check uses this time.
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A client: how often a second it has a round, and what makes one of its rounds."""
+    """A client: rounds per second, and the maker of its rounds."""
 
     name: str
     rate: float
@@ -35,12 +35,12 @@ class Load:
 
 
 def topics() -> list[str]:
-    """The topics that the loads use, one each."""
+    """Return the topics of the loads, a topic per load."""
     return [topic_of(load.name) for load in LOADS]
 
 
 def topic_of(load: str) -> str:
-    """The topic that only this load uses."""
+    """Return the topic that only this load uses."""
     return "soak-" + load.replace(" ", "-")
 
 
@@ -179,7 +179,9 @@ def _connections(broker: RunningBroker, held: ExitStack) -> Round:
 
 
 def _passing_topics(broker: RunningBroker, held: ExitStack) -> Round:
-    """Topics of few names, made by one protocol, used by others and deleted by another."""
+    """Return rounds over a few topic names: a protocol creates a topic, others use and delete the
+    topic.
+    """
 
     def one_round(number: int) -> None:
         topic = f"soak-passing-{number % 20}"
@@ -219,7 +221,7 @@ LOADS = (
 
 
 def _take(wire: PulsarWire, count: int) -> None:
-    """Messages, acknowledged together with all before them."""
+    """Take messages, and acknowledge cumulatively."""
     for _ in range(count):
         delivered = wire.next_message()
     place = encode([(1, delivered.ledger), (2, delivered.entry)])
@@ -229,7 +231,7 @@ def _take(wire: PulsarWire, count: int) -> None:
 def _ask(
     broker: RunningBroker, method: str, path: str, body: object = None
 ) -> dict[str, list[dict[str, object]]]:
-    """The JSON object of an answer; an empty one for none."""
+    """Return the JSON object of an answer; {} for an empty answer."""
     data = None if body is None else json.dumps(body).encode()
     head = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{broker.url}{path}", data, head, method=method)

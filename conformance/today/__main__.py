@@ -1,6 +1,7 @@
-"""`python -m conformance.today`: run today's Kafka clients against a broker, tell how each did.
+"""`python -m conformance.today`: run today's Kafka clients against a broker, and report the
+results.
 
-See README.md beside this.
+See README.md in this folder.
 """
 
 import platform
@@ -26,7 +27,7 @@ Line = tuple[str, str, str, str]
 
 
 def outcomes(program: Program, address: str) -> Iterator[tuple[str, str]]:
-    """(what was tried, how it went), one after the other."""
+    """Yield (attempt, result) in order."""
     try:
         client = Client(program.command(), address)
     except Unavailable as reason:
@@ -59,7 +60,7 @@ def _outcome(check: object) -> str:
 
 
 def main() -> int:
-    """The exit code: 0 if nothing failed."""
+    """Return 0 if nothing failed."""
     settings = [f"topics.num_partitions={PARTITIONS}"]
     lines, report = run_programs(__doc__, PROGRAMS, _run, settings)
     if report is not None:
@@ -75,7 +76,7 @@ def _run(chosen: list[Program], address: str) -> Iterator[Line]:
 
 
 def report_of(lines: list[Line]) -> str:
-    """A table with a row for each client."""
+    """Return a table with a row per client."""
     rows: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for name, version, what, outcome in lines:
         rows.setdefault((name, version), []).append((what, outcome))

@@ -1,4 +1,4 @@
-"""What the commands that run programs of Kafka's clients share: their options, and the broker."""
+"""Common parts of the commands that run programs of Kafka's clients: options, and the broker."""
 
 import argparse
 import tempfile
@@ -18,8 +18,9 @@ def run_programs(
     rows_of: Callable[[list[Program], str], Iterator[Row]],
     settings: Sequence[str] = (),
 ) -> tuple[list[Row], Path | None]:
-    """Run the programs that the command line chooses, at its broker or one with these settings:
-    their rows, and the report to write.
+    """Run the chosen programs; return their rows, and the path of the report.
+
+    The broker is the command line's, or a new broker with these settings.
     """
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--only", action="append", help="a client's name, with or without version")

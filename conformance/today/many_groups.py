@@ -1,9 +1,9 @@
-"""`python -m conformance.today.many_groups [--groups 1000]`: groups of three members each, of
-all of which one dies at the same moment. Prints how long joining and sharing out again took, and
-the turns of the broker's loop that took 50 ms of processor time or more; ends with 1 if there was
-one.
+"""`python -m conformance.today.many_groups [--groups 1000]`: groups of three members each; a member
+of every group dies at the same moment.
 
-Members speak the group protocol's first versions by themselves: no library runs thousands of them.
+Prints the times of joining and of the new assignment, and the turns of the broker's loop with 50 ms
+of processor time or more. Any such turn makes the exit code 1. The members implement the first
+versions of the group protocol here: no library runs thousands of members.
 """
 
 import argparse
@@ -23,7 +23,7 @@ JOIN, HEARTBEAT, SYNC = 11, 12, 14
 UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
 MEMBERS = 3
 SESSION_MS, HEARTBEAT_S = 60_000, 3.0
-SHARED_S = 300.0  # Until all have their shares, on however busy a machine.
+SHARED_S = 300.0  # Until all members have partitions, on a busy machine.
 GROUPS_AT_ONCE = 200  # The kernel holds 1,024 connections until the broker accepts them.
 FILES = 4 * 4096
 TURN_MS = 50
@@ -31,24 +31,24 @@ SETTINGS = (f"loop_turn_log_ms={TURN_MS}",)
 
 
 class Answer:
-    """What has not been read yet of the body of an answer."""
+    """The unread rest of an answer's body."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
         self._pos = 0
 
     def number(self, layout: str) -> int:
-        """The next number, of a struct's layout."""
+        """Return the next number, of a struct's layout."""
         (found,) = struct.unpack_from(layout, self._body, self._pos)
         self._pos += struct.calcsize(layout)
         return int(found)
 
     def text(self) -> bytes:
-        """The next string."""
+        """Return the next string."""
         return self._taken(self.number(">h"))
 
     def data(self) -> bytes:
-        """The next bytes."""
+        """Return the next bytes."""
         return self._taken(self.number(">i"))
 
     def _taken(self, size: int) -> bytes:
@@ -57,14 +57,15 @@ class Answer:
 
 
 class Shares:
-    """In which generation each member of each group has its share."""
+    """The generation of each member's assignment, by group."""
 
     def __init__(self, groups: int) -> None:
         self.of = [dict[int, int]() for _ in range(groups)]
 
     def is_done(self, members: range, last: list[int]) -> bool:
-        """Whether these members have theirs, of one generation after the last, in as many groups
-        as `last` has generations.
+        """Return True if these members have assignments of a common generation after the last.
+
+        Only the first groups count, as many as `last` has generations.
         """
         return all(
             set(found) == set(members) and len(set(found.values())) == 1 and found[members[0]] > old
@@ -73,7 +74,7 @@ class Shares:
 
 
 class Member:
-    """One member: joins, takes its share, and joins anew when it is told to."""
+    """A member: joins, takes its assignment, and rejoins on request."""
 
     def __init__(self, number: int, place: int, shares: Shares) -> None:
         self._name = string(b"many-%d" % number)
@@ -84,7 +85,7 @@ class Member:
         self.life = trio.CancelScope()
 
     async def live(self, host: str, port: int) -> None:
-        """Until its life is cancelled: then its connection ends, as when its process dies."""
+        """Run until cancelled: then the connection ends, as in a process's death."""
         self._stream = await trio.open_tcp_stream(host, port)
         with self.life:
             async with self._stream:
@@ -100,14 +101,14 @@ class Member:
             del self._shares[self._place]
 
     async def _joined(self) -> int:
-        """The generation in which it has a share."""
+        """Join; return the generation of the assignment."""
         protocols = struct.pack(">i", 1) + string(b"range") + data(b"")
         while True:
             session = struct.pack(">i", SESSION_MS)
             body = self._name + session + self._id + string(b"consumer") + protocols
             answer = await self._ask(JOIN, body)
             error, generation = answer.number(">h"), answer.number(">i")
-            if error == UNKNOWN_MEMBER_ID:  # It was too late: as a library does, it comes anew.
+            if error == UNKNOWN_MEMBER_ID:  # Too late: rejoin as a new member, as a library does.
                 self._id = string(b"")
                 continue
             assert not error, f"JoinGroup: {error}"
@@ -136,7 +137,7 @@ class Member:
 
 
 async def live_and_die(groups: int, host: str, port: int) -> None:
-    """All members join; one of each group dies; the others share again."""
+    """Let all members join and a member of each group die; the others get new assignments."""
     shares = Shares(groups)
     members = [
         Member(number, place, shares) for number in range(groups) for place in range(MEMBERS)
@@ -166,7 +167,7 @@ async def _until(holds: Callable[[], bool]) -> None:
 
 
 def main() -> int:
-    """Exit code 0 if no turn was long."""
+    """Return 0 if no turn was long."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--groups", type=int, default=1000)
     options = parser.parse_args()

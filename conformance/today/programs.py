@@ -1,7 +1,7 @@
-"""Which of today's Kafka clients there are, at which versions, and how each one's program is built.
+"""Today's Kafka clients, with versions, and the builds of their programs.
 
-Builds go into a folder outside the tree and are kept; what a machine has no tools for is skipped
-with the reason.
+Builds go into a folder outside the tree and are reused; a client without build tools on this
+machine is skipped with the reason.
 """
 
 import os
@@ -17,33 +17,33 @@ from conformance.clients import ROOT
 SOURCES = Path(__file__).parent
 CACHE = Path(os.environ.get("CONFORMANCE_CLIENTS", Path.home() / ".cache" / "braidlog-clients"))
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-ALL = ("group", "admin", "transact")  # What a library is tried with besides the codecs.
+ALL = ("group", "admin", "transact")  # The attempts with a library besides the codecs.
 BUILD_S = 600
-INSTALLED = "installed"  # Of what the libraries in a program's folder were installed.
+INSTALLED = "installed"  # A copy of the list from which a folder's libraries were installed.
 
 
 class Unavailable(Exception):
-    """The program cannot be built here; the text says why."""
+    """The program cannot be built here; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One client library at one version; `build` gives the command to run its program."""
+    """A version of a client library; `build` returns the command of its program."""
 
     name: str
     build: Callable[["Program"], list[str]]
     version: str = ""
     codecs: Sequence[str] = CODECS
     tries: Sequence[str] = ALL
-    makes_topics: bool = False  # by its own admin calls, before it produces
+    makes_topics: bool = False  # True: by the client's own admin calls, before producing
 
     @property
     def folder(self) -> Path:
-        """Where it is built."""
+        """Return the build folder."""
         return CACHE / f"{self.name}-{self.version}"
 
     def command(self) -> list[str]:
-        """What to run, built if need be. Raises Unavailable."""
+        """Return the command, after a build if needed. Raises Unavailable."""
         self.folder.mkdir(parents=True, exist_ok=True)
         return self.build(self)
 
@@ -51,7 +51,7 @@ class Program:
 def run_build(
     command: Sequence[object], folder: Path, environment: Mapping[str, str] | None = None
 ) -> None:
-    """A step of a build. Raises Unavailable."""
+    """Run a step of a build. Raises Unavailable."""
     if shutil.which(str(command[0])) is None:
         raise Unavailable(f"{command[0]} is not on this machine")
     done = subprocess.run(
@@ -68,18 +68,20 @@ def run_build(
 
 
 def is_older(built: Path, source: Path) -> bool:
-    """Whether something has to be built again, or for the first time."""
+    """Return True if a build is missing or older than its source."""
     return not built.exists() or built.stat().st_mtime < source.stat().st_mtime
 
 
 def is_installed(folder: Path, listed: Path) -> bool:
-    """Whether a folder has the libraries that this file lists: it keeps a copy of the file."""
+    """Return True if a folder has the libraries of this list: the folder keeps a
+    copy of the list.
+    """
     kept = folder / INSTALLED
     return kept.exists() and kept.read_bytes() == listed.read_bytes()
 
 
 def copy_jars(program: Program, place: Path) -> None:
-    """Copy the jars that a project file names into the program's folder."""
+    """Copy the jars of a project file into the program's folder."""
     pom = place / "pom.xml"
     if is_installed(program.folder, pom):
         return
@@ -106,7 +108,7 @@ def _console(program: Program) -> list[str]:
 
 
 def _kcat(program: Program) -> list[str]:
-    """The one on PATH, or else Debian's, unpacked without installing it."""
+    """Return kcat from PATH, or Debian's, unpacked without an installation."""
     script = str(SOURCES / "python" / "kcat_today.py")
     found = shutil.which("kcat") or shutil.which("kafkacat")
     if found is not None:
@@ -134,7 +136,7 @@ def _node(program: Program) -> list[str]:
     if not is_installed(folder, lock):
         for listed in (source / "package.json", lock):
             shutil.copy(listed, folder)
-        # kafkajs' plugin for zstd asks its compiler for a C++ that is too old for today's Node.
+        # kafkajs' plugin for zstd requests a C++ version that is too old for today's Node.
         run_build(["npm", "ci", "--no-audit", "--no-fund"], folder, {"CXXFLAGS": "-std=c++17"})
         shutil.copy(lock, folder / INSTALLED)
     shutil.copy(source / "today.mjs", folder)
@@ -168,6 +170,6 @@ PROGRAMS = (
     Program("confluent-kafka", _python, "2.16.1"),
     Program("kafka-python", _python, "3.0.12"),
     Program("kcat", _kcat, "1.7.1", tries=("group", "admin")),
-    # Has the flexible versions of the protocol alone, so that it can only be refused.
+    # This client has only flexible versions of the protocol, and so can only be refused.
     Program("platformatic", _node, "1.35.0", codecs=(), tries=("transact",)),
 )

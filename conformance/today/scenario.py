@@ -1,6 +1,6 @@
-"""What one client goes through: every codec, a group of three with a death, resuming, admin calls.
+"""The steps of a client: every codec, a group of three with a death, resuming, admin calls.
 
-Knows programs as commands that speak lines of JSON, and no library.
+Knows programs as commands that print lines of JSON, and no library.
 """
 
 import base64
@@ -15,17 +15,17 @@ from typing import Any
 
 from conformance.raw.kafka import KafkaWire
 
-CALL_S = 240  # Some commands start a dozen JVMs one after the other.
+CALL_S = 240  # Some commands start a dozen JVMs in sequence.
 GROUP_S = 60
-REFUSAL_S = 20.0  # Until a client says why it cannot go on; idle, most of it is the start of a JVM.
-SHARED_S = 3.0  # After a member's death the others have its partitions.
+REFUSAL_S = 20.0  # Until a client reports a refusal; on an idle machine mostly the start of a JVM.
+SHARED_S = 3.0  # After a member's death, the time until the others have its partitions.
 SESSION_S = 6
 PARTITIONS = 3
 Line = dict[str, Any]
 
 
 class Failed(Exception):
-    """The client did not do, or was not given, what it should."""
+    """The client failed a step, or did not receive the expected records."""
 
 
 def _b64(data: bytes | None) -> str | None:
@@ -47,26 +47,26 @@ RECORDS = [
 
 
 class Client:
-    """A client's program at one broker."""
+    """A client's program at a broker."""
 
     def __init__(self, command: Sequence[str], address: str) -> None:
         self._command = list(command)
         self._address = address
 
     def make(self, topic: str) -> None:
-        """Have a topic made: not every library asks for one that is not there."""
+        """Create a topic by a Metadata request: not every library requests a missing topic."""
         host, _, port = self._address.rpartition(":")
         with KafkaWire((host, int(port))) as wire:
             wire.create(topic)
 
     def create(self, topic: str, partitions: int) -> None:
-        """As Kafka's own admin tools make a topic: a real Kafka may be asked, too."""
+        """Create a topic as Kafka's own admin tools do: the broker may be a real Kafka."""
         host, _, port = self._address.rpartition(":")
         with KafkaWire((host, int(port))) as wire:
             wire.create_topic(topic, partitions)
 
     def call(self, what: str, *arguments: object) -> list[Line]:
-        """The lines of a command that ends. Raises Failed."""
+        """Return the lines of a command that ends. Raises Failed."""
         command = [*self._command, what, self._address, *map(str, arguments)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=CALL_S)
@@ -77,7 +77,7 @@ class Client:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def member(self, topic: str, group: str) -> "Member":
-        """A member of a group, in a process of its own."""
+        """Return a member of a group, in its own process."""
         return Member([*self._command, "member", self._address, topic, group])
 
 
@@ -90,7 +90,7 @@ def _reason(said: str) -> str:
 
 
 class Member:
-    """A group's member, and what it has told so far."""
+    """A group's member, and its output so far."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.assigned: list[int] = []
@@ -108,7 +108,7 @@ class Member:
             self._lines.put(line)
 
     def look(self) -> None:
-        """Take what it has told since."""
+        """Take the new output lines."""
         while not self._lines.empty():
             line = json.loads(self._lines.get())
             if "assigned" in line:
@@ -120,13 +120,13 @@ class Member:
                 self.committed = False
 
     def kill(self) -> None:
-        """Without a word to the broker."""
+        """Kill the process, without leaving the group."""
         self._process.kill()
         self._process.wait()
 
 
 def check_codec(client: Client, topic: str, codec: str, number: int) -> None:
-    """Records produced with a codec are read as they were; `number` calls came before."""
+    """Check that records of a codec are read unchanged; `number` calls came before."""
     client.call("produce", topic, codec)
     count = len(RECORDS)
     lines = client.call("read", topic, (number + 1) * count)[-count:]
@@ -139,8 +139,10 @@ def check_codec(client: Client, topic: str, codec: str, number: int) -> None:
 
 
 def check_group(client: Client, topic: str, group: str) -> float:
-    """Three members share the partitions, two when one is dead, and who comes later goes on where
-    they were. Returns the seconds from the death to the new shares.
+    """Check that three members share the partitions, then two after a death, and that a later
+    member continues at their positions.
+
+    Returns the seconds from the death to the new assignment.
     """
     client.make(topic)
     members = [client.member(topic, group) for _ in range(3)]
@@ -168,7 +170,7 @@ def check_group(client: Client, topic: str, group: str) -> float:
 
 
 def check_refusal(client: Client, topic: str) -> str:
-    """What is not served is refused at once. Returns what the client says."""
+    """Check that an unserved request is refused at once. Returns the client's message."""
     began = time.monotonic()
     try:
         client.call("transact", topic)
