@@ -1,5 +1,7 @@
-"""Fixtures that several floors use: a broker inside the test's own trio run, and clients of its
-listeners. Decides what would otherwise be left to chance.
+"""Fixtures for several folders: a broker inside the test's own trio run, and clients of its
+listeners.
+
+The fixtures also fix random choices.
 """
 
 import os
@@ -19,11 +21,11 @@ from conformance.server import RunningBroker
 from tests import turns
 from tests.listeners import open_listeners
 
-# A broker imports these in a thread when a client first needs them: in no test, whose clock jumps.
+# A broker imports these in a thread at a client's first use: not in a test whose clock jumps.
 import_module(PARSER)
 import_module(SCRAPING)
 
-# Every run looks at the same examples, and none is too late because the machine is busy.
+# Every run uses the same examples, and a busy machine makes none too late.
 hypothesis.settings.register_profile(
     "same",
     derandomize=True,
@@ -34,11 +36,12 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("same")
 
 
-# Brokers in processes of their own say more than they would to an operator.
+# Brokers in their own processes log more than an operator would see.
 os.environ["BRAIDLOG_LOOP_TURN_LOG_MS"] = f"{turns.TURN_S_MAX * 1000:.0f}"
 
 
-# As in a broker's process: `rich` takes half a second to show a traceback, which counts as a turn.
+# As in a broker's process: `rich` takes half a second to render a traceback, which counts as a
+# turn.
 _plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _plain])
 
@@ -53,13 +56,13 @@ def pytest_report_header(config):
 
 @pytest.fixture(autouse=True)
 def order_of_tasks(request):
-    """The order in which trio gives turns, by chance anew for each test, is that of a seed."""
+    """Seed the order in which trio runs tasks, for each test; trio's order is random otherwise."""
     scheduler._r.seed(f"{request.config.getoption('order')} {request.node.nodeid}")
 
 
 @pytest.fixture(autouse=True)
 def turns_of_processes():
-    """Fails a test during which a broker in a process of its own held its loop for too long."""
+    """Fail a test during which a broker in its own process held its loop for too long."""
     yield
     brokers = RunningBroker.started
     found = [line for broker in brokers for line in broker.new_log_lines()]
@@ -70,9 +73,9 @@ def turns_of_processes():
 
 @pytest.fixture
 async def broker(request, tmp_path):
-    """A broker on an empty directory, its committer running; no listener is open.
+    """A broker on an empty directory with a running committer and no open listener.
 
-    Its settings can be given as a dict, by `parametrize` with `indirect`.
+    `parametrize` with `indirect` takes its settings as a dict.
     """
     flags = [("data_dir", str(tmp_path / "data"), "test")]
     flags += [(*setting, "test") for setting in getattr(request, "param", {}).items()]
@@ -91,6 +94,6 @@ async def broker(request, tmp_path):
 
 @pytest.fixture
 async def open_client(broker):
-    """`await open_client("kafka")`: as `open_listeners` gives it, of `broker`."""
+    """`await open_client("kafka")`: a client of `broker`, as from `open_listeners`."""
     async with open_listeners(broker) as connect:
         yield connect

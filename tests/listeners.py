@@ -10,10 +10,10 @@ from braidlog.broker.server.listener import Listener, accept
 
 @asynccontextmanager
 async def open_listeners(broker):
-    """Gives `await connect("kafka")`: a stream to that protocol's listener of `broker`, opened if
-    need be.
+    """Yield `connect`: `await connect("kafka")` returns a stream to that protocol's listener of
+    `broker`.
 
-    Settings of the adapter can be given by name the first time.
+    The first call opens the listener; settings of the adapter can be given by name then.
     """
     listeners = {}
     async with trio.open_nursery() as serving:

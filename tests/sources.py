@@ -1,4 +1,4 @@
-"""The Python files of the house, read and parsed once for the tests of its rules."""
+"""The Python files of the project, read and parsed once for the tests of its rules."""
 
 import ast
 import gc
@@ -18,13 +18,13 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass(slots=True)
 class Source:
-    """One Python file of the house; its tree is walked once."""
+    """A Python file of the project; its tree is walked once."""
 
     path: str
     text: str
     tree: ast.Module
     imports: list[tuple[int, str]] = field(default_factory=list)  # Line, dotted name; anywhere.
-    functions: list[Function] = field(default_factory=list)  # Methods and nested ones too.
+    functions: list[Function] = field(default_factory=list)  # Methods and nested functions too.
     classes: list[ast.ClassDef] = field(default_factory=list)
     attributes: list[ast.Attribute] = field(default_factory=list)
     used: set[str] = field(default_factory=set)  # Names read, and texts, which name fields.
@@ -56,7 +56,7 @@ class Source:
         return self.path.split("/")[0]
 
     def defined(self) -> Iterator[tuple[int, str]]:
-        """Line and name of functions and classes anywhere, and of what the module sets."""
+        """Yield line and name of functions and classes anywhere, and of the module's variables."""
         for node in (*self.functions, *self.classes):
             yield node.lineno, node.name
         for node in self.tree.body:
@@ -74,8 +74,8 @@ class Source:
 
 @cache
 def sources() -> tuple[Source, ...]:
-    """All Python files written by hand."""
-    gc.disable()  # Looking for garbage among so many nodes takes longer than to make them.
+    """Return all hand-written Python files."""
+    gc.disable()  # A garbage collection among so many nodes takes longer than their creation.
     try:
         found = tuple(
             Source(path.relative_to(ROOT).as_posix(), text := path.read_text(), ast.parse(text))
@@ -83,7 +83,7 @@ def sources() -> tuple[Source, ...]:
             for path in sorted((ROOT / folder).rglob("*.py"))
             if not path.name.endswith("_pb2.py") and path.parent != KAFKA_TABLES
         )
-        gc.freeze()  # They stay: a search in a test that comes later would walk them all.
+        gc.freeze()  # The nodes stay: a later test's garbage collection would walk them all.
         return found
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""Answers of the JSON API that docs/api.md shows have every field that a broker sends."""
+"""The JSON answers in docs/api.md have every field that a broker sends."""
 
 import json
 import re
@@ -27,7 +27,7 @@ SHOWN = {
 
 
 def shown(request: str) -> bytes:
-    """The first block of JSON behind a request."""
+    """Return the first block of JSON behind a request."""
     found = re.search(rf"^`{re.escape(request)}`.*?^```json\n(.*?)^```$", PAGE, re.M | re.S)
     assert found is not None, request
     return found[1].encode()

@@ -1,4 +1,4 @@
-"""README and the pages in docs/ work when they are followed.
+"""The instructions of README and the pages in docs/ work.
 
 Every shell and Python block runs in order, each page on a fresh broker. A block runs in another
 test, or has an entry in `NOT_RUN` with a reason. Other fences (`text`, `ini`, `toml`) are not run.
@@ -22,9 +22,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_TIMEOUT_S = 300
 DEFAULT_PORTS = {"kafka": "9092", "pulsar": "6650", "iggy": "8090", "http": "8080"}
-# iggy-py 0.4.0 may abort when Python ends under its threads, after everything was done.
+# iggy-py 0.4.0 may abort when Python ends under its threads, after all work was done.
 PYTHON_EXIT_CODES = (0, -signal.SIGABRT)
-CURL_TIMED_OUT = 28  # Of a stream without end that `--max-time` ends.
+CURL_TIMED_OUT = 28  # The status of an endless stream that `--max-time` ends.
 
 # The test that runs the blocks of a page, by page and language.
 RUN_BY = {
@@ -41,7 +41,7 @@ NOT_RUN = {
     "systemctl": "needs systemd",
     "python -m braidlog.storage.export.export": "needs a Spark cluster",
 }
-# Commands that come before a page's first block: what its text takes for granted.
+# Commands before a page's first block: the state that the page assumes.
 PREPARED = {
     "docs/operations.md": "braidlog topics create orders; braidlog topics create old-orders",
     "docs/spark.md": "braidlog topics create orders",
@@ -54,7 +54,7 @@ def name_of(page: Path) -> str:
 
 
 def runnable(page: Path) -> list[tuple[str, str]]:
-    """(language, text) of the blocks of a page that this file runs, in order."""
+    """Return (language, text) of a page's blocks that this file runs, in order."""
     return [
         (language, text)
         for language, text in BLOCK.findall(page.read_text())
@@ -74,7 +74,7 @@ class Terminal:
         self._broker = broker
 
     def run(self, language: str, text: str) -> str:
-        """Run one block; returns the standard output."""
+        """Run a block; return the standard output."""
         for listener, port in DEFAULT_PORTS.items():
             text = text.replace(f"127.0.0.1:{port}", self._broker.addresses[listener])
         if language == "python":
@@ -107,13 +107,13 @@ class Terminal:
 
 
 def follow(page: Path) -> list[str]:
-    """Run a page's blocks on a fresh broker; returns the output of each."""
+    """Run a page's blocks on a fresh broker; return the output of each."""
     if shutil.which("curl") is None:
         pytest.skip("there is no curl here")
     printed = []
     with RunningBroker() as broker:
         terminal = Terminal(broker)
-        # No page may count on being the first to make a topic: message ids depend on that.
+        # No page may assume that it creates the first topic: message ids depend on that.
         terminal.run("sh", "braidlog topics create somebody-elses --partitions 2")
         terminal.run("sh", PREPARED.get(name_of(page), ""))
         for language, text in runnable(page):

@@ -12,8 +12,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FLOORS = ("broker", "protocols", "storage")
 NAME = re.compile(r"_MAX(_[A-Z]+)?$")
-# The largest value of a type or of a format, or what programs of their own (command line, Spark's
-# workers, tools) put into one table, file or request: nothing that a client of a broker meets.
+# Not limits for a broker's clients: the largest value of a type or format, and the sizes of tables,
+# files and requests of separate programs (command line, Spark's workers, tools).
 NO_LIMITS = re.compile(
     r"^_|_POS$|^INT_MAX|TIME_MS_MAX|TIME_US_MAX|TIME_MAX_US|INT32_MAX|INT64_MAX|U(?:INT)?32_MAX|U(?:INT)?64_MAX|NUMBER_MAX"
     r"|OFFSET_MAX|DELTA_MAX|VARINT_BYTES_MAX|VARLONG_BYTES_MAX|TAG_BYTES_MAX|SUM_MAX|DIGITS_MAX|SEQUENCE_MAX|^RECORDS_MAX|^BYTES_MAX"
@@ -23,7 +23,7 @@ PROGRAMS = ("broker/cli", "storage/export", "storage/tools")
 
 
 def modules() -> Iterator[tuple[str, set[str]]]:
-    """Each file of the product with the names that it sets."""
+    """Yield each file of the product with the names that it sets."""
     for floor in FLOORS:
         for path in sorted((ROOT / floor).rglob("*.py")):
             tree = ast.parse(path.read_text())
@@ -34,7 +34,7 @@ def modules() -> Iterator[tuple[str, set[str]]]:
 
 
 def limits() -> Iterator[tuple[str, str]]:
-    """(file, name) of each."""
+    """Yield (file, name) of each limit."""
     for file, names in modules():
         if not file.startswith(PROGRAMS) and not OF_SPARK.search(file):
             for name in sorted(names):
@@ -43,7 +43,7 @@ def limits() -> Iterator[tuple[str, str]]:
 
 
 def names_set(node: ast.stmt) -> Iterator[str]:
-    """Names that a statement gives a value, one or several at once."""
+    """Yield the names that a statement sets."""
     targets = node.targets if isinstance(node, ast.Assign) else []
     targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
     for target in targets:
@@ -52,7 +52,7 @@ def names_set(node: ast.stmt) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def named() -> set[str]:
-    """Every word in code marks."""
+    """Return every word in code marks."""
     text = (ROOT / "docs" / "limits.md").read_text()
     return {word for span in re.findall(r"`([^`]*)`", text) for word in re.findall(r"\w+", span)}
 
@@ -68,8 +68,9 @@ NUMBER = re.compile(rf"(\d+(?:,\d{{3}})*(?:\.\d+)?)(?:\^(\d+))?(?: ({'|'.join(UN
 
 
 def rows() -> Iterator[tuple[list[str], set[float]]]:
-    """The constants of each row, and the values that it shows; times in seconds and milliseconds,
-    since a name ends in its unit.
+    """Yield the constants of each row, and the row's values.
+
+    Times are in seconds and milliseconds, since a name ends in its unit.
     """
     for line in PAGE.read_text().splitlines():
         cells = line.split(" | ")
@@ -86,7 +87,7 @@ def values(digits: str, power: str, unit: str) -> Iterator[float]:
 
 @pytest.fixture(scope="module")
 def constants() -> dict[str, set[float]]:
-    """The numbers that modules of the product have under the names that the page shows."""
+    """Return the numbers of the product's constants with a name on the page."""
     found: dict[str, set[float]] = defaultdict(set)
     wanted = {name for names, _ in rows() for name in names}
     for file, names in modules():
@@ -100,7 +101,7 @@ def constants() -> dict[str, set[float]]:
     return found
 
 
-def test_every_row_shows_a_limit_that_is_there(constants: dict[str, set[float]]) -> None:
+def test_every_row_shows_an_existing_limit(constants: dict[str, set[float]]) -> None:
     wrong = [
         f"{name}: {sorted(constants.get(name, ()))} in the code, {sorted(shown)} on the page"
         for names, shown in rows()

@@ -1,4 +1,4 @@
-"""What a page names is there: files, links, commands, names. What moves takes its pages along."""
+"""The files, links, commands and names on a page exist. A move must update the pages."""
 
 import ast
 import re
@@ -25,7 +25,7 @@ TOUR = (ROOT / "docs" / "tour.md").read_text()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_files_that_a_page_names_are_there(page: Path) -> None:
+def test_files_on_a_page_exist(page: Path) -> None:
     text = page.read_text()
     named = {*PATH.findall(text), *(name.replace(".", "/") for name in MODULE.findall(text))}
     missing = [
@@ -46,12 +46,12 @@ BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_of_a_page_lead_to_a_page_and_its_heading(page: Path) -> None:
+def test_links_of_a_page_lead_to_an_existing_heading(page: Path) -> None:
     dead = []
     for link in LINK.findall(BLOCK.sub("", page.read_text())):
         file, _, anchor = link.partition("#")
         target = page.parent / file if file else page
-        if re.match(r"[a-z]+:", link):  # Another host, which no test asks.
+        if re.match(r"[a-z]+:", link):  # Another host, which no test contacts.
             continue
         if not target.exists() or (anchor and anchor not in anchors(target)):
             dead.append(link)
@@ -59,26 +59,26 @@ def test_links_of_a_page_lead_to_a_page_and_its_heading(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What GitHub calls the headings of a page."""
+    """Return GitHub's anchors of a page's headings."""
     headings = HEADING.findall(BLOCK.sub("", page.read_text()))
     return {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_commands_that_a_page_shows_are_there_with_their_flags(page: Path) -> None:
+def test_commands_on_a_page_exist_with_their_flags(page: Path) -> None:
     wrong = []
     for words in commands(page.read_text()):
         try:
             app.parse_args(words, exit_on_error=False, print_error=False)
         except MissingArgumentError:
-            pass  # In a sentence: what every reader knows is left out.
+            pass  # In a sentence: parts that every reader knows are left out.
         except CycloptsError as error:
             wrong.append(f"{shlex.join(words)}: {error}")
     assert not wrong, "\n".join(wrong)
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    """The arguments of each `braidlog` in a block for a shell or in code marks."""
+    """Yield the arguments of each `braidlog` in a shell block or in code marks."""
     blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     shown = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     shown += re.findall(r"`([^`\n]+)`", BLOCK.sub("", text))
@@ -90,27 +90,29 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_metrics_that_a_page_names_are_served_under_that_name(page: Path) -> None:
+def test_metrics_on_a_page_are_served(page: Path) -> None:
     named = set(re.findall(r"\bbraidlog_[a-z_]+\b", page.read_text()))
     assert sorted(named - served()) == []
 
 
 def served() -> set[str]:
-    """Names in /metrics: of a counter with `_total` at its end, as Prometheus has it."""
+    """Return the names in /metrics: a counter's name ends with `_total`, as in Prometheus."""
     files = ("broker/metrics.py", "protocols/http/management/log_metrics.py")
     text = "".join((ROOT / file).read_text() for file in files)
     names = set(re.findall(r'"(braidlog_[a-z_]+)"', text))
     return {f"{name}_total" if name in COUNTERS else name for name in names}
 
 
-def test_names_that_the_tour_names_are_there() -> None:
-    """`Class.method` in that class or a base of it, other names anywhere, files in some folder."""
+def test_names_in_the_tour_exist() -> None:
+    """Look up `Class.method` in that class or its bases, other names anywhere,
+    files in any folder.
+    """
     files = {source.path.rsplit("/", 1)[1] for source in product()}
     parts = {node.name: members(node) for source in product() for node in source.classes}
     everything = {name for source in product() for _, name in source.defined()}
     missing = []
     for span in re.findall(r"`([^`\n]+)`", TOUR):
-        if "/" in span:  # A path, which the test above looks for.
+        if "/" in span:  # A path: the test above checks paths.
             continue
         owner, _, name = span.rpartition(".")
         if name == "py":
@@ -125,7 +127,7 @@ def test_names_that_the_tour_names_are_there() -> None:
 
 
 def members(node: ast.ClassDef) -> set[str]:
-    """Methods of a class, and its bases."""
+    """Return the methods of a class, and its bases."""
     methods = {
         one.name for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
     }

@@ -1,4 +1,4 @@
-"""What docs/security.md shows works as it stands: its commands are run in order, on other ports."""
+"""The commands of docs/security.md work: they run in order, on other ports."""
 
 import os
 import re
@@ -21,13 +21,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 
 def blocks() -> list[tuple[str, str]]:
-    """(language, text) of every block of the first section, in order."""
+    """Return (language, text) of every block of the first section, in order."""
     section = PAGE.read_text().partition(SECTION)[2].partition("\n## ")[0]
     return re.findall(r"^```(\w+)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
 
 
 class Shell:
-    """A reader's terminal: what is exported stays."""
+    """A reader's terminal: exported variables stay."""
 
     def __init__(self, folder: Path, ports: dict[str, str]) -> None:
         self.folder = folder
@@ -37,13 +37,13 @@ class Shell:
         self.broker: subprocess.Popen[bytes] | None = None
 
     def here(self, text: str) -> str:
-        """With ports of our own."""
+        """Return the text with this test's ports."""
         for shown, free in self.ports.items():
             text = text.replace(shown, free)
         return text
 
     def run(self, text: str) -> str:
-        """Run commands as a shell does; what they printed."""
+        """Run commands as a shell does; return their output."""
         if text.startswith("braidlog serve"):
             self.broker = subprocess.Popen(
                 text.split(), cwd=self.folder, env=self.environment, stderr=subprocess.DEVNULL
@@ -65,7 +65,7 @@ class Shell:
         return done.stdout
 
     def wait(self) -> None:
-        """Until the broker accepts."""
+        """Wait until the broker accepts."""
         deadline = time.monotonic() + START_TIMEOUT_S
         assert self.broker is not None
         while self.broker.poll() is None and time.monotonic() < deadline:
@@ -83,7 +83,7 @@ def free_port() -> str:
         return str(one.getsockname()[1])
 
 
-def test_the_first_section_makes_a_broker_that_a_client_comes_in_to(tmp_path):
+def test_the_first_section_starts_a_broker_that_a_client_can_use(tmp_path):
     for tool in ("openssl", "curl"):
         if shutil.which(tool) is None:
             pytest.skip(f"there is no {tool} here")

@@ -1,4 +1,5 @@
-"""docs/settings.md names every setting of the code with its default, and none that is not there;
+"""docs/settings.md has exactly the settings of the code, with their defaults.
+
 docs/cluster.md has those of a shared store, docs/api.md those of a topic.
 """
 
@@ -34,7 +35,7 @@ NO_SETTINGS = {"origins", "listeners", "name", "options"}  # Fields that the loa
 
 
 def fields(struct: type, at: str) -> Iterator[tuple[str, object, object]]:
-    """(dotted name, type, default) of each setting in a group, those of groups in it included."""
+    """Yield (dotted name, type, default) of each setting in a group, inner groups included."""
     hints = typing.get_type_hints(struct, include_extras=True)
     for field in msgspec.structs.fields(struct):
         if field.name in NO_SETTINGS:
@@ -55,7 +56,7 @@ def is_group(hint: object) -> bool:
 
 
 def settings() -> dict[str, tuple[object, object]]:
-    """Every setting with its type and default."""
+    """Return every setting with its type and default."""
     found = [*fields(Config, ""), *fields(ListenerConfig, "listeners.NAME.")]
     for name, options in PROTOCOLS.items():
         found += fields(options, f"listeners.{name}.")
@@ -89,7 +90,7 @@ def test_every_row_of_the_page_is_a_setting_with_its_default():
 
 
 @pytest.mark.parametrize("variable", sorted(ENV_OTHERS))
-def test_every_variable_that_is_no_setting_is_on_the_page(variable):
+def test_every_environment_variable_without_setting_is_on_the_page(variable):
     assert re.search(rf"`{variable}[`=]", PAGE), variable
 
 

@@ -15,7 +15,7 @@ BESIDES = ("docs", "requirements", ".ci")
 
 @cache
 def texts() -> tuple[tuple[str, str], ...]:
-    """Path and text of every text file of the project, whoever wrote it."""
+    """Return path and text of every text file of the project."""
     tops = [path for path in ROOT.iterdir() if path.is_file() and not path.name.startswith(".")]
     for folder in (*CODE, *BESIDES):
         tops += (path for path in (ROOT / folder).rglob("*") if path.is_file())
@@ -76,8 +76,8 @@ IGNORED_TYPE = re.compile(r"# type: ignore\b")
 SWALLOWED = re.compile(r"except( Base| )?(Exception)?:|^\s*with suppress\(")
 
 
-def test_what_is_left_unchecked_says_why() -> None:
-    """A type that is ignored, an error of any kind: a comment beside it or above it."""
+def test_unchecked_code_has_a_reason() -> None:
+    """An ignored type and a caught `Exception` have a comment with the reason, beside or above."""
     offenders = [
         f"{source.path}:{number} {line.strip()}"
         for source in product()
@@ -89,5 +89,5 @@ def test_what_is_left_unchecked_says_why() -> None:
 
 
 def says_why(line: str) -> bool:
-    """A comment that is none for the checkers."""
+    """Return True for a comment that is not only for the checkers."""
     return any(not re.match(r"(?: ?type: ignore| ?noqa)", one) for one in line.split("#")[1:])

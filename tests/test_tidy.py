@@ -1,6 +1,6 @@
-"""The rules of the house, so that nobody has to argue about them: imports, sizes, words, errors.
+"""The project's rules for imports, sizes, names and errors.
 
-Each test lists every offender with its place. Reads files only, and imports no more than the
+Each test lists every offender with its place. The tests read files only, and import only the
 adapters' error tables.
 """
 
@@ -18,11 +18,12 @@ from tests.sources import KAFKA_TABLES, PRODUCT, ROOT, Function, Source, product
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 NESTING_MAX = 4
-# Of C: what does not gain twice the speed is Python. The checksums are published algorithms.
+# Of C: code that does not gain twice the speed stays in Python. The checksums are published
+# algorithms.
 EXTENSION_LINES_MAX = {"speedups.c": 800, "checksums.h": 200}
 CONSTRUCTOR_ARGUMENTS_MAX = 7
 
-# A name stands for itself and everything inside it.
+# A name covers itself and everything inside.
 STORAGE_FOR_ADAPTERS = (
     "braidlog.storage.formats",
     "braidlog.storage.errors",
@@ -41,7 +42,7 @@ def inside(name: str, *homes: str) -> bool:
 
 
 def body_lines(function: Function) -> int:
-    """Lines from `def` to the end, the docstring not counted."""
+    """Return the number of lines from `def` to the end, without the docstring."""
     lines = (function.end_lineno or function.lineno) - function.lineno + 1
     if ast.get_docstring(function) is not None:
         first = function.body[0]
@@ -50,7 +51,9 @@ def body_lines(function: Function) -> int:
 
 
 def nesting(node: ast.AST) -> int:
-    """Depth of blocks in blocks; `elif` is as deep as its `if`, an inner function begins anew."""
+    """Return the depth of nested blocks; `elif` is as deep as its `if`, an inner function starts at
+    0.
+    """
     deepest = 0
     for child in ast.iter_child_nodes(node):
         if isinstance(child, Function | ast.Lambda | ast.ClassDef):
@@ -80,7 +83,7 @@ def test_imports_point_down() -> None:
 
 @pytest.mark.parametrize("package", PRODUCT)
 def test_each_module_has_one_name(package: str) -> None:
-    """The folders are reached by the links in `braidlog/` alone."""
+    """Only the links in `braidlog/` lead to the folders."""
     link = ROOT / "braidlog" / package
     assert link.is_symlink()
     assert link.resolve() == ROOT / package
@@ -122,7 +125,7 @@ def test_adapters_never_import_each_other() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-def test_storage_and_the_pure_parts_of_adapters_know_no_event_loop_and_no_socket() -> None:
+def test_storage_and_pure_adapter_parts_import_no_event_loop_or_socket() -> None:
     offenders = [
         f"{source.path}:{line} imports {name}"
         for source in product()
@@ -151,7 +154,7 @@ def test_broker_names_no_concrete_adapter_or_codec() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-# What a client's own bytes can be: what codecs tell of them is for adapters.
+# Errors about a client's own body: codecs raise them for adapters.
 ERRORS_OF_BODIES = {
     "BodyError",
     "CorruptBody",
@@ -172,7 +175,7 @@ def test_adapters_translate_no_error_of_storage() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-def test_adapters_reach_no_catalogue_and_no_log_of_a_partition() -> None:
+def test_adapters_use_no_catalogue_and_no_partition_log() -> None:
     offenders = [
         f"{source.path}:{node.lineno} {ast.unparse(node)}"
         for source in product()
@@ -184,7 +187,9 @@ def test_adapters_reach_no_catalogue_and_no_log_of_a_partition() -> None:
 
 
 def reaches_too_far(node: ast.Attribute) -> bool:
-    """`X.catalogue`, and `X.log` unless X is a connection or the configuration."""
+    """Return True for `X.catalogue`, and for `X.log` unless X is a connection or
+    the configuration.
+    """
     if node.attr == "catalogue":
         return True
     if node.attr != "log":
@@ -193,8 +198,8 @@ def reaches_too_far(node: ast.Attribute) -> bool:
     return owner.lstrip("_") not in ("connection", "config")
 
 
-def test_the_pure_parts_of_adapters_know_nothing_of_the_broker() -> None:
-    """But how a connection ends, in a module that imports nothing itself."""
+def test_pure_adapter_parts_do_not_import_the_broker() -> None:
+    """Allowed: the end of a connection, in a module that imports nothing itself."""
     offenders = [
         f"{source.path}:{line} imports {name}"
         for source in product()
@@ -207,8 +212,8 @@ def test_the_pure_parts_of_adapters_know_nothing_of_the_broker() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-def test_threads_are_asked_by_the_one_function_whose_errors_come_apart() -> None:
-    """Who waits in `trio.to_thread.run_sync` while it raises stays in memory (`broker.threads`)."""
+def test_worker_threads_are_used_through_the_wrapper_in_broker_threads() -> None:
+    """A waiter of `trio.to_thread.run_sync` that raises would stay in memory (`broker.threads`)."""
     offenders = [
         f"{source.path}:{call.lineno}"
         for source in product()
@@ -219,14 +224,14 @@ def test_threads_are_asked_by_the_one_function_whose_errors_come_apart() -> None
     assert not offenders, "\n".join(offenders)
 
 
-def test_there_are_no_circles_of_imports() -> None:
-    """Imports for types alone count: what two modules share goes into a third."""
+def test_imports_have_no_circles() -> None:
+    """Imports for types count too: shared code of two modules goes into a third module."""
     offenders = [" - ".join(sorted(circle)) for circle in circles()]
     assert not offenders, "\n".join(offenders)
 
 
 def circles() -> list[set[str]]:
-    """Sets of modules of which each leads to each by imports."""
+    """Return sets of modules that reach each other by imports."""
     modules = {module_name(source): source for source in product()}
     needs = {
         name: {found for _, asked in source.imports if (found := home(asked, modules))} - {name}
@@ -247,12 +252,12 @@ def module_name(source: Source) -> str:
 
 
 def home(asked: str, modules: Mapping[str, Source]) -> str | None:
-    """The module that an import leads to, of our own."""
+    """Return the project's module that an import leads to."""
     return next((one for one in (asked, asked.rpartition(".")[0]) if one in modules), None)
 
 
 def reach(name: str, needs: Mapping[str, set[str]]) -> set[str]:
-    """Every module that this one needs, directly or not; itself only if it is in a circle."""
+    """Return every module that this module needs, directly or not; itself only within a circle."""
     seen: set[str] = set()
     waiting = list(needs[name])
     while waiting:
@@ -267,7 +272,7 @@ WAITS = ast.Await | ast.AsyncFor | ast.AsyncWith
 
 
 def test_a_handler_that_does_not_wait_is_a_plain_function() -> None:
-    """But one of HTTP, whose server awaits them all."""
+    """HTTP handlers are exempt: their server awaits all of them."""
     offenders = [
         f"{source.path}:{function.lineno} {function.name}"
         for source in product()
@@ -351,17 +356,17 @@ def not_annotated(function: Function) -> Iterator[str]:
         yield "return"
 
 
-def test_every_module_says_what_it_is_for() -> None:
+def test_every_module_has_a_docstring() -> None:
     offenders = [
         source.path
         for source in sources()
-        if source.package != "tests"  # Their names say it.
+        if source.package != "tests"  # A test's name is its docstring.
         if source.text.strip() and ast.get_docstring(source.tree) is None
     ]
     assert not offenders, "\n".join(offenders)
 
 
-def test_no_drawer_for_everything() -> None:
+def test_no_module_is_a_collection_of_helpers() -> None:
     offenders = [
         source.path for source in sources() if source.path.endswith(("utils.py", "helpers.py"))
     ]
@@ -374,13 +379,13 @@ def test_no_drawer_for_everything() -> None:
     assert not offenders, "\n".join(offenders)
 
 
-# A count that only tests ask for; a limit that follows from others.
+# A count for tests only; a limit that follows from others.
 USED_BY_OTHERS = {"open_count", "LOOKED_AT_MAX"}
-COMMAND_LINE = "broker/cli/"  # Its functions are named by their decorators.
+COMMAND_LINE = "broker/cli/"  # Decorators name the functions of the command line.
 
 
-def test_nothing_is_defined_that_the_product_does_not_use() -> None:
-    """But methods that a library calls: those of classes with a base that is not of the house."""
+def test_every_definition_is_used_by_the_product() -> None:
+    """Methods that a library calls are exempt: those of classes with a base outside the project."""
     used = {*USED_BY_OTHERS, *called_by_libraries()}.union(*(source.used for source in product()))
     for path in ("pyproject.toml", "storage/formats/speedups.c"):
         used.update(re.findall(r"\w+", (ROOT / path).read_text()))
@@ -411,7 +416,7 @@ NO_LIBRARY = {
 
 
 def bases_of(name: str, bases: Mapping[str, list[str]]) -> Iterator[str]:
-    """Of a class, and of its bases."""
+    """Yield the bases of a class, and their bases."""
     for base in bases.get(name, ()):
         yield base.split("[")[0]
         yield from bases_of(base, bases)
@@ -421,7 +426,7 @@ def bases_of(name: str, bases: Mapping[str, list[str]]) -> Iterator[str]:
 
 
 def adapters() -> list[str]:
-    """Names of the protocol folders."""
+    """Return the names of the protocol folders."""
     return sorted(path.parent.name for path in (ROOT / "protocols").glob("*/adapter.py"))
 
 

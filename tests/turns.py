@@ -1,9 +1,9 @@
-"""No turn of the event loop may take more than 50 ms of processor time: the test in which a broker
-does fails, whether the broker runs inside it or in a process of its own.
+"""A limit of 50 ms of processor time for a turn of the event loop.
 
-A virtual machine may count what its host did as processor time: a turn of 88 ms that never came
-again was seen once in ten thousand tests. So a test that fails for its turns runs once more, and
-fails if they are too long again (`addopts` in `pyproject.toml`).
+The test with a longer turn fails, both for a broker inside the test and for a broker in its own
+process. A virtual machine may count its host's work as processor time: a turn of 88 ms that never
+came again was seen once in ten thousand tests. So a test that fails for its turns runs once more,
+and fails if they are too long again (`addopts` in `pyproject.toml`).
 """
 
 import gc
@@ -20,35 +20,37 @@ TURN_S_MAX = 0.05
 
 
 def limit_at(load: float, cores: int) -> float:
-    """What a turn may take in seconds. Beside others the same work takes more processor time, by
-    caches and cores that are shared: five times as much was seen at a load of 16 on two cores.
+    """Return the longest allowed turn in seconds.
+
+    Beside other load the same work takes more processor time, because caches and cores are shared:
+    five times as much was seen at a load of 16 on two cores.
     """
     return TURN_S_MAX * max(1.0, load / cores)
 
 
 def limit_now() -> float:
-    """What a turn may take at this moment."""
+    """Return the longest allowed turn at this moment."""
     return limit_at(os.getloadavg()[0], os.cpu_count() or 1)
 
 
-# (what `LongTurn.task` begins with, where the turn ends, why it may be longer).
+# (beginning of `LongTurn.task`, place of the turn's end, reason for a longer turn).
 ALLOWED: list[tuple[str, str, str]] = []
 
 
 def is_allowed(task: str, ends_at: str) -> bool:
-    """Whether the turn is on the list."""
+    """Return True if the turn is on the list."""
     return any(task.startswith(name) and re.search(place, ends_at) for name, place, _ in ALLOWED)
 
 
 class LongTurns(AssertionError):
-    """Turns took too long. pytest knows it by name: `--only-rerun` in `pyproject.toml`."""
+    """Turns took too long. pytest uses this name: `--only-rerun` in `pyproject.toml`."""
 
 
 class Watch(LoopTurns):
-    """Finds long turns of our own tasks in the trio run that it is made in.
+    """Finds long turns of the test's own tasks in the present trio run.
 
-    Full garbage collections are not held against them here: they walk over all that the tests
-    have imported. In a broker's own process they count.
+    Full garbage collections are exempt here: they walk over all modules of the tests. In a broker's
+    own process they count.
     """
 
     def __init__(self, limit_s: Callable[[], float] = limit_now) -> None:
@@ -59,7 +61,7 @@ class Watch(LoopTurns):
         gc.callbacks.append(self._on_collection)
 
     def close(self) -> None:
-        """Look no more; fails if a turn was too long."""
+        """Stop watching. Raises LongTurns if a turn was too long."""
         gc.callbacks.remove(self._on_collection)
         if self.found:
             raise LongTurns(f"turns of more than {self._limit_s()} s: {self.found}")
@@ -82,7 +84,7 @@ class Watch(LoopTurns):
 
 
 def logged(lines: list[str], limit_s: Callable[[], float] = limit_now) -> list[str]:
-    """The lines of a broker's log that tell of long turns, but for those on the list."""
+    """Return the lines of a broker's log about long turns, except the allowed turns."""
     found = []
     for line in lines:
         if '"loop_held"' in line:

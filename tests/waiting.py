@@ -1,7 +1,7 @@
-"""Waiting for what sockets, threads and other processes are about to do, however slow the machine.
+"""Waits for sockets, threads and other processes, on a machine of any speed.
 
-`wait_all_tasks_blocked` alone says only that no task can run at this moment: bytes may be on their
-way between two sockets, and a thread may be at work.
+`wait_all_tasks_blocked` alone only says that no task can run at this moment: bytes may be in
+transit between two sockets, and a thread may be at work.
 """
 
 import time
@@ -10,13 +10,15 @@ from collections.abc import Callable
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-HANG_S = 60.0  # A test that waits so long hangs: nothing here is about speed.
-PAUSE_S = 0.001  # Between two looks.
+HANG_S = 60.0  # A test that waits longer hangs: this is no check of speed.
+PAUSE_S = 0.001  # Between two checks.
 
 
 async def until(is_so: Callable[[], object], *, step_s: float = 0.0) -> None:
-    """Wait until that is so. Where trio's clock jumps it stands still meanwhile, but for `step_s`
-    between two looks: what a thread does takes none of its time.
+    """Wait until `is_so` is true.
+
+    A jumping trio clock stands still meanwhile, except `step_s` between two checks: a thread's work
+    takes none of the clock's time.
     """
     deadline = time.monotonic() + HANG_S
     jumps = isinstance(trio.lowlevel.current_clock(), MockClock)
@@ -28,7 +30,7 @@ async def until(is_so: Callable[[], object], *, step_s: float = 0.0) -> None:
 
 
 def until_seen(is_so: Callable[[], object]) -> None:
-    """The same for tests of another process, which run no trio."""
+    """Wait until `is_so` is true, in a test of another process, without trio."""
     deadline = time.monotonic() + HANG_S
     while not is_so():
         assert time.monotonic() < deadline, "it never came"

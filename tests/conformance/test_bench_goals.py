@@ -29,7 +29,7 @@ def test_a_goal_is_met_or_missed(goal, value, ratio, cpu_us, wanted):
     assert is_met(goal, value, ratio, cpu_us) is wanted
 
 
-def test_the_rows_of_http_can_be_told():
+def test_the_http_rows_can_be_judged():
     rows = (one for one in WORKLOADS if one.name.startswith("http-"))
     goals = {one.name: one.goal for one in rows if one.goal}
     assert goals == {

@@ -1,4 +1,6 @@
-"""Every conformance case whose clients are in the project's environment, against one broker."""
+"""Every conformance case whose clients are in the project's environment, against a
+shared broker.
+"""
 
 import pytest
 
@@ -18,12 +20,14 @@ def in_this_environment():
 
 
 def is_here(name):
-    """Not in an environment of its own, and no program that has to be built first."""
+    """Return True for a client in the project's environment, without a program to build."""
     return name == RAW or (name in CLIENTS and CLIENTS[name].environment is None)
 
 
 def is_quick(module, names):
-    """Of the 24 orders with a group that the broker coordinates, one for each of its places."""
+    """Return True for a quick cell: of the 24 group orders with a coordinator, an order per place
+    of the coordinated client.
+    """
     if case_name(module) != "group_hand_over" or "kafka-python-today" not in names:
         return True
     return [name for name in names if name != "kafka-python-today"] == list(module.OTHERS)

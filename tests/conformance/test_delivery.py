@@ -9,7 +9,7 @@ from conformance.delivery import KINDS, run
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 
-def test_every_kind_does_what_the_model_says() -> None:
+def test_every_subscription_kind_follows_the_model() -> None:
     told: list[str] = []
     assert run(range(len(KINDS)), steps=30, told=told.append) == []
     assert len(told) == len(KINDS)

@@ -1,4 +1,4 @@
-"""The demo runs and finds everything equal."""
+"""The demo runs and finds all records equal."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A run that is ended by a signal stops the servers that it started."""
+"""A signal that ends a run also stops the run's servers."""
 
 import signal
 import subprocess
@@ -12,14 +12,14 @@ from tests.waiting import HANG_S, until_seen
 
 
 def descendants(pid):
-    """All processes that a process has started, and that are there."""
+    """Return all living descendants of a process."""
     below = servers.children(pid)
     return below + [one for child in below for one in descendants(child)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_make_cluster_ended_by_a_signal_leaves_no_server(tmp_path, number):
+def test_a_signal_to_make_cluster_leaves_no_server(tmp_path, number):
     if reason := servers.missing():
         pytest.skip(reason)
     said = tmp_path / "said"

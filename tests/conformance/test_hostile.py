@@ -1,4 +1,4 @@
-"""What strangers send disturbs no client, loses nothing and leaves nothing: the short form."""
+"""The short form of the hostile run: attacks disturb no client, lose nothing and leave nothing."""
 
 from dataclasses import replace
 
@@ -16,16 +16,16 @@ pytestmark = pytest.mark.slow
 
 FRAMES = {"kafka": 20_000, "pulsar": 20_000, "http": 1000}
 SEED = 1
-# Those of Iggy's first dialect come with a login and without.
+# D0's frames come with a login and without.
 DIALECTS = ("D0", "D1a", "D1b", "D2", "D3", "D4", "D5", "V")
-DIALECT_FRAMES = 20_000  # Of each.
+DIALECT_FRAMES = 20_000  # Per dialect.
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
-    """One broker for all of it; at the end it restarts with the same records."""
+    """A shared broker for all attacks; at the end it restarts with the same records."""
     folder = tmp_path_factory.mktemp("hostile")
-    # Mutated logins guess passwords; those who use the broker meanwhile must not have to wait.
+    # Mutated logins guess passwords; the judged clients must not be slowed down meanwhile.
     with RunningBroker(
         folder, settings=["access.slow_down=false", *iggy_programs.SETTINGS]
     ) as running:
@@ -34,18 +34,18 @@ def broker(tmp_path_factory):
 
 
 def judge(broker, attack_it):
-    """What the attack gives, once the broker was found as before.
+    """Return the attack's result, if the broker is as before.
 
-    A virtual machine that its host stops counts that as processor time of whoever ran: 21 and 39 ms
-    were seen in a loop that does nothing but look at its clock. So a long turn has to be there
-    again when the same is sent again.
+    A virtual machine that its host stops counts the pause as processor time of the running process:
+    21 and 39 ms were seen in a loop that only reads its clock. So a long turn counts only if the
+    same frames cause it again.
     """
     try:
         with judged(broker):
             return attack_it()
     except LoopHeld as held:
         print("sent once more:", held)
-        broker.new_log_lines()  # Not held against this test.
+        broker.new_log_lines()  # Not counted against this test.
     prepare(broker)
     with judged(broker):
         return attack_it()

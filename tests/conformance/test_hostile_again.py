@@ -1,4 +1,4 @@
-"""What the short form of the hostile run takes for a long turn of the broker's own."""
+"""The rule for long turns in the short form of the hostile run: only a repeated turn counts."""
 
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ BROKER = SimpleNamespace(new_log_lines=list)
 
 @pytest.fixture
 def verdicts(monkeypatch):
-    """What the judge says of one attack after the other; None: nothing was found."""
+    """Return a list for the judge's verdicts on a series of attacks; None: no finding."""
     said = []
 
     @contextmanager
@@ -27,19 +27,19 @@ def verdicts(monkeypatch):
     return said
 
 
-def test_a_turn_that_is_not_there_again_is_not_held_against_the_broker(verdicts):
+def test_a_long_turn_that_does_not_repeat_is_no_finding(verdicts):
     verdicts += [LoopHeld("65 ms"), None]
     assert test_hostile.judge(BROKER, lambda: "sent") == "sent"
     assert not verdicts
 
 
-def test_one_that_is_there_again_is(verdicts):
+def test_a_repeated_long_turn_is_a_finding(verdicts):
     verdicts += [LoopHeld("65 ms"), LoopHeld("64 ms")]
     with pytest.raises(LoopHeld, match="64 ms"):
         test_hostile.judge(BROKER, lambda: "sent")
 
 
-def test_all_else_is_at_once(verdicts):
+def test_any_other_finding_counts_at_once(verdicts):
     verdicts += [AssertionError("a traceback"), None]
     with pytest.raises(AssertionError, match="a traceback"):
         test_hostile.judge(BROKER, lambda: "sent")

@@ -1,4 +1,4 @@
-"""Whatever is served is attacked: each command in each version, each method of each path."""
+"""The attack covers every served command in each version, and each method of each path."""
 
 import random
 import struct
@@ -23,7 +23,7 @@ from conformance.raw import pulsar
 
 
 def frames(protocol: Protocol) -> list[bytes]:
-    """Good frames of every row, openings too."""
+    """Return the valid frames of every row, openings included."""
     return [
         frame
         for talk in protocol.talks
@@ -50,8 +50,8 @@ DIALECTS = {**BY_NAME, "V": V}
 
 
 def understood(talk: Talk, row: Command) -> tuple[str, int] | None:
-    """The dialect and the code that a row has for a connection that began as its talk does; None
-    if it is refused.
+    """Return the dialect and code of a row on a connection with its talk's opening; None if
+    refused.
     """
     machine = IggyMachine(
         without_login=WithoutLogin.NOBODY

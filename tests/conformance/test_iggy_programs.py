@@ -1,4 +1,4 @@
-"""Iggy's clients in other languages: what is pinned, and what is told where one cannot be had."""
+"""Iggy's clients in other languages: pinned versions, and the messages for missing clients."""
 
 import pytest
 
@@ -14,19 +14,19 @@ def test_a_program_pins_its_client(program):
     assert not (folder / "Cargo.lock").exists()
 
 
-def test_the_source_for_java_takes_the_version_that_it_is_built_for():
+def test_the_java_source_uses_the_version_of_its_build():
     assert "<version>${iggy.version}</version>" in (PROGRAMS / "java" / "pom.xml").read_text()
 
 
 @pytest.mark.parametrize("program", ALL, ids=str)
-def test_what_was_not_built_is_told_with_how_to_build_it(program, monkeypatch, tmp_path):
+def test_an_unbuilt_program_is_reported_with_its_build_command(program, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(NoClient, match="iggy_programs"):
         iggy_programs.command_of(program)
 
 
 @pytest.mark.parametrize("program", ALL, ids=str)
-def test_a_tool_that_is_not_there_is_named_and_nothing_is_left(program, monkeypatch, tmp_path):
+def test_a_missing_tool_is_named_and_no_file_is_left(program, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "")
     tool = {"rust": "cargo", "java": "mvn"}[program.language]

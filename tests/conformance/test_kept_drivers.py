@@ -1,4 +1,4 @@
-"""Processes with client libraries serve one case after the other, until one of them fails."""
+"""Driver processes serve several cases, until a case fails."""
 
 import pytest
 
@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 NOBODY = "127.0.0.1:1"
 
 
-def test_a_process_is_kept_until_it_is_ended():
+def test_a_driver_process_is_reused_until_it_is_ended():
     client = CLIENTS["httpx"]
     with Drivers() as drivers:
         first = drivers.open(client, NOBODY)

@@ -25,7 +25,7 @@ def test_the_same_seed_gives_the_same_frames(name):
 
 
 @pytest.mark.parametrize("name", [name for name, talk in TALKS.items() if talk.layout.byte_order])
-def test_most_frames_are_as_long_as_they_say_and_not_what_they_were(name):
+def test_most_frames_have_a_right_length_and_are_changed(name):
     talk = TALKS[name]
     chance = random.Random(7)
     frames = [
@@ -39,6 +39,6 @@ def test_most_frames_are_as_long_as_they_say_and_not_what_they_were(name):
     assert 0.4 * len(frames) < changed < 0.9 * len(frames)
 
 
-def test_commands_have_names_and_none_is_empty():
+def test_commands_have_names_and_frames():
     for name, talk in TALKS.items():
         assert all(row.name and len(row.frame) >= 8 for row in talk.commands), name

@@ -1,4 +1,4 @@
-"""Kafka's old clients, where `python -m conformance.old` has built them: that takes minutes."""
+"""Kafka's old clients, if `python -m conformance.old` has built them: a build takes minutes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_an_old_client_writes_reads_and_commits(address: str, program: Program) 
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=name_of)
-def test_a_tool_that_is_not_there_is_a_reason_to_skip(
+def test_a_missing_tool_is_a_reason_to_skip(
     program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("conformance.today.programs.CACHE", tmp_path)
@@ -53,7 +53,7 @@ def test_every_program_sends_the_same_records(name: str) -> None:
         assert text in source
 
 
-def test_versions_are_pinned_where_npm_looks_for_them() -> None:
+def test_npm_versions_are_pinned() -> None:
     for program in programs.PROGRAMS:
         package = SOURCES / program.name / "package.json"
         if package.exists():

@@ -1,4 +1,4 @@
-"""The goals beside other brokers: what is judged, and what is said where something is missing."""
+"""The goals beside other brokers: judged goals, and the report of missing figures."""
 
 from conformance.bench import peer_goals as goals
 from conformance.bench.peer_rows import Server
@@ -17,7 +17,7 @@ def test_roles_come_from_the_names_and_versions_of_the_brokers():
     assert role_of("pulsar", "Pulsar 4.2.4") == goals.PULSAR
 
 
-def test_every_goal_is_of_a_row_that_is_measured():
+def test_every_goal_belongs_to_a_measured_row():
     measured = {row.name for row in rows("generator")} | {goals.DISK}
     figures = {"rate": 1.0, "cpu_us": 1.0, "p50_ms": 1.0, "p999_ms": 1.0}
     brokers = (goals.SYNCED, goals.WRITTEN, goals.KAFKA, goals.FLUSHED, goals.PULSAR, goals.MACHINE)
@@ -37,6 +37,6 @@ def test_a_goal_is_reached_or_missed_or_not_measured():
     assert f"not measured  {goals.SYNC_100}: rate of Kafka as shipped (at least 0.35)" in lines
 
 
-def test_medians_are_of_what_every_run_told():
+def test_medians_use_the_figures_of_every_run():
     runs = [{"rate": 1.0, "p50_ms": 3.0}, {"rate": 2.0}, {"rate": 9.0, "p50_ms": 1.0}]
     assert medians(runs) == {"rate": 2.0}

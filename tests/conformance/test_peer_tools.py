@@ -1,4 +1,4 @@
-"""What is read from the performance tools of Kafka and Pulsar; their programs are not run."""
+"""Figures read from the output of Kafka's and Pulsar's performance tools; the tools are not run."""
 
 import os
 import sys
@@ -38,7 +38,7 @@ AGGREGATED = (
 
 @pytest.fixture
 def java(tmp_path, monkeypatch):
-    """Has `java` print a text, and end with a code; returns where its arguments are noted."""
+    """Make `java` print a text and end with a code; return the file with its arguments."""
 
     def says(text: str, code: int = 0):
         program = tmp_path / "java"
@@ -118,13 +118,13 @@ def test_figures_are_those_of_the_whole_run(java, part, said, messages, figures,
 
 @pytest.mark.parametrize("part", ["producer-perf", "consumer-perf", "SimpleC", "pulsar-perf prod"])
 @pytest.mark.parametrize(("said", "code"), [("Exception in thread", 1), ("nothing was sent", 0)])
-def test_a_tool_that_fails_or_says_nothing_fails_its_row(java, part, said, code):
+def test_a_tool_that_fails_or_prints_nothing_fails_its_row(java, part, said, code):
     java(said, code)
     with pytest.raises(RowFailed, match=said):
         row(part).run(server_of(part), "t", SECONDS)
 
 
-def test_only_brokers_of_its_time_are_asked_by_an_old_tool():
+def test_an_old_tool_runs_only_against_brokers_of_its_protocol_version():
     today = Server("Kafka 4.3.1", "kafka", "127.0.0.1:9094", 1, 3)
     assert [one.name for one in tool_rows(TODAY, OLD, None) if one.is_for(today)] == [
         "kafka-producer-perf-test, 100 B",
@@ -133,7 +133,7 @@ def test_only_brokers_of_its_time_are_asked_by_an_old_tool():
     assert all(one.is_for(server_of("SimpleC")) for one in tool_rows(TODAY, OLD, None))
 
 
-def test_what_a_consumer_reads_is_written_before(java):
+def test_a_consumer_row_writes_its_records_first(java):
     arguments = java(SENT)
     prepare = row("consumer-perf").prepare
     assert prepare is not None

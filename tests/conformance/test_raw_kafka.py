@@ -1,9 +1,9 @@
-"""Our own reading of Kafka's bytes, which judges the crash runs."""
+"""The hand-made parser of Kafka's bytes, which judges the crash runs."""
 
 from conformance.raw.kafka import message, parse_set
 
 
-def test_a_set_that_is_cut_anywhere_gives_its_whole_messages():
+def test_a_set_cut_anywhere_yields_its_whole_messages():
     whole = message(b"key", b"value") + message(None, b"")
     first = len(message(b"key", b"value"))
     for stop in range(len(whole)):

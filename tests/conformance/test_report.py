@@ -1,4 +1,4 @@
-"""The matrix as Markdown, HTML and JSON, from outcomes made by hand."""
+"""The matrix as Markdown, HTML and JSON, from made-up outcomes."""
 
 import json
 from dataclasses import replace
@@ -40,11 +40,11 @@ def test_json_holds_every_cell():
     assert run["cells"][0]["versions"] == ["kafka-python 3.0.12", "pulsar-client 3.13.0"]
 
 
-def test_json_is_read_back_as_it_was():
+def test_json_round_trips():
     assert from_json(to_json(RUN)) == replace(RUN, seconds=1.2)
 
 
-def test_other_brokers_stand_beside_in_the_cells_that_they_were_asked_for():
+def test_other_brokers_results_stand_beside_their_cells():
     kafka = Run("2026-01-02", "Kafka 4", 1.0, [replace(OUTCOMES[1], result=PASS), OUTCOMES[2]])
     text = to_markdown(RUN, [kafka])
     assert "| cell | Braidlog 1 | Kafka 4 |" in text
@@ -55,7 +55,7 @@ def test_other_brokers_stand_beside_in_the_cells_that_they_were_asked_for():
     assert "<th>Kafka 4" in page and page.count("<td>Values pairwise: ") == 1
 
 
-def test_a_cell_is_found_by_the_name_that_the_report_gives_it():
+def test_a_cell_is_selected_by_its_name_in_the_report():
     every = cells(find_cases([]))
     for module, names in every:
         wanted = f"{module.__name__.rpartition('.')[2]}:{','.join(names)}"

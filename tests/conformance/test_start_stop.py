@@ -13,11 +13,11 @@ def test_a_short_run_times_each_start_and_stop():
 
 
 @pytest.mark.slow
-def test_a_broker_without_topics_is_told_in_a_line():
+def test_a_broker_without_topics_has_its_own_line():
     assert "Without topics: a start takes " in empty()
 
 
-def test_the_table_has_medians_and_what_is_wanted():
+def test_the_table_has_medians_and_goals():
     seen = {what: [3.0, 1.0, 2.0] for what in (*WANTED_S, PROCESSOR)}
     lines = told(20_000, seen).splitlines()
     assert "| stop | 2.00 s | 1.00 to 3.00 s | 2 s |" in lines

@@ -1,5 +1,5 @@
-"""SIGTERM and SIGINT under load: clients are told, the exit code is 0, nothing that was
-acknowledged is lost.
+"""SIGTERM and SIGINT under load: the broker notifies clients, the exit code is 0, and no
+acknowledged record is lost.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ TOPIC = "stopped-under-load"
 
 
 class ToldPulsarWriter(PulsarWriter):
-    """Notes whether its producer was closed by the broker, with a word."""
+    """Notes that the broker closed the producer with a command."""
 
     was_told = False
 
     def send(self, wire, values):
-        with contextlib.suppress(ConnectionError):  # What it was told before is still to be read.
+        with contextlib.suppress(ConnectionError):  # Earlier frames are still unread.
             super().send(wire, values)
 
     def take_answer(self, wire, count):
@@ -42,7 +42,7 @@ WRITERS = {"kafka": KafkaWriter, "pulsar": ToldPulsarWriter, "iggy": IggyWriter}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_under_load_tells_the_clients_and_loses_nothing_acknowledged(number):
+def test_a_stop_under_load_notifies_clients_and_loses_no_acknowledged_record(number):
     chance = random.Random(int(number))
     ledgers = {listener: Ledger(listener) for listener in WRITERS}
     with RunningBroker() as broker:

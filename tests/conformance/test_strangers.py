@@ -19,7 +19,7 @@ SEED = 1
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """One broker for all of it, whose failed logins are slowed down."""
+    """A shared broker with a slow-down of failed logins."""
     with secured(tmp_path_factory.mktemp("secured"), slows_down=True) as broker:
         yield broker
 
@@ -34,6 +34,6 @@ def test_commands_before_a_login(one, name):
     assert before_login(one, name, FRAMES, SEED).total == FRAMES
 
 
-def test_wrong_passwords_are_refused_without_hashing_and_hold_nobody_up(one):
-    hashed, _, _ = wrong_passwords(one, TRIES)  # Its operator is answered meanwhile.
+def test_wrong_passwords_are_refused_without_hashing_or_delaying_others(one):
+    hashed, _, _ = wrong_passwords(one, TRIES)  # The operator receives answers meanwhile.
     assert hashed <= TRIES / 20

@@ -1,4 +1,4 @@
-"""Programs of today's Kafka clients: what is pinned, and what is told where one cannot be built."""
+"""Programs of today's Kafka clients: pinned versions, and the messages for failed builds."""
 
 import json
 
@@ -11,7 +11,7 @@ from conformance.today.scenario import HEADERS, RECORDS, Client, Failed
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: f"{one.name}-{one.version}")
-def test_a_tool_that_is_not_there_is_a_reason_to_skip(program, monkeypatch, tmp_path):
+def test_a_missing_tool_is_a_reason_to_skip(program, monkeypatch, tmp_path):
     monkeypatch.setattr(programs, "CACHE", tmp_path)
     monkeypatch.setattr(programs.shutil, "which", lambda name: None)
     ((what, outcome),) = outcomes(program, "127.0.0.1:1")
@@ -19,7 +19,7 @@ def test_a_tool_that_is_not_there_is_a_reason_to_skip(program, monkeypatch, tmp_
     assert outcome.startswith("skipped: ")
 
 
-def test_versions_are_pinned_where_the_tools_look_for_them():
+def test_tool_versions_are_pinned():
     versions = {program.name: program.version for program in PROGRAMS}
     assert f"franz-go v{versions['franz']}\n" in (SOURCES / "franz/go.mod").read_text()
     assert f"sarama v{versions['sarama']}\n" in (SOURCES / "sarama/go.mod").read_text()
@@ -35,6 +35,6 @@ def test_every_program_sends_the_same_records(name):
     assert len(RECORDS) == 6 and len(HEADERS) == 3
 
 
-def test_a_client_that_fails_is_told_with_its_last_line():
+def test_a_failed_client_is_reported_with_its_last_line():
     with pytest.raises(Failed, match="no such thing"):
         Client(["sh", "-c", "echo an Error: no such thing >&2; exit 1"], "x").call("produce", "t")

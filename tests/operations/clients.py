@@ -1,6 +1,5 @@
-"""What each listener answers to a write, a commit and a read, in one word: for tests in which
-storage
-fails and the protocols have to say so.
+"""Each listener's answer to a write, a commit and a read as a word, for tests with
+failing storage.
 """
 
 import struct
@@ -20,7 +19,7 @@ OK = "ok"
 
 
 class Listeners:
-    """One client of each listener on one topic, whose values say which listener they came by."""
+    """A client of each listener on a shared topic; the values name their listener."""
 
     def __init__(self, broker, topic):
         self.broker = broker
@@ -34,15 +33,17 @@ class Listeners:
         self.connect()
 
     def connect(self):
-        """New connections, after a restart."""
+        """Open new connections, after a restart."""
         self.kafka = kafka(self.broker)
         self.iggy = iggy(self.broker)
         self.pulsar = None
         self._produces = False
 
     def open_producer(self):
-        """Pulsar's producer, again after its connection was closed by a refusal, once it is let in:
-        it is not while there is no room.
+        """Open Pulsar's producer again after a refusal closed its connection, once the broker
+        allows this.
+
+        The broker refuses producers while there is no room.
         """
         until_seen(lambda: self._ask_for_producer() == OK)
 
@@ -60,7 +61,7 @@ class Listeners:
         return field_of(fields, 2)
 
     def write(self):
-        """Send a record by each protocol; protocol to error code, `OK` where acknowledged."""
+        """Send a record by each protocol; return protocol -> error code, `OK` if acknowledged."""
         return {
             "kafka": self._kafka_write(self._value("kafka")),
             "pulsar": self._pulsar_write(self._value("pulsar")),
@@ -68,7 +69,9 @@ class Listeners:
         }
 
     def commit(self, offset):
-        """Commit a position by each listener that has commits; listener to error code or `OK`."""
+        """Commit a position by each listener with commits; return listener -> error
+        code or `OK`.
+        """
         stored = b"\x01" + identifier("iggy-group") + identifier("default")
         stored += identifier(self.topic) + struct.pack("<IQ", 1, offset)
         return {
@@ -77,7 +80,7 @@ class Listeners:
         }
 
     def make_topic(self, name):
-        """Make a topic over HTTP; the error's name or `OK`."""
+        """Create a topic over HTTP; return the error's name or `OK`."""
         status, answer = api(self.broker, "PUT", topic_path(name), {"partitions": 2})
         if status == 201:
             return OK
@@ -85,14 +88,14 @@ class Listeners:
         return answer["code"]
 
     def read(self):
-        """Offset to value of the whole topic, which each listener must tell the same."""
+        """Return offset -> value of the whole topic; all listeners must agree."""
         found = dict(self.kafka_read())
         polled = self.iggy.poll(self.topic, 10_000)
         assert {one.offset: one.payload for one in polled} == found
         return found
 
     def kafka_read(self, start=0):
-        """(offset, value) of every record from there on, fetch by fetch."""
+        """Yield (offset, value) of every record from `start` on, fetch by fetch."""
         while True:
             error, watermark, body = self.kafka.fetch(self.topic, start, wait_ms=0)
             assert error == 0, f"fetch at {start}: error {error}"
@@ -104,7 +107,7 @@ class Listeners:
             start = records[-1][0] + 1
 
     def check(self):
-        """All that was acknowledged is there, in its place."""
+        """Check that all acknowledged records are at their offsets."""
         found = self.read()
         for offset, value in self.acknowledged.items():
             assert found.get(offset) == value, (offset, value, found.get(offset))
@@ -135,7 +138,7 @@ class Listeners:
         payload = entry([(1, b"raw"), (2, number), (3, 1)], value, checksum=False)
         self.pulsar.command(PULSAR_SEND, [(1, 0), (2, number)], payload)
         kind, fields, _ = self.pulsar.take_command()
-        if kind == SEND_ERROR:  # The connection ends, too.
+        if kind == SEND_ERROR:  # The connection also ends.
             self._produces = False
             self.told.append(field_of(fields, 4).decode())
             return field_of(fields, 3)

@@ -1,5 +1,5 @@
-"""Stock clients of two dialects of Iggy send to topics of either of two brokers, at either broker,
-and read as members of a group and by themselves. Ends with 0 if all is as it should be.
+"""Stock clients of two Iggy dialects send to topics of both brokers, at both brokers, and read as
+group members and as single consumers. The exit code is 0 if all records are right.
 """
 
 import asyncio
@@ -54,4 +54,4 @@ async def iggy_at_both(addresses):
 
 if __name__ == "__main__":
     asyncio.run(iggy_at_both(sys.argv[1:]))
-    os._exit(0)  # The library's own threads may abort a Python that ends.
+    os._exit(0)  # The library's own threads may abort an ending Python.

@@ -1,4 +1,4 @@
-"""A served broker on a disk with a switch, and one client of each listener."""
+"""A served broker on a disk with a fault switch, and a client of each listener."""
 
 import contextlib
 import http.client
@@ -22,40 +22,40 @@ class SwitchedBroker(RunningBroker):
 
     @property
     def control(self):
-        """The file that names the fault."""
+        """Return the file that names the fault."""
         return self.folder / "fault"
 
     @contextlib.contextmanager
     def fault(self, name):
-        """The disk has that fault inside."""
+        """Set the fault inside the block."""
         self.break_disk(name)
         yield
         self.control.unlink()
 
     def break_disk(self, name):
-        """The disk has that fault from now on, as a whole: never half a name."""
+        """Set the fault from now on, atomically: never half a name."""
         new = self.folder / "fault.new"
         new.write_text(name)
         new.rename(self.control)
 
 
 def kafka(broker):
-    """A raw Kafka connection."""
+    """Return a raw Kafka connection."""
     return KafkaWire(broker.address("kafka"))
 
 
 def pulsar(broker):
-    """A raw Pulsar connection."""
+    """Return a raw Pulsar connection."""
     return PulsarWire(broker.address("pulsar"))
 
 
 def iggy(broker):
-    """A raw Iggy connection."""
+    """Return a raw Iggy connection."""
     return IggyWire(broker.address("iggy"))
 
 
 def api(broker, method, path, body=None):
-    """(status, JSON) of the HTTP listener's answer below /api/v1."""
+    """Return (status, JSON) of the HTTP listener's answer below /api/v1."""
     connection = http.client.HTTPConnection(*broker.address("http"), timeout=HANG_S)
     try:
         sent = None if body is None else json.dumps(body)
@@ -68,12 +68,12 @@ def api(broker, method, path, body=None):
 
 
 def topic_path(topic):
-    """Where the JSON API has a topic of public/default."""
+    """Return the path of a topic of public/default in the JSON API."""
     return f"topics/public/default/{topic}"
 
 
 def partition_of(broker, topic, number=0):
-    """What the JSON API shows of a partition."""
+    """Return a partition from the JSON API."""
     status, shown = api(broker, "GET", topic_path(topic))
     assert status == 200, shown
     return shown["partitions"][number]

@@ -1,7 +1,7 @@
-"""A file system of our own, small, that can be made really full or read-only under a broker.
+"""A small separate file system that can be really full or read-only under a broker.
 
-It is mounted in a namespace that a process holds open; brokers are started inside, one after
-another. No rights are needed where users may have namespaces.
+The file system is mounted in a namespace that a process holds open; brokers start inside, one after
+another. No rights are needed if users may have namespaces.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from conformance.server import RunningBroker
 
 
 def can_mount():
-    """Whether a file system of our own can be had here."""
+    """Return True if this machine allows a separate mount."""
     probe = ["unshare", "--mount", "--map-root-user", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     try:
         return subprocess.run(probe, capture_output=True).returncode == 0
@@ -22,7 +22,7 @@ def can_mount():
 
 
 class SmallDisk:
-    """A tmpfs of so many bytes on `folder`, for those inside; a context manager."""
+    """A tmpfs of `size_bytes` on `folder`, for processes inside; a context manager."""
 
     def __init__(self, folder, size_bytes):
         self.folder = folder
@@ -36,13 +36,13 @@ class SmallDisk:
 
     @property
     def inside(self):
-        """The command line before one that is to run inside."""
+        """Return the prefix of a command that runs inside."""
         target = str(self._holder.pid)
         return ["nsenter", "--target", target, "--mount", "--user", "--preserve-credentials"]
 
     @property
     def path(self):
-        """Where others reach it."""
+        """Return the path for processes outside."""
         return f"/proc/{self._holder.pid}/root{self.folder}"
 
     @property
@@ -50,7 +50,7 @@ class SmallDisk:
         return os.path.join(self.path, "ballast")
 
     def fill(self):
-        """Let a file take all the room there is."""
+        """Fill the disk with a file."""
         with open(self._ballast, "ab", buffering=0) as file:
             for size in (1 << 20, 4096):
                 with contextlib.suppress(OSError):
@@ -58,13 +58,13 @@ class SmallDisk:
                         pass
 
     def empty(self):
-        """Give that room back."""
+        """Free that file's room."""
         os.truncate(self._ballast, 0)
 
     def remount(self, option):
-        """`ro` or `rw`; the kernel refuses `ro` while a file is open for writing."""
-        # Without a source mount(8) would add the options that it finds, and an owner that has
-        # another number in here is none that the kernel takes.
+        """Remount as `ro` or `rw`; the kernel refuses `ro` while a file is open for writing."""
+        # Without a source, mount(8) would add the options that it finds, with an owner number that
+        # the kernel refuses in this namespace.
         mount = ["mount", "-o", f"remount,{option}", "tmpfs", str(self.folder)]
         return subprocess.run([*self.inside, *mount], capture_output=True).returncode == 0
 
@@ -90,11 +90,11 @@ class InsideBroker(RunningBroker):
 
     @property
     def reserve_bytes(self):
-        """How large the reserve is now."""
+        """Return the present size of the reserve."""
         return os.path.getsize(f"{self.disk.path}/data/reserve")
 
     def verify(self):
-        """As for every broker, where the directory is reached from here."""
+        """Verify the log, at the directory's path for processes outside."""
         found = []
         path = f"{self.disk.path}/data"
         report = Verifier(path, found.append, lambda done, total: None).run()

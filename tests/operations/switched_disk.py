@@ -1,10 +1,10 @@
-"""`braidlog` on a disk that fails when it is told to: `python -m tests.operations.switched_disk
-CONTROL ARGUMENT...`.
+"""`braidlog` on a disk with a fault switch: `python -m tests.operations.switched_disk CONTROL
+ARGUMENT...`.
 
-CONTROL is a file that a test writes and removes while the broker runs. It holds the name of one
+CONTROL is a file that a test writes and removes while the broker runs. It holds the name of a
 fault:
 
-* `full`: files cannot grow, and none can be made; half of what is written still goes in;
+* `full`: files cannot grow, and none can be created; half of a write still succeeds;
 * `read-only`: nothing can be changed, and no file can be opened for writing;
 * `no-sync`: every sync fails with EIO;
 * `no-write`: every write fails with EIO.
@@ -48,7 +48,7 @@ class SwitchedDisk(files.Disk):
         data = b"".join(parts)
         if fault == "full":
             room = os.fstat(fd).st_size - pos or len(data) // 2
-            if pos % 2 and room < len(data):  # As often as not, some of it still goes in.
+            if pos % 2 and room < len(data):  # In about half of the cases, a part is still written.
                 room = 0
             if room <= 0:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

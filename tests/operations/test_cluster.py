@@ -1,4 +1,4 @@
-"""Brokers over PostgreSQL and SeaweedFS, by the command lines that users have."""
+"""Brokers over PostgreSQL and SeaweedFS, started by the users' command line."""
 
 import json
 import os
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 @pytest.fixture
 def stores():
-    """PostgreSQL and SeaweedFS, empty."""
+    """Yield PostgreSQL and SeaweedFS, both empty."""
     reason = servers.missing()
     if reason is not None:
         pytest.skip(reason)
@@ -64,7 +64,7 @@ def node(tmp_path, settings, number):
 
 
 class Client:
-    """Produces to one topic, and knows what was acknowledged."""
+    """Produces to a topic, and remembers acknowledged values."""
 
     def __init__(self, topic):
         self.topic = topic
@@ -114,14 +114,14 @@ class Client:
 
 
 def owned(settings, node):
-    """How many shards a node owns."""
+    """Return the number of shards that a node owns."""
     shown = json.loads(command(settings, "show", "--output", "json")[1])
     sessions = {row["session"] for row in shown["sessions"] if row["node"] == node}
     return sum(row["session"] in sessions for row in shown["shards"])
 
 
 def iggy_at_both(addresses):
-    """Run `iggy_at_both_child.py`: in a process of its own, which its libraries may abort."""
+    """Run `iggy_at_both_child.py` in its own process, which its libraries may abort."""
     done = subprocess.run(
         [sys.executable, Path(__file__).parent / "iggy_at_both_child.py", *addresses],
         stdin=subprocess.DEVNULL,
@@ -133,7 +133,7 @@ def iggy_at_both(addresses):
 
 
 def http_at_both(addresses):
-    """What one broker is asked about a topic of the other is passed on, bodies and all."""
+    """Ask each broker about the other's topics: requests are forwarded with their bodies."""
     with httpx.Client(timeout=60) as client:
         for number in range(4):
             path = f"/api/v1/topics/public/default/h{number}"
@@ -151,7 +151,7 @@ def http_at_both(addresses):
 
 
 def groups_at_both(addresses, topics):
-    """What admin tools see and delete of a group with positions on topics of both brokers."""
+    """Check admin tools on a group with positions on topics of both brokers."""
     places = [TopicPartition(topic, 0) for topic in topics]
     for address in addresses:
         consumer = KafkaConsumer(
@@ -173,7 +173,7 @@ def groups_at_both(addresses, topics):
         consumer.close()
 
 
-def test_two_brokers_share_the_topics_and_each_follows_the_other(tmp_path, settings):
+def test_two_brokers_share_topics_and_follow_each_other(tmp_path, settings):
     clients = [Client(f"orders{number}") for number in range(4)]
     first, second = (node(tmp_path, settings, number) for number in (1, 2))
 
@@ -237,7 +237,7 @@ def test_two_brokers_share_the_topics_and_each_follows_the_other(tmp_path, setti
 
 @pytest.fixture(scope="module")
 def cluster():
-    """Three brokers that serve."""
+    """Yield three serving brokers."""
     reason = servers.missing()
     if reason is not None:
         pytest.skip(reason)
@@ -258,11 +258,11 @@ def test_a_clean_stop_is_no_error_to_stock_clients(cluster):
     cluster.await_all()
 
 
-def test_an_export_through_any_broker_has_the_records_of_all_while_they_move(cluster):
+def test_an_export_through_any_broker_has_all_records_while_topics_move(cluster):
     assert clustered.moved_export(cluster) == clustered.RECORDS * len(clustered.TOPICS)
 
 
-def test_nothing_acknowledged_is_lost_whatever_is_killed_cut_off_or_hangs(cluster):
+def test_no_acknowledged_record_is_lost_by_kills_cuts_and_hangs(cluster):
     run = faults.Run(cluster, topics=4, seed=1)
     done = run.run(causes.SHORT)
     assert not done.faults

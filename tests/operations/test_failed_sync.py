@@ -1,5 +1,5 @@
-"""A sync or write that fails for good under a served broker: it stops with one line and an exit
-code, nobody was told something false, and the next start finds everything acknowledged.
+"""A permanent failure of a sync or write: the broker stops with a single line and an exit code, has
+given no false answer, and the next start finds all acknowledged records.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ WRITERS = 4
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["no-sync", "no-write"])
-def test_the_broker_stops_and_told_nobody_something_false(tmp_path, fault):
+def test_the_broker_stops_and_has_given_no_false_answer(tmp_path, fault):
     with SwitchedBroker(tmp_path / "broker") as broker:
         listeners = Listeners(broker, TOPIC)
         listeners.kafka.create(TOPIC)
@@ -45,7 +45,7 @@ def test_the_broker_stops_and_told_nobody_something_false(tmp_path, fault):
 
 
 def write_until_it_ends(broker, break_disk):
-    """Kafka writers that go on until the broker is gone; what was acknowledged to them."""
+    """Write by Kafka until the broker has ended; return the acknowledged values."""
     acknowledged = {}
     started = threading.Barrier(WRITERS + 1)
 
@@ -73,7 +73,7 @@ def write_until_it_ends(broker, break_disk):
 
 
 @pytest.mark.slow
-def test_a_sync_that_fails_while_the_broker_stops_is_told_too(tmp_path):
+def test_a_failed_sync_during_a_stop_is_reported(tmp_path):
     with SwitchedBroker(tmp_path / "broker") as broker:
         with kafka(broker) as wire:
             wire.create(TOPIC)

@@ -1,4 +1,4 @@
-"""A process that may open few files accepts connections, however many log files are idle."""
+"""A process with few file descriptors accepts connections, even with many idle log files."""
 
 import os
 import struct
@@ -24,7 +24,7 @@ class TightBroker(RunningBroker):
 
 
 def produce(wire, number, offset=0):
-    """Store one record in that partition and wait until it is on disk."""
+    """Store a record in that partition and wait until the record is on disk."""
     records = message(None, b"value")
     body = struct.pack(">hii", 1, 20_000, 1) + string(b"many")
     body += struct.pack(">iii", 1, number, len(records)) + records

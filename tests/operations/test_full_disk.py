@@ -1,5 +1,5 @@
-"""Full and read-only disks under a served broker: writers are told in their protocol's words,
-readers read on, and all goes on as soon as there is room.
+"""Full and read-only disks under a served broker: writers receive their protocol's error, readers
+continue, and writes resume as soon as there is room.
 """
 
 import contextlib
@@ -28,7 +28,9 @@ COMMITS_REFUSED = {"kafka": KAFKA_STORAGE_ERROR, "iggy": IGGY_CANNOT_APPEND}
 
 @pytest.fixture
 def listeners(tmp_path):
-    """A client of each listener of a broker whose disk has a switch; some records are there."""
+    """Yield a client of each listener, on a disk with a fault switch, with several
+    stored records.
+    """
     with SwitchedBroker(tmp_path / "broker") as broker:
         with contextlib.closing(open_listeners(broker)) as opened:
             yield opened
@@ -44,7 +46,7 @@ def open_listeners(broker, topic=TOPIC):
 
 
 def restart(listeners):
-    """Kill the broker if it runs, start it again on the same ports, and connect."""
+    """Kill the broker if needed, restart on the same ports, and reconnect."""
     listeners.broker.kill()
     listeners.close()
     listeners.broker.start()
@@ -53,7 +55,7 @@ def restart(listeners):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["full", "read-only"])
-def test_writers_are_refused_readers_read_on_and_all_resumes(listeners, fault):
+def test_writers_are_refused_readers_continue_and_writes_resume(listeners, fault):
     assert set(listeners.commit(1).values()) == {OK}
     before = listeners.check()
     for _ in range(2):
@@ -79,7 +81,7 @@ def test_writers_are_refused_readers_read_on_and_all_resumes(listeners, fault):
     ("fault", "reason"),
     [("full", "No space left on device"), ("read-only", "Read-only file system")],
 )
-def test_clients_are_told_the_reason_and_the_operator_the_file(listeners, fault, reason):
+def test_clients_receive_the_reason_and_the_operator_the_file(listeners, fault, reason):
     with listeners.broker.fault(fault):
         assert listeners.write() == REFUSED
         listeners.make_topic("other")
@@ -100,14 +102,14 @@ def test_a_broker_that_starts_on_a_full_disk_serves_readers(listeners, mode):
         assert listeners.check() == before
         assert listeners.write() == REFUSED
     listeners.open_producer()
-    listeners.write()  # One may be refused for a place in the log that is in the gap by now.
+    listeners.write()  # A write may be refused because its place in the log is now in the gap.
     assert listeners.write() == ALL_OK
     assert listeners.check().items() > before.items()
 
 
 @pytest.mark.slow
-def test_a_refused_record_leaves_nothing_that_a_later_start_finds(listeners):
-    """Half of each refused batch went in: what is acknowledged later lies in its place."""
+def test_a_refused_record_leaves_nothing_for_a_later_start(listeners):
+    """Half of each refused batch was written: later acknowledged records overwrite it."""
     with listeners.broker.fault("full"):
         assert listeners.write() == REFUSED
     listeners.open_producer()
@@ -120,7 +122,7 @@ def test_a_refused_record_leaves_nothing_that_a_later_start_finds(listeners):
 
 
 @pytest.mark.slow
-def test_a_subscription_reads_on_and_its_acks_wait_for_room(listeners):
+def test_a_subscription_continues_and_its_acks_wait_for_room(listeners):
     reader = pulsar(listeners.broker)
     reader.subscribe(TOPIC, "pulsar-group")
     first = reader.next_message()

@@ -1,5 +1,6 @@
-"""Very many partitions in one broker, made and removed while other clients are served, with few
-files open and a soft limit below what one round of all of them needs.
+"""Very many partitions in a broker, created and removed while other clients are served.
+
+Few files are open: the soft limit is below the need of a commit round over all partitions.
 """
 
 import math
@@ -18,21 +19,21 @@ from tests.waiting import until_seen
 
 
 def hard_limit():
-    """How many descriptors a process may have here."""
+    """Return the hard limit of descriptors."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     return math.inf if most == resource.RLIM_INFINITY else most
 
 
 IDLE_MAX = 600
-# A round over all of them holds two files of each, and some systems allow 1024 descriptors.
+# A round over all partitions holds two files of each, and some systems allow 1024 descriptors.
 PARTITIONS = 1000 if hard_limit() > 4000 else 400
-SOFT_LIMIT = PARTITIONS * 7 // 10  # Fewer than the partitions that one request writes to.
+SOFT_LIMIT = PARTITIONS * 7 // 10  # Fewer than the partitions of a single request.
 TOPICS = ("a", "b")
 VALUE = b"one of many"
 
 
 class TightBroker(RunningBroker):
-    """A broker that is started, as most are, with a low soft limit."""
+    """A broker with a low soft limit, as is usual."""
 
     @property
     def command(self):
@@ -41,7 +42,7 @@ class TightBroker(RunningBroker):
 
 
 class Pinger(threading.Thread):
-    """A client that asks again and again; `seen` are the numbers of partitions at its answers."""
+    """A client with repeated requests; `seen` are the numbers of partitions in the answers."""
 
     def __init__(self, broker):
         super().__init__()
@@ -58,7 +59,7 @@ class Pinger(threading.Thread):
 
 
 def produce_to_all(broker, topic):
-    """One record to each partition, in one request."""
+    """Send a record to each partition, in a single request."""
     body = struct.pack(">hii", 1, 20_000, 1) + string(topic.encode())
     body += struct.pack(">i", PARTITIONS)
     for number in range(PARTITIONS):
@@ -71,7 +72,7 @@ def produce_to_all(broker, topic):
 
 
 def records_of_all(broker, topic):
-    """How many records a fetch of every partition brings."""
+    """Return the number of records in a fetch of every partition."""
     body = struct.pack(">iiii", -1, 0, 1, 1) + string(topic.encode())
     body += struct.pack(">i", PARTITIONS)
     for number in range(PARTITIONS):
@@ -88,7 +89,7 @@ def test_very_many_partitions_are_served_with_few_descriptors(tmp_path):
         for number, topic in enumerate(TOPICS):
             assert api(broker, "PUT", topic_path(topic), {"partitions": PARTITIONS})[0] == 201
             before = number * PARTITIONS
-            # One look may come late. Another is of a client that was answered meanwhile.
+            # An answer may come late. Another request was served meanwhile.
             meanwhile = [count for count in pinger.seen if before < count < before + PARTITIONS]
             assert len(meanwhile) > 1, "the making of a topic held up everybody"
             produce_to_all(broker, topic)

@@ -1,4 +1,4 @@
-"""Retention and deletion under a served broker, with readers in the middle of what goes."""
+"""Retention and deletion under a served broker, with readers in the removed parts."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ RECORDS = 300
 
 @pytest.fixture
 def broker(tmp_path):
-    """A broker that looks at what may go all the time, and that logs no traceback."""
+    """A broker with constant retention checks; it must log no traceback."""
     settings = ["log.retention_check_ms=20ms", "log.segment_bytes=64KiB"]
     with RunningBroker(tmp_path / "broker", settings=settings) as running:
         yield running
@@ -30,7 +30,7 @@ def broker(tmp_path):
 
 
 def fill(broker, records=RECORDS):
-    """Records of a kilobyte: about 60 in a segment."""
+    """Store records of a kilobyte: about 60 in a segment."""
     with kafka(broker) as wire:
         wire.create(TOPIC)
         for number in range(records):
@@ -39,19 +39,19 @@ def fill(broker, records=RECORDS):
 
 
 def alter(broker, *options):
-    """What a user types."""
+    """Run a user's `topics alter`."""
     command = ["topics", "alter", TOPIC, "--url", broker.url, *options]
     assert run(command) == 0
 
 
 def log_start(broker):
-    """The first offset that is kept, as the API and Kafka's listener both tell it."""
+    """Return the first kept offset; the API and Kafka's listener must agree."""
     return partition_of(broker, TOPIC)["log_start_offset"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("limit", ["retention_bytes=100KiB", "retention_ms=1ms"])
-def test_readers_in_the_middle_of_what_goes_are_told_in_their_own_words(broker, limit):
+def test_readers_in_removed_parts_receive_their_protocols_error(broker, limit):
     fill(broker)
     with contextlib.ExitStack() as stack:
         subscriber = stack.enter_context(pulsar(broker))
@@ -66,7 +66,7 @@ def test_readers_in_the_middle_of_what_goes_are_told_in_their_own_words(broker, 
         assert reader.fetch(TOPIC, 2, wait_ms=0)[0] == KAFKA_OUT_OF_RANGE
         subscriber.command(FLOW, [(1, 0), (2, 1000)])
         entry, before = subscriber.next_message().entry, 1
-        while entry < start:  # What had been read for it already is still delivered.
+        while entry < start:  # Entries that were read before are still delivered.
             assert entry == before + 1
             entry, before = subscriber.next_message().entry, entry
         polled = stack.enter_context(iggy(broker)).poll(TOPIC, 1, strategy=BY_OFFSET, value=2)
@@ -81,7 +81,7 @@ def test_readers_in_the_middle_of_what_goes_are_told_in_their_own_words(broker, 
 
 
 @pytest.mark.slow
-def test_limits_stop_at_what_a_group_has_still_to_read_if_the_topic_says_so(broker):
+def test_limits_can_stop_at_records_that_a_group_has_not_read(broker):
     fill(broker)
     with kafka(broker) as wire:
         assert wire.commit("billing", TOPIC, 100) == 0
@@ -91,12 +91,13 @@ def test_limits_stop_at_what_a_group_has_still_to_read_if_the_topic_says_so(brok
         assert wire.commit("billing", TOPIC, 250) == 0
         until_seen(lambda: log_start(broker) > 100)
         assert log_start(broker) <= 250
-        assert wire.commit("late", TOPIC, 0) == 0  # Holds what is left, and brings nothing back.
+        # The commit holds the remaining records, and brings no record back.
+        assert wire.commit("late", TOPIC, 0) == 0
         assert wire.fetch(TOPIC, log_start(broker), wait_ms=0)[0] == 0
 
 
 @pytest.mark.slow
-def test_what_every_group_has_read_goes_at_once_if_the_topic_says_so(broker):
+def test_records_read_by_every_group_can_be_removed_at_once(broker):
     fill(broker)
     alter(broker, "--set", "delete_acknowledged=true")
     with kafka(broker) as wire:
@@ -111,7 +112,7 @@ def test_what_every_group_has_read_goes_at_once_if_the_topic_says_so(broker):
 
 
 @pytest.mark.slow
-def test_settings_survive_a_kill_and_are_taken_back(broker, capsys):
+def test_settings_survive_a_kill_and_can_be_reset(broker, capsys):
     fill(broker, 1)
     alter(broker, "--set", SEGMENT, "--set", "retention_ms=7d", "--set", "durability=written")
     broker.kill()
@@ -135,7 +136,7 @@ def test_settings_survive_a_kill_and_are_taken_back(broker, capsys):
 
 
 class Client(threading.Thread):
-    """One client that goes on until it is refused; `ended_by` is what it was told."""
+    """A client that works until a refusal; `ended_by` is the refusal."""
 
     def __init__(self, wire, step):
         super().__init__()
@@ -164,7 +165,7 @@ def kafka_read(wire: KafkaWire, number):
 
 
 def kafka_commit(wire: KafkaWire, number):
-    """Kafka 0.8 answers a commit for what is not there as any other, and keeps nothing."""
+    """Commit; Kafka 0.8 answers a commit for a missing topic like any other, and stores nothing."""
     error = wire.commit("deleted-under", TOPIC, number)
     return error or (-1 if wire.committed("deleted-under", TOPIC) == -1 else None)
 

@@ -1,5 +1,5 @@
-"""A file system that is really full, or read-only, under a served broker: refusals, what makes
-room, starts, and that all goes on by itself.
+"""A really full or read-only file system under a served broker: refusals, actions that free space,
+starts, and automatic recovery.
 """
 
 import contextlib
@@ -18,9 +18,9 @@ from tests.waiting import until_seen
 DISK_BYTES = 20 << 20
 RESERVE_BYTES = 1 << 20
 OLD = "old"
-ALTERATIONS = 60  # Their records are larger together than two blocks.
-# What the topic holds is more than acts on a full disk take for good: its deletion makes room for
-# the whole reserve and a topic besides, whichever blocks went to whom before.
+ALTERATIONS = 60  # Their records together exceed two blocks.
+# More bytes than the writes on a full disk use for good: deleting the topic frees room for the
+# whole reserve and a topic, however the blocks were used before.
 WRITES = 200
 SEND_TIMEOUT_MS = 2000
 
@@ -48,7 +48,7 @@ def broker(tmp_path, disk):
 
 @pytest.fixture
 def listeners(broker):
-    """A client of each listener of that broker, with `WRITES` records of each in a topic."""
+    """Yield a client of each listener of that broker, with `WRITES` records of each in a topic."""
     with contextlib.closing(open_listeners(broker)) as opened:
         for _ in range(WRITES):
             assert opened.write() == ALL_OK
@@ -56,7 +56,7 @@ def listeners(broker):
 
 
 def use_up(listeners):
-    """Fill the disk, and write until each listener refuses; what was refused."""
+    """Fill the disk, and write until each listener refuses; return the refusals."""
     listeners.broker.disk.fill()
     refused = {}
     while set(refused) != set(REFUSED):
@@ -66,7 +66,7 @@ def use_up(listeners):
 
 
 def commit_until_refused(listeners):
-    """Commits until there is no room for them; the last position that was acknowledged."""
+    """Commit until there is no room; return the last acknowledged position."""
     for position in range(1, 1000):
         if listeners.kafka.commit("kafka-group", TOPIC, position):
             return position - 1
@@ -74,11 +74,11 @@ def commit_until_refused(listeners):
 
 
 def command(broker, *words):
-    """What an operator types; the exit code."""
+    """Run an operator's command; return the exit code."""
     return run(["topics", *words, "--url", broker.url])
 
 
-def test_writers_are_refused_and_readers_read_on_over_starts(listeners):
+def test_writers_are_refused_and_readers_continue_over_restarts(listeners):
     broker = listeners.broker
     assert use_up(listeners) == REFUSED
     committed = commit_until_refused(listeners)
@@ -100,7 +100,7 @@ def test_writers_are_refused_and_readers_read_on_over_starts(listeners):
     assert listeners.check().items() > before.items()
 
 
-def test_an_operator_makes_room_on_it(listeners, capsys):
+def test_an_operator_frees_space_on_a_full_disk(listeners, capsys):
     broker = listeners.broker
     old = Listeners(broker, OLD)
     old.kafka.create(OLD)
@@ -122,21 +122,23 @@ def test_an_operator_makes_room_on_it(listeners, capsys):
     until_seen(lambda: broker.reserve_bytes == RESERVE_BYTES)
     assert use_up(listeners) == REFUSED
     assert command(broker, "delete", TOPIC, "--yes") == 0
-    until_seen(lambda: command(broker, "create", TOPIC) == 0)  # The files go a moment later.
+    # The files are removed a moment later.
+    until_seen(lambda: command(broker, "create", TOPIC) == 0)
     again = Listeners(broker, TOPIC)
     assert again.write() == ALL_OK
     until_seen(lambda: broker.reserve_bytes == RESERVE_BYTES)
     again.close()
 
 
-def test_a_topic_is_deleted_after_a_start_on_it(listeners, capsys):
+def test_a_topic_is_deleted_after_a_start_on_a_full_disk(listeners, capsys):
     broker = listeners.broker
     assert use_up(listeners) == REFUSED
     broker.kill()
     listeners.close()
     broker.start()
     assert command(broker, "delete", TOPIC, "--yes") == 0
-    until_seen(lambda: command(broker, "create", TOPIC) == 0)  # The files go a moment later.
+    # The files are removed a moment later.
+    until_seen(lambda: command(broker, "create", TOPIC) == 0)
     listeners.acknowledged = {}
     listeners.connect()
     assert listeners.write() == ALL_OK
@@ -157,8 +159,8 @@ client.close()
 """
 
 
-def test_a_client_of_pulsar_hears_of_it_though_it_tries_again_for_ever(listeners):
-    """Its own timeout begins anew whenever its producer is let in again."""
+def test_a_pulsar_client_with_endless_retries_receives_an_error(listeners):
+    """The client's own timeout restarts whenever its producer is accepted again."""
     pytest.importorskip("pulsar", reason="pulsar-client is not installed")
     address = listeners.broker.addresses["pulsar"]
     with subprocess.Popen(
@@ -173,7 +175,7 @@ def test_a_client_of_pulsar_hears_of_it_though_it_tries_again_for_ever(listeners
             client.stdin.write("\n")
             return client.stdout.readline().strip()
 
-        until_seen(lambda: send() == "sent")  # Its timeout is short.
+        until_seen(lambda: send() == "sent")  # The producer's timeout is short.
         use_up(listeners)
         assert send() == "Timeout"
         listeners.broker.disk.empty()

@@ -1,4 +1,4 @@
-"""The wheel in an environment of its own, beside a project whose packages have common names."""
+"""The wheel in a separate environment, beside a project whose packages have common names."""
 
 import os
 import shutil
@@ -42,20 +42,20 @@ def wheel(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel, tmp_path_factory) -> Path:
-    """The Python of an environment that has the wheel and the dependencies of this project."""
+    """Return the Python of an environment with the wheel and this project's dependencies."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(packages)
-    # The dependencies; the editable install beside them is no folder, and Python does not see it.
+    # The dependencies; Python does not see the editable install beside them, which is no folder.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     return folder / "bin" / "python"
 
 
 @pytest.fixture
 def project(tmp_path) -> Path:
-    """A project with packages that are called as Braidlog's folders."""
+    """Return a project whose packages have the names of Braidlog's folders."""
     folder = tmp_path / "project"
     for name in ("broker", "protocols", "storage"):
         (folder / name).mkdir(parents=True)

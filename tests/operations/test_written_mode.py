@@ -1,7 +1,8 @@
-"""Durability `written` through every listener: acknowledged and shown before the disk has it, and
-after
-a crash that lost what was shown the log goes on above all of it, behind a gap that every reader
-passes over.
+"""Durability `written` through every listener: records are acknowledged and visible before they are
+on disk.
+
+After a crash that lost visible records, the log continues above them, behind a gap that every
+reader skips.
 """
 
 import contextlib
@@ -18,13 +19,13 @@ from tests.operations.clients import OK, Listeners
 from tests.operations.kit import api, partition_of, pulsar, topic_path
 
 TOPIC = "t"
-NEVER = "log.flush_interval_ms=3600s"  # Nothing is synced unless something has to be.
+NEVER = "log.flush_interval_ms=3600s"  # No sync runs unless required.
 ALL_OK = {"kafka": OK, "pulsar": OK, "iggy": OK}
 
 
 @pytest.fixture
 def listeners(request, tmp_path):
-    """Clients of a topic in `written` mode, by its own setting or by the broker's."""
+    """Yield clients of a topic in `written` mode, set by the topic or by the broker."""
     own = getattr(request, "param", "topic") == "topic"
     settings = [NEVER] if own else [NEVER, "log.durability=written"]
     with RunningBroker(tmp_path / "broker", settings=settings) as broker:
@@ -38,7 +39,7 @@ def listeners(request, tmp_path):
 
 
 def lose_what_is_not_synced(listeners):
-    """SIGKILL, and a power cut that takes from the log what no sync had to save."""
+    """Kill the broker, and cut the unsynced data from the log, as a power cut does."""
     log = partition_of(listeners.broker, TOPIC)
     folder = listeners.broker.data_dir / "partitions" / str(log["partition_id"])
     listeners.broker.kill()
@@ -53,10 +54,12 @@ def alter(listeners, durability):
 
 
 def write_and_lose(listeners):
-    """Two rounds of records, the second lost; (offsets kept, offsets that clients saw and lost)."""
+    """Write two rounds of records and lose the second; return (kept offsets, seen and lost
+    offsets).
+    """
     assert listeners.write() == ALL_OK
     listeners.commit(1)
-    alter(listeners, "synced")  # What was only written is on the disk with the answer to that.
+    alter(listeners, "synced")  # The answer to this syncs the earlier writes.
     alter(listeners, "written")
     listeners.synced_bytes = partition_of(listeners.broker, TOPIC)["size_bytes"]
     kept = listeners.check()
@@ -72,7 +75,7 @@ def write_and_lose(listeners):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("listeners", ["topic", "broker"], indirect=True)
-def test_no_offset_has_two_values_and_every_listener_passes_over_the_gap(listeners):
+def test_no_offset_has_two_values_and_every_listener_skips_the_gap(listeners):
     kept, lost = write_and_lose(listeners)
     assert list(kept) == [0, 1, 2]
     assert list(lost) == [3, 4, 5]
@@ -91,14 +94,14 @@ def test_no_offset_has_two_values_and_every_listener_passes_over_the_gap(listene
 
 
 def read_all(listeners, subscription):
-    """Entry ids that a subscription is sent, as many as there are records."""
+    """Return the entry ids of a subscription's deliveries, as many as there are records."""
     with contextlib.closing(pulsar(listeners.broker)) as reader:
         reader.subscribe(TOPIC, subscription)
         return [reader.next_message().entry for _ in listeners.acknowledged]
 
 
 @pytest.mark.slow
-def test_consumers_that_had_read_what_was_lost_go_on_behind_the_gap(listeners):
+def test_consumers_of_lost_records_continue_behind_the_gap(listeners):
     kept, lost = write_and_lose(listeners)
     place = max(lost) + 1
     assert list(listeners.kafka_read(place)) == []
@@ -113,8 +116,8 @@ def test_consumers_that_had_read_what_was_lost_go_on_behind_the_gap(listeners):
 
 
 @pytest.mark.slow
-def test_a_position_ahead_of_what_the_disk_has_skips_nothing(listeners):
-    """A commit is on the disk with its answer, what it counts as read need not be."""
+def test_a_position_ahead_of_the_synced_log_skips_no_record(listeners):
+    """A commit is on disk with its answer; the records that it counts as read need not be."""
     listeners.synced_bytes = partition_of(listeners.broker, TOPIC)["size_bytes"]
     assert listeners.write() == ALL_OK
     assert set(listeners.commit(2).values()) == {OK}
@@ -131,14 +134,14 @@ def test_a_position_ahead_of_what_the_disk_has_skips_nothing(listeners):
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_the_export_passes_over_the_gap_too(listeners, tmp_path):
+def test_the_export_skips_the_gap(listeners, tmp_path):
     kept, _ = write_and_lose(listeners)
     target = str(tmp_path / "parquet")
     command = ["export", TOPIC, "--to", target, "--data-dir", str(listeners.broker.data_dir)]
-    assert run(command) == 0  # It ends inside the gap, or below it: nothing is behind.
+    assert run(command) == 0  # The export ends inside the gap, or below: nothing is behind.
     assert offsets_in(target) == list(kept)
-    alter(listeners, "synced")  # The export takes what a round has brought to the disk.
-    listeners.open_producer()  # It answered no PING while Spark was at work.
+    alter(listeners, "synced")  # The export takes the records that a round has brought to the disk.
+    listeners.open_producer()  # Pulsar's client answered no PING while Spark was at work.
     assert listeners.write() == ALL_OK
     assert run(command) == 0
     fresh = [offset for offset in listeners.check() if offset not in kept]
@@ -170,8 +173,10 @@ def test_each_crash_leaves_its_own_gap_and_a_clean_stop_none(listeners):
 
 
 @pytest.mark.slow
-def test_a_topic_that_is_altered_keeps_its_promise_from_then_on(listeners):
-    """`written` to `synced`: what was only written is on disk with the answer, as is the rest."""
+def test_an_altered_topic_keeps_its_new_promise(listeners):
+    """`written` to `synced`: all earlier writes are on disk with the answer, and all later writes
+    too.
+    """
     assert listeners.write() == ALL_OK
     alter(listeners, "synced")
     listeners.synced_bytes = partition_of(listeners.broker, TOPIC)["size_bytes"]

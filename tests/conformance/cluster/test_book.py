@@ -1,4 +1,4 @@
-"""The book of a run over several brokers finds what its clients were promised and did not get."""
+"""The book of a cluster run finds broken promises to the clients."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from conformance.cluster.book import Book
 
 @pytest.fixture
 def book():
-    """Three values acknowledged, two of them read by a group that stands behind them."""
+    """Return a book: three values are acknowledged, and a group behind them has read two."""
     made = Book(["t"])
     sent = made.sending("t", "kafka-0.8.1", [b"a", b"b", b"c"])
     made.stored("t", sent, [0, 1, None])
@@ -23,7 +23,7 @@ def judged(book, *, log=WHOLE, position=2):
     return book.judge({"kafka": {"t": log}}, {("g", "t"): position})
 
 
-def test_what_is_as_it_was_promised_is_no_fault(book):
+def test_a_kept_promise_is_no_fault(book):
     assert judged(book) == []
     assert book.acknowledged == {"kafka-0.8": 3}
     assert list(book.groups) == [("g", "t")]
@@ -50,7 +50,7 @@ def test_a_commit_without_an_answer_may_have_happened(book):
     assert judged(book, position=2) == judged(book, position=3) == []
 
 
-def test_it_measures_how_long_a_topic_acknowledges_nothing(book):
+def test_the_book_measures_the_time_without_acknowledgements(book):
     book.await_topics(["t"])
     assert book.awaited() == ["t"]
     book.stored("t", book.sending("t", "iggy.1", [b"d"]), [None])
@@ -58,7 +58,7 @@ def test_it_measures_how_long_a_topic_acknowledges_nothing(book):
     assert book.take_delays() == []
 
 
-def test_it_watches_whether_clients_go_on_and_readers_receive_every_topic(book):
+def test_the_book_watches_progress_of_clients_and_received_topics(book):
     before = book.watch()
     assert before == {"kafka-0.8": 3, "reader": 2}
     assert book.missing("reader", ["t"]) == ["t"], "nothing was acknowledged since"

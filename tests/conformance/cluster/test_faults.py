@@ -1,4 +1,4 @@
-"""The liveness rule of fault runs: after a fault each client has to go on; none is left out."""
+"""The liveness rule of fault runs: after a fault every client must make progress."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from conformance.cluster.running import Lost
 
 
 class Addresses:
-    """In place of a cluster without brokers."""
+    """Stands for a cluster without brokers."""
 
     brokers = ()
 
@@ -28,7 +28,7 @@ def run():
 
 
 def go_on(run, kinds):
-    """Clients make their steps; readers of whole topics receive the newest values."""
+    """Let clients make their steps; readers of whole topics receive the newest values."""
     for topic in run.book.topics:
         run.book.stored(topic, run.book.sending(topic, "iggy.1", [b"newest"]), [None])
     for client in run.clients:
@@ -39,7 +39,7 @@ def go_on(run, kinds):
                 run.book.goes_on(client.kind)
 
 
-def test_every_client_has_to_go_on_within_its_own_time(run):
+def test_every_client_must_recover_within_its_own_limit(run):
     kinds = {client.kind for client in run.clients}
     assert {"kafka", "librdkafka-reader", "resizer", "http-holder", "kafka-from-start"} <= kinds
     before = run.book.watch()
@@ -52,14 +52,14 @@ def test_every_client_has_to_go_on_within_its_own_time(run):
     assert run._waiting(before) == {}
 
 
-def test_a_group_that_no_longer_reads_a_topic_has_not_gone_on(run):
+def test_a_group_that_no_longer_reads_a_topic_has_not_recovered(run):
     before = run.book.watch()
     go_on(run, {client.kind for client in run.clients})
     run.book.received["librdkafka-reader"]["t1"].clear()
     assert run._waiting(before).keys() == {"librdkafka-reader in t1"}
 
 
-def test_a_client_that_stands_still_for_too_long_is_a_broken_promise(run, monkeypatch):
+def test_a_client_without_progress_for_too_long_is_a_broken_promise(run, monkeypatch):
     monkeypatch.setattr("conformance.cluster.faults.SETTLES_S", -1000)
     with pytest.raises(Lost, match="resizer"):
         run._await_more("a test")
@@ -69,6 +69,6 @@ def test_the_short_run_drains_a_broker_and_expects_none_to_end():
     assert set(GENTLE) <= set(SHORT) <= set(CAUSES)
 
 
-def test_the_report_says_how_long_clients_stood_still():
+def test_the_report_has_the_standstill_times_of_clients():
     assert settled([]) == "(no fault)"
     assert settled([1, 2, 9]) == "after 2.0 s (p50), 9.0 s at most"

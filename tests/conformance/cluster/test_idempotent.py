@@ -22,7 +22,7 @@ class Answered(Numbered):
     ("stored", "fault"),
     [
         (["p:0", "p:1"], ""),
-        (["p:0", "p:1", "p:2"], ""),  # Stored, and its answer is lost.
+        (["p:0", "p:1", "p:2"], ""),  # Stored, with a lost answer.
         (["p:0"], "1 acknowledged values are lost: ['p:1']"),
         (["p:0", "p:1", "p:1"], "1 values are stored twice: ['p:1']"),
         (["p:0", "p:1", "other:1", "other:1"], ""),

@@ -1,4 +1,4 @@
-"""Cuts by TCP proxies: what is sent while a way is cut arrives once it is healed, not before."""
+"""Cuts by TCP proxies: bytes sent during a cut arrive after the end of the cut, not before."""
 
 import socket
 import threading
@@ -14,7 +14,7 @@ SOON_S, NEVER_S = 30.0, 0.1
 
 @pytest.fixture
 def echo():
-    """The address of somebody who sends back what comes."""
+    """Yield the address of an echo server."""
     listening = socket.create_server(("127.0.0.1", 0))
 
     def serve(client):
@@ -40,7 +40,7 @@ def proxies():
 
 
 def said(client, text):
-    """Whether that comes back."""
+    """Return True if the echo of `text` arrives."""
     client.sendall(text)
     return answered(client, text, SOON_S)
 
@@ -54,7 +54,7 @@ def answered(client, text, seconds):
 
 
 @pytest.mark.parametrize("way", [("node1", "pg"), ("pg", "node1")])
-def test_nothing_passes_a_cut_in_either_way_and_all_of_it_once_it_is_healed(proxies, echo, way):
+def test_a_cut_holds_bytes_in_both_directions_until_its_end(proxies, echo, way):
     with socket.create_connection(proxies.through("node1", "pg", echo)) as client:
         assert said(client, b"before")
         proxies.cut(*way)
@@ -64,7 +64,7 @@ def test_nothing_passes_a_cut_in_either_way_and_all_of_it_once_it_is_healed(prox
         assert answered(client, b"cut", SOON_S)
 
 
-def test_who_connects_while_it_is_cut_is_served_once_it_is_healed(proxies, echo):
+def test_a_connection_made_during_a_cut_is_served_after_the_cut(proxies, echo):
     address = proxies.through("node1", "pg", echo)
     proxies.cut("node1", "pg")
     with socket.create_connection(address) as client:
@@ -74,7 +74,7 @@ def test_who_connects_while_it_is_cut_is_served_once_it_is_healed(proxies, echo)
         assert answered(client, b"x", SOON_S)
 
 
-def test_a_cut_holds_for_those_that_it_names(proxies, echo):
+def test_a_cut_affects_only_the_named_parties(proxies, echo):
     proxies.cut("node2", "node1")
     with socket.create_connection(proxies.through(OUTSIDE, "node1", echo)) as client:
         assert said(client, b"of a client")
@@ -85,7 +85,7 @@ def test_a_cut_holds_for_those_that_it_names(proxies, echo):
         assert not answered(client, b"of a broker", NEVER_S)
 
 
-def test_where_nobody_listens_the_connection_ends(proxies):
+def test_a_connection_to_a_closed_port_ends(proxies):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = closed.getsockname()
     with socket.create_connection(proxies.through("node1", "pg", address)) as client:

@@ -1,4 +1,4 @@
-"""The servers that a cluster needs: each finds ports of its own."""
+"""The servers of a cluster: each finds its own free ports."""
 
 import shutil
 import socket
@@ -13,7 +13,7 @@ from conformance.cluster.servers import Postgres, Seaweed, ServerFailed, free_po
 
 @pytest.fixture
 def folder():
-    """A folder that everybody may enter: PostgreSQL does not run as root."""
+    """Yield a folder that every user may enter: PostgreSQL does not run as root."""
     made = Path(tempfile.mkdtemp(prefix="braidlog-servers-"))
     made.chmod(0o755)
     yield made
@@ -30,7 +30,7 @@ def test_ports_are_all_different():
 
 @pytest.mark.slow
 @pytest.mark.skipif(servers.weed_program() is None, reason="SeaweedFS is not installed")
-def test_a_port_that_somebody_took_meanwhile_is_left_to_him(folder):
+def test_a_port_taken_by_another_process_is_left_alone(folder):
     server = Seaweed(folder)
     before = server.port
     with taken(server._ports[4]), server:
@@ -40,7 +40,7 @@ def test_a_port_that_somebody_took_meanwhile_is_left_to_him(folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(servers.postgres_folder() is None, reason="PostgreSQL is not installed")
-def test_a_server_that_others_know_does_not_move(folder):
+def test_a_server_with_published_ports_keeps_them(folder):
     server = Postgres(folder / "postgres")
     before = server.port
     with taken(before):

@@ -1,4 +1,4 @@
-"""Each kind of fault, found in a history that is wrong in that one way, and none in a right one."""
+"""Each kind of fault in a history with only that fault, and a right history without faults."""
 
 import pytest
 
@@ -10,7 +10,9 @@ A0, A1, A2, B0 = b"a:0", b"a:1", b"a:2", b"b:0"
 
 
 def sent(*, third=UNKNOWN):
-    """a:0 at 0, b:0 somewhere, a:1 at 2 were acknowledged, then a:2 is sent."""
+    """Return a history: a:0 at 0, b:0 without offset, a:1 at 2 are acknowledged,
+    then a:2 is sent.
+    """
     history = History()
     for writer, value, outcome, offset in (
         ("a", A0, DONE, 0),
@@ -35,28 +37,28 @@ def kinds(history):
 
 
 @pytest.mark.parametrize("values", [(A0, B0, A1), (A0, B0, A1, A2)])
-def test_what_was_not_answered_may_be_there_or_not(values):
+def test_an_unanswered_value_may_be_stored_or_not(values):
     history = with_log(with_log(sent(), *values), *values, reader="iggy")
     history.read("pulsar", (1, 3), [(1, B0), (2, A1)], whole=False)
     assert check(history) == []
 
 
-def test_a_value_that_is_not_where_it_was_acknowledged_is_lost():
+def test_a_value_missing_at_its_acknowledged_offset_is_lost():
     assert kinds(with_log(sent(), A0, B0)) == {"lost"}
     assert kinds(with_log(sent(), A0, B0, None)) == {"lost"}
 
 
-def test_a_value_that_was_acknowledged_without_an_offset_is_lost_too():
+def test_a_missing_value_acknowledged_without_offset_is_lost():
     assert kinds(with_log(sent(), A0, None, A1)) == {"lost"}
 
 
-def test_a_part_of_the_log_must_hold_what_was_acknowledged_in_it():
+def test_a_part_of_the_log_must_hold_its_acknowledged_values():
     history = sent()
     history.read("pulsar", (2, 3), [], whole=False)
     assert kinds(history) == {"lost"}
 
 
-def test_what_is_acknowledged_after_a_read_need_not_be_in_it():
+def test_a_value_acknowledged_after_a_read_need_not_be_in_the_read():
     history = History()
     one = history.send("a", A0)
     history.read("kafka", (0, 1), [], whole=True)
@@ -64,27 +66,27 @@ def test_what_is_acknowledged_after_a_read_need_not_be_in_it():
     assert check(history) == []
 
 
-def test_what_was_read_once_stays_there():
+def test_a_read_value_must_stay():
     history = with_log(sent(), A0, B0, A1, A2)
     history.read("iggy", (3, 4), [], whole=False)
     assert kinds(history) == {"read and gone"}
     assert kinds(with_log(with_log(sent(), A0, B0, A1, A2), A0, B0, A1)) == {"read and gone"}
 
 
-def test_two_readers_must_be_given_one_value():
+def test_two_readers_must_receive_the_same_value():
     history = with_log(sent(), A0, B0, A1, A2)
     history.read("iggy", (3, 4), [(3, B0)], whole=False)
     assert kinds(history) == {"two values at one offset", "twice"}
 
 
-def test_a_value_that_was_sent_once_is_there_once():
+def test_a_value_sent_once_is_stored_once():
     history = with_log(sent(), A0, B0, A1, B0)
     assert kinds(history) == {"twice"}
     history.sent[1].again = True
     assert check(history) == []
 
 
-def test_values_lie_in_the_order_in_which_their_writer_sent_them():
+def test_values_of_a_writer_are_in_order():
     history = History()
     for value in (A0, A1):
         history.answer(history.send("a", value), DONE)
@@ -92,28 +94,28 @@ def test_values_lie_in_the_order_in_which_their_writer_sent_them():
     assert kinds(with_log(History(), None)) == set()
 
 
-def test_offsets_of_one_read_rise():
+def test_offsets_of_a_read_rise():
     history = sent()
     history.read("kafka", (0, 3), [(0, A0), (2, A1), (1, B0)], whole=False)
     assert kinds(history) == {"order"}
 
 
-def test_a_refused_value_is_nowhere():
+def test_a_refused_value_is_not_stored():
     assert kinds(with_log(sent(third=REFUSED), A0, B0, A1, A2)) == {"refused and read"}
 
 
-def test_nobody_reads_what_was_not_sent_or_not_yet():
+def test_no_reader_receives_a_value_before_its_sending():
     assert kinds(with_log(sent(), A0, B0, A1, b"c:0")) == {"made up"}
     history = with_log(History(), A0)
     history.send("a", A0)
     assert kinds(history) == {"made up"}
 
 
-def test_a_position_is_never_behind_what_was_answered():
+def test_a_position_is_never_behind_an_answered_move():
     history = History()
     history.moved(history.move("g", 5))
     history.told("g", 5, "kafka")
-    history.move("g", 3)  # Back, perhaps.
+    history.move("g", 3)  # Possibly back.
     for position in (5, 3):
         history.told("g", position, "iggy")
     assert check(history) == []
@@ -122,7 +124,7 @@ def test_a_position_is_never_behind_what_was_answered():
     assert kinds(history) == {"position"}
 
 
-def test_a_move_that_was_asked_for_after_one_that_was_answered_may_have_happened():
+def test_an_unanswered_move_after_an_answered_move_may_have_happened():
     history = History()
     first, _ = history.move("g", 9), history.move("g", 2)
     history.moved(first)
@@ -132,7 +134,7 @@ def test_a_move_that_was_asked_for_after_one_that_was_answered_may_have_happened
     assert kinds(history) == {"position"}
 
 
-def test_a_position_is_where_somebody_put_it():
+def test_a_position_is_the_target_of_a_move():
     history = History()
     history.told("g", -1, "kafka")
     history.moved(history.move("g", 5), REFUSED)

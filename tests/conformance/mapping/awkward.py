@@ -1,4 +1,4 @@
-"""Records with every field that there is, awkward values more often than not, by a seed."""
+"""Records with random fields and mostly awkward values, from a seed."""
 
 from msgspec.structs import replace
 
@@ -7,7 +7,7 @@ from conformance.mapping.views import IGGY_TEXT_MAX, KEY_HEADER
 
 NOW_US = 1_700_000_000_123_456
 LATEST_US = (2**63 - 1) // 1000 * 1000
-# 0, around it, before 1970, the last one that the log holds, and one that Kafka calls none.
+# 0, values around 0, before 1970, the log's last time, and a time that Kafka treats as none.
 TIMES = (None, 0, 1, 999, 1000, 1999, -1, -1000, -1001, -(10**12), NOW_US, LATEST_US)
 LONG = b"n" * IGGY_TEXT_MAX
 TEXTS = (b"", b"a", b"\x00", "äöü €".encode(), b"\xff\xfe", b"\xc3", LONG, LONG + b"n")
@@ -18,12 +18,12 @@ SIZES = (1, 2, 4, 8, 16)
 
 
 def records(rng, count):
-    """So many; their offsets are still to come."""
+    """Return `count` records; their offsets are set later."""
     return [record(rng) for _ in range(count)]
 
 
 def record(rng):
-    """One with any fields."""
+    """Return a record with random fields."""
     return Record(
         0,
         0,
@@ -42,18 +42,20 @@ def record(rng):
 
 
 def header(rng):
-    """One of any kind: its value often has the size of a number."""
+    """Return a header of any kind: its value often has the size of a number."""
     numbers = rng.randbytes(rng.choice(SIZES))
     value = rng.choice((*TEXTS, numbers, numbers, b"\x01"))
     return Header(rng.choice(NAMES), value, rng.choice(KINDS))
 
 
-# What a writer's clients would not, or could not, send in the first place.
+# Fields that a writer's clients would not, or could not, send.
 
 
 def for_iggy(found, *, empty_payloads=False):
-    """Iggy refuses empty payloads (but in its newest form), names that are no text, and empty or
-    long names and values; one SEND has one key, of 1 to 255 bytes, or none.
+    """Return records that Iggy accepts.
+
+    Iggy refuses empty payloads (except in its newest form), non-text names, and empty or long names
+    and values; a SEND has a single key, of 1 to 255 bytes, or none.
     """
     key = found[0].key
     key = key if key and len(key) <= IGGY_TEXT_MAX else None
@@ -75,18 +77,18 @@ def fits_iggy(header):
 
 
 def for_batch_form(found):
-    """Iggy's newest form: times are 32-bit deltas of one base."""
+    """Return records for Iggy's newest form: times are 32-bit deltas of a common base."""
     times = [NOW_US, NOW_US + 1, NOW_US + 2**32 - 1]
     return [replace(one, publish_us=times[i % 3]) for i, one in enumerate(found)]
 
 
 def for_pulsar(found):
-    """A client always says when it published."""
+    """Return records for Pulsar: a client always sends a publish time."""
     return [replace(one, publish_us=one.publish_us or 0) for one in found]
 
 
 def for_pulsar_batch(found):
-    """One batch: producer, publish time, schema and delivery time are the first message's."""
+    """Return a batch: producer, publish time, schema and delivery time are the first message's."""
     first = found[0]
     return [
         replace(
@@ -101,7 +103,9 @@ def for_pulsar_batch(found):
 
 
 def for_rest(found):
-    """JSON: properties are a map of texts, times are not below 0, one name for a request."""
+    """Return records for JSON: properties are a map of texts, times are not below 0, a request has
+    a single producer name.
+    """
     return [
         replace(
             one,

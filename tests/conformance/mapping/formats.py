@@ -1,7 +1,7 @@
-"""Writers and readers of every format: bytes made and read by hand, the broker's own code between.
+"""Writers and readers of every format: hand-made bytes around the broker's own code.
 
-A writer takes the records that its clients send, stores them as the broker does on arrival, and
-gives the base offset. A reader gives what its clients see from an offset on.
+A writer takes the records of its clients, stores them as the broker does on arrival, and returns
+the base offset. A reader returns its clients' view from an offset on.
 """
 
 import base64
@@ -31,7 +31,7 @@ READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one read gives; Pulsar's reads have no limit of records."""
+    """Limits of a read; Pulsar's reads have no limit of records."""
 
     bytes_max: int = READ_BYTES
     records_max: int | None = None
@@ -41,7 +41,7 @@ NO_LIMITS = Limits()
 
 
 class Formats:
-    """A topic of one partition, with all that reads and writes it."""
+    """A topic with a single partition, and its readers and writers."""
 
     def __init__(self, broker, topic):
         self.broker = broker
@@ -52,7 +52,7 @@ class Formats:
         self._shower = Shower(registry, topic, ShowOptions(encoding="base64"))
 
     async def write(self, form, found):
-        """(Base offset, append time) of the records, stored by the writer of that form."""
+        """Store the records by the writer of that form; return (base offset, append time)."""
         partition = self.partition
         base_offset, now_us = partition.next_offset, self.broker.now_us()
         if form == "rest":
@@ -73,8 +73,8 @@ class Formats:
         assert [one.error for one in placed] == [None] * len(found)
 
     async def read(self, reader, offset, limits=NO_LIMITS):
-        """What the reader's clients are given, from an offset to the end, by as many reads with
-        these limits as it takes.
+        """Return the view of the reader's clients from an offset to the end, by reads with these
+        limits.
         """
         found, end = [], self.partition.high_watermark
         while offset < end:
@@ -84,7 +84,7 @@ class Formats:
         return found
 
     async def read_once(self, reader, offset, limits=NO_LIMITS):
-        """The records of a single read, and the offset at which the next read begins."""
+        """Return the records of a single read, and the offset at which the next read begins."""
         read = getattr(self, "_read_" + reader.replace("-", "_"))
         return await read(offset, limits)
 
@@ -117,7 +117,7 @@ class Formats:
         return entries, read.next_offset
 
     async def all_entries(self, limits):
-        """(Entry id, bytes) of all entries, by as many reads as it takes."""
+        """Return (entry id, bytes) of all entries, by reads with these limits."""
         found, offset = [], 0
         while offset < self.partition.high_watermark:
             read = await read_entries(self.partition, offset, limits.bytes_max)
@@ -126,7 +126,7 @@ class Formats:
         return found
 
     async def entries(self, offset):
-        """Bytes of the entries from there on, as a Pulsar consumer is handed them."""
+        """Return the bytes of the entries from an offset on, as for a Pulsar consumer."""
         read = await read_entries(self.partition, offset, READ_BYTES)
         return [bytes(one.body) for one in read.entries]
 
@@ -145,7 +145,7 @@ FORMS = (*WRITERS, "rest")
 
 
 def sendable(form, found):
-    """The records as that writer's clients can send them."""
+    """Return the records as that writer's clients can send them."""
     writer = form.partition(" ")[0]
     if form == "iggy-typed 0.11":
         return awkward.for_batch_form(awkward.for_iggy(found, empty_payloads=True))

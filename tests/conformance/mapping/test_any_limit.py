@@ -1,4 +1,4 @@
-"""Whoever wrote a topic, each reader sees every visible record once, in order, with any limit."""
+"""Each reader sees every visible record of any writer once, in order, with any limit."""
 
 import random
 
@@ -20,7 +20,7 @@ BODY_BYTES = 20 * MIB
 
 
 def offsets_seen(writer, reader, records):
-    """Offset of each record that the reader is given, and bytes of its value."""
+    """Return the offset of each record that the reader sees, and the size of the value."""
     shown = [one for one in records if seen_by(writer, reader, one) is not None]
     return [(one.offset, len(one.value)) for one in shown]
 
@@ -34,7 +34,7 @@ def seen(reader, found):
 
 
 async def write(formats, form, values):
-    """The records as they are stored."""
+    """Store records; return them as stored."""
     sent = sendable(form, [Record(0, 0, NOW_US, value=value) for value in values])
     base_offset, _ = await formats.write(form, sent)
     return [Record(at, 0, value=one.value) for at, one in enumerate(sent, base_offset)]
@@ -44,7 +44,7 @@ async def check(formats, form, records, limits, start=0):
     writer = form.partition(" ")[0]
     for reader in SEES:
         if writer == reader == "pulsar":
-            continue  # Entries hold several messages: the test below.
+            continue  # Entries hold several messages: see the test below.
         found = await formats.read(reader, start, limits)
         wanted = offsets_seen(writer, reader, records[start:])
         assert seen(reader, found) == wanted, f"{reader}, {limits}, from {start}"
@@ -52,7 +52,7 @@ async def check(formats, form, records, limits, start=0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-async def test_each_record_comes_once_and_in_order_to_every_reader(broker, form):
+async def test_each_record_reaches_every_reader_once_and_in_order(broker, form):
     formats = Formats(broker, await broker.topics.create(parse_topic("t"), 1))
     rng = random.Random(form)
     records = []
@@ -69,7 +69,7 @@ async def test_each_record_comes_once_and_in_order_to_every_reader(broker, form)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["kafka-0 gzip", "kafka-2 gzip", "pulsar batch", "iggy", "rest"])
-async def test_the_largest_records_and_bodies_come_once_and_in_order(broker, form):
+async def test_the_largest_records_and_bodies_are_read_once_and_in_order(broker, form):
     """Bodies of up to 20 MiB unpacked, records up to the listener's limit."""
     formats = Formats(broker, await broker.topics.create(parse_topic("t"), 1))
     largest = LARGEST.get(form.partition(" ")[0].removesuffix("-typed"), LARGE)
@@ -83,7 +83,7 @@ async def test_the_largest_records_and_bodies_come_once_and_in_order(broker, for
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [form for form in FORMS if form.startswith("pulsar")])
-async def test_pulsars_entries_come_once_and_in_order_with_any_limit(broker, form):
+async def test_pulsar_entries_are_read_once_and_in_order_with_any_limit(broker, form):
     formats = Formats(broker, await broker.topics.create(parse_topic("t"), 1))
     rng = random.Random(form)
     came = []

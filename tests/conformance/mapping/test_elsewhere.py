@@ -1,4 +1,4 @@
-"""What each protocol's readers see of what is no plain record: bodies that nobody can open, chunks,
+"""Views of each protocol's readers on special records: bodies that cannot be opened, chunks,
 markers, delayed messages, gaps, compacted batches and damaged places.
 """
 
@@ -35,14 +35,14 @@ async def formats(broker):
 
 
 def entry(value, *fields):
-    """A SEND's metadata and payload."""
+    """Return a SEND's metadata and payload."""
     own = [(pulsar_forms.PRODUCER, b"p"), (pulsar_forms.SEQUENCE, 1)]
     head = encode([*own, (pulsar_forms.PUBLISH, PUBLISHED_MS), *fields])
     return len(head).to_bytes(4, "big") + head + value
 
 
 async def store(formats, *entries):
-    """Each as it comes from a Pulsar client; the offset of the first."""
+    """Store entries as from a Pulsar client; return the first offset."""
     first = formats.partition.next_offset
     for one in entries:
         info = pulsar.parse_send(memoryview(one))
@@ -58,13 +58,13 @@ async def store(formats, *entries):
 
 
 async def values(formats, reader, offset=0):
-    """(Offset, value) of all that the reader is given."""
+    """Return (offset, value) of all records that the reader sees."""
     place, value = PLACE.get(reader, "offset"), VALUE.get(reader, "value")
     return [(one[place], one[value]) for one in await formats.read(reader, offset)]
 
 
 def closed():
-    """Entries that hold something that the broker cannot open."""
+    """Return entries with parts that the broker cannot open."""
     single = encode([(pulsar_forms.PAYLOAD_SIZE, 20)])
     message = len(single).to_bytes(4, "big") + single + b"v" * 20
     compression, size = pulsar_forms.COMPRESSION, pulsar_forms.UNPACKED_SIZE
@@ -78,9 +78,7 @@ def closed():
 
 @pytest.mark.parametrize("what", closed())
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_what_cannot_be_opened_is_an_error_at_its_place_and_never_skipped(
-    formats, what, reader
-):
+async def test_an_unreadable_body_is_an_error_and_never_skipped(formats, what, reader):
     await formats.write("kafka-0", [Record(0, 0, value=b"before")])
     place = await store(formats, closed()[what])
     after, _ = await formats.write("kafka-0", [Record(0, 0, value=b"after")])
@@ -94,13 +92,13 @@ async def test_what_cannot_be_opened_is_an_error_at_its_place_and_never_skipped(
 
 
 @pytest.mark.parametrize("what", closed())
-async def test_pulsars_own_readers_are_handed_what_cannot_be_opened(formats, what):
+async def test_pulsar_readers_receive_unreadable_entries(formats, what):
     await store(formats, closed()[what])
     assert await formats.entries(0) == [closed()[what]]
 
 
 @pytest.mark.parametrize("reader", [name for name in SEES if name != "kafka-0"])
-async def test_a_kafka_set_that_does_not_open_is_an_error_to_all_others(formats, reader):
+async def test_an_unreadable_kafka_set_is_an_error_for_other_protocols(formats, reader):
     await append_unreadable(formats.broker, formats.partition)
     with pytest.raises(UnreadableRecord):
         await formats.read(reader, 0)
@@ -112,12 +110,13 @@ async def set_topic(formats, **settings):
 
 @pytest.mark.parametrize("what", closed())
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_where_the_topic_says_skip_it_is_passed_with_all_its_offsets(formats, what, reader):
+async def test_skip_passes_all_offsets_of_an_unreadable_body(formats, what, reader):
     await formats.write("kafka-0", [Record(0, 0, value=b"before")])
     place = await store(formats, closed()[what])
     after, _ = await formats.write("kafka-0", [Record(0, 0, value=b"after")])
     with pytest.raises(UnreadableRecord):
-        await formats.read(reader, place)  # The place is remembered: the setting takes it back.
+        # The broker caches the place: the setting must invalidate the cache.
+        await formats.read(reader, place)
     await set_topic(formats, unreadable_records="skip")
     assert await values(formats, reader) == [(0, b"before"), (after, b"after")]
     assert await values(formats, reader, place) == [(after, b"after")]
@@ -128,26 +127,24 @@ async def test_where_the_topic_says_skip_it_is_passed_with_all_its_offsets(forma
 
 @pytest.mark.parametrize("what", closed())
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_where_the_topic_says_raw_the_entry_is_handed_over_as_it_was_sent(
-    formats, what, reader
-):
+async def test_raw_returns_the_entry_as_sent(formats, what, reader):
     await set_topic(formats, unreadable_records="raw")
     await formats.write("kafka-0", [Record(0, 0, value=b"before")])
     place = await store(formats, closed()[what])
     after, _ = await formats.write("kafka-0", [Record(0, 0, value=b"after")])
-    found = [(0, b"before"), (after - 1, closed()[what]), (after, b"after")]  # At its last offset.
+    found = [(0, b"before"), (after - 1, closed()[what]), (after, b"after")]  # At the last offset.
     for offset in range(place, after):
         assert await values(formats, reader, offset) == found[1:]
     assert await values(formats, reader) == found
     if reader == "kafka-0":
-        return  # It has no headers.
+        return  # No headers.
     _, shown, _ = await formats.read(reader, 0)
     assert b"braidlog.raw" in flat(shown)
     assert b"pulsar" in flat(shown)
 
 
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_several_closed_entries_in_one_batch_are_settled_one_by_one(formats, reader):
+async def test_unreadable_entries_of_a_batch_are_handled_separately(formats, reader):
     entries = [closed()["encrypted"], entry(b"open"), closed()["unknown compression"]]
     body = b"".join(pulsar.ENTRY_PREFIX.pack(len(e), at, 1) + e for at, e in enumerate(entries))
     formats.partition.append([body], BodyInfo(3), body_format=BodyFormat.PULSAR, append_us=1)
@@ -160,7 +157,7 @@ async def test_several_closed_entries_in_one_batch_are_settled_one_by_one(format
 
 
 @pytest.mark.parametrize("reader", [name for name in SEES if name != "kafka-0"])
-async def test_a_kafka_set_that_does_not_open_is_skipped_or_raw_for_all_others(formats, reader):
+async def test_an_unreadable_kafka_set_is_skipped_or_raw_for_other_protocols(formats, reader):
     place = await append_unreadable(formats.broker, formats.partition)
     after, _ = await formats.write("rest", [Record(0, 0, value=b"after")])
     await set_topic(formats, unreadable_records="skip")
@@ -171,7 +168,7 @@ async def test_a_kafka_set_that_does_not_open_is_skipped_or_raw_for_all_others(f
 
 
 @pytest.mark.parametrize("reader", SEES)
-async def test_a_format_that_no_codec_knows_is_skipped_or_raw_as_a_whole(formats, reader):
+async def test_an_unknown_body_format_is_skipped_or_raw_as_a_whole(formats, reader):
     formats.partition.append([b"what it holds"], BodyInfo(3), body_format=99, append_us=1)
     await formats.write("rest", [Record(0, 0, value=b"after")])
     with pytest.raises(UnreadableRecord):
@@ -184,7 +181,7 @@ async def test_a_format_that_no_codec_knows_is_skipped_or_raw_as_a_whole(formats
 
 @pytest.mark.parametrize("policy", ["skip", "raw"])
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_no_setting_passes_over_damage_on_the_disk(formats, reader, policy):
+async def test_no_setting_skips_damage_on_disk(formats, reader, policy):
     await set_topic(formats, unreadable_records=policy)
     await formats.write("kafka-1", [Record(0, 0, value=b"d" * 600)])
     damage(formats.partition)
@@ -197,9 +194,7 @@ IGGYS = {"iggy": [b"", None], "iggy-typed": [None]}
 
 @pytest.mark.parametrize("form", ["kafka-0", "kafka-2", "pulsar", "rest"])
 @pytest.mark.parametrize("reader", IGGYS)
-async def test_where_the_topic_says_mark_a_mark_stands_for_what_iggy_cannot_have(
-    formats, form, reader
-):
+async def test_mark_replaces_a_record_that_iggy_cannot_receive(formats, form, reader):
     await set_topic(formats, uncarried_records="mark")
     given = [b"first", *IGGYS[reader], b"last"]
     await formats.write(form, [Record(0, 0, key=b"k", value=value) for value in given])
@@ -214,19 +209,19 @@ async def test_where_the_topic_says_mark_a_mark_stands_for_what_iggy_cannot_have
 
 
 @pytest.mark.parametrize("reader", [name for name in SEES if not name.startswith("iggy")])
-async def test_a_mark_is_for_those_alone_who_cannot_be_given_the_record(formats, reader):
+async def test_a_mark_is_only_for_readers_that_cannot_receive_the_record(formats, reader):
     await set_topic(formats, uncarried_records="mark")
     await formats.write("kafka-2", [Record(0, 0, value=None), Record(0, 0, value=b"")])
     assert b"braidlog.value" not in flat(await formats.read(reader, 0))
 
 
 def flat(shown):
-    """All bytes in what a reader was shown."""
+    """Return all bytes of a reader's view."""
     return repr(shown).encode()
 
 
 def chunks(*numbers):
-    """Pieces of a message of three."""
+    """Return pieces of a message of three chunks."""
     return [
         entry(b"%d" % at, (UUID, b"u"), (CHUNK_COUNT, 3), (CHUNK_TOTAL, 3), (CHUNK_ID, at))
         for at in numbers
@@ -234,7 +229,7 @@ def chunks(*numbers):
 
 
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_a_chunked_message_is_one_at_its_last_chunk(formats, reader):
+async def test_a_chunked_message_appears_at_its_last_chunk(formats, reader):
     await store(formats, *chunks(0, 1))
     await formats.write("iggy", [Record(0, 0, value=b"between")])
     await store(formats, *chunks(2))
@@ -242,7 +237,7 @@ async def test_a_chunked_message_is_one_at_its_last_chunk(formats, reader):
     assert await values(formats, reader, 3) == [(3, b"012")]
 
 
-async def test_the_last_chunk_says_where_the_others_are(formats):
+async def test_the_last_chunk_points_to_the_other_chunks(formats):
     await store(formats, *chunks(0, 1))
     await formats.write("iggy", [Record(0, 0, value=b"between")])
     await store(formats, *chunks(2))
@@ -251,9 +246,7 @@ async def test_the_last_chunk_says_where_the_others_are(formats):
 
 
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_a_chunked_message_too_large_to_be_joined_is_settled_at_its_last_piece(
-    formats, reader
-):
+async def test_a_chunked_message_too_large_to_join_is_handled_at_its_last_chunk(formats, reader):
     pieces = [
         entry(b"%d" % at, (UUID, b"u"), (CHUNK_COUNT, 2), (CHUNK_TOTAL, 1 << 30), (CHUNK_ID, at))
         for at in range(2)
@@ -269,26 +262,26 @@ async def test_a_chunked_message_too_large_to_be_joined_is_settled_at_its_last_p
 
 
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_a_chunked_message_without_its_beginning_is_passed(formats, reader):
+async def test_a_chunked_message_without_its_first_chunk_is_skipped(formats, reader):
     await store(formats, *chunks(1, 2))
     await formats.write("rest", [Record(0, 0, value=b"next")])
     assert await values(formats, reader) == [(2, b"next")]
 
 
-async def test_pulsars_own_readers_are_handed_every_chunk(formats):
+async def test_pulsar_readers_receive_every_chunk(formats):
     await store(formats, *chunks(0, 1, 2))
     assert await formats.entries(0) == chunks(0, 1, 2)
 
 
 @pytest.mark.parametrize("reader", SEES)
-async def test_markers_are_for_nobody_and_keep_their_offsets(formats, reader):
+async def test_markers_reach_no_reader_and_keep_their_offsets(formats, reader):
     await store(formats, entry(b"", (MARKER_TYPE, 1)))
     await formats.write("kafka-2", [Record(0, 0, value=b"next")])
     assert await values(formats, reader) == [(1, b"next")]
 
 
 @pytest.mark.parametrize("reader", FOREIGN)
-async def test_a_delayed_message_is_shown_at_once(formats, reader):
+async def test_a_delayed_message_is_visible_at_once(formats, reader):
     await store(formats, entry(b"later", (pulsar_forms.DELIVER_AT, DUE_MS)))
     assert await values(formats, reader) == [(0, b"later")]
     if reader == "rest":
@@ -297,7 +290,7 @@ async def test_a_delayed_message_is_shown_at_once(formats, reader):
 
 
 @pytest.mark.parametrize("reader", SEES)
-async def test_gaps_are_walked_over(formats, reader):
+async def test_gaps_are_skipped(formats, reader):
     form = "kafka-0" if reader == "pulsar" else "rest"
     await formats.write(form, [Record(0, 0, value=b"before")])
     formats.partition.log.append_gap(10, formats.broker.now_us())
@@ -306,11 +299,11 @@ async def test_gaps_are_walked_over(formats, reader):
 
 
 @pytest.mark.parametrize("reader", SEES)
-async def test_a_damaged_place_is_an_error_to_everybody_behind_all_before_it(formats, reader):
+async def test_a_damaged_place_is_an_error_after_all_records_before(formats, reader):
     await formats.write("kafka-1", [Record(0, 0, value=b"before")])
     place, _ = await formats.write("kafka-1", [Record(0, 0, value=b"d" * 600)])
     damage(formats.partition)
-    if reader != "pulsar":  # It reads batch by batch.
+    if reader != "pulsar":  # Pulsar reads batch by batch.
         found, offset = await formats.read_once(reader, 0)
         assert (len(found), offset) == (1, place)
     with pytest.raises(DamagedLog):
@@ -318,7 +311,7 @@ async def test_a_damaged_place_is_an_error_to_everybody_behind_all_before_it(for
 
 
 def damage(partition):
-    """Turn one bit of the last stored value."""
+    """Flip a bit of the last stored value."""
     (path,) = sorted(Path(partition.log.folder).glob("*.log"))[-1:]
     data = bytearray(path.read_bytes())
     data[data.rindex(b"d" * 500)] ^= 1
@@ -328,7 +321,7 @@ def damage(partition):
 KEPT = (0, 3, 4)
 
 
-# Pulsar's own readers are handed entries as they are: batched ones whole, with holes marked within.
+# Pulsar's own readers receive stored entries: batched entries whole, with holes marked inside.
 WHOLE = ("pulsar zlib", "pulsar batch", "pulsar batch zlib")
 COMPACTED = [
     (form, reader) for form in WRITERS for reader in SEES if reader != "pulsar" or form not in WHOLE
@@ -336,7 +329,7 @@ COMPACTED = [
 
 
 @pytest.mark.parametrize(("form", "reader"), COMPACTED)
-async def test_what_compaction_left_is_shown_with_the_offsets_it_had(formats, form, reader):
+async def test_compacted_records_keep_their_offsets(formats, form, reader):
     await formats.write("rest", [Record(0, 0, value=b"before")])
     first = formats.partition.next_offset
     found = [Record(0, 0, key=b"%d" % at, value=b"v%d" % at) for at in range(5)]

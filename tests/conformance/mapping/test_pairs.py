@@ -1,5 +1,5 @@
-"""Every ordered pair of writer and reader: what the one sent is given to the other as the written
-rules say, and what no reader is shown stays in the log.
+"""Every ordered pair of writer and reader follows the written rules, and hidden fields stay in the
+log.
 """
 
 import random
@@ -21,7 +21,7 @@ HUGE = 1300
 
 
 @pytest.mark.parametrize("form", FORMS)
-async def test_what_a_writer_sent_is_seen_by_every_reader_as_the_rules_say(broker, form):
+async def test_every_reader_sees_a_writers_records_by_the_rules(broker, form):
     formats = await opened(broker)
     writer = form.partition(" ")[0]
     for seed in range(ROUNDS):
@@ -36,15 +36,17 @@ async def test_what_a_writer_sent_is_seen_by_every_reader_as_the_rules_say(broke
         assert stored == expected, f"seed {seed}: in the log"
         for reader in SEES:
             if writer == reader == "pulsar":
-                continue  # Entries go out as they came in: the next test.
+                continue  # Entries are returned as stored: see the next test.
             wanted = [seen_by(writer, reader, one) for one in expected]
             seen = await formats.read(reader, base_offset)
             assert seen == [one for one in wanted if one is not None], f"seed {seed}: {reader}"
 
 
 def expected_record(writer, sent, stored, offset, append_us):
-    """The record that the rules make of what was sent. Two fields are the broker's to choose: the
-    time of an HTTP request, and an id where Iggy's client gave none.
+    """Return the record that the rules make from the sent record.
+
+    The broker chooses two fields: the time of an HTTP request, and the id of an Iggy message
+    without an id.
     """
     record = WRITES[writer](replace(sent, offset=offset, append_us=append_us))
     if writer == "rest":
@@ -56,7 +58,7 @@ def expected_record(writer, sent, stored, offset, append_us):
 
 
 async def stored_records(partition, offset):
-    """All records from an offset on, as the log holds them."""
+    """Return all records from an offset on, as the log holds them."""
     found = []
     for batch in await partition.read(offset, 1 << 24):
         codec = codec_for(batch.header.body_format)
@@ -67,7 +69,7 @@ async def stored_records(partition, offset):
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form.startswith("pulsar")])
-async def test_pulsar_entries_go_out_as_they_came_in(broker, form):
+async def test_pulsar_entries_are_returned_as_stored(broker, form):
     formats = await opened(broker)
     for seed in range(ROUNDS):
         rng = random.Random(f"{form} {seed}")
@@ -77,7 +79,7 @@ async def test_pulsar_entries_go_out_as_they_came_in(broker, form):
         assert await formats.entries(base_offset) == came, f"seed {seed}"
 
 
-async def test_a_null_header_value_stays_null_for_the_same_format_and_is_empty_for_others(broker):
+async def test_a_null_header_value_is_null_for_its_format_and_empty_for_others(broker):
     formats = await opened(broker)
     headers = [Header(b"a", None), Header(b"b", b"")]
     offset, _ = await formats.write("kafka-2", [Record(0, 0, headers=headers)])
@@ -89,8 +91,10 @@ async def test_a_null_header_value_stays_null_for_the_same_format_and_is_empty_f
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-async def test_a_huge_batch_is_seen_whole_and_in_order(broker, form):
-    """More records than are decoded, converted or handed out at one go anywhere."""
+async def test_a_huge_batch_is_read_whole_and_in_order(broker, form):
+    """The batch has more records than any step of decoding, conversion or delivery
+    takes at once.
+    """
     formats = await opened(broker)
     writer = form.partition(" ")[0]
     found = [Record(0, 0, NOW_US, value=b"v%d" % number) for number in range(HUGE)]

@@ -1,4 +1,4 @@
-"""The words of docs/mapping.md say what the functions do that the broker is held against."""
+"""The words of docs/mapping.md match the functions that check the broker."""
 
 import random
 
@@ -46,18 +46,18 @@ OTHER = {
     rules.SCHEMA: {"schema_version": b"S"},
 }
 PLACES = {"offset", "entryId"}
-# Told beside another field, and what needs a topic with schemas (tests/protocols/http/values).
+# Shown beside another field; needs a topic with schemas (tests/protocols/http/values).
 BESIDES = {"null_value", ("rest", "headers")}
 ELSEWHERE = {"rest": {"schema_version"}}
 
 
-def test_the_page_is_made_of_the_rules():
+def test_the_page_matches_the_rules():
     page = PAGE.read_text()
     assert renewed(page) == page, "python -m conformance.mapping --write"
 
 
 @pytest.mark.parametrize("reader", READS)
-def test_every_place_that_a_reader_sees_has_its_rule(reader):
+def test_every_visible_field_has_a_rule(reader):
     named = {rule.seen_as for rule in READS[reader].values()} - ELSEWHERE.get(reader, set())
     seen = set(SEES[reader](FULL)) - PLACES
     assert {one for one in seen if one not in BESIDES and (reader, one) not in BESIDES} == named
@@ -65,7 +65,7 @@ def test_every_place_that_a_reader_sees_has_its_rule(reader):
 
 @pytest.mark.parametrize("reader", READS)
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_field_is_seen_where_its_rule_says_and_nowhere_else(reader, field):
+def test_a_field_appears_exactly_at_the_place_of_its_rule(reader, field):
     base = replace(FULL, publish_us=None) if field == rules.APPEND else FULL
     before, after = SEES[reader](base), SEES[reader](replace(base, **OTHER[field]))
     changed = {name for name in before if before[name] != after[name]}
@@ -80,7 +80,7 @@ def test_a_field_is_seen_where_its_rule_says_and_nowhere_else(reader, field):
 
 @pytest.mark.parametrize("writer", WRITES)
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_writer_says_the_fields_that_its_rules_name(writer, field):
+def test_a_writer_has_the_fields_of_its_rules(writer, field):
     if (writer, field) == ("rest", rules.SCHEMA):
         return  # Needs a topic with schemas.
     base = replace(FULL, publish_us=None) if field == rules.APPEND else FULL
@@ -88,7 +88,7 @@ def test_a_writer_says_the_fields_that_its_rules_name(writer, field):
     assert changed == (field in WRITES[writer])
 
 
-def test_awkward_records_hold_all_that_is_awkward():
+def test_awkward_records_cover_all_awkward_values():
     rng = random.Random(1)
     found = awkward.records(rng, 2000)
     assert {one.publish_us for one in found} == set(awkward.TIMES)

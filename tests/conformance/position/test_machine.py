@@ -1,4 +1,4 @@
-"""All protocols on one position of a real broker, against the model; and a model that is wrong."""
+"""All protocols on a position of a real broker, compared with the model; and wrong models."""
 
 from dataclasses import replace
 
@@ -21,12 +21,12 @@ def running():
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_the_broker_is_where_the_model_is_after_every_step(running, seed):
+def test_the_broker_equals_the_model_after_every_step(running, seed):
     made = run(running, seed, STEPS, kills=False)
     assert made.total() == STEPS
 
 
-def test_what_was_answered_is_there_after_sigkill_and_no_more_than_was_asked_for(running):
+def test_sigkill_keeps_answered_steps_and_adds_no_unrequested_change(running):
     machine = Machine(running, "position-killed", 77)
     for end in (machine.kill, machine.restart):
         for _ in range(STEPS // 2):
@@ -47,14 +47,14 @@ def test_a_group_that_shares_a_topic_survives_sigkill_without_its_members(runnin
 
 
 class Keeping(SharingMachine):
-    """A model in which nobody gives up a partition when another member comes."""
+    """A model in which members keep their partitions when another member joins."""
 
     def _deal(self):
         if len(self.members) == 1:
             super()._deal()
 
 
-def test_a_group_that_deals_otherwise_than_the_model_is_found(running):
+def test_a_group_assignment_unlike_the_model_is_found(running):
     machine = Keeping(running, "sharing-wrong", 79)
     machine.join()
     machine.compare()
@@ -65,14 +65,14 @@ def test_a_group_that_deals_otherwise_than_the_model_is_found(running):
 
 
 class Skipping(Cursor):
-    """A model that forgets what is acknowledged above a forward commit."""
+    """A model that forgets the acknowledgements above a forward commit."""
 
     def commit(self, offset, *, kafka):
         super().commit(offset, kafka=kafka)
         self.above = frozenset()
 
 
-def test_a_broker_that_is_elsewhere_than_the_model_is_found(running):
+def test_a_broker_position_unlike_the_model_is_found(running):
     machine = Machine(running, "position-wrong", 5)
     machine.at.cursor = Skipping(machine.log)
     with pytest.raises(Difference, match="should be"):
@@ -81,7 +81,7 @@ def test_a_broker_that_is_elsewhere_than_the_model_is_found(running):
 
 
 class Unkillable:
-    """A broker that goes on: what is to be found is the model's alone."""
+    """A broker that survives a kill: any difference is the model's."""
 
     def __init__(self, broker):
         self.address = broker.address
@@ -93,9 +93,9 @@ class Unkillable:
         pass
 
 
-def test_a_state_that_nobody_asked_for_is_found_after_sigkill(running):
+def test_an_unrequested_state_after_sigkill_is_found(running):
     machine = Machine(Unkillable(running), "position-lost", 6)
-    machine.cursor.seek(3)  # The model's alone.
+    machine.cursor.seek(3)  # Only in the model.
     machine.at.maybe = [replace(machine.cursor)]
     with pytest.raises(Difference, match="may be"):
         machine.kill()

@@ -1,5 +1,5 @@
-"""A commit of another protocol that ends between the pieces of Pulsar's chunked messages: what is
-not acknowledged comes whole, with the pieces that lie below the position.
+"""Another protocol's commit between the chunks of Pulsar's messages: unacknowledged messages are
+delivered whole, with the chunks below the position.
 """
 
 import http.client
@@ -30,8 +30,8 @@ GROUP = "g"
 PIECE = b"0123456789"
 PUBLISH, UUID, COUNT, TOTAL, NUMBER = 3, 26, 27, 28, 29
 KINDS = (EXCLUSIVE, SHARED, FAILOVER, KEY_SHARED)
-# Offsets: 0 and 3 are one message, 1 and 4 another, 2 and 5 are Kafka's.
-WHOLE = [0, 3, 1, 4, 5]  # What a consumer needs once Kafka has read offset 2.
+# Offsets: 0 and 3 are a message, 1 and 4 another message, 2 and 5 are Kafka's.
+WHOLE = [0, 3, 1, 4, 5]  # A consumer's deliveries once Kafka has read offset 2.
 numbers = itertools.count()
 
 
@@ -57,7 +57,7 @@ class Mixed:
             self.kafka.produce(self.topic, message(None, b"k"))
 
     def pieces(self, number):
-        """That piece of both messages."""
+        """Publish that chunk of both messages."""
         for sequence, uuid in enumerate((b"u", b"v")):
             fields = [(PUBLISH, 1), (UUID, uuid), (COUNT, 2), (TOTAL, 20), (NUMBER, number)]
             self.ledger, _ = self.writer.publish(sequence, fields, PIECE)
@@ -76,7 +76,7 @@ class Mixed:
         return found.kafka, found.acked
 
     def unacked(self):
-        """Messages that consumers hold, as Pulsar's stats tell."""
+        """Return the number of unacknowledged messages at consumers, from Pulsar's stats."""
         connection = http.client.HTTPConnection(*self.broker.address("http"), timeout=60)
         path = f"/admin/v2/persistent/public/default/{self.topic}/stats"
         connection.request("GET", path)
@@ -86,7 +86,7 @@ class Mixed:
 
 
 def entries(consumer, last=5):
-    """The entries that come, up to this one."""
+    """Return the delivered entries, up to `last`."""
     found = []
     while last not in found:
         ((entry, _),) = consumer.deliveries(1)
@@ -95,7 +95,7 @@ def entries(consumer, last=5):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_acknowledged_comes_with_its_earlier_pieces_again_and_again(running, kind):
+def test_an_unacknowledged_message_is_redelivered_with_all_its_chunks(running, kind):
     mixed = Mixed(running)
     mixed.commit(3)
     for _ in range(2):
@@ -115,7 +115,7 @@ def test_what_is_not_acknowledged_comes_with_its_earlier_pieces_again_and_again(
     consumer.leave()
 
 
-def test_what_was_acknowledged_whole_does_not_come_again(running):
+def test_a_fully_acknowledged_message_is_not_redelivered(running):
     mixed = Mixed(running)
     mixed.commit(2)
     consumer = mixed.consumer(EXCLUSIVE)
@@ -127,7 +127,7 @@ def test_what_was_acknowledged_whole_does_not_come_again(running):
     consumer.leave()
 
 
-def test_pieces_that_are_acknowledged_one_after_the_other_are_held_no_longer(running):
+def test_chunks_acknowledged_in_turn_are_no_longer_held(running):
     mixed = Mixed(running)
     mixed.commit(3)
     consumer = mixed.consumer(SHARED)
@@ -139,13 +139,13 @@ def test_pieces_that_are_acknowledged_one_after_the_other_are_held_no_longer(run
 
 
 @pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
-def test_what_a_consumer_leaves_behind_goes_to_another_one_whole(running, kind):
+def test_a_closed_consumers_messages_go_whole_to_another_consumer(running, kind):
     mixed = Mixed(running)
     mixed.commit(3)
     first = mixed.consumer(kind)
     entries(first)
     second = mixed.consumer(kind)
-    first.ack(INDIVIDUAL, mixed.ids(0), answered=True)  # Its message is not acknowledged by that.
+    first.ack(INDIVIDUAL, mixed.ids(0), answered=True)  # This does not acknowledge the message.
     first.close()
     found = entries(second)
     assert sorted(found) == sorted(WHOLE)
@@ -154,7 +154,7 @@ def test_what_a_consumer_leaves_behind_goes_to_another_one_whole(running, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_forward_commit_takes_a_message_whose_last_piece_it_passes(running, kind):
+def test_a_forward_commit_acknowledges_a_message_with_its_last_chunk(running, kind):
     mixed = Mixed(running)
     mixed.commit(3)
     consumer = mixed.consumer(kind)
@@ -165,8 +165,10 @@ def test_a_forward_commit_takes_a_message_whose_last_piece_it_passes(running, ki
     consumer.leave()
 
 
-def test_iggy_commits_in_the_middle_of_messages_whose_other_pieces_are_still_to_come(running):
-    """A poll with auto-commit that gives nothing, as no message is whole, passes what is there."""
+def test_iggy_commits_between_chunks_of_incomplete_messages(running):
+    """A poll with auto-commit returns nothing, as no message is whole, but passes the present
+    chunks.
+    """
     mixed = Mixed(running, is_whole=False)
     with IggyWire(running.address("iggy")) as iggy:
         assert iggy.poll_next(mixed.topic, 10, GROUP) == []

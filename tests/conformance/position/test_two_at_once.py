@@ -1,4 +1,4 @@
-"""Two protocols on one subscription at the same time, as docs/positions.md has it in its table."""
+"""Two protocols on a subscription at the same time, as in the table of docs/positions.md."""
 
 import base64
 import itertools
@@ -33,7 +33,7 @@ def running():
 
 
 class Both:
-    """A Pulsar consumer that holds all records of a topic, and the other protocols."""
+    """A Pulsar consumer that holds all records of a topic, and clients of the other protocols."""
 
     def __init__(self, broker):
         self.broker, self.topic = broker, f"both-{next(numbers)}"
@@ -61,7 +61,7 @@ class Both:
         return told(self.broker, self.topic, GROUP)[0].kafka
 
     def redelivered(self, count):
-        """Entry ids that come again when all that the consumer holds is handed back."""
+        """Request redelivery of all held messages; return the entry ids."""
         self.pulsar.command(REDELIVER, [(1, 0)])
         return [entry for entry, _ in self.pulsar.deliveries(count)]
 
@@ -78,22 +78,22 @@ def both(running):
         wire.close()
 
 
-def test_a_forward_commit_takes_what_a_pulsar_consumer_holds_from_it(both):
+def test_a_forward_commit_removes_held_messages_from_a_pulsar_consumer(both):
     both.commit(6)
     assert both.redelivered(COUNT - 6) == [6, 7, 8, 9]
 
 
-def test_an_ack_below_a_commit_changes_nothing_and_one_above_is_kept(both):
+def test_an_ack_below_a_commit_is_ignored_and_an_ack_above_is_kept(both):
     both.commit(6)
     both.pulsar.ack(INDIVIDUAL, both.ids(2, 7), answered=True)
     assert both.position() == 6
     assert told(both.broker, both.topic, GROUP)[0].acked == ((7, 7),)
     both.commit(7)
     (after,) = told(both.broker, both.topic, GROUP)
-    assert (after.kafka, after.iggy) == (7, 7)  # Its own number; the position is 8.
+    assert (after.kafka, after.iggy) == (7, 7)  # Kafka's own number; the position is 8.
 
 
-def test_a_backward_commit_closes_the_pulsar_consumer_and_all_comes_again(both):
+def test_a_backward_commit_closes_the_pulsar_consumer_and_redelivers(both):
     both.pulsar.ack(CUMULATIVE, both.ids(6), answered=True)
     both.commit(3)
     kind, *_ = both.pulsar.take_command()
@@ -103,27 +103,27 @@ def test_a_backward_commit_closes_the_pulsar_consumer_and_all_comes_again(both):
     assert [entry for entry, _ in both.pulsar.deliveries(COUNT - 3)] == list(range(3, COUNT))
 
 
-def test_a_commit_to_where_the_position_is_leaves_the_pulsar_consumer_alone(both):
+def test_a_commit_to_the_present_position_does_not_affect_the_pulsar_consumer(both):
     both.pulsar.ack(CUMULATIVE, both.ids(3), answered=True)
     both.commit(4)
     assert both.redelivered(COUNT - 4) == list(range(4, COUNT))
 
 
-def test_iggy_polls_what_pulsar_has_not_acknowledged_and_its_commit_covers_the_holes(both):
+def test_iggy_polls_unacknowledged_records_and_its_commit_covers_the_holes(both):
     both.pulsar.ack(INDIVIDUAL, both.ids(1, 3), answered=True)
     assert both.iggy.poll_next(both.topic, 3, GROUP) == [0, 2, 4]
     assert both.position() == 5
     assert both.redelivered(COUNT - 5) == list(range(5, COUNT))
 
 
-def test_what_is_acknowledged_over_http_is_not_delivered_again(both):
+def test_a_message_acknowledged_over_http_is_not_redelivered(both):
     both.ids()
     place = HttpPlace(both.broker.address("http"), both.topic, GROUP)
     assert place.change("Individual", messageIds=[http_id(both.ledger, 4)]) == 200
     assert both.redelivered(COUNT - 1) == [0, 1, 2, 3, 5, 6, 7, 8, 9]
 
 
-def test_new_records_go_on_to_the_consumer_from_above_a_commit_beyond_the_end(both):
+def test_a_consumer_continues_above_a_commit_beyond_the_end(both):
     both.commit(COUNT + 2)
     both.kafka.produce(both.topic, message(None, b"n") * 4)
     assert [entry for entry, _ in both.pulsar.deliveries(2)] == [COUNT + 2, COUNT + 3]

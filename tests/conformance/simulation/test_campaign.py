@@ -1,4 +1,4 @@
-"""The simulations in short: each in a few units whose seeds do not change."""
+"""Short runs of the simulations: several units each, with fixed seeds."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def folder():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 101, 201, 301])
-def test_power_loss_takes_nothing_that_was_promised(folder, seed):
+def test_power_loss_breaks_no_promise(folder, seed):
     """At least 2,000 states in all."""
     progress = Progress("power", seed, seed)
     for _ in run(progress, 500, folder):
@@ -29,42 +29,44 @@ def test_power_loss_takes_nothing_that_was_promised(folder, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
-def test_a_turned_bit_is_found_or_harmless(folder, seed):
+def test_a_flipped_bit_is_found_or_harmless(folder, seed):
     """1,200 states in all."""
     assert [found for found in flips(seed, folder, 150) if found] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_a_log_cut_short_is_found_or_harmless(folder, seed):
-    """800 states in all: every byte near the end, others behind it, down to 64 KiB."""
+def test_a_truncated_log_is_found_or_harmless(folder, seed):
+    """800 states in all: every byte near the end, and others before, down to 64 KiB."""
     near, far = range(seed % 2, 320, 4), range(320 + seed * 540, TAIL_BYTES, 540)
     assert [found for found in truncations(seed, folder, near) if found] == []
     assert [found for found in truncations(seed, folder, far) if found] == []
 
 
-def test_a_log_that_ends_above_all_that_was_acknowledged_may_do_so_in_silence(folder):
+def test_a_cut_above_all_acknowledged_records_need_not_be_reported(folder):
     """With this seed a batch ends there that no round has covered."""
     assert list(truncations(119, folder, range(5752, 5753))) == [None]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-def test_a_failing_call_leaves_nothing_half_done(folder, seed):
-    """Each place of the code that calls the disk in these workloads, with each of its faults."""
+def test_a_failing_call_leaves_no_partial_change(folder, seed):
+    """The test covers each place of the code that calls the disk in these workloads, with each
+    fault.
+    """
     assert [found for found in failures(seed, folder, each_site_once=True) if found] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 300, 60))
-def test_clients_of_all_protocols_are_told_nothing_that_is_not_so(folder, first):
+def test_no_client_receives_a_false_answer(folder, first):
     """300 histories in all."""
     for seed in range(first, first + 60):
         assert list(histories(seed, folder)) == [None], f"seed {seed}"
 
 
-def test_a_broker_that_forgets_is_found(folder):
-    """A reader that is not given what was acknowledged, in a history of the simulation's."""
+def test_a_broker_that_loses_a_record_is_found(folder):
+    """A reader misses an acknowledged record, in a history of the simulation."""
     mixed = Mixed(1, folder)
     assert mixed.run() == []
     whole = mixed.history.reads[-1]
@@ -72,7 +74,7 @@ def test_a_broker_that_forgets_is_found(folder):
     assert {fault.partition(":")[0] for fault in check(mixed.history)} >= {"lost"}
 
 
-def test_a_run_goes_on_where_it_was_broken_off(folder, tmp_path):
+def test_an_interrupted_run_resumes(folder, tmp_path):
     def unit(seed, folder):
         yield from (None, f"bad {seed}", None)
 

@@ -1,4 +1,4 @@
-"""The simulation sets the clock of a life, and finds a broker that drops fresh records then."""
+"""The simulation sets the clock of a life, and finds a broker that then drops fresh records."""
 
 import pytest
 
@@ -10,7 +10,7 @@ DAY_MS = 86_400_000
 
 
 class Ahead:
-    """A choice of the step, and of everything else as it comes first."""
+    """A random source that chooses the given step, and otherwise the first choice."""
 
     def __init__(self, step_us):
         self.step_us = step_us
@@ -33,11 +33,11 @@ def stepped(tmp_path, step_us):
 
 
 @pytest.mark.parametrize("step_us", STEPS_US)
-def test_a_clock_that_is_set_ahead_drops_nothing(tmp_path, step_us):
+def test_a_clock_set_ahead_drops_no_record(tmp_path, step_us):
     stepped(tmp_path, step_us).do(Workload.retain)
 
 
-def test_a_broker_that_believes_its_clock_is_found(tmp_path):
+def test_a_broker_that_trusts_its_clock_is_found(tmp_path):
     story = stepped(tmp_path, STEPS_US[-1])
     story.broker.ages.now_us = lambda limit_us: story.broker.now_us()
     with pytest.raises(Broken, match="fresh records"):

@@ -1,4 +1,4 @@
-"""What the random power losses once found, each as a short story of its own."""
+"""Former findings of the random power losses, each as a short story."""
 
 import random
 
@@ -28,7 +28,7 @@ def none(path):
 
 
 class Story:
-    """A workload told step by step, and power losses in it."""
+    """A workload written step by step, with power losses."""
 
     def __init__(self, tmp_path, journal_factor=1):
         self.shape = Shape(journal_factor=journal_factor)
@@ -67,7 +67,7 @@ class Story:
         self.life.settle()
 
     def crash(self, keeps=none, *, names=every, at=None):
-        """Power is lost; the state that is left, opened, is right. Returns the house."""
+        """Cut the power; check that the remaining state opens correctly. Return the house."""
         stamp = self.life.now if at is None else at
         medium = Medium.of(str(self.tmp_path / "life"), self.base)
         for call in self.disk.calls[:stamp]:
@@ -82,7 +82,7 @@ class Story:
         return house
 
     def now(self):
-        """The directory as it is."""
+        """Return the present directory."""
         medium = Medium.of(str(self.tmp_path / "life"), self.disk.names.numbers)
         return medium.pick(every, every)
 
@@ -98,7 +98,7 @@ class Story:
             self.crash(at=at, **how).kill()
 
 
-def test_the_slot_of_a_journal_names_a_snapshot_only_once_that_is_durable(tmp_path):
+def test_a_journal_slot_names_only_a_durable_snapshot(tmp_path):
     story = Story(tmp_path, ALWAYS_SNAPSHOT)
     story.topic("a")
     story.settle()
@@ -110,8 +110,8 @@ def test_the_slot_of_a_journal_names_a_snapshot_only_once_that_is_durable(tmp_pa
 
 
 @pytest.mark.parametrize("journal_factor", [1, ALWAYS_SNAPSHOT])
-def test_folders_are_set_aside_only_once_the_deletion_is_durable(tmp_path, journal_factor):
-    """Also where the snapshot that says so is on disk, and what it replaces is not."""
+def test_folders_are_set_aside_after_the_deletion_is_durable(tmp_path, journal_factor):
+    """The snapshot with the deletion may be on disk while the replaced files are not."""
     story = Story(tmp_path, journal_factor)
     name = story.topic()
     story.settle()
@@ -122,7 +122,7 @@ def test_folders_are_set_aside_only_once_the_deletion_is_durable(tmp_path, journ
     story.crash_at_each_call_since(killed)
 
 
-def test_cursors_go_only_once_the_deletion_of_their_topic_is_durable(tmp_path):
+def test_cursors_are_removed_after_the_topic_deletion_is_durable(tmp_path):
     story = Story(tmp_path)
     name = story.topic()
     story.commit(name, 3)
@@ -133,7 +133,7 @@ def test_cursors_go_only_once_the_deletion_of_their_topic_is_durable(tmp_path):
     assert not story.life.house.cursors.topic_ids()
 
 
-def test_a_start_removes_what_retention_left_only_once_the_slot_is_durable(tmp_path):
+def test_a_start_removes_expired_segments_after_the_slot_is_durable(tmp_path):
     """All records are too old: an empty segment follows them, not yet durable."""
     story = Story(tmp_path)
     name = story.topic(retention_ms=1)
@@ -150,7 +150,7 @@ def test_a_start_removes_what_retention_left_only_once_the_slot_is_durable(tmp_p
     assert len(story.partition(name).log.segments()) == 1
 
 
-def test_a_start_removes_what_a_snapshot_replaces_only_once_that_is_durable(tmp_path):
+def test_a_start_removes_replaced_segments_after_the_snapshot_is_durable(tmp_path):
     story = Story(tmp_path, ALWAYS_SNAPSHOT)
     story.topic("a")
     story.settle()
@@ -161,7 +161,7 @@ def test_a_start_removes_what_a_snapshot_replaces_only_once_that_is_durable(tmp_
     story.crash_at_each_call_since(killed)
 
 
-def test_what_a_torn_snapshot_held_does_not_count_as_durable(tmp_path):
+def test_the_content_of_a_torn_snapshot_is_not_durable(tmp_path):
     story = Story(tmp_path, ALWAYS_SNAPSHOT)
     story.topic("a")
     story.settle()
@@ -175,8 +175,8 @@ def test_what_a_torn_snapshot_held_does_not_count_as_durable(tmp_path):
     assert len(again.broker.topics) == 2
 
 
-def test_a_superseded_segment_that_stays_is_no_damage(tmp_path):
-    """Names may go in any order: of three old segments the middle one may go alone."""
+def test_a_remaining_superseded_segment_is_no_damage(tmp_path):
+    """Names may be removed in any order: of three old segments the middle may go alone."""
     story = Story(tmp_path, ALWAYS_SNAPSHOT)
     for name in "abc":
         story.topic(name)
@@ -186,12 +186,12 @@ def test_a_superseded_segment_that_stays_is_no_damage(tmp_path):
     assert len(unlinked) >= 3
     for call in unlinked[:1] + unlinked[2:]:
         call.kind = SYNC_FILE
-        call.node, call.failed = call.child, True  # As if it had not been made.
+        call.node, call.failed = call.child, True  # As if the call had not been made.
     story.crash()
 
 
 @pytest.mark.parametrize("journal", ["catalogue", "cursors"])
-def test_a_journal_that_never_held_anything_may_have_lost_its_file(tmp_path, journal):
+def test_an_empty_journal_may_have_lost_its_file(tmp_path, journal):
     story = Story(tmp_path)
     state = story.now()
     del state.files[f"{journal}/00000000000000000000.log"]
@@ -199,7 +199,7 @@ def test_a_journal_that_never_held_anything_may_have_lost_its_file(tmp_path, jou
     story.open(state).kill()
 
 
-def test_a_journal_that_held_records_must_not_have_lost_its_file(tmp_path):
+def test_a_journal_with_records_must_have_its_file(tmp_path):
     story = Story(tmp_path)
     story.topic()
     story.settle()
@@ -209,7 +209,7 @@ def test_a_journal_that_held_records_must_not_have_lost_its_file(tmp_path):
         story.open(state)
 
 
-def test_what_was_cut_off_a_journal_is_told(tmp_path):
+def test_a_cut_of_a_journal_is_reported(tmp_path):
     story = Story(tmp_path)
     name = story.topic()
     story.settle()

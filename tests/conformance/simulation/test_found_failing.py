@@ -1,4 +1,4 @@
-"""What failing calls at random places once found, each as a short story of its own."""
+"""Former findings of failing calls at random places, each as a short story."""
 
 import errno
 import os
@@ -25,8 +25,10 @@ from tests.conformance.simulation.test_found import ALWAYS_SNAPSHOT, Story, none
 
 
 def refusing(number, *kinds, path="", but="no such path", after=0, times=1_000_000):
-    """A plan: calls of these kinds, to files whose path has this in it, fail so many times, but
-    for the first ones and one path.
+    """Return a plan that fails calls of these kinds.
+
+    The path must contain `path` and not `but`; the first `after` calls succeed, then `times` calls
+    fail.
     """
     made = count()
 
@@ -39,7 +41,7 @@ def refusing(number, *kinds, path="", but="no such path", after=0, times=1_000_0
 
 
 def killed(tmp_path, **settings):
-    """A story up to a kill: one topic, a durable record, one that may be lost."""
+    """Return a story up to a kill: a topic, a durable record, and a record that may be lost."""
     story = Story(tmp_path)
     name = story.topic(**settings)
     story.do(lambda life: life.append_to(story.partition(name), records=1))
@@ -58,8 +60,8 @@ def logs_of(story):
     return {path: files[path] for path in files if path.endswith(".log")}
 
 
-def test_what_can_be_read_the_second_time_is_no_damage(tmp_path):
-    """The short look at the end of a log fails; the recovery that follows reads it."""
+def test_a_read_that_succeeds_the_second_time_is_no_damage(tmp_path):
+    """The short read of a log's end fails; the recovery afterwards reads the same bytes."""
     story = killed(tmp_path)
     before = logs_of(story)
     house = started(story, refusing(errno.EIO, READ, path="partitions/1/0", times=1))
@@ -71,7 +73,7 @@ def test_what_can_be_read_the_second_time_is_no_damage(tmp_path):
 
 
 @pytest.mark.parametrize("times", [2, 1_000_000])
-def test_what_cannot_be_read_is_no_torn_tail(tmp_path, times):
+def test_an_unreadable_tail_is_no_torn_tail(tmp_path, times):
     story = killed(tmp_path)
     before = logs_of(story)
     house = started(story, refusing(errno.EIO, READ, path="partitions/1/0", times=times))
@@ -82,13 +84,13 @@ def test_what_cannot_be_read_is_no_torn_tail(tmp_path, times):
     verify(started(story, refusing(0)), story.life.facts, story.life.now, is_whole=True)
 
 
-def test_a_start_without_the_reservation_would_give_offsets_out_again(tmp_path):
+def test_a_start_without_the_reservation_would_repeat_offsets(tmp_path):
     story = killed(tmp_path, durability="written")
     with pytest.raises(StorageFailed, match="reserved"):
         started(story, refusing(errno.EIO, READ, path="reserved"))
 
 
-def test_a_full_disk_at_a_stop_keeps_only_what_it_must_from_ending_cleanly(tmp_path):
+def test_a_full_disk_at_a_stop_leaves_only_the_affected_log_unclean(tmp_path):
     story = Story(tmp_path)
     for name in "ab":
         topic = story.topic(name, durability="written")
@@ -103,8 +105,8 @@ def test_a_full_disk_at_a_stop_keeps_only_what_it_must_from_ending_cleanly(tmp_p
 
 
 @pytest.mark.parametrize("again", ["same life", "next start"])
-def test_a_segment_begun_in_vain_is_in_nobodys_way(tmp_path, again):
-    """The disk takes the new file, but neither its header nor that it goes."""
+def test_an_incomplete_new_segment_does_no_harm(tmp_path, again):
+    """The disk takes the new file, but neither its header nor its removal."""
     story = Story(tmp_path)
     name = story.topic()
     partition = story.partition(name)
@@ -126,7 +128,7 @@ def test_a_segment_begun_in_vain_is_in_nobodys_way(tmp_path, again):
     assert partition.log.log_end_offset == 3
 
 
-def test_a_growth_that_finds_no_room_leaves_no_cursors(tmp_path):
+def test_a_topic_growth_without_room_leaves_no_cursors(tmp_path):
     story = Story(tmp_path)
     name = story.topic(partitions=2)
     story.commit(name, 1)
@@ -141,7 +143,7 @@ def test_a_growth_that_finds_no_room_leaves_no_cursors(tmp_path):
     story.life.restart(cleanly=False)
 
 
-def test_a_log_goes_on_behind_a_header_that_was_unreadable_once(tmp_path):
+def test_a_log_continues_behind_a_header_that_was_unreadable_once(tmp_path):
     story = Story(tmp_path)
     name = story.topic()
     for _ in range(2):
@@ -157,8 +159,10 @@ def test_a_log_goes_on_behind_a_header_that_was_unreadable_once(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["partitions", "catalogue"])
-def test_what_a_failed_sync_left_in_memory_is_written_again(tmp_path, path):
-    """It reads back at the next start, but a sync alone would not bring it to the disk."""
+def test_data_of_a_failed_sync_is_rewritten(tmp_path, path):
+    """The data reads back at the next start, but a sync alone would not bring the
+    data to the disk.
+    """
     story = Story(tmp_path)
     name = story.topic()
     story.settle()
@@ -174,7 +178,7 @@ def test_what_a_failed_sync_left_in_memory_is_written_again(tmp_path, path):
 
 
 def test_a_segment_that_a_killed_broker_began_gets_a_durable_name(tmp_path):
-    """It holds nothing yet, and all before it is durable: the start has nothing to sync."""
+    """The segment is empty, and all before is durable: the start has nothing to sync."""
     story = Story(tmp_path)
     name = story.topic()
     story.do(lambda life: life.append_to(story.partition(name), records=1, size=1000))
@@ -190,7 +194,7 @@ def test_a_segment_that_a_killed_broker_began_gets_a_durable_name(tmp_path):
     story.crash(names=none)
 
 
-def test_a_slot_whose_sync_failed_is_written_again_before_segments_go_for_it(tmp_path):
+def test_a_slot_with_a_failed_sync_is_rewritten_before_segments_are_removed(tmp_path):
     story = Story(tmp_path)
     name = story.topic(retention_bytes=1)
     for _ in range(8):
@@ -207,8 +211,8 @@ def test_a_slot_whose_sync_failed_is_written_again_before_segments_go_for_it(tmp
     story.crash()
 
 
-def test_a_snapshot_begun_in_vain_is_in_nobodys_way(tmp_path):
-    """The snapshot's records are written, its end is not, and the file will not go either."""
+def test_an_incomplete_snapshot_does_no_harm(tmp_path):
+    """The snapshot's records are written, its end is not, and the file cannot be removed."""
     story = Story(tmp_path, ALWAYS_SNAPSHOT)
     story.topic("a")
     story.settle()
@@ -224,8 +228,8 @@ def test_a_snapshot_begun_in_vain_is_in_nobodys_way(tmp_path):
     assert story.broker.catalogue.state.topic_by_id(1).topic_epoch == 1
 
 
-def test_folders_stay_where_the_catalogue_may_name_them(tmp_path):
-    """The record is written, the snapshot after it fails for good."""
+def test_folders_stay_while_the_catalogue_may_name_them(tmp_path):
+    """The record is written, but the snapshot after the record fails permanently."""
     story = Story(tmp_path, ALWAYS_SNAPSHOT)
     story.disk.plan = refusing(errno.EIO, CREATE, path="catalogue")
     with pytest.raises(errors.StorageFailed):

@@ -1,4 +1,4 @@
-"""The model of a disk that loses power: what it must keep, and what it may lose."""
+"""The model of a disk that loses power: the data that stays, and the data that may be lost."""
 
 import random
 
@@ -49,7 +49,7 @@ def cuts(medium, count=300):
 NAMED = (Call(SYNC_FOLDER, ROOT), write(b"a" * 2000), Call(SYNC_FILE, FILE))
 
 
-def test_what_was_synced_is_always_there():
+def test_synced_data_always_survives():
     assert all(files == {"f": b"a" * 2000} for files in cuts(medium_of(*NAMED)))
     everything = medium_of(write(b"a" * 2000), Call(SYNC_ALL, ROOT))
     assert all(files == {"f": b"a" * 2000} for files in cuts(everything))
@@ -64,7 +64,7 @@ def test_what_was_synced_is_always_there():
         (DATA_ONLY, {}),
     ],
 )
-def test_name_and_data_are_lost_apart(loss, left):
+def test_name_and_data_are_lost_independently(loss, left):
     assert medium_of(write(b"data")).cut(random.Random(1), loss).files == left
 
 
@@ -73,7 +73,7 @@ def test_a_synced_file_without_a_synced_name_may_be_gone():
     assert {files.get("f") for files in found} == {None, b"a"}
 
 
-def test_an_unsynced_write_is_torn_at_sectors_and_nowhere_else():
+def test_an_unsynced_write_is_torn_only_at_sectors():
     old, new = b"a" * 2000, b"b" * 2000
     found = {files["f"] for files in cuts(medium_of(*NAMED, write(new)), 2000)}
     assert {old, new} < found
@@ -94,19 +94,19 @@ def test_a_cut_may_be_undone():
     assert {b"a" * 10, b"a" * 2000} <= found
 
 
-def test_names_may_be_kept_in_another_order_than_they_were_given():
+def test_names_may_be_kept_in_any_order():
     calls = [Call(CREATE, ROOT, f"g{number}", number) for number in range(2, 6)]
     found = cuts(medium_of(*calls), 2000)
     assert any("g5" in files and "g2" not in files for files in found)
 
 
-def test_a_rename_is_whole_or_not_at_all():
+def test_a_rename_is_atomic():
     renamed = Call(RENAME, ROOT, "f", FILE, to_node=ROOT, to_name="new")
     found = cuts(medium_of(*NAMED, renamed))
     assert {tuple(files) for files in found} == {("f",), ("new",)}
 
 
-def test_a_removed_file_may_be_there_still():
+def test_a_removed_file_may_still_exist():
     found = cuts(medium_of(*NAMED, Call(UNLINK, ROOT, "f", FILE)))
     assert {files.get("f") for files in found} == {None, b"a" * 2000}
 
@@ -115,13 +115,13 @@ def failed_sync():
     return Call(SYNC_FILE, FILE, failed=True)
 
 
-def test_no_later_sync_covers_what_one_failed_for():
+def test_no_later_sync_covers_the_data_of_a_failed_sync():
     medium = medium_of(*NAMED, write(b"b", 2000), failed_sync(), Call(SYNC_FILE, FILE))
     assert medium.whole().files == {"f": b"a" * 2000 + b"b"}
     assert medium.cut(random.Random(1), NOTHING_KEPT).files == {"f": b"a" * 2000}
 
 
-def test_a_page_that_is_written_to_again_is_synced_again():
+def test_a_rewritten_page_is_synced_again():
     medium = medium_of(*NAMED, write(b"b" * PAGE, 2000), failed_sync())
     for call in (write(b"c", 2000), Call(SYNC_FILE, FILE)):
         medium.take(call)
