@@ -1,4 +1,4 @@
-"""What the tests of client libraries share."""
+"""Shared fixtures of the tests of client libraries."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.clients.secured import opened
 
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory):
-    """A broker that asks who its clients are, for all modules."""
+    """A broker with authentication, shared by all modules."""
     yield from opened(tmp_path_factory.mktemp("secured"))

@@ -1,8 +1,8 @@
-"""One scenario with the real iggy-py, in a process of its own: the library sometimes aborts a
-process that ends in order.
+"""A scenario with the real iggy-py, in its own process: the library sometimes aborts a process that
+ends normally.
 
-`python -m tests.clients.iggy_py_child SCENARIO HOST:PORT [ARGUMENT ...]` writes what it saw as one
-JSON line. Payloads are written as text: the library sends nothing else.
+`python -m tests.clients.iggy_py_child SCENARIO HOST:PORT [ARGUMENT ...]` writes its observations as
+a JSON line. Payloads are text: the library sends nothing else.
 """
 
 import ast
@@ -29,7 +29,7 @@ async def logged_in(address):
 
 
 async def told(awaitable):
-    """The error's text, or what came instead of one."""
+    """Return the error's text, or the result without an error."""
     try:
         return repr(await awaitable)
     except RuntimeError as error:
@@ -42,7 +42,7 @@ async def polled(client, strategy, count, *, commit=False, partition=1):
 
 
 async def make(address, partitions):
-    """A stream and a topic, and what the client is shown of them."""
+    """Create a stream and a topic; return the client's view of them."""
     client = await logged_in(address)
     before = await client.get_stream(STREAM), await client.get_topic(STREAM, TOPIC)
     await client.create_stream(STREAM)
@@ -58,7 +58,7 @@ async def make(address, partitions):
 
 
 async def refusals(address):
-    """What the library shows for refused calls."""
+    """Return the library's texts for refused calls."""
     client = await logged_in(address)
     stranger = IggyClient(address)
     await stranger.connect()
@@ -73,7 +73,7 @@ async def refusals(address):
 
 
 async def send(address, start, end, partition="1"):
-    """Numbers as text, in batches."""
+    """Send numbers as text, in batches."""
     client = await logged_in(address)
     numbers = [SendMessage(str(number)) for number in range(int(start), int(end))]
     for at in range(0, len(numbers), SEND_BATCH):
@@ -82,7 +82,7 @@ async def send(address, start, end, partition="1"):
 
 
 async def strategies(address):
-    """A poll with each strategy that the library has; nothing is committed."""
+    """Return a poll with each strategy of the library; commit nothing."""
     client = await logged_in(address)
     found = {
         "first": await polled(client, PollingStrategy.First(), 3),
@@ -97,7 +97,7 @@ async def strategies(address):
         STREAM, TOPIC, 1, PollingStrategy.Offset(1234), 1, False
     )
     at = await polled(client, PollingStrategy.Timestamp(message.timestamp()), 1)
-    found["timestamp"] = at[0][0] <= 1234  # All messages of one SEND have the same time.
+    found["timestamp"] = at[0][0] <= 1234  # All messages of a SEND have the same time.
     found["message"] = [
         str(message.state()).rpartition(".")[2],
         message.length(),
@@ -108,7 +108,7 @@ async def strategies(address):
 
 
 async def read(address, count, batch):
-    """Up to so many messages as consumer 1, committed poll by poll."""
+    """Return up to `count` messages as consumer 1, committed poll by poll."""
     client = await logged_in(address)
     taken = []
     while len(taken) < int(count):
@@ -121,13 +121,13 @@ async def read(address, count, batch):
 
 
 async def over_a_restart(address):
-    """One client before and after a restart of the broker, which the parent does in between."""
+    """Use a client before and after a restart of the broker, which the parent does in between."""
     client = await logged_in(address)
     before = await polled(client, PollingStrategy.Next(), 10, commit=True)
     print("restart", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
     refused = await connected(lambda: polled(client, PollingStrategy.Next(), 10))
-    # The library reconnects by itself, but does not log in.
+    # The library reconnects, but does not log in again.
     for _ in range(LOGIN_TRIES):
         await connected(lambda: client.login_user("iggy", "iggy"))
         after = await told(polled(client, PollingStrategy.Next(), 10, commit=True))
@@ -137,8 +137,10 @@ async def over_a_restart(address):
 
 
 async def connected(ask):
-    """What `ask` gives, as text. The library's heartbeat finds a lost connection too: while it
-    connects again, which takes five seconds, everything else is refused.
+    """Return the result of `ask`, as text.
+
+    The library's heartbeat also finds a lost connection: during the reconnection, which takes five
+    seconds, every other call is refused.
     """
     for _ in range(CONNECT_TRIES):
         if (found := await told(ask())) != NOT_CONNECTED:

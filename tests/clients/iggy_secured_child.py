@@ -1,5 +1,5 @@
-"""One stock client of Iggy at a broker that asks who it is: comes in by the connection string,
-makes the stream where it is not there yet, sends, polls, and prints what came of it.
+"""A stock client of Iggy at a broker with authentication: logs in by the connection string, creates
+a missing stream, sends, polls, and prints the results.
 """
 
 import asyncio
@@ -26,4 +26,4 @@ async def main(url: str) -> str:
 
 
 print(asyncio.run(main(sys.argv[1])), flush=True)
-os._exit(0)  # The library's own threads may abort a Python that ends.
+os._exit(0)  # The library's own threads may abort an ending Python.

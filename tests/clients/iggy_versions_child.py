@@ -1,8 +1,8 @@
-"""One scenario with any published Python client of Iggy, in a process of its own: the libraries
-share their names, and some abort a process that ends in order.
+"""A scenario with any published Python client of Iggy, in its own process.
 
-`python iggy_versions_child.py SCENARIO PACKAGE VERSION HOST:PORT` writes what it saw as one JSON
-line. Uses nothing but the standard library and the client: the oldest needs an older Python.
+The libraries share their names, and some abort a process that ends normally. `python
+iggy_versions_child.py SCENARIO PACKAGE VERSION HOST:PORT` writes its observations as a JSON line.
+The script uses only the standard library and the client: the oldest client needs an older Python.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ package, version, address = sys.argv[2:5]
 iggy = importlib.import_module(package.replace("-", "_"))
 number = tuple(map(int, version.split(".")))
 is_apache = package == "apache-iggy"
-FIRST = 0 if is_apache and number >= (0, 6) else 1  # Where the dialect counts from.
+FIRST = 0 if is_apache and number >= (0, 6) else 1  # First number of the dialect.
 COUNT = 100
 SHARED = (499 + FIRST, FIRST)  # The oldest dialect chose 500 and 1.
 
 
 async def done(result):
-    """What a call gives, of the clients that wait for it themselves and of those that do not."""
+    """Return the result of a call, for clients with and without coroutines."""
     return await result if inspect.isawaitable(result) else result
 
 
 async def told(result):
-    """The name of the error, or None."""
+    """Return the name of the error, or None."""
     try:
         await done(result())
     except BaseException as error:
@@ -66,7 +66,7 @@ async def send(client, stream, topic, partition, texts):
 
 
 async def poll(client, stream, topic, strategy, *, count=COUNT, commit=False):
-    """Offset and text of what a poll gives; `strategy` is a name, and an offset or time."""
+    """Return offset and text of a poll; `strategy` is a name, and an offset or time."""
     name, *value = strategy
     if number <= (0, 2, 4) and not is_apache:
         assert name == "Next"
@@ -93,13 +93,15 @@ async def poll(client, stream, topic, strategy, *, count=COUNT, commit=False):
 
 
 async def work():
-    """Make a topic, send, and read by everything the client has; then a line for all to read."""
+    """Create a topic, send, and read by every call of the client; then send a line to the shared
+    topic.
+    """
     client = await logged_in()
     stream = f"{package}-{version}" if number > (0, 1, 0) else 701
     await make(client, f"{package}-{version}", "tp", 2)
     seen = {"again": await told(lambda: client.create_stream(f"{package}-{version}"))}
     if number <= (0, 2, 4) and not is_apache:
-        seen = {}  # Numbers are chosen by the caller there, and an error's text differs.
+        seen = {}  # There the caller chooses the numbers, and an error's text differs.
     topic = "tp" if number > (0, 1, 0) else 1
     await send(client, stream, topic, FIRST, [f"m{at}" for at in range(5)])
     await send(client, stream, topic, FIRST + 1, ["elsewhere"])
@@ -120,7 +122,7 @@ async def work():
 
 
 async def number_zero():
-    """What getting-started programs do since D4: name the first stream and topic by number 0."""
+    """Name the first stream and topic by number 0, as getting-started programs do since D4."""
     client = await logged_in()
     await make(client, "sample-stream", "sample-topic", 1)
     stream = await done(client.get_stream(0))
@@ -131,15 +133,15 @@ async def number_zero():
 
 
 async def read_shared():
-    """Everything that all clients sent, as this one is shown it."""
+    """Return this client's view of all clients' messages."""
     return await poll(await logged_in(), *SHARED, ("Next",))
 
 
 async def group():
-    """Two members of a group, of the clients that have them: what each reads.
+    """Return the messages of two members of a group, for clients with groups.
 
-    A client becomes a member when it begins to consume. So nothing is sent before both are: a line
-    on the standard input says so.
+    A client becomes a member when it begins to consume. So nothing is sent before both are members:
+    a line on standard input tells that.
     """
     first, second, writer = await logged_in(), await logged_in(), await logged_in()
     stream = f"group-{version}"
@@ -184,7 +186,7 @@ async def group():
 
 
 async def text_options():
-    """Make a topic with options as texts, the only form that Python's client has for most."""
+    """Create a topic with options as texts, the only form of Python's client for most options."""
     client = await logged_in()
     await done(client.create_stream("texts"))
     options = {"segment_size": "128 MiB", "enforce_fsync": "true", "message_expiry": "1h 30m"}

@@ -1,4 +1,4 @@
-"""A broker with TLS that asks who its clients are, and what its operator and its users have."""
+"""A broker with TLS and authentication, and the credentials of its operator and users."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ TOKEN_SECRET = b"0123456789abcdef0123456789abcdef"
 
 
 class Secured:
-    """The broker, and what its operator and its users have."""
+    """The broker, and the credentials of its operator and users."""
 
     def __init__(self, running, ca, folder):
         self.running = running
@@ -47,14 +47,14 @@ class Secured:
         return done.stdout.strip()
 
     def user(self, name, *permissions):
-        """Make a user with these permissions; returns an access token of theirs."""
+        """Create a user with these permissions; return an access token of the user."""
         self.braidlog("users", "create", name, "--no-password")
         for action, resource in permissions:
             self.braidlog("permissions", "grant", name, action, resource)
         return self.braidlog("tokens", "create", name, "test", "--expires", "1h")
 
     def certificate(self, name):
-        """Files with a client's certificate and its key, which Java wants in PKCS 8."""
+        """Return the files of a client's certificate and key; Java needs the key in PKCS 8."""
         issued = authority().issue_cert("client@test", common_name=name)
         certificate, key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
         issued.cert_chain_pems[0].write_to_path(certificate)
@@ -64,7 +64,7 @@ class Secured:
         return str(certificate), str(key)
 
     def pulsar(self, token, timeout_s=HANG_S):
-        """A client that has a token: its text, or what gives one."""
+        """Return a client with a token: the token's text, or a function that returns the text."""
         return self.pulsar_by(
             None if token is None else pulsar.AuthenticationToken(token), timeout_s
         )
@@ -91,12 +91,12 @@ class Secured:
 
 
 def opened(folder):
-    """Start one below a folder; a generator of it."""
+    """Yield a started broker below a folder."""
     certificate, ca = write_files(folder)
     (folder / "secret").write_bytes(TOKEN_SECRET)
     settings = [
         "access.required=true",
-        "access.slow_down=false",  # Wrong logins of one test are no concern of the next.
+        "access.slow_down=false",  # Wrong logins of a test must not affect the next test.
         f"access.token_secret_file={folder / 'secret'}",
         *(
             f"listeners.{listener}.tls.certificate_file={certificate}"

@@ -1,5 +1,5 @@
-"""Compaction as stock clients see it: Pulsar's compacted readers and table views, Kafka's compacted
-topics, and every other protocol over what is left of these.
+"""Stock clients' views of compaction: Pulsar's compacted readers and table views, Kafka's compacted
+topics, and the other protocols' views of the remaining records.
 """
 
 import itertools
@@ -56,7 +56,7 @@ def until(found: Callable[[], bool]) -> None:
 
 
 def compact(http: httpx.Client, topic: str) -> None:
-    """As `pulsar-admin topics compact` and `compaction-status -w`."""
+    """Compact as `pulsar-admin topics compact` and `compaction-status -w` do."""
     path = f"/admin/v2/persistent/public/default/{topic}/compaction"
     assert http.put(path).status_code == 204
     until(lambda: http.get(path).json()["status"] != "RUNNING")
@@ -135,7 +135,7 @@ def test_pulsar_compacted_readers_and_table_views(
         )
 
 
-def test_a_view_is_made_once_the_threshold_is_passed(client: Any, http: httpx.Client) -> None:
+def test_a_view_is_created_above_the_threshold(client: Any, http: httpx.Client) -> None:
     base = "/admin/v2/persistent/public/default/by-threshold"
     send(client, "by-threshold", [("k", b"%d" % n) for n in range(10)], batched=False)
     assert http.post(f"{base}/compactionThreshold", json=500).status_code == 204
@@ -175,7 +175,7 @@ def consume(address: str, name: str, end: int, start: int = 0) -> list[Row]:
 
 
 def in_files(broker: RunningBroker, name: str) -> list[Row]:
-    """As `braidlog export` and Spark read them, beside the broker."""
+    """Return the records as `braidlog export` and Spark read them, without the broker."""
     (folder,) = [
         one for one in list_partitions(broker.data_dir) if one.topic == f"public/default/{name}"
     ]
@@ -190,7 +190,7 @@ def in_files(broker: RunningBroker, name: str) -> list[Row]:
         ]
 
 
-def test_a_kafka_topic_is_compacted_and_every_protocol_reads_what_is_left(
+def test_every_protocol_reads_the_rest_of_a_compacted_kafka_topic(
     broker: RunningBroker, client: Any, http: httpx.Client
 ) -> None:
     address, name = broker.addresses["kafka"], "kafka-compacted"
@@ -222,7 +222,9 @@ def test_a_kafka_topic_is_compacted_and_every_protocol_reads_what_is_left(
     latest = {key: (n, value) for n, key, value in written}
 
     def check(found: list[Row], start: int = 0) -> None:
-        """Compaction may go on meanwhile: the latest of each key is there, others may be."""
+        """Check the records: the latest of each key must exist, older records may exist during a
+        compaction.
+        """
         assert all(written[one[0]] == one for one in found)
         assert [one[0] for one in found] == sorted({one[0] for one in found})
         last = {key: (n, value) for n, key, value in found}

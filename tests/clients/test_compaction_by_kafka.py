@@ -1,6 +1,7 @@
-"""Compaction set by a Kafka client's admin calls (librdkafka's), of records that several protocols
-wrote; and what is left of them for a Kafka consumer, Pulsar's compacted readers and table views,
-and an Iggy reader, also after SIGKILL in the midst of it.
+"""Compaction set by a Kafka client's admin calls (librdkafka's), with records of several protocols.
+
+A Kafka consumer, Pulsar's compacted readers and table views, and an Iggy reader see the remaining
+records, also after a SIGKILL during a compaction.
 """
 
 import random
@@ -27,7 +28,7 @@ COMPACTS = {
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": "3600000",
 }
-SMALL_BYTES = 3 * SEGMENT_BYTES  # Of some 300,000 that are written between two kills.
+SMALL_BYTES = 3 * SEGMENT_BYTES  # Of about 300,000 bytes written between two kills.
 KILLS = 3
 QUIET = {"logger": pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)}
 
@@ -41,7 +42,7 @@ def broker() -> Iterator[RunningBroker]:
 
 
 class Setter:
-    """Kafka's admin client, which sets what becomes of topics."""
+    """Kafka's admin client, which sets the cleanup policies of topics."""
 
     def __init__(self, address: str) -> None:
         self._admin = admin_of.AdminClient({"bootstrap.servers": address})
@@ -51,7 +52,7 @@ class Setter:
         made[topic].result(HANG_S)
 
     def change(self, topic: str, operation: Any, changes: dict[str, str]) -> None:
-        """One by one: what is not named stays."""
+        """Change settings individually: other settings stay."""
         entries = [
             admin_of.ConfigEntry(name, value, incremental_operation=operation)
             for name, value in changes.items()
@@ -59,12 +60,12 @@ class Setter:
         self._done(self._admin.incremental_alter_configs([self._topic(topic, entries)]))
 
     def replace(self, topic: str, config: dict[str, str]) -> None:
-        """As a whole."""
+        """Replace all settings."""
         about = admin_of.ConfigResource(admin_of.ResourceType.TOPIC, topic, set_config=config)
         self._done(self._admin.alter_configs([about]))
 
     def policy(self, topic: str) -> set[str]:
-        """What the topic is said to do."""
+        """Return the topic's cleanup policy."""
         (asked,) = self._admin.describe_configs([self._topic(topic, None)]).values()
         return set(asked.result(HANG_S)["cleanup.policy"].value.split(","))
 
@@ -78,7 +79,7 @@ class Setter:
 
 
 def some_values(rng: random.Random, count: int) -> list[tuple[bytes, bytes | None]]:
-    """Of few keys; some delete theirs."""
+    """Return records of a few keys; some are tombstones."""
     return [
         (
             b"key-%d" % rng.randrange(KEYS),
@@ -91,7 +92,7 @@ def some_values(rng: random.Random, count: int) -> list[tuple[bytes, bytes | Non
 def produce(
     address: str, topic: str, values: Iterable[tuple[bytes | None, bytes | None]]
 ) -> Values:
-    """What was acknowledged, by the offset that it was given."""
+    """Produce; return the acknowledged records, by offset."""
     acked: Values = {}
     producer = confluent.Producer({"bootstrap.servers": address, "compression.type": "lz4"})
 
@@ -108,7 +109,7 @@ def produce(
 
 
 def by_kafka(address: str, topic: str, end: int) -> Values:
-    """From the first offset to the end, as a consumer is given it."""
+    """Return a consumer's records from the first offset to the end."""
     group = {"group.id": "reader", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = confluent.Consumer({"bootstrap.servers": address, **group})
     consumer.assign([confluent.TopicPartition(topic, 0, 0)])
@@ -125,12 +126,12 @@ def by_kafka(address: str, topic: str, end: int) -> Values:
 
 
 def latest(values: Values) -> dict[bytes, tuple[int, bytes | None]]:
-    """Of each key the last offset and value."""
+    """Return the last offset and value of each key."""
     return {values[at][0]: (at, values[at][1]) for at in sorted(values)}
 
 
 def check(found: Values, written: Values) -> None:
-    """Compaction may go on meanwhile: of each key the last one is there, others may be."""
+    """Check the records: the last of each key must exist, others may exist during a compaction."""
     assert {at: written[at] for at in found} == found
     assert latest(found) == latest(written)
 
@@ -146,7 +147,7 @@ def bytes_of(http: httpx.Client, topic: str) -> int:
 
 
 def by_pulsar(client: Any, topic: str) -> dict[str, bytes]:
-    """The latest value of each key that has one, as a compacted reader tells it."""
+    """Return the latest value of each key with a value, from a compacted reader."""
     reader = client.create_reader(topic, pulsar.MessageId.earliest, is_read_compacted=True)
     found: dict[str, bytes] = {}
     while reader.has_message_available():
@@ -157,7 +158,7 @@ def by_pulsar(client: Any, topic: str) -> dict[str, bytes]:
 
 
 def by_iggy(broker: RunningBroker, topic: str, end: int) -> Values:
-    """What an Iggy client is given, whose protocol has neither keys of others nor absent values."""
+    """Return an Iggy client's records; Iggy has no keys of other protocols and no absent values."""
     found: Values = {}
     with IggyWire(broker.address("iggy")) as wire:
         while max(found, default=-1) < end - 1:
@@ -170,7 +171,7 @@ def by_iggy(broker: RunningBroker, topic: str, end: int) -> Values:
     return found
 
 
-def test_kafkas_admin_calls_compact_what_clients_of_all_protocols_wrote(
+def test_kafka_admin_calls_compact_the_records_of_all_protocols(
     broker: RunningBroker,
 ) -> None:
     address, topic = broker.addresses["kafka"], "compacted-by-kafka"
@@ -224,7 +225,7 @@ def test_kafkas_admin_calls_compact_what_clients_of_all_protocols_wrote(
 
 
 def check_iggy(found: Values, written: Values) -> None:
-    """Tombstones are not shown to it."""
+    """Check an Iggy client's records: tombstones are left out."""
     assert {at: written[at] for at in found} == found
     shown = {at: one for at, one in written.items() if at in found}
     wanted = {key: one for key, one in latest(written).items() if one[1] is not None}
@@ -232,7 +233,7 @@ def check_iggy(found: Values, written: Values) -> None:
     assert {key: told[key] for key in wanted} == wanted
 
 
-def test_a_broker_that_is_killed_while_it_compacts_has_the_latest_of_each_key(
+def test_a_broker_killed_during_compaction_keeps_the_latest_of_each_key(
     broker: RunningBroker,
 ) -> None:
     topic = "killed-while-compacting"
@@ -244,7 +245,7 @@ def test_a_broker_that_is_killed_while_it_compacts_has_the_latest_of_each_key(
     for _ in range(KILLS):
         written |= produce(broker.addresses["kafka"], topic, some_values(rng, RECORDS))
         with httpx.Client(base_url=broker.url, timeout=HANG_S) as http:
-            for _ in range(rng.randrange(8)):  # The kill comes with one of the answers.
+            for _ in range(rng.randrange(8)):  # The kill comes at a random answer.
                 bytes_of(http, topic)
         broker.kill()
         broker.start()

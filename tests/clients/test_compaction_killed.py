@@ -1,5 +1,5 @@
-"""SIGKILL at any moment of compactions: the old files count or the new ones, and nobody loses what
-was acknowledged.
+"""SIGKILL at any moment of a compaction: either the old files count or the new files, and no
+acknowledged record is lost.
 """
 
 import random
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 TOPIC = "persistent://public/default/compacted"
 KILLS = 3
 KEYS = 50
-PATIENCE_S = 120  # Of the client's own timeouts, on a machine that is busy with other tests.
+PATIENCE_S = 120  # The client's own timeouts, on a machine busy with other tests.
 SENT = 1000  # Before each kill; compacting them takes longer than the wait for the kill.
 
 
@@ -28,7 +28,7 @@ def open_client(broker: RunningBroker) -> Any:
 
 
 def send(client: Any, rng: random.Random, sent: list[tuple[str, bytes]]) -> None:
-    """All of it is acknowledged when this returns."""
+    """Send; all records are acknowledged when this returns."""
     producer = client.create_producer(
         TOPIC,
         batching_enabled=True,
@@ -54,7 +54,7 @@ def read_all(client: Any, *, compacted: bool) -> list[tuple[str, bytes]]:
     return found
 
 
-def test_a_broker_that_is_killed_while_it_compacts_has_everything() -> None:
+def test_a_broker_killed_during_compaction_loses_no_record() -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -66,7 +66,7 @@ def test_a_broker_that_is_killed_while_it_compacts_has_everything() -> None:
             client.close()
             path = f"{broker.url}/admin/v2/persistent/public/default/compacted/compaction"
             assert httpx.put(path, timeout=PATIENCE_S).status_code == 204
-            for _ in range(rng.randrange(4)):  # The kill comes with one of the answers.
+            for _ in range(rng.randrange(4)):  # The kill comes at a random answer.
                 httpx.get(path, timeout=PATIENCE_S)
             broker.kill()
             broker.start()

@@ -1,4 +1,4 @@
-"""The stock iggy-py (crate 0.6, dialect D2) against a broker in a process of its own."""
+"""The stock iggy-py (crate 0.6, dialect D2) against a broker in its own process."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def command(broker: RunningBroker, scenario: str, *arguments: object) -> list[st
 
 
 def run(broker: RunningBroker, scenario: str, *arguments: object) -> Any:
-    """What the scenario saw."""
+    """Run a scenario; return its observations."""
     ended = subprocess.run(
         command(broker, scenario, *arguments),
         cwd=ROOT,
@@ -49,7 +49,7 @@ def numbers(start: int, end: int) -> list[list[object]]:
     return [[number, str(number)] for number in range(start, end)]
 
 
-def test_streams_and_topics_are_made_and_shown(broker: RunningBroker) -> None:
+def test_streams_and_topics_are_created_and_shown(broker: RunningBroker) -> None:
     assert run(broker, "make", 2) == {
         "before": [None, None],
         "stream": [1, "st", 0, 1],
@@ -89,7 +89,7 @@ def test_thousands_of_messages_are_read_by_every_strategy(broker: RunningBroker)
     assert run(broker, "read", 10_000, 700) == numbers(0, 5000)
 
 
-def test_position_is_kept_from_one_client_to_the_next_and_over_restarts(
+def test_a_position_survives_new_clients_and_restarts(
     broker: RunningBroker,
 ) -> None:
     run(broker, "make", 1)
@@ -108,7 +108,7 @@ def test_position_is_kept_from_one_client_to_the_next_and_over_restarts(
     assert 1000 <= rest[0][0] <= 2000
 
 
-def test_client_goes_on_after_a_restart_of_the_broker(broker: RunningBroker) -> None:
+def test_a_client_continues_after_a_broker_restart(broker: RunningBroker) -> None:
     run(broker, "make", 1)
     run(broker, "send", 0, 20)
     with subprocess.Popen(

@@ -1,5 +1,5 @@
-"""Every published client of Iggy on one broker and port at the same time, reading each other's
-messages: Python's in all versions, and Rust's and Java's where their programs are built.
+"""Every published client of Iggy on the same broker and port at the same time, with shared
+messages: all versions of Python's clients, and Rust's and Java's if their programs are built.
 """
 
 import json
@@ -25,7 +25,7 @@ from tests.waiting import until_seen
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 CHILD = Path(__file__).with_name("iggy_versions_child.py")
-TIMEOUT_S = 120.0  # All of them start at once.
+TIMEOUT_S = 120.0  # All clients start at once.
 GET_GROUP = 600
 FIXED_ADDRESS = "127.0.0.1:8090"
 NUMBERS = [[at, f"m{at}"] for at in range(5)]
@@ -46,7 +46,9 @@ def fixed_address_is_free() -> bool:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[RunningBroker]:
-    """With the stream that all clients share, made without a login, as the oldest dialect does."""
+    """A broker with the stream that all clients share, created without a login, as the oldest
+    dialect does.
+    """
     listen = {"iggy": FIXED_ADDRESS} if fixed_address_is_free() else {"iggy": "127.0.0.1:0"}
     settings = iggy_programs.SETTINGS
     with RunningBroker(listen=listen, others=False, settings=settings) as running:
@@ -65,7 +67,7 @@ def broker() -> Iterator[RunningBroker]:
 def started(
     broker: RunningBroker, client: IggyClient, scenario: str
 ) -> Iterator[subprocess.Popen[str]]:
-    """The scenario in a process of its own, which ends with the block."""
+    """Start the scenario in its own process, which ends with the block."""
     address = broker.addresses["iggy"]
     if not client.takes_address and address != FIXED_ADDRESS:
         pytest.skip(f"{client} connects to {FIXED_ADDRESS} only, which is taken")
@@ -88,20 +90,20 @@ def started(
 
 
 def result(child: subprocess.Popen[str], told: str = "") -> Any:
-    """What the scenario saw, once it was told that."""
+    """Return the scenario's observations, after sending the scenario the line `told`."""
     seen, errors = child.communicate(told, timeout=TIMEOUT_S)
     assert child.returncode == 0, errors
     return json.loads(seen)
 
 
 def run(broker: RunningBroker, client: IggyClient, scenario: str) -> Any:
-    """What the scenario saw."""
+    """Run a scenario; return its observations."""
     with started(broker, client, scenario) as child:
         return result(child)
 
 
 def run_program(broker: RunningBroker, program: IggyProgram, scenario: str) -> list[str]:
-    """The lines that a program writes."""
+    """Return a program's output lines."""
     try:
         command = iggy_programs.command_of(program)
     except NoClient as reason:
@@ -116,12 +118,12 @@ def run_program(broker: RunningBroker, program: IggyProgram, scenario: str) -> l
     return ended.stdout.splitlines()
 
 
-Outcome = Callable[[], Any]  # What a client saw; raises what it ended with.
+Outcome = Callable[[], Any]  # Returns a client's observations; raises its error.
 
 
 @pytest.fixture(scope="module")
 def worked(broker: RunningBroker) -> dict[str, Outcome]:
-    """All clients at work at the same time."""
+    """Run all clients at the same time."""
     with ThreadPoolExecutor(len(CLIENTS) + len(iggy_programs.ALL)) as pool:
         begun: dict[str, Future[Any]] = {}
         for client in CLIENTS:
@@ -132,7 +134,7 @@ def worked(broker: RunningBroker) -> dict[str, Outcome]:
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=str)
-def test_what_a_client_offers_works(worked: dict[str, Outcome], client: IggyClient) -> None:
+def test_every_call_of_a_client_works(worked: dict[str, Outcome], client: IggyClient) -> None:
     seen = worked[str(client)]()
     if "again" in seen:
         assert "already" in seen["again"].lower(), seen["again"]
@@ -151,14 +153,14 @@ def test_what_a_client_offers_works(worked: dict[str, Outcome], client: IggyClie
 
 
 @pytest.mark.parametrize("program", iggy_programs.ALL, ids=str)
-def test_what_a_program_tries_works(worked: dict[str, Outcome], program: IggyProgram) -> None:
+def test_every_step_of_a_program_works(worked: dict[str, Outcome], program: IggyProgram) -> None:
     *bad, counted = worked[str(program)]()
     assert not bad
     assert counted.endswith(" ok, 0 bad")
 
 
 def shared_by(worked: dict[str, Outcome]) -> set[str]:
-    """The messages of all who could be run."""
+    """Return the messages of all clients that could run."""
     found = set()
     for name, outcome in worked.items():
         try:
@@ -170,7 +172,7 @@ def shared_by(worked: dict[str, Outcome]) -> set[str]:
 
 
 @pytest.mark.parametrize("client", CLIENTS, ids=str)
-def test_a_client_reads_what_all_of_them_sent(
+def test_a_client_reads_the_messages_of_all_clients(
     broker: RunningBroker, worked: dict[str, Outcome], client: IggyClient
 ) -> None:
     seen = run(broker, client, "read_shared")
@@ -179,7 +181,7 @@ def test_a_client_reads_what_all_of_them_sent(
 
 
 @pytest.mark.parametrize("program", iggy_programs.ALL, ids=str)
-def test_a_program_reads_what_all_of_them_sent(
+def test_a_program_reads_the_messages_of_all_clients(
     broker: RunningBroker, worked: dict[str, Outcome], program: IggyProgram
 ) -> None:
     assert set(run_program(broker, program, "read")) == shared_by(worked)
@@ -212,7 +214,7 @@ def test_options_of_a_topic_may_be_texts(broker: RunningBroker, client: IggyClie
 
 
 def members(wire: IggyWire, client: IggyClient) -> int:
-    """How many members the group has that this client makes."""
+    """Return the number of members of the group that this client creates."""
     names = (f"group-{client.version}", "tp", "grp")
     _, answer = wire.ask(GET_GROUP, b"".join(map(identifier, names)))
     return int(struct.unpack_from("<III", answer)[2]) if answer else 0

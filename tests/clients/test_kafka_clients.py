@@ -1,4 +1,4 @@
-"""Stock Kafka clients, told that the broker is 0.8, against a broker in a process of its own."""
+"""Stock Kafka clients, configured for a 0.8 broker, against a broker in its own process."""
 
 import json
 import random
@@ -24,7 +24,7 @@ TIMEOUT_S = 60.0
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Host and port of a broker whose topics get three partitions."""
+    """Yield host and port of a broker whose new topics have three partitions."""
     running = RunningBroker(
         tmp_path_factory.mktemp("broker"),
         listen={"kafka": "127.0.0.1:0"},
@@ -37,7 +37,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses."""
+    """Return a name that no other test uses."""
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
     return f"t-{name}"[:200]
 
@@ -74,7 +74,7 @@ def read(reader: Any, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("version", VERSIONS, ids=str)
 @pytest.mark.parametrize("codec", CODECS)
-def test_kafka_python_reads_back_what_it_produced(
+def test_kafka_python_reads_its_own_records(
     address: str, topic: str, version: tuple[int, ...], codec: str
 ) -> None:
     if codec == "lz4" and version < (0, 8, 2):
@@ -109,7 +109,7 @@ def test_kafka_python_acks(address: str, topic: str, acks: Any) -> None:
     places = [writer.send(topic, b"%d" % at, partition=0) for at in range(50)]
     writer.flush(TIMEOUT_S)
     offsets = [place.get(TIMEOUT_S).offset for place in places]
-    if acks != 0:  # Else the library makes them up.
+    if acks != 0:  # Otherwise the library invents the offsets.
         assert offsets == list(range(50))
     reader = consumer(address)
     reader.assign([kafka.TopicPartition(topic, 0)])
@@ -153,9 +153,7 @@ def test_kafka_python_seeks_to_any_offset_in_compressed_sets(address: str, topic
 
 
 @pytest.mark.parametrize("version", VERSIONS[:2], ids=str)
-def test_kafka_python_commits_are_found_again(
-    address: str, topic: str, version: tuple[int, ...]
-) -> None:
+def test_kafka_python_commits_are_kept(address: str, topic: str, version: tuple[int, ...]) -> None:
     writer = producer(address)
     for at in range(20):
         writer.send(topic, b"%d" % at, partition=0)
@@ -203,7 +201,7 @@ def test_kafka_python_waiting_consumer_gets_a_record_without_its_wait(
     assert read(reader, 1)[0].value == b"first"
     for at in range(20):
         writer.send(topic, b"%d" % at, partition=0)
-        assert read(reader, 1)[0].value == b"%d" % at  # Each would hang without the wake-up.
+        assert read(reader, 1)[0].value == b"%d" % at  # Each read would hang without the wake-up.
     writer.close()
     reader.close()
 
@@ -266,9 +264,7 @@ def rd_read(reader: Any, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
-def test_librdkafka_reads_back_what_it_produced(
-    address: str, topic: str, codec: str, acks: str
-) -> None:
+def test_librdkafka_reads_its_own_records(address: str, topic: str, codec: str, acks: str) -> None:
     failures: list[Any] = []
     writer = confluent_kafka.Producer(rd(address, compression_type=codec, acks=acks, linger_ms=5))
     sent = []
@@ -293,7 +289,7 @@ def test_librdkafka_reads_back_what_it_produced(
     assert [(message.key(), message.value()) for message in got] == sent
 
 
-def test_librdkafka_commits_are_found_again(address: str, topic: str) -> None:
+def test_librdkafka_commits_are_kept(address: str, topic: str) -> None:
     writer = confluent_kafka.Producer(rd(address))
     for at in range(10):
         writer.produce(topic, b"%d" % at, partition=0)

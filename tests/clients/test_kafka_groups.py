@@ -1,4 +1,4 @@
-"""Groups of a stock client (librdkafka) beyond the plain ones: cooperative and static members."""
+"""Groups of a stock client (librdkafka) with cooperative and static members."""
 
 import itertools
 import time
@@ -34,7 +34,7 @@ def topic(broker: RunningBroker) -> str:
 
 
 class Member:
-    """A consumer in a group that has its topic's name, and what it was told."""
+    """A consumer in a group that has its topic's name, and its assignments."""
 
     def __init__(self, broker: RunningBroker, topic: str, **settings: Any) -> None:
         self.partitions: set[int] = set()
@@ -72,7 +72,7 @@ class Member:
 
 
 def until(members: Sequence[Member], is_so: Callable[[], bool]) -> None:
-    """Nobody has what another one has meanwhile."""
+    """Wait; no partition may have two owners meanwhile."""
     deadline = time.monotonic() + HANG_S
     while not is_so():
         assert time.monotonic() < deadline, [one.partitions for one in members]
@@ -83,7 +83,9 @@ def until(members: Sequence[Member], is_so: Callable[[], bool]) -> None:
 
 
 def have(members: Sequence[Member], *sizes: int) -> Callable[[], bool]:
-    """Each has so many, and all of them everything."""
+    """Return True once the members have these numbers of partitions, and all
+    partitions together.
+    """
     return lambda: sorted(len(one.partitions) for one in members) == sorted(sizes)
 
 
@@ -96,7 +98,9 @@ def produce(broker: RunningBroker, topic: str, count: int) -> list[bytes]:
     return values
 
 
-def test_cooperative_members_give_up_no_more_than_moves(broker: RunningBroker, topic: str) -> None:
+def test_cooperative_members_give_up_only_moving_partitions(
+    broker: RunningBroker, topic: str
+) -> None:
     how = {"partition_assignment_strategy": "cooperative-sticky"}
     members = [Member(broker, topic, **how) for _ in range(2)]
     until(members, have(members, 3, 3))
@@ -115,7 +119,7 @@ def test_cooperative_members_give_up_no_more_than_moves(broker: RunningBroker, t
     assert sum(len(one.values) for one in members) <= len(sent)
 
 
-def test_a_static_member_that_comes_back_has_what_it_had_and_its_double_is_fenced(
+def test_a_returning_static_member_keeps_its_partitions_and_its_double_is_fenced(
     broker: RunningBroker, topic: str
 ) -> None:
     first, second = (Member(broker, topic, group_instance_id=name) for name in "ab")

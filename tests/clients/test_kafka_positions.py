@@ -1,4 +1,6 @@
-"""Positions of many partitions, committed by a stock Kafka client in one request, after a kill."""
+"""Positions of many partitions after a kill, committed by a stock Kafka client in a
+single request.
+"""
 
 from pathlib import Path
 
@@ -15,7 +17,7 @@ PARTITIONS = 40
 
 
 @pytest.mark.parametrize("version", [(0, 8, 2), (0, 8, 1)], ids=str)
-def test_kafka_python_finds_what_it_committed_last_for_each_partition(
+def test_kafka_python_finds_its_last_commit_of_each_partition(
     tmp_path: Path, version: tuple[int, ...]
 ) -> None:
     places = [kafka.TopicPartition(name, index) for name in TOPICS for index in range(PARTITIONS)]

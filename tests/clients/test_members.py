@@ -1,5 +1,5 @@
-"""Who reads under a group's name, in all protocols at once: every tool shows the same members, and
-the same backlog.
+"""Readers of a group in all protocols at once: every tool shows the same members and the same
+backlog.
 """
 
 import json
@@ -42,7 +42,7 @@ def http(broker: RunningBroker) -> Iterator[httpx.Client]:
 
 
 class Tools:
-    """What each protocol's tools show of the group."""
+    """Each protocol's tools for the group."""
 
     def __init__(self, broker: RunningBroker, http: httpx.Client, iggy: IggyWire) -> None:
         self._broker = broker
@@ -51,7 +51,7 @@ class Tools:
         self._admin = kafka_admin.KafkaAdminClient(bootstrap_servers=broker.addresses["kafka"])
 
     def members(self) -> dict[str, set[str]]:
-        """Names of the members, by tool."""
+        """Return the names of the members, by tool."""
         cursor = self._http.get(f"{SUBSCRIPTION}/cursor").json()["cursor"]
         described = self._admin.describe_groups([GROUP])[GROUP]["members"]
         stats = self._stats()
@@ -63,7 +63,7 @@ class Tools:
         }
 
     def partitions(self) -> dict[str, list[list[int]]]:
-        """Partitions of the members, by the tools that show them."""
+        """Return the partitions of the members, by tool."""
         described = self._admin.describe_groups([GROUP])[GROUP]["members"]
         return {
             "groups show": sorted(one["partitions"] for one in self._shown()["members"]),
@@ -76,7 +76,7 @@ class Tools:
         }
 
     def backlogs(self) -> set[int]:
-        """The backlog, as whoever tells one has it."""
+        """Return the different backlogs of all tools."""
         cursor = self._http.get(f"{SUBSCRIPTION}/cursor").json()["cursor"]
         ends = {kafka.TopicPartition(TOPIC, index): RECORDS for index in range(PARTITIONS)}
         listed = getattr(self._admin, "list_group_offsets", None)

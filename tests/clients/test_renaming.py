@@ -1,5 +1,6 @@
-"""Another name for a topic and a stream, given by Iggy's own client while stock clients of all
-protocols use it: each goes on under the new name where it was, after a restart too.
+"""A topic and a stream renamed by Iggy's own client while stock clients of all protocols use them.
+
+Each client continues under the new name at its position, after a restart too.
 """
 
 import subprocess
@@ -74,7 +75,7 @@ def read_kafka(broker: RunningBroker, topic: str, count: int) -> list[int]:
 
 
 def read_http(broker: RunningBroker, topic: str, count: int) -> list[int]:
-    """A consumer of its own each time, which acknowledges what it got."""
+    """Read with a new consumer per call, which acknowledges the received messages."""
     place = f"/topics/public/default/{topic}/subscription/by-http"
     with httpx.Client(base_url=broker.url, timeout=60) as client:
         made = client.post(place, json={"id": "w", "initialPosition": "Earliest"})
@@ -89,7 +90,7 @@ def read_http(broker: RunningBroker, topic: str, count: int) -> list[int]:
 
 
 class Subscribed:
-    """A Pulsar consumer, which stays."""
+    """A Pulsar consumer that stays connected."""
 
     def __init__(self, broker: RunningBroker, topic: str) -> None:
         self.client = pulsar.Client(
@@ -118,13 +119,13 @@ def read_iggy(broker: RunningBroker, topic: str, count: int) -> list[int]:
 
 
 def subscription(broker: RunningBroker, topic: str) -> dict[str, Any]:
-    """What the admin API says of Pulsar's."""
+    """Return the admin API's stats of Pulsar's subscription."""
     url = f"{broker.url}/admin/v2/persistent/public/{topic}/stats"
     found: dict[str, Any] = httpx.get(url, timeout=60).json()["subscriptions"]["by-pulsar"]
     return found
 
 
-def test_all_protocols_go_on_under_the_new_name_of_a_topic(broker: RunningBroker) -> None:
+def test_all_protocols_continue_under_the_new_name_of_a_topic(broker: RunningBroker) -> None:
     produce(broker, "orders", 0, 10)
     subscribed = Subscribed(broker, "public/default/orders")
     readers: list[Callable[[str], list[int]]] = [
@@ -154,7 +155,7 @@ def test_all_protocols_go_on_under_the_new_name_of_a_topic(broker: RunningBroker
     assert shown == ["persistent://public/default/sales"]
 
 
-def test_a_stream_takes_its_topics_along(broker: RunningBroker) -> None:
+def test_a_renamed_stream_keeps_its_topics(broker: RunningBroker) -> None:
     with IggyWire(broker.address("iggy")) as wire:
         wire.ok(202, bytes(4) + text8("shop"))
         for topic in ("a", "b"):

@@ -1,4 +1,4 @@
-"""HTTP beside the stock clients of the other protocols, on one broker in a process of its own."""
+"""HTTP beside the stock clients of the other protocols, on a broker in its own process."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ BASE = f"/topics/public/default/{TOPIC}"
 EVENT_MS = 1764000000001
 BYTES = bytes(range(256))
 RECEIVE_MS = 30_000
-# iggy-py 0.4.0 may abort when Python ends under its threads, after everything was done.
+# iggy-py 0.4.0 may abort when Python ends under its threads, after all work was done.
 EXIT_CODES = (0, -signal.SIGABRT)
 
 POLL = """
@@ -95,7 +95,7 @@ def read_kafka(broker: RunningBroker, count: int, **options: Any) -> list[Any]:
     return found
 
 
-def test_what_http_wrote_others_read(broker: RunningBroker) -> None:
+def test_other_clients_read_messages_of_http(broker: RunningBroker) -> None:
     text = base64.b64encode(BYTES).decode()
     properties = {"a": "1", "b": "", "ü": "é"}
     ids = produce(
@@ -117,22 +117,22 @@ def test_what_http_wrote_others_read(broker: RunningBroker) -> None:
     assert first.event_timestamp() == EVENT_MS
     assert second.data() == BYTES
     assert third.partition_key() == "gone"
-    # An id of HTTP is one of the client's: the same entry, and a seek goes there.
+    # An id of HTTP is a client's id: the same entry, and a seek goes there.
     wanted = pulsar.MessageId.deserialize(base64.b64decode(ids[1]))
     found = second.message_id()
     assert (wanted.ledger_id(), wanted.entry_id()) == (found.ledger_id(), found.entry_id())
     consumer = client.subscribe(TOPIC, "seeking")
-    consumer.seek(wanted)  # The library itself leaves out the message that is sought.
+    consumer.seek(wanted)  # The library itself leaves out the message at the sought id.
     assert consumer.receive(RECEIVE_MS).partition_key() == "gone"
     serialized = base64.b64encode(first.message_id().serialize()).decode()
     query = f"message_id={serialized}&max_messages=1".replace("+", "%2B")
     (after,) = ask(broker, f"{BASE}/partitions/0/messages?{query}")["messages"]
     assert after["messageId"] == ids[1]
     client.close()
-    assert poll_iggy(broker, 10) == [(0, b"v"), (1, BYTES)]  # It cannot be shown a null.
+    assert poll_iggy(broker, 10) == [(0, b"v"), (1, BYTES)]  # Iggy cannot carry a null.
 
 
-def test_a_delay_of_http_holds_for_pulsars_shared_consumers_alone(broker: RunningBroker) -> None:
+def test_a_delay_of_http_applies_only_to_shared_pulsar_consumers(broker: RunningBroker) -> None:
     produce(broker, {"value": "later", "deliverAfterMs": 1500}, {"value": "now"})
     assert [one.value for one in read_kafka(broker, 2)] == [b"later", b"now"]
     (shown, _) = ask(broker, f"{BASE}/partitions/0/messages")["messages"]
@@ -150,7 +150,7 @@ def test_a_delay_of_http_holds_for_pulsars_shared_consumers_alone(broker: Runnin
     assert arrived_ms >= shown["deliverAt"] > shown["publishTime"]
 
 
-def test_what_others_wrote_http_reads(broker: RunningBroker) -> None:
+def test_http_reads_messages_of_other_clients(broker: RunningBroker) -> None:
     writer = kafka.KafkaProducer(bootstrap_servers=broker.addresses["kafka"], api_version=(0, 8, 2))
     writer.send(TOPIC, b"v", key=b"k")
     writer.send(TOPIC, BYTES, key=BYTES)
@@ -204,7 +204,7 @@ def test_four_protocols_take_turns_on_one_subscription(broker: RunningBroker) ->
     assert ask(broker, f"{subscription}/cursor")["cursor"]["backlog"] == 0
 
 
-def test_messages_come_as_events_until_the_client_leaves(broker: RunningBroker) -> None:
+def test_messages_arrive_as_events_until_the_client_disconnects(broker: RunningBroker) -> None:
     produce(broker, {"value": "0"})
     request = Request(
         f"{broker.url}{BASE}/partitions/0/messages", headers={"Accept": "text/event-stream"}

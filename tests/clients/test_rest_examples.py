@@ -1,7 +1,7 @@
-"""Every example of PIP-64's endpoints over a socket, against one broker in a process of its own.
+"""Every example of PIP-64's endpoints over a socket, against a broker in its own process.
 
-Ids are made by the stock Pulsar client and read by it. What each field and error means is tested in
-`tests/protocols/http`.
+The stock Pulsar client makes and reads the ids. `tests/protocols/http` tests the meaning of each
+field and error.
 """
 
 import base64
@@ -34,7 +34,7 @@ def broker() -> Iterator[RunningBroker]:
 
 
 class Topic:
-    """Requests about one topic, each on a connection of its own."""
+    """Requests about a topic, each on its own connection."""
 
     def __init__(self, broker: RunningBroker, name: str, partitions: int) -> None:
         self.broker = broker
@@ -46,7 +46,7 @@ class Topic:
     def ask(
         self, method: str, path: str, body: Any = None, *, status: int = 200, **headers: str
     ) -> Any:
-        """The answer's JSON."""
+        """Return the answer's JSON."""
         if not path.startswith("/"):
             path = f"{self.base}/{path}" if path else self.base
         connection = http.client.HTTPConnection(*self.broker.address("http"), timeout=90)
@@ -59,19 +59,19 @@ class Topic:
         return json.loads(received) if received else None
 
     def id_of(self, partition: int, entry: int) -> str:
-        """As Pulsar's client writes it."""
+        """Return an id as Pulsar's client writes it."""
         made = pulsar.MessageId(partition, self.ledgers[partition], entry, -1).serialize()
         return base64.b64encode(made).decode()
 
 
 @pytest.fixture
 def topic(broker: RunningBroker, request: pytest.FixtureRequest) -> Topic:
-    """Of two partitions, with the name of the test."""
+    """Return a topic of two partitions, with the name of the test."""
     return Topic(broker, request.node.name, 2)
 
 
 def same(first: str, second: str) -> bool:
-    """Two ids by their fields: clients write fields that others leave out."""
+    """Compare two ids by their fields: clients may write or leave out optional fields."""
     one, other = (pulsar.MessageId.deserialize(base64.b64decode(text)) for text in (first, second))
     return (one.ledger_id(), one.entry_id(), one.partition()) == (
         *(other.ledger_id(), other.entry_id(), other.partition()),
@@ -174,7 +174,7 @@ def test_create_fetch_acknowledge_and_delete(topic: Topic) -> None:
     assert topic.ask("GET", "subscription/billing/cursor")["cursor"]["consumers"] == []
 
 
-def test_of_two_fetches_at_once_one_is_answered_empty_and_one_with_what_comes(topic: Topic) -> None:
+def test_of_two_fetches_at_once_a_single_fetch_gets_the_messages(topic: Topic) -> None:
     made = topic.ask("POST", "subscription/s", {}, status=201)
     fetch = f"subscription/s/consumer/{made['id']}/messages?timeout={LONG_MS}"
     found: list[Any] = []
@@ -185,7 +185,7 @@ def test_of_two_fetches_at_once_one_is_answered_empty_and_one_with_what_comes(to
     both = [threading.Thread(target=take) for _ in range(2)]
     for one in both:
         one.start()
-    while not found:  # The newer one has taken the place of the older one.
+    while not found:  # The newer consumer has replaced the older consumer.
         time.sleep(0.01)
     topic.ask("POST", "", {"messages": [{"value": "x"}]})
     for one in both:
@@ -208,7 +208,7 @@ def test_the_shipped_dialect(broker: RunningBroker, topic: Topic) -> None:
     topic.ask("POST", f"{path}/partitions/9", body, status=404)
 
 
-def test_values_of_every_type_come_back(topic: Topic) -> None:
+def test_values_of_every_type_round_trip(topic: Topic) -> None:
     examples: list[tuple[str, list[Any]]] = [
         ("STRING", ["", "é"]),
         ("BYTES", ["", "AP8="]),
@@ -264,7 +264,7 @@ def metrics(broker: RunningBroker) -> str:
     return received
 
 
-def test_the_absolute_form_head_options_and_what_is_no_http(broker: RunningBroker) -> None:
+def test_the_absolute_form_head_options_and_non_http_bytes(broker: RunningBroker) -> None:
     for request, status in (
         (b"GET http://somewhere/healthz HTTP/1.1\r\nHost: x\r\n", b"200"),
         (b"HEAD /api/v1/topics HTTP/1.1\r\nHost: x\r\n", b"200"),

@@ -1,5 +1,6 @@
-"""A stock Pulsar client whose subscription a Kafka commit moves back: docs/positions.md says what
-it is given, and what its library keeps from it.
+"""A stock Pulsar client whose subscription a Kafka commit moves back.
+
+docs/positions.md describes the deliveries, and the messages that the client's library holds back.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "positions.md"
 WARNING = "the C++ library of Pulsar, which Python's client wraps, leaves out"
 
 
-# Each reads all that was sent, so that what the test reads then was sent after the move.
+# Each function reads all messages, so that later messages were sent after the move.
 def _acknowledge_one_by_one(consumer: Any) -> None:
     take(consumer, 7)
     take(consumer, 3, ack=False)
@@ -45,10 +46,12 @@ def _seek_itself(consumer: Any) -> None:
         pytest.param(_seek_itself, 7, id="seeks"),
     ],
 )
-def test_what_a_consumer_sees_of_a_commit_that_moves_it_back(
+def test_a_consumers_view_of_a_backward_commit(
     tmp_path: Path, before: Callable[[Any], None], first: int
 ) -> None:
-    """The broker sends all from 4 on; an old consumer shows what its library lets through."""
+    """The broker sends all messages from 4 on; an old consumer returns the messages that its
+    library passes on.
+    """
     assert WARNING in " ".join(PAGE.read_text("utf-8").split())
     with RunningBroker(tmp_path) as broker:
         client = new_client(f"pulsar://{broker.addresses['pulsar']}")
@@ -78,7 +81,7 @@ def _reader(broker: RunningBroker) -> Any:
 
 
 def _wait_for_position(broker: RunningBroker, position: int) -> None:
-    """The client sends acknowledgements when it likes."""
+    """Wait until the position is stored: the client sends acknowledgements at any time."""
     reader = _reader(broker)
     until_seen(lambda: reader.committed(PLACE) == position)
     reader.close()

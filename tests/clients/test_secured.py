@@ -1,5 +1,7 @@
-"""Stock clients at a broker with TLS that asks who they are: the right ones come in and do what
-they may, the others do not. All is set up with `braidlog` itself, as docs/security.md says.
+"""Stock clients at a broker with TLS and authentication: permitted clients work, others are
+refused.
+
+The broker is set up with `braidlog` itself, as in docs/security.md.
 """
 
 import json
@@ -26,12 +28,12 @@ from tests.clients.secured import HANG_S, TOKEN_SECRET
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 IGGY = next(client for client in CLIENTS if str(client) == "apache-iggy 0.8.0")
-# Of a send whose failure a test waits for: time enough for the first one on a slow machine.
+# For a send that a test expects to fail: enough time for the first send on a slow machine.
 SEND_TIMEOUT_MS = 10_000
 IGGY_CHILD = Path(__file__).with_name("iggy_secured_child.py")
 
 
-def test_the_first_admin_has_a_password_that_others_cannot_read(secured):
+def test_the_first_admins_password_file_is_private(secured):
     file = secured.running.data_dir / "admin-password"
     assert file.stat().st_mode & 0o777 == 0o600
     (admin,) = json.loads(secured.braidlog("users", "list", "--output", "json"))[:1]
@@ -39,7 +41,7 @@ def test_the_first_admin_has_a_password_that_others_cannot_read(secured):
     secured.braidlog("users", "list", code=1, BRAIDLOG_PASSWORD="wrong")
 
 
-def test_pulsar_clients_come_in_by_token_and_do_what_they_may(secured):
+def test_pulsar_clients_log_in_by_token_with_their_permissions(secured):
     token = secured.user("anna", ("produce", "public/default/letters"), ("create", "public/*"))
     client = secured.pulsar(token)
     producer = client.create_producer("letters")
@@ -56,11 +58,11 @@ def test_pulsar_clients_come_in_by_token_and_do_what_they_may(secured):
     client.close()
 
 
-def test_pulsar_clients_without_a_token_or_with_a_revoked_one_do_not_come_in(secured):
+def test_pulsar_clients_without_a_valid_token_are_refused(secured):
     token = secured.user("bert", ("admin", "public"))
     secured.braidlog("tokens", "revoke", "bert", "test", "--yes")
     for wrong in (None, token, "nonsense"):
-        client = secured.pulsar(wrong, timeout_s=3)  # It tries again until then.
+        client = secured.pulsar(wrong, timeout_s=3)  # The client retries until then.
         with pytest.raises(pulsar.PulsarException):
             client.create_producer("refused")
         client.close()
@@ -68,7 +70,7 @@ def test_pulsar_clients_without_a_token_or_with_a_revoked_one_do_not_come_in(sec
     assert "public/default/refused" not in [topic["name"] for topic in listed]
 
 
-def test_pulsar_clients_come_in_by_name_and_password(secured):
+def test_pulsar_clients_log_in_by_name_and_password(secured):
     password_file = secured.folder / "emil"
     password_file.write_text("right one\n")
     secured.braidlog("users", "create", "emil", "--password-file", str(password_file))
@@ -82,7 +84,7 @@ def test_pulsar_clients_come_in_by_name_and_password(secured):
     client.close()
 
 
-def test_pulsar_clients_come_in_by_certificate(secured):
+def test_pulsar_clients_log_in_by_certificate(secured):
     secured.user("frida", ("admin", "public/default/cards"))
     client = secured.pulsar_by(pulsar.AuthenticationTLS(*secured.certificate("frida")))
     client.create_producer("cards").send(b"hello")
@@ -91,7 +93,7 @@ def test_pulsar_clients_come_in_by_certificate(secured):
     client.close()
 
 
-def test_a_pulsar_client_is_asked_for_a_fresh_token_when_its_own_runs_out(secured):
+def test_the_broker_asks_a_pulsar_client_for_a_fresh_token(secured):
     secured.braidlog("permissions", "grant", "gina", "admin", "public/default/tides")
     asked = threading.Semaphore(0)
 
@@ -105,7 +107,7 @@ def test_a_pulsar_client_is_asked_for_a_fresh_token_when_its_own_runs_out(secure
     while asked.acquire(blocking=False):
         pass
     assert asked.acquire(timeout=HANG_S), "the broker did not ask for a fresh token"
-    producer.send(b"after")  # On the connection that was there.
+    producer.send(b"after")  # On the existing connection.
     client.close()
 
 
@@ -114,14 +116,14 @@ def test_a_pulsar_client_is_asked_for_a_fresh_token_when_its_own_runs_out(secure
     [{"sub": "gina", "exp": 1}, {"sub": "gina", "nbf": 2**40}, {"sub": ""}, {}],
     ids=["expired", "not yet", "nobody", "no name"],
 )
-def test_signed_tokens_that_prove_nothing_are_refused(secured, claims):
+def test_invalid_signed_tokens_are_refused(secured, claims):
     client = secured.pulsar(jwt.encode(claims, TOKEN_SECRET, "HS256"), timeout_s=3)
     with pytest.raises(pulsar.PulsarException):
         client.create_producer("tides")
     client.close()
 
 
-def test_librdkafka_comes_in_by_certificate_with_its_0_8_settings(secured):
+def test_librdkafka_logs_in_by_certificate_with_0_8_settings(secured):
     secured.user("hugo", ("admin", "public/default/boats"))
     secured.braidlog("topics", "create", "boats")
     certificate, key = secured.certificate("hugo")
@@ -146,7 +148,7 @@ def test_librdkafka_comes_in_by_certificate_with_its_0_8_settings(secured):
     consumer.close()
 
 
-def test_iggy_clients_come_in_over_tls_by_password_and_by_token(secured):
+def test_iggy_clients_log_in_over_tls_by_password_and_token(secured):
     token = secured.user("ida", ("admin", "public/shop"))
     port = secured.running.address("iggy")[1]
     try:
@@ -174,7 +176,7 @@ def test_iggy_clients_come_in_over_tls_by_password_and_by_token(secured):
     assert run("x" * 50) == "refused"
 
 
-def test_kafka_clients_are_who_their_certificate_says(secured):
+def test_kafka_clients_have_the_principal_of_their_certificate(secured):
     secured.user("carl", ("admin", "public/default/parcels"))
     secured.braidlog("topics", "create", "parcels")
     producer = KafkaProducer(**secured.kafka("carl"))
@@ -186,7 +188,7 @@ def test_kafka_clients_are_who_their_certificate_says(secured):
     consumer.close()
 
 
-def test_kafka_clients_who_do_not_say_who_they_are_do_not_come_in(secured):
+def test_kafka_clients_without_credentials_are_refused(secured):
     producer = KafkaProducer(max_block_ms=3000, **secured.kafka())
     with pytest.raises(kafka.errors.KafkaError):
         producer.send("sealed", b"x").get(HANG_S)
@@ -194,7 +196,7 @@ def test_kafka_clients_who_do_not_say_who_they_are_do_not_come_in(secured):
 
 
 class Token(AbstractTokenProvider):
-    """What kafka-python asks for a token."""
+    """kafka-python's source of tokens."""
 
     def __init__(self, token):
         super().__init__()
@@ -221,7 +223,7 @@ def test_kafka_python_logs_in_by_sasl(secured, mechanism):
     producer = KafkaProducer(**common, **right)
     assert producer.send("freight", b"x").get(HANG_S).offset >= 0
     producer.close()
-    with pytest.raises(kafka.errors.KafkaError):  # The library tries again until then.
+    with pytest.raises(kafka.errors.KafkaError):  # The library retries until then.
         KafkaProducer(bootstrap_timeout_ms=1000, **common, **wrong)
 
 
@@ -251,7 +253,7 @@ def test_confluent_kafka_logs_in_by_sasl(secured, mechanism):
         metadata("wrong")
 
 
-def test_http_clients_come_in_by_token(secured):
+def test_http_clients_log_in_by_token(secured):
     token = secured.user("dora", ("describe", "cluster"))
     url = secured.environment["BRAIDLOG_URL"] + "/metrics"
 
@@ -271,7 +273,7 @@ def test_no_secret_is_in_the_log_or_the_metrics(secured):
     assert authority() is not None and "argon2" not in secured.running.log()
 
 
-def test_a_pulsar_client_that_is_connected_loses_a_right_that_is_revoked(secured):
+def test_a_connected_pulsar_client_loses_a_revoked_permission(secured):
     token = secured.user("olga", ("admin", "public/default/ledger"))
     client = secured.pulsar(token)
     producer = client.create_producer("ledger", send_timeout_millis=SEND_TIMEOUT_MS)
@@ -286,7 +288,7 @@ def test_a_pulsar_client_that_is_connected_loses_a_right_that_is_revoked(secured
     client.close()
 
 
-def test_a_connected_client_of_a_user_who_is_removed_is_ended(secured):
+def test_a_removed_users_client_is_disconnected(secured):
     token = secured.user("piet", ("admin", "public/default/peat"))
     client = secured.pulsar(token)
     producer = client.create_producer("peat", send_timeout_millis=SEND_TIMEOUT_MS)

@@ -1,5 +1,5 @@
-"""Java's clients and curl at the broker that asks who its clients are; skipped where their
-libraries are not built.
+"""Java's clients and curl at a broker with authentication; skipped if their libraries are not
+built.
 """
 
 import shutil
@@ -25,7 +25,7 @@ def signed(**claims):
 
 
 def came_of(source, libraries, folder, listener, secured, logins):
-    """What the program says of each login."""
+    """Return the program's result of each login."""
     for tool in ("java", "javac"):
         if shutil.which(tool) is None:
             pytest.skip(f"there is no {tool} here")
@@ -53,7 +53,7 @@ def with_password(secured, name, topic):
     secured.braidlog("permissions", "grant", name, "admin", f"public/default/{topic}")
 
 
-def test_java_comes_in_to_pulsar_each_way_and_is_asked_for_a_fresh_token(secured, tmp_path):
+def test_java_logs_in_to_pulsar_each_way_and_refreshes_its_token(secured, tmp_path):
     libraries = program_folder(pulsar_java_program.NAME) / "libraries"
     if not libraries.exists():
         pytest.skip("not built: python -m conformance.programs")
@@ -84,7 +84,7 @@ def test_java_comes_in_to_pulsar_each_way_and_is_asked_for_a_fresh_token(secured
     assert found[7:] == ["refused AuthorizationException"] * 2
 
 
-def test_java_comes_in_to_kafka_by_sasl(secured, tmp_path):
+def test_java_logs_in_to_kafka_by_sasl(secured, tmp_path):
     folder = CACHE / "java-4.1.1"
     if not any(folder.glob("kafka-clients-*.jar")):
         pytest.skip("not built: python -m conformance.today --only java")
@@ -111,7 +111,7 @@ def test_java_comes_in_to_kafka_by_sasl(secured, tmp_path):
     assert found[5] == "refused TopicAuthorizationException"
 
 
-def test_curl_comes_in_by_certificate(secured):
+def test_curl_logs_in_by_certificate(secured):
     if shutil.which("curl") is None:
         pytest.skip("there is no curl here")
     secured.user("ludo", ("describe", "cluster"))

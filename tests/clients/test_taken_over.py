@@ -1,4 +1,4 @@
-"""A group that stock clients of one protocol take over from those of another."""
+"""A group that stock clients of a protocol take over from clients of another protocol."""
 
 from pathlib import Path
 
@@ -17,10 +17,10 @@ SENT = [b"%d" % number for number in range(10)]
 PLACE = kafka.TopicPartition("t", 0)
 
 
-def test_kafka_reads_on_through_what_pulsar_acknowledged_and_leaves_the_rest_as_it_is(
+def test_kafka_reads_through_pulsars_acknowledged_ranges_and_keeps_them(
     tmp_path: Path,
 ) -> None:
-    """Its commits inside a range are forward for it: what lies above stays acknowledged."""
+    """Kafka's commits inside a range are forward commits: acknowledgements above stay."""
     with RunningBroker(tmp_path) as broker:
         client = new_client(f"pulsar://{broker.addresses['pulsar']}")
         producer = client.create_producer("t", batching_enabled=False)
@@ -64,14 +64,16 @@ def test_kafka_does_not_delete_a_group_that_a_pulsar_consumer_reads(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
-def test_a_chunked_message_that_kafka_is_about_to_read_comes_whole(
+def test_a_chunked_message_before_kafkas_position_is_delivered_whole(
     tmp_path: Path, kind: pulsar.ConsumerType
 ) -> None:
-    """Kafka is shown it at the offset of its last piece: the others are below what it commits."""
+    """Kafka sees the message at the offset of its last chunk: the other chunks are below Kafka's
+    commit.
+    """
     with RunningBroker(tmp_path) as broker:
         client = new_client(f"pulsar://{broker.addresses['pulsar']}")
         producer = client.create_producer("t", batching_enabled=False, chunking_enabled=True)
-        large = b"0123456789" * 600_000  # More than one of Pulsar's frames holds.
+        large = b"0123456789" * 600_000  # More than a Pulsar frame holds.
         for value in (b"first", large, b"last"):
             producer.send(value)
         reader = kafka.KafkaConsumer(

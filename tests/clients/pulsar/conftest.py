@@ -1,4 +1,4 @@
-"""A broker for the tests of a file, a client of it, and a fresh topic name."""
+"""A broker for the tests of a file, a client of the broker, and a fresh topic name."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ def url(broker: RunningBroker) -> str:
 
 @pytest.fixture
 def client(url: str) -> Iterator[Any]:
-    from tests.clients.pulsar.kit import new_client  # Not where the library is not installed.
+    from tests.clients.pulsar.kit import new_client  # Not without the library.
 
     connected = new_client(url)
     yield connected
@@ -30,7 +30,7 @@ def client(url: str) -> Iterator[Any]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses."""
+    """Return a name that no other test uses."""
     module = request.module.__name__.rsplit(".", 1)[1]
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
     return f"{module}-{name}"[:200]

@@ -1,4 +1,4 @@
-"""What the tests with the real Pulsar client do again and again."""
+"""Common steps of the tests with the real Pulsar client."""
 
 import time
 from typing import Any
@@ -11,7 +11,7 @@ pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
 
 OPERATION_S = 60
 RECEIVE_MS = 60_000
-NOTHING_MS = 400  # How long a receive that is to stay empty waits.
+NOTHING_MS = 400  # Wait of a receive that should stay empty.
 EARLIEST = pulsar.InitialPosition.Earliest
 SHARED = pulsar.ConsumerType.Shared
 
@@ -22,7 +22,7 @@ def new_client(url: str) -> Any:
 
 
 def take(consumer: Any, count: int, *, ack: bool = True) -> list[Any]:
-    """The next messages of a consumer."""
+    """Return the next messages of a consumer."""
     messages = []
     for _ in range(count):
         message = consumer.receive(RECEIVE_MS)
@@ -37,7 +37,7 @@ def values(messages: list[Any]) -> list[bytes]:
 
 
 def share_out(consumers: list[Any], count: int) -> list[list[bytes]]:
-    """What each of several consumers is given of so many messages."""
+    """Return the share of each of several consumers of `count` messages."""
     shares: list[list[bytes]] = [[] for _ in consumers]
     deadline = time.monotonic() + HANG_S
     while sum(map(len, shares)) < count:
@@ -53,14 +53,14 @@ def share_out(consumers: list[Any], count: int) -> list[list[bytes]]:
 
 
 def assert_empty(consumer: Any) -> None:
-    """Nothing more comes."""
+    """Check that no more messages come."""
     with pytest.raises(pulsar.Timeout):
         surplus = consumer.receive(NOTHING_MS)
         pytest.fail(f"{surplus.data()!r} came besides")
 
 
 def produce(client: Any, topic: str, count: int, *, batched: bool = False) -> list[Any]:
-    """Send `m0`, `m1` and so on, as one batch if so told; returns the message ids."""
+    """Send `m0`, `m1` and so on, optionally as a batch; return the message ids."""
     settings: dict[str, Any] = {}
     if batched:
         settings = {

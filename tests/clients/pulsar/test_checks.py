@@ -1,7 +1,7 @@
-"""The 33 checks that any broker of Pulsar's protocol should pass, by the tests that make them.
+"""The 33 checks that any broker of Pulsar's protocol should pass, and their tests.
 
-The tests run with the client of this environment anyway; here those whose calls an older client
-has run with that one too, in a process of its own.
+The tests run with this environment's client anyway. Here, the tests whose calls exist in an older
+client also run with that client, in a separate process.
 """
 
 import os
@@ -55,7 +55,7 @@ CHECKS: Final = {
     "several topics": "test_clients.py::test_several_topics",
     "almost 5 MiB": "test_clients.py::test_almost_5_mib",
 }
-# Calls, or arguments of calls, that came to the client after 3.1.
+# Calls, or arguments of calls, newer than client 3.1.
 NOT_IN_OLDER: Final = {
     "batch index ack",
     "key shared sticky",
@@ -66,7 +66,7 @@ NOT_IN_OLDER: Final = {
 }
 
 
-def test_every_check_is_a_test() -> None:
+def test_every_check_has_a_test() -> None:
     for check, test in CHECKS.items():
         file, _, rest = test.partition("::")
         name = rest.partition("[")[0]
@@ -75,7 +75,7 @@ def test_every_check_is_a_test() -> None:
     assert CHECKS.keys() > NOT_IN_OLDER
 
 
-def test_an_older_client_passes_what_it_has_calls_for() -> None:
+def test_an_older_client_passes_the_checks_of_its_calls() -> None:
     try:
         environment = python_for(OLDER).parent.parent
     except Unavailable as reason:

@@ -281,8 +281,8 @@ def test_position_survives_a_kill(broker: RunningBroker, url: str, topic: str) -
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
     for message in take(consumer, 4):
         assert message.message_id() in ids
-    consumer.close()  # The client flushes its acks.
-    # They wait for no disk. A new subscription does, and all positions are in one journal.
+    consumer.close()  # The client flushes the acks.
+    # The acks wait for no disk. A new subscription does, and all positions are in the same journal.
     client.subscribe(topic, "another").close()
     client.close()
     broker.kill()
@@ -350,7 +350,7 @@ def test_dead_letter(client: Any, topic: str) -> None:
     for _ in range(2):
         consumer.negative_acknowledge(consumer.receive(RECEIVE_MS))
     assert_empty(consumer)
-    # The subscription was made with the producer: its default position, Latest, says nothing.
+    # The producer created the subscription: its default position, Latest, has no effect.
     (dead,) = take(client.subscribe(f"{topic}-dead", "undertaker"), 1)
     assert dead.data() == b"m0"
     assert "REAL_TOPIC" in dead.properties()
@@ -401,7 +401,7 @@ def test_fencing_producer(url: str, client: Any, topic: str) -> None:
     client.create_producer(topic, access_mode=fencing).send(b"new")
     with pytest.raises(pulsar.PulsarException):
         old.send(b"older")
-    with contextlib.suppress(pulsar.AlreadyClosed):  # So is its only producer, more often than not.
+    with contextlib.suppress(pulsar.AlreadyClosed):  # Usually closed with its only producer.
         old_client.close()
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
     assert values(take(consumer, 2)) == [b"old", b"new"]

@@ -1,4 +1,4 @@
-"""The stock Pulsar client on a broker that stores nothing twice, over a SIGKILL too."""
+"""The stock Pulsar client on a broker with deduplication, also over a SIGKILL."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ def broker() -> Iterator[RunningBroker]:
         yield running
 
 
-def test_what_is_sent_again_is_stored_once_over_a_kill(broker: RunningBroker, topic: str) -> None:
+def test_a_resent_message_is_stored_once_over_a_kill(broker: RunningBroker, topic: str) -> None:
     url = f"pulsar://{broker.addresses['pulsar']}"
     client = new_client(url)
     producer = client.create_producer(topic, producer_name="p", initial_sequence_id=-1)

@@ -36,7 +36,7 @@ STICKY_SLOTS = {
 
 
 def by_consumer(consumers: list[Any], count: int, *, ack: bool = True) -> list[list[Any]]:
-    """What each of several consumers is given of so many messages."""
+    """Return the share of each of several consumers of `count` messages."""
     shares: list[list[Any]] = [[] for _ in consumers]
     deadline = time.monotonic() + HANG_S
     while sum(map(len, shares)) < count:

@@ -27,7 +27,9 @@ def live(topic: str) -> str:
 
 
 def send_until_seen(producer: Any, consumer: Any) -> list[bytes]:
-    """Send until something comes: only a consumer whose permits are there is given anything."""
+    """Send until a message arrives: a consumer receives messages only once its permits have
+    arrived.
+    """
     deadline = time.monotonic() + HANG_S
     while time.monotonic() < deadline:
         producer.send(b"is anybody there?")
@@ -62,7 +64,7 @@ def test_batches(client: Any, live: str) -> None:
     assert len(take(consumer, 10)) == 10
 
 
-def test_it_comes_again_after_a_restart(broker: RunningBroker, url: str, live: str) -> None:
+def test_a_topic_returns_after_a_restart(broker: RunningBroker, url: str, live: str) -> None:
     client = new_client(url)
     producer, consumer = client.create_producer(live), client.subscribe(live, "s")
     send_until_seen(producer, consumer)

@@ -1,4 +1,4 @@
-"""The stock Pulsar client: seeks, readers, last ids, table views, schemas, what is refused."""
+"""The stock Pulsar client: seeks, readers, last ids, table views, schemas, refusals."""
 
 import subprocess
 import sys
@@ -188,7 +188,7 @@ def test_queue_size_0_gets_one_by_one(client: Any, topic: str, kind: str) -> Non
 
 @pytest.fixture
 def partitioned(broker: RunningBroker, topic: str) -> str:
-    """A topic with three partitions, made by another listener."""
+    """Return a topic with three partitions, created by another listener."""
     name = topic.replace("_", "-")
     command = [sys.executable, "-m", "braidlog.broker.cli.main", "topics", "create", name]
     command += ["--partitions", "3", "--url", broker.url]
@@ -244,7 +244,7 @@ def test_schema_incompatible(client: Any, topic: str) -> None:
     client.create_producer(topic).send(b"without")
 
 
-# What is refused.
+# Refusals.
 
 
 def test_missing_namespace_is_refused(client: Any, topic: str) -> None:

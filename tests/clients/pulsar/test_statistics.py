@@ -1,4 +1,4 @@
-"""What Pulsar's admin API shows of clients that are connected."""
+"""Pulsar's admin API shows connected clients."""
 
 import json
 import time
@@ -69,7 +69,7 @@ def test_a_reader_is_shown_while_it_is_connected(broker, client, topic):
         ),
     ],
 )
-def test_how_keys_are_shared_and_what_waits_is_shown(broker, client, topic, policy, mode, slots):
+def test_key_ranges_and_waiting_entries_are_shown(broker, client, topic, policy, mode, slots):
     place = f"persistent/public/default/{topic}"
     sharing = pulsar.ConsumerKeySharedPolicy(**policy)
     kind = pulsar.ConsumerType.KeyShared
@@ -104,7 +104,7 @@ def test_the_active_consumer_of_each_partition_is_shown(broker, client, topic):
         active = [one["subscriptions"]["s"]["activeConsumerName"] for one in shown]
         if "" not in active and len(set(active)) == 2:
             break
-        time.sleep(0.1)  # The displaced one may acknowledge what it has for a second.
+        time.sleep(0.1)  # The displaced consumer may acknowledge its messages for a second.
     assert active == ["one", "two"]
     for consumer in consumers:
         consumer.close()
@@ -119,7 +119,7 @@ def delete(broker, topic, query=""):
         return error.code, json.load(error)["reason"]
 
 
-def test_a_topic_that_a_client_uses_is_deleted_by_force_alone(broker, client, topic):
+def test_a_topic_in_use_is_deleted_only_by_force(broker, client, topic):
     producer = client.create_producer(topic)
     producer.send(b"kept")
     assert delete(broker, topic) == (412, "Topic has 0 consumers and 1 producers connected")
