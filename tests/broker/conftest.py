@@ -7,7 +7,9 @@ import pytest
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Installs entry points of a package in a folder on the path; a function of their text."""
+    """Yield a function that installs entry points of a package in a folder on the path, from their
+    text.
+    """
 
     def install(module, entry_point):
         (tmp_path / "strange_listener.py").write_text(module)

@@ -1,10 +1,10 @@
-"""A protocol of a package of its own, as a stranger would write it: lines over TCP.
+"""A protocol in a separate package, as a third party would write it: lines over TCP.
 
-    append TOPIC TEXT     -> "ok OFFSET" once it is durable; the topic is made if need be
+    append TOPIC TEXT     -> "ok OFFSET" once it is durable; creates a missing topic
     read TOPIC OFFSET     -> "text TEXT" of every record from OFFSET on, then "end OFFSET"
     wait TOPIC OFFSET     -> "high HIGH_WATERMARK" once it is above OFFSET, or the broker stops
 
-The test copies this file into a folder with an entry point beside it; nothing else knows of it.
+The test copies this file into a folder with an entry point; no other code knows the protocol.
 """
 
 import msgspec

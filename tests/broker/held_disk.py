@@ -1,4 +1,4 @@
-"""A member of commit rounds whose sync lasts as long as a test says."""
+"""A member of commit rounds whose sync lasts as long as a test decides."""
 
 import threading
 
@@ -10,10 +10,12 @@ from tests.waiting import HANG_S
 
 
 class HeldDisk:
-    """A file that syncs when it is let, as a member of rounds."""
+    """A file that syncs on the test's request, as a member of rounds."""
 
     def __init__(self, folders=()):
-        """With a folder to sync, too, rounds are synced in a thread even where there is a queue."""
+        """Create the member; with `folders`, rounds are synced in a thread even if there is a
+        queue.
+        """
         self.folders = folders
         self.syncs = 0
         self.threads = set()
@@ -44,6 +46,6 @@ class HeldDisk:
         self.durable = point.end_offset
 
     async def is_syncing(self):
-        """Wait until a round is in our sync."""
+        """Wait until a round is in this member's sync."""
         await trio.to_thread.run_sync(self.syncing.wait)
         self.syncing.clear()

@@ -57,7 +57,7 @@ class FakeFactory:
         self.settings = changed
 
     async def alter_one(self, partition, changed):
-        """One partition follows."""
+        """Alter a partition."""
 
     def is_open(self, partition):
         return partition.partition_id in self.folders
@@ -67,7 +67,7 @@ class FakeFactory:
 
 
 class House:
-    """The rooms of a broker; `restarted` is another one on the same journals and folders."""
+    """The parts of a broker; `restarted` returns another house on the same journals and folders."""
 
     def __init__(self, catalogue=None, cursors=None, factory=None, placement=None, **defaults):
         self.catalogue_journal = catalogue or MemoryJournal()
@@ -95,7 +95,7 @@ class House:
         self.subscriptions = Subscriptions(self.topics, self.cursors, report=report)
 
     def create(self, name, partitions):
-        """A topic, for a test that is no coroutine."""
+        """Create a topic, in a test that is no coroutine."""
         return trio.run(self.topics.create, name, partitions)
 
     def restarted(self):
@@ -109,7 +109,7 @@ class House:
 
 
 class Heard:
-    """A listener to topics and to a subscription."""
+    """A listener to events of topics and of a subscription."""
 
     def __init__(self):
         self.events = []

@@ -1,4 +1,4 @@
-"""How much each turn of the loop does of something, counted instead of timed."""
+"""A counter of the work in each turn of the loop, instead of a timer."""
 
 from contextlib import contextmanager
 
@@ -6,7 +6,7 @@ import trio
 
 
 class Pieces(trio.abc.Instrument):
-    """The most that one turn of any task added to `count()`."""
+    """The most that a turn of any task added to `count()`."""
 
     def __init__(self, count):
         self.count = count

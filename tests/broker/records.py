@@ -1,5 +1,5 @@
-"""Puts batches of any format into a topic of the `broker` fixture, durable, and reads them back
-as records.
+"""Stores durable batches of any format in a topic of the `broker` fixture, and reads them as
+records.
 """
 
 from braidlog.broker.reading.transcode import read_as
@@ -11,7 +11,7 @@ from braidlog.storage.formats.registry import codec_named
 from braidlog.storage.metadata.names import parse_topic
 
 APPEND_US = 1_700_000_000_000_000
-# What a stored body has before the part that readers are given.
+# The part of a stored body before the part for readers.
 STORED_HEAD = dict.fromkeys(("iggy", "iggy_typed"), pack_key(None))
 
 
@@ -21,7 +21,7 @@ async def make_partition(broker, name="t", **settings):
 
 
 async def append(broker, partition, format_name, values, **fields):
-    """One batch of one record a value; an item of values may be a Record's fields as a dict."""
+    """Append a batch with a record per value; a value may be a dict of Record fields."""
     codec = codec_named(format_name)
     base_offset = partition.next_offset
     records = []
@@ -33,14 +33,14 @@ async def append(broker, partition, format_name, values, **fields):
 
 
 async def store(broker, partition, body_format, body, info):
-    """Append a body as it is."""
+    """Append a prepared body."""
     appended = partition.append([body], info, body_format=body_format, append_us=APPEND_US)
     await broker.durability.settled()
     return appended.base_offset
 
 
 async def append_unreadable(broker, partition, records=3):
-    """A compressed Kafka set that does not unpack."""
+    """Append a compressed Kafka set that does not unpack."""
     garbage = b"\x1f\x8b not gzip"
     message = bytes([0, 1]) + b"\xff\xff\xff\xff" + len(garbage).to_bytes(4, "big") + garbage
     last_offset = partition.next_offset + records - 1
@@ -55,7 +55,7 @@ def chunk(number, count, uuid=b"u", total=None, value_bytes=5):
 
 
 async def read_values(partition, format_name, offset, **limits):
-    """(offset, value) of the records of one read, decoded again, and the result itself."""
+    """Return (offset, value) of the records of a read, decoded again, and the result itself."""
     codec = codec_named(format_name)
     result = await read_as(partition, codec, offset, **limits)
     assert result.size == sum(map(len, result.parts))

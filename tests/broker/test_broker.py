@@ -1,5 +1,5 @@
-"""A broker over its data directory: starts, restarts, retention, and what a failing disk does to
-its listeners.
+"""A broker over its data directory: starts, restarts, retention, and the effect of a failing disk
+on its listeners.
 """
 
 import errno
@@ -28,7 +28,7 @@ def config_for(folder, **settings):
     return load(file="/dev/null", environment={}, flags=flags)
 
 
-async def test_everything_is_there_again_after_a_clean_stop_and_after_none(tmp_path):
+async def test_all_data_survives_clean_and_unclean_stops(tmp_path):
     for clean in (True, False, True):
         broker = Broker.open(config_for(tmp_path / "data"))
         async with trio.open_nursery() as nursery:
@@ -53,7 +53,7 @@ async def test_everything_is_there_again_after_a_clean_stop_and_after_none(tmp_p
     broker.close()
 
 
-async def test_a_directory_has_one_broker(tmp_path):
+async def test_a_directory_has_a_single_broker(tmp_path):
     first = Broker.open(config_for(tmp_path))
     with pytest.raises(DirectoryLocked):
         Broker.open(config_for(tmp_path))
@@ -61,7 +61,7 @@ async def test_a_directory_has_one_broker(tmp_path):
     Broker.open(config_for(tmp_path)).close()
 
 
-async def test_unknown_folders_are_set_aside_and_their_numbers_not_used_again(tmp_path):
+async def test_unknown_folders_are_set_aside_and_their_numbers_not_reused(tmp_path):
     broker = Broker.open(config_for(tmp_path))
     known = (await make_partition(broker)).partition_id
     broker.close()
@@ -126,7 +126,7 @@ def appending_listener():
 
 
 async def run_listeners(broker, listener, client_task):
-    """Serve one listener while `client_task` runs against it; what ended the broker is raised."""
+    """Serve a listener while `client_task` runs; raise the error that ended the broker."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.run)
 
@@ -140,7 +140,7 @@ async def run_listeners(broker, listener, client_task):
         nursery.cancel_scope.cancel()
 
 
-async def test_a_failed_sync_stops_the_broker_and_sends_no_answer_that_waited(tmp_path):
+async def test_a_failed_sync_stops_the_broker_and_sends_no_waiting_answer(tmp_path):
     disk = FailingDisk()
     config = config_for(tmp_path)
     broker = Broker(config, DataDir.open(tmp_path, Files(tmp_path, disk)))
@@ -152,7 +152,7 @@ async def test_a_failed_sync_stops_the_broker_and_sends_no_answer_that_waited(tm
         received.append(await receive_frame(stream))
         for name in ("sync_data", "sync_file_system", "sync_folder"):
             disk.fail(name, errno.EIO)
-        with trio.CancelScope(shield=True):  # it must see the end, whoever else is cancelled
+        with trio.CancelScope(shield=True):  # must see the end, even if other tasks are cancelled
             await stream.send_all(framed(b"two"))
             received.append(await receive_all(stream))
 
@@ -166,7 +166,7 @@ async def test_a_failed_sync_stops_the_broker_and_sends_no_answer_that_waited(tm
     broker.close()
 
 
-async def test_stopping_answers_what_was_begun_and_closes(tmp_path):
+async def test_stopping_answers_started_requests_and_closes(tmp_path):
     broker = Broker.open(config_for(tmp_path))
     received = []
 
@@ -187,7 +187,7 @@ async def test_stopping_answers_what_was_begun_and_closes(tmp_path):
     broker.close()
 
 
-async def test_grace_ends_connections_that_take_too_long(autojump_clock, tmp_path):
+async def test_connections_that_exceed_the_grace_period_are_ended(autojump_clock, tmp_path):
     broker = Broker.open(config_for(tmp_path, shutdown__grace_s="3s"))
 
     async def client(address):

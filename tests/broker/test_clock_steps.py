@@ -1,4 +1,4 @@
-"""Nothing is dropped for its age because the wall clock was set."""
+"""A step of the wall clock drops no record because of age."""
 
 import pytest
 
@@ -16,7 +16,7 @@ HOUR = {"retention_ms": 3_600_000, "message_ttl_s": 3600}
 
 
 class Clock:
-    """The two clocks of a broker: a wall clock that is set, and a steady one."""
+    """The two clocks of a broker: an adjustable wall clock, and a steady clock."""
 
     def __init__(self, broker):
         self.broker = broker

@@ -1,4 +1,4 @@
-"""What a change leaves to be done: in order, in pieces, others served between them."""
+"""Deferred cleanup of changes: in order, in pieces, with turns for other tasks."""
 
 import pytest
 from structlog.testing import capture_logs
@@ -21,7 +21,7 @@ def steps(done, count, name="a"):
         yield
 
 
-async def test_everything_is_done_in_its_order_and_never_much_at_a_time(closing):
+async def test_cleanup_runs_in_order_and_in_pieces(closing):
     done = []
     closing.add(steps(done, 10 * STEPS_TOGETHER))
     closing.add(steps(done, 5, "b"))
@@ -32,7 +32,7 @@ async def test_everything_is_done_in_its_order_and_never_much_at_a_time(closing)
     assert done == wanted + [("b", number) for number in range(5)]
 
 
-async def test_what_comes_while_it_waits_is_done_too(closing):
+async def test_work_added_during_a_wait_is_done_too(closing):
     done = []
     await wait_all_tasks_blocked()
     closing.add(steps(done, 1))
@@ -42,7 +42,7 @@ async def test_what_comes_while_it_waits_is_done_too(closing):
     assert len(done) == 2
 
 
-async def test_a_bug_is_logged_and_stops_nothing_else(closing):
+async def test_a_bug_is_logged_and_stops_no_other_work(closing):
     def broken():
         yield
         raise ValueError

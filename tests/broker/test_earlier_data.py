@@ -1,4 +1,4 @@
-"""Data directories that an earlier version left behind open unchanged, and are written on."""
+"""Data directories of an earlier version open unchanged, and take new records."""
 
 import tarfile
 from pathlib import Path
@@ -27,7 +27,7 @@ POSITIONS = {b"billing": 5, b"shipping": 7, b"audit": 4}
         ("first-killed", FIRST, [(6, 7)]),
     ],
 )
-async def test_everything_in_it_is_there_and_stays(tmp_path, left, values, acked):
+async def test_earlier_data_is_readable_and_stays(tmp_path, left, values, acked):
     folder = tmp_path / "data"
     with tarfile.open(RECORDED / f"{left}.tar.gz") as recorded:
         recorded.extractall(folder, filter="data")

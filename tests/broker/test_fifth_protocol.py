@@ -1,4 +1,4 @@
-"""A protocol from a package of its own, found by its entry point alone, in a broker process."""
+"""A protocol from a separate package, found by its entry point alone, in a broker process."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def lines_package(tmp_path):
-    """The package installed in a folder; returns the environment in which it is."""
+    """Install the package in a folder; return the environment with the package."""
     site = tmp_path / "site"
     package = site / "lines_protocol"
     package.mkdir(parents=True)
@@ -88,7 +88,7 @@ def test_pipelined_appends_share_syncs_and_answer_in_order(start):
     assert [client.line() for _ in range(1000)] == [f"ok {number}" for number in range(1000)]
 
 
-def test_long_line_and_nonsense_end_one_connection(start):
+def test_a_long_line_and_nonsense_end_only_that_connection(start):
     broker = start("listeners.lines.line_bytes_max=100")
     other = Client(broker)
     for nonsense, answer in [
@@ -114,13 +114,13 @@ def test_records_and_offsets_survive_a_kill(start):
     assert [client.line() for _ in range(3)] == ["text kept", "text next", "end 2"]
 
 
-def test_a_graceful_stop_answers_what_was_begun_and_says_goodbye(start):
+def test_a_graceful_stop_answers_started_requests_and_says_goodbye(start):
     broker = start()
     client, waiting = Client(broker), Client(broker)
     assert client.ask("append orders first") == "ok 0"
     waiting.send("wait orders 0")
     client.send(*(f"append orders {number}" for number in range(500)))
-    assert client.line() == "ok 1"  # the rest is under way
+    assert client.line() == "ok 1"  # the rest is in flight
     broker.signal(signal.SIGTERM)
     answers = iter(client.line, "")
     acknowledged = [line for line in answers if line.startswith("ok")]
@@ -138,7 +138,8 @@ def test_a_second_signal_stops_at_once(start):
     broker = start("shutdown.grace_s=600")
     stuck, other = Client(broker), Client(broker)
     assert stuck.ask("append orders " + "x" * 60_000) == "ok 0"
-    stuck.send(*["read orders 0"] * 500)  # 30 MB that nobody reads: the broker waits with them
+    # 30 MB of unread output: the broker waits with these requests
+    stuck.send(*["read orders 0"] * 500)
     for number in range(3):
         assert other.ask("append other one") == f"ok {number}"
     broker.signal(signal.SIGTERM)

@@ -1,5 +1,5 @@
-"""A broker on a disk without a free block: what makes room is done all the same, in the room kept
-for it, and what needs room only is refused.
+"""A broker on a disk without a free block: changes that free space use the reserve, and other
+changes are refused.
 """
 
 import contextlib
@@ -28,14 +28,14 @@ T = parse_topic("t")
 
 
 class TightDir(DataDir):
-    """Its reserve is small beside the disk."""
+    """A data directory whose reserve is small beside the disk."""
 
     reserve_bytes = PIECE_BYTES
 
 
 @pytest.fixture
 async def house(tmp_path):
-    """A broker that runs on a small disk, with a topic of five segments."""
+    """Yield a running broker on a small disk, with a topic of five segments."""
     async with trio.open_nursery() as running:
         house = await House.built(tmp_path)
         running.start_soon(house.broker.run)
@@ -75,7 +75,9 @@ class House:
         return os.listdir(os.path.join(self.broker.data_dir, "partitions"))
 
     async def fill(self):
-        """No block is free, nor any byte in the last block of the catalogue and of the log."""
+        """Fill the disk, so that no block is free, nor a byte in the last block of the catalogue
+        and the log.
+        """
         await self.broker.durability.settled()
         self.disk.fill()
         with contextlib.suppress(errors.StorageFull):
@@ -87,7 +89,7 @@ class House:
         assert self.reserve_bytes == TightDir.reserve_bytes
 
 
-async def test_what_only_needs_room_is_refused(house):
+async def test_a_change_that_only_needs_room_is_refused(house):
     await house.fill()
     with pytest.raises(errors.StorageFull):
         house.append()
@@ -101,7 +103,7 @@ async def test_what_only_needs_room_is_refused(house):
     assert house.reserve_bytes == TightDir.reserve_bytes
 
 
-async def test_who_asks_for_room_is_told_when_there_is_some(house, autojump_clock):
+async def test_a_waiter_for_room_is_notified(house, autojump_clock):
     await house.partition.check_room()
     await house.fill()
     with pytest.raises(errors.StorageFull):
@@ -110,12 +112,12 @@ async def test_who_asks_for_room_is_told_when_there_is_some(house, autojump_cloc
         await house.partition.check_room()
     house.disk.blocks += 1000
     with pytest.raises(errors.StorageFull):
-        await house.partition.check_room()  # Nobody looks again and again.
-    await trio.sleep(2 * LOOK_S)  # To the digit it could be a hair less.
+        await house.partition.check_room()  # No task polls.
+    await trio.sleep(2 * LOOK_S)  # Exactly LOOK_S could fall slightly short.
     await house.partition.check_room()
 
 
-async def test_a_topic_is_deleted_and_its_room_is_free_and_the_reserve_whole_again(house):
+async def test_deleting_a_topic_frees_room_and_refills_the_reserve(house):
     await house.fill()
     await house.broker.topics.delete(T)
     assert house.reserve_bytes == TightDir.reserve_bytes - BLOCK_BYTES
@@ -134,7 +136,7 @@ async def test_a_namespace_is_deleted_with_its_topics(house):
     assert house.reserve_bytes < TightDir.reserve_bytes
 
 
-async def test_a_smaller_limit_is_set_and_makes_room_at_once(house):
+async def test_a_smaller_limit_frees_room_at_once(house):
     await house.fill()
     ticket = await house.broker.topics.alter_settings(T, {"retention_bytes": 1})
     await house.broker.retention.apply(house.broker.topics.get(T))
@@ -144,8 +146,8 @@ async def test_a_smaller_limit_is_set_and_makes_room_at_once(house):
     house.append()
 
 
-async def test_records_that_are_too_old_go_though_their_segment_was_the_newest(house):
-    """It has to be followed by another one first, which takes a block."""
+async def test_expired_records_of_the_newest_segment_are_removed(house):
+    """A new segment must follow first, which takes a block."""
     await house.fill()
     await house.broker.topics.alter_settings(T, {"retention_ms": 1})
     await trio.sleep(0.01)
@@ -154,7 +156,7 @@ async def test_records_that_are_too_old_go_though_their_segment_was_the_newest(h
     await until(lambda: len(os.listdir(house.partition.log.folder)) < 6)
 
 
-async def test_what_can_go_goes_though_the_reserve_is_used_up(house):
+async def test_expired_records_are_removed_with_an_empty_reserve(house):
     await house.fill()
     await house.broker.topics.alter_settings(T, {"retention_ms": 1})
     os.truncate(os.path.join(house.broker.data_dir, RESERVE_NAME), 0)
@@ -164,7 +166,7 @@ async def test_what_can_go_goes_though_the_reserve_is_used_up(house):
     assert house.partition.log_start_offset == 8  # All but the newest segment.
 
 
-async def test_a_deletion_goes_on_where_a_folder_cannot_get_another_name(house):
+async def test_a_deletion_continues_if_a_folder_cannot_be_renamed(house):
     def refuse(path, new_path):
         raise OSError(28, "No space left on device")
 
@@ -173,7 +175,7 @@ async def test_a_deletion_goes_on_where_a_folder_cannot_get_another_name(house):
     await until(lambda: not house.partition_folders)
 
 
-async def test_files_that_could_not_go_are_removed_later(house, autojump_clock):
+async def test_files_that_cannot_be_removed_are_removed_later(house, autojump_clock):
     failing = []
 
     def refuse(path):
@@ -187,7 +189,7 @@ async def test_files_that_could_not_go_are_removed_later(house, autojump_clock):
     await until(lambda: not house.partition_folders, step_s=TIDY_S)
 
 
-async def test_the_reserve_is_made_whole_soon_after_others_made_room(house, autojump_clock):
+async def test_the_reserve_is_refilled_soon_after_room_is_freed(house, autojump_clock):
     await house.fill()
     await house.broker.topics.alter_settings(T, {"retention_ms": 3_600_000})
     assert house.reserve_bytes == TightDir.reserve_bytes - BLOCK_BYTES

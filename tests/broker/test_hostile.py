@@ -1,5 +1,5 @@
-"""What strangers send to a running broker ends their connection at once, costs little, and
-disturbs nobody.
+"""Foreign bytes at a running broker end their connection at once, cost little, and disturb no other
+client.
 """
 
 import random
@@ -29,7 +29,7 @@ def broker(tmp_path_factory):
 
 
 def read_to_the_end(stream):
-    """What the broker answers before it closes; fails if it waits for more."""
+    """Return the broker's answer up to its close; fail if the broker waits for more bytes."""
     received = b""
     try:
         while piece := stream.recv(65536):
@@ -41,16 +41,14 @@ def read_to_the_end(stream):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("listener", ["kafka", "pulsar", "iggy"])
-def test_what_is_not_the_protocol_ends_the_connection_without_waiting_for_more(
-    broker, listener, kind
-):
+def test_foreign_bytes_end_the_connection_without_a_wait(broker, listener, kind):
     with socket.create_connection(broker.address(listener), timeout=HANG_S) as stream:
         stream.sendall(KINDS[kind])
         read_to_the_end(stream)
 
 
 def meet_strangers(broker, listener):
-    """A crowd that comes at a time and is sent away."""
+    """Open a crowd of connections with foreign bytes, which the broker closes."""
     kinds = list(KINDS.values())
     streams = []
     for number in range(CROWD):
@@ -63,9 +61,9 @@ def meet_strangers(broker, listener):
 
 
 @pytest.mark.parametrize("listener", ["kafka", "pulsar", "iggy"])
-def test_a_thousand_such_connections_leave_next_to_nothing(broker, listener):
+def test_a_thousand_foreign_connections_leave_almost_no_memory(broker, listener):
     with socket.create_connection(broker.address(listener), timeout=HANG_S):
-        meet_strangers(broker, listener)  # What they need at a time stays with the process.
+        meet_strangers(broker, listener)  # The process keeps its peak memory.
         before = broker.resident_bytes()
         for _ in range(4):
             meet_strangers(broker, listener)

@@ -1,4 +1,4 @@
-"""Counters of one broker as Prometheus sees them."""
+"""Counters of a broker as Prometheus sees them."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def test_counters_and_gauges_are_shown_with_their_labels():
     assert not any("_created" in name for name in values)
 
 
-def test_a_deleted_topics_figures_go_and_those_that_count_down_do_so_later():
+def test_a_deleted_topics_figures_are_removed_and_gauges_end_later():
     metrics = Metrics()
     for topic in ("gone", "stays"):
         metrics.records_in("kafka", topic, 3, 100)
@@ -49,14 +49,14 @@ def test_a_deleted_topics_figures_go_and_those_that_count_down_do_so_later():
     metrics.forget_topic("another")
     assert not [key for key in rendered(metrics) if '"gone"' in key]
     assert len([key for key in rendered(metrics) if '"stays"' in key]) == 3
-    metrics.records_in("kafka", "gone", 1, 1)  # Made again.
+    metrics.records_in("kafka", "gone", 1, 1)  # Created again.
     assert len([key for key in rendered(metrics) if '"gone"' in key]) == 2
 
 
-def test_a_topic_made_again_keeps_its_figures_as_others_are_deleted():
+def test_a_recreated_topic_keeps_its_figures():
     metrics = Metrics()
     metrics.number("braidlog_producers", "pulsar", "again").inc()
-    metrics.forget_topic("again")  # Its producer has not left yet.
+    metrics.forget_topic("again")  # The topic's producer has not left yet.
     metrics.records_in("kafka", "again", 3, 100)
     metrics.number("braidlog_producers", "pulsar", "again").inc()
     metrics.number("braidlog_producers", "pulsar", "again").dec()
@@ -68,7 +68,7 @@ def test_a_topic_made_again_keeps_its_figures_as_others_are_deleted():
     assert not [key for key in rendered(metrics) if '"again"' in key]
 
 
-def test_histogram_counts_each_value_in_every_bucket_above_it():
+def test_a_histogram_counts_each_value_in_every_higher_bucket():
     metrics = Metrics()
     histogram = metrics.histogram("braidlog_fsync_seconds")
     for seconds in (0.00005, 0.0001, 0.002, 99.0):
@@ -94,7 +94,7 @@ def test_unknown_families_and_wrong_labels_are_bugs():
         Metrics().number("braidlog_connections", "kafka", "more")
 
 
-def test_the_prometheus_client_is_not_imported_to_count():
+def test_counting_does_not_import_the_prometheus_client():
     program = (
         "import sys; from braidlog.broker.metrics import Metrics\n"
         "Metrics().number('braidlog_connections', 'kafka').inc()\n"
@@ -103,7 +103,7 @@ def test_the_prometheus_client_is_not_imported_to_count():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_only_so_many_users_have_figures_of_their_own():
+def test_users_with_figures_have_a_limit():
     metrics = Metrics()
     for number in range(USER_FIGURES_MAX + 5):
         metrics.of_user("braidlog_user_logins", f"user-{number}").inc()

@@ -7,7 +7,7 @@ from tests.storage.metadata.memory_journal import MemoryJournal
 
 
 class MemoryCatalogue:
-    """What `broker/topics/catalogue.py` is for users, over a journal in memory."""
+    """The users' part of `broker/topics/catalogue.py`, over a journal in memory."""
 
     def __init__(self, records=()):
         self.journal = MemoryJournal(records)
@@ -25,12 +25,12 @@ class MemoryCatalogue:
         return self.state.change_users(change)
 
     def reopened(self):
-        """As a start finds it."""
+        """Return the catalogue after a restart."""
         return MemoryCatalogue(self.journal.records)
 
 
 class KeptUsers:
-    """The two services, with clocks that a test turns."""
+    """The two services, with clocks that a test sets."""
 
     def __init__(self, catalogue=None, superusers=()):
         self.catalogue = catalogue or MemoryCatalogue()

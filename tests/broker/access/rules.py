@@ -4,7 +4,7 @@ from braidlog.broker.access.rights import Action, Principal, Resource
 
 
 class Nothing:
-    """Allows nothing, or nothing but some actions, and keeps what was asked."""
+    """Allows nothing, or only some actions, and records the requests."""
 
     def __init__(self, *allowed: Action) -> None:
         self.allowed = allowed
@@ -19,5 +19,5 @@ class Nothing:
 
     @property
     def actions(self) -> set[Action]:
-        """The actions that were asked for."""
+        """Return the requested actions."""
         return {action for _, action, _ in self.asked}

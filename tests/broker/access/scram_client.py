@@ -1,4 +1,4 @@
-"""The client's half of SCRAM, written from RFC 5802, to check the server's against."""
+"""The client's half of SCRAM, written from RFC 5802, as a check of the server's half."""
 
 import base64
 import hashlib
@@ -8,7 +8,7 @@ NONCE = "fyko+d2lbbFgONRv9qkxdawL"
 
 
 class ScramClient:
-    """Says what a client says, step by step."""
+    """Returns a client's messages, step by step."""
 
     def __init__(self, mechanism, name, password, *, binding="n,,"):
         self.hash = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[mechanism]

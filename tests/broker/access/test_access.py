@@ -10,12 +10,12 @@ ORDERS = TopicName("public", "default", "orders")
 
 
 @pytest.mark.parametrize("action", Action)
-def test_without_rules_everybody_may_do_everything(action):
+def test_without_rules_everything_is_allowed(action):
     Access().check(ANONYMOUS, action, CLUSTER)
     assert Access().allows(ANONYMOUS, action, CLUSTER)
 
 
-def test_rules_are_asked_who_wants_what_of_what():
+def test_rules_receive_principal_action_and_resource():
     rules = Nothing(Action.CONSUME)
     access = Access(rules)
     alice = Principal("alice", frozenset({"readers"}))
@@ -36,5 +36,5 @@ def test_rules_are_asked_who_wants_what_of_what():
         (Resource.of_group(b"\xff", ORDERS), r"group '\\xff' public/default/orders"),
     ],
 )
-def test_resources_read_well(resource, text):
+def test_resources_have_readable_names(resource, text):
     assert str(resource) == text

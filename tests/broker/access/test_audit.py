@@ -1,4 +1,4 @@
-"""The audit log: what is told, once a minute for what repeats, whatever a client does."""
+"""The audit log: its events, and a line per minute for repeated events, whatever a client does."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ ORDERS = Resource.of_topic(ORDERS_NAME)
 
 
 class Kept:
-    """An audit log over a file, with a clock that the test turns."""
+    """An audit log over a file, with a clock that the test sets."""
 
     def __init__(self, path):
         self.path = path
@@ -36,7 +36,7 @@ class Kept:
         self.log.decided(ANNA, "kafka 10.0.0.1", Action.PRODUCE, resource, allowed=allowed)
 
     async def written(self):
-        """Every line, after what was noted so far."""
+        """Return every line, after all events so far are written."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.log.run)
             await trio.testing.wait_all_tasks_blocked()
@@ -44,7 +44,7 @@ class Kept:
         return self.lines()
 
     def lines(self):
-        """Every line of the file."""
+        """Return every line of the file."""
         if not self.path.exists():
             return []
         return [json.loads(line) for line in self.path.read_text().splitlines()]
@@ -56,7 +56,7 @@ def kept(tmp_path):
 
 
 @pytest.mark.parametrize("part", ["tenant", "namespace", "topic", "group"])
-async def test_what_is_remembered_of_a_name_has_a_limit(kept, part):
+async def test_remembered_names_have_a_length_limit(kept, part):
     for number in range(3):
         text = "x" * 1_000_000 + str(number)
         named = {part: text.encode() if part == "group" else text}
@@ -66,7 +66,7 @@ async def test_what_is_remembered_of_a_name_has_a_limit(kept, part):
     assert all(len(str(key)) < 2000 for key in kept.log._repeats)
 
 
-async def test_a_decision_says_who_from_where_what_on_what_and_whether(kept):
+async def test_a_decision_has_principal_address_action_resource_and_result(kept):
     kept.decided(allowed=False)
     assert await kept.written() == [
         {
@@ -83,10 +83,10 @@ async def test_a_decision_says_who_from_where_what_on_what_and_whether(kept):
     ]
 
 
-async def test_what_repeats_is_told_once_a_minute_with_its_count(kept):
+async def test_a_repeated_event_is_logged_once_a_minute_with_its_count(kept):
     for _ in range(1000):
         kept.decided()
-    kept.decided(allowed=False)  # Something else.
+    kept.decided(allowed=False)  # Another decision.
     kept.clock_s = audit.REPEAT_S
     kept.decided()
     lines = await kept.written()
@@ -97,7 +97,7 @@ async def test_what_repeats_is_told_once_a_minute_with_its_count(kept):
     ]
 
 
-async def test_the_count_of_what_happens_no_more_is_written_too(kept, autojump_clock):
+async def test_the_count_of_an_event_that_stopped_is_written_too(kept, autojump_clock):
     def counts():
         return [line["count"] for line in kept.lines()]
 
@@ -108,16 +108,17 @@ async def test_the_count_of_what_happens_no_more_is_written_too(kept, autojump_c
         await until(lambda: counts() == [1], step_s=audit.WRITE_INTERVAL_S)
         kept.clock_s = audit.REPEAT_S
         await until(lambda: counts() == [1, 2], step_s=audit.WRITE_INTERVAL_S)
-        kept.clock_s = 2 * audit.REPEAT_S  # Nothing since: no line, and it is forgotten.
+        # No repeat since: no line, and the audit log forgets the event.
+        kept.clock_s = 2 * audit.REPEAT_S
         await trio.sleep(2 * audit.WRITE_INTERVAL_S)
         kept.decided()
         kept.decided()
         await until(lambda: counts() == [1, 2, 1], step_s=audit.WRITE_INTERVAL_S)
         nursery.cancel_scope.cancel()
-    assert counts() == [1, 2, 1, 1]  # What is left is written at the end.
+    assert counts() == [1, 2, 1, 1]  # The remaining counts are written at the end.
 
 
-async def test_kinds_beyond_those_remembered_keep_their_counts(kept, monkeypatch):
+async def test_kinds_above_the_limit_keep_their_counts(kept, monkeypatch):
     monkeypatch.setattr(audit, "REMEMBERED_MAX", 2)
     for name in "aabbc":
         kept.decided(resource=Resource.of_tenant(name))
@@ -125,7 +126,7 @@ async def test_kinds_beyond_those_remembered_keep_their_counts(kept, monkeypatch
     assert lines == [("a", 1), ("b", 1), ("a", 1), ("b", 1), ("c", 1)]
 
 
-async def test_ever_new_names_cannot_fill_the_disk(kept):
+async def test_many_different_names_cannot_fill_the_disk(kept):
     for number in range(audit.LINES_MAX + 500):
         kept.decided(resource=Resource.of_tenant(str(number)))
     lines = await kept.written()
@@ -133,7 +134,7 @@ async def test_ever_new_names_cannot_fill_the_disk(kept):
     assert (lines[-1]["event"], lines[-1]["count"]) == ("left_out", 500)
 
 
-async def test_logins_and_changes_are_told(kept):
+async def test_logins_and_changes_are_logged(kept):
     kept.log.login("bert", "http 10.0.0.2", "password", allowed=False)
     kept.log.changed(ANNA, "http 10.0.0.1", "user_created", "carl")
     login, change = await kept.written()
@@ -142,7 +143,7 @@ async def test_logins_and_changes_are_told(kept):
     assert (change["event"], change["what"], change["on"]) == ("change", "user_created", "carl")
 
 
-async def test_a_file_that_has_grown_large_makes_room_for_another(kept, monkeypatch):
+async def test_a_large_file_is_rotated(kept, monkeypatch):
     monkeypatch.setattr(audit, "FILE_BYTES_MAX", 100)
     for number in range(3):
         kept.log.changed(ANNA, "http ::1", "user_created", str(number))
@@ -151,7 +152,7 @@ async def test_a_file_that_has_grown_large_makes_room_for_another(kept, monkeypa
     assert '"on":"1"' in older and '"on":"2"' in kept.path.read_text()
 
 
-async def test_a_file_that_was_moved_away_is_begun_again(kept, tmp_path):
+async def test_a_moved_file_is_created_again(kept, tmp_path):
     kept.decided()
     await kept.written()
     kept.path.rename(tmp_path / "audit.old")
@@ -161,7 +162,7 @@ async def test_a_file_that_was_moved_away_is_begun_again(kept, tmp_path):
     assert not line["allowed"]
 
 
-async def test_a_disk_that_fails_costs_lines_and_nothing_else(tmp_path):
+async def test_a_failing_disk_loses_only_lines(tmp_path):
     kept = Kept(tmp_path / "missing" / "audit.jsonl")
     kept.decided()
     async with trio.open_nursery() as nursery:
@@ -171,7 +172,7 @@ async def test_a_disk_that_fails_costs_lines_and_nothing_else(tmp_path):
     assert not kept.path.exists()
 
 
-async def test_without_a_file_nothing_is_kept():
+async def test_without_a_file_nothing_is_written():
     log = AuditLog(None, now_us=lambda: 0, clock_s=lambda: 0.0, seldom=ThrottledLog())
     log.decided(ANNA, "kafka ::1", Action.PRODUCE, CLUSTER, allowed=True)
     log.login("anna", "kafka ::1", "token", allowed=True)

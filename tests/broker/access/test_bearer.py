@@ -36,27 +36,30 @@ def by_secret(file, data=SECRET, **more):
 
 
 @pytest.mark.parametrize("data", [SECRET, b"data:;base64," + base64.b64encode(SECRET)])
-def test_a_token_of_the_secret_is_right(file, data):
+def test_a_token_signed_with_the_secret_is_valid(file, data):
     expires = time.time() + 100
     proved = by_secret(file, data).verify(jwt.encode({"sub": "anna", "exp": expires}, SECRET))
     assert proved.name == "anna" and abs(proved.expires_s - expires) < 1
 
 
-def test_a_time_that_is_written_as_text_is_a_time(file):
+def test_a_time_as_text_is_a_time(file):
     token = jwt.encode({"sub": "anna", "exp": str(2**33)}, SECRET)
     assert by_secret(file).verify(token).expires_s == 2**33
 
 
 @pytest.mark.parametrize(("key", "algorithm"), [(RSA, "RS256"), (EC, "ES256")])
 @pytest.mark.parametrize("encoding", [Encoding.PEM, Encoding.DER])
-def test_a_token_of_the_private_key_is_right(file, key, algorithm, encoding):
+def test_a_token_signed_with_the_private_key_is_valid(file, key, algorithm, encoding):
     verifier = TokenVerifier(AccessConfig(token_public_key_file=file(public(key, encoding))))
     assert verifier.verify(jwt.encode({"sub": "anna"}, key, algorithm)).name == "anna"
     assert verifier.verify(jwt.encode({"sub": "anna"}, key, algorithm)).expires_s is None
 
 
 def forged_with_public_key_as_secret():
-    """HS256 keyed with the public key: right only for who lets the token choose the algorithm."""
+    """Return a token with HS256 keyed with the public key.
+
+    Only a broker that lets the token choose the algorithm would accept it.
+    """
     parts = [{"alg": "HS256", "typ": "JWT"}, {"sub": "anna"}]
     text = b".".join(
         base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=") for one in parts
@@ -83,7 +86,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("which", WRONG)
-def test_other_tokens_are_wrong(file, which):
+def test_other_tokens_are_invalid(file, which):
     verifier = TokenVerifier(
         AccessConfig(token_secret_file=file(SECRET), token_public_key_file=file(public(RSA)))
     )
@@ -91,7 +94,7 @@ def test_other_tokens_are_wrong(file, which):
         verifier.verify(WRONG[which])
 
 
-def test_a_token_is_for_the_audience_that_is_set(file):
+def test_a_token_must_have_the_configured_audience(file):
     verifier = by_secret(file, token_audience="braidlog")
     assert verifier.verify(jwt.encode({"sub": "a", "aud": ["x", "braidlog"]}, SECRET)).name == "a"
     for claims in ({"sub": "a"}, {"sub": "a", "aud": "x"}):
@@ -113,17 +116,17 @@ def test_another_claim_can_be_the_name(file):
         ("token_public_key_file", public(ed25519.Ed25519PrivateKey.generate())),
     ],
 )
-def test_what_is_no_key_is_said_at_the_start(file, setting, data):
+def test_an_invalid_key_is_reported_at_the_start(file, setting, data):
     with pytest.raises(ValueError):
         TokenVerifier(AccessConfig(**{setting: file(data)}))
 
 
-def test_a_key_file_that_is_not_there_is_said_at_the_start():
+def test_a_missing_key_file_is_reported_at_the_start():
     with pytest.raises(ValueError, match="No such file"):
         TokenVerifier(AccessConfig(token_secret_file="/nowhere/at/all"))
 
 
-def test_without_keys_no_token_is_right():
+def test_without_keys_no_token_is_valid():
     verifier = TokenVerifier(AccessConfig())
     with pytest.raises(NotAuthenticated):
         verifier.verify(jwt.encode({"sub": "anna"}, SECRET))
@@ -132,7 +135,7 @@ def test_without_keys_no_token_is_right():
 @pytest.mark.parametrize(
     "claims", ['{"sub": "anna", "exp": %s}' % ("9" * 400), r'{"sub": "\ud800"}']
 )
-def test_claims_that_nothing_can_be_done_with_make_a_token_invalid(file, claims):
+def test_unusable_claims_make_a_token_invalid(file, claims):
     text = jwt.PyJWS().encode(claims.encode(), SECRET, "HS256")
     with pytest.raises(NotAuthenticated, match="the token is not valid"):
         by_secret(file).verify(text)

@@ -24,6 +24,6 @@ def test_scram_keys_prove_the_clients_of_rfc_7677(monkeypatch):
     assert base64.b64encode(server) == b"6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
-def test_tokens_are_fifty_characters_of_chance():
+def test_tokens_are_fifty_random_characters():
     tokens = {passwords.new_token() for _ in range(100)}
     assert len(tokens) == 100 and {len(token) for token in tokens} == {50}

@@ -1,4 +1,4 @@
-"""Limits of each principal: rates with a burst of a second, connections, topics made an hour."""
+"""Limits per principal: rates with a burst of a second, connections, created topics per hour."""
 
 import pytest
 
@@ -15,7 +15,7 @@ ORDERS = Resource.of_topic(TopicName("public", "default", "orders"))
 
 
 class Kept:
-    """Quotas with a clock that the test turns."""
+    """Quotas with a clock that the test sets."""
 
     def __init__(self, by_user=None, **limits):
         self.clock_s = 100.0
@@ -23,29 +23,29 @@ class Kept:
         self.quotas = Quotas(config, lambda: self.clock_s)
 
 
-def test_who_has_no_limits_has_no_allowance():
+def test_a_principal_without_limits_has_no_allowance():
     assert Kept().quotas.of(ANNA) is None
     assert Kept(requests_per_s=1).quotas.of(ANONYMOUS) is None
 
 
-def test_a_rate_may_be_used_at_once_and_then_has_to_be_waited_for():
+def test_a_rate_allows_a_burst_and_then_waits():
     kept = Kept(requests_per_s=10)
     allowance = kept.quotas.of(ANNA)
     assert allowance.spend(10, 0) == 0
     assert allowance.spend(5, 0) == pytest.approx(0.5)
     kept.clock_s += 0.5
     assert allowance.spend(0, 0) == pytest.approx(0)
-    kept.clock_s += 1000  # What was not used long ago is gone.
+    kept.clock_s += 1000  # Long unused principals are removed.
     assert allowance.spend(20, 0) == pytest.approx(1)
 
 
-def test_the_slower_of_two_rates_counts_and_no_pause_is_endless():
+def test_the_slower_of_two_rates_counts_and_pauses_are_bounded():
     allowance = Kept(requests_per_s=10, bytes_per_s=1000).quotas.of(ANNA)
     assert allowance.spend(1, 3000) == pytest.approx(2)
     assert allowance.spend(1, 10**9) == PAUSE_S_MAX
 
 
-def test_connections_of_one_principal_are_counted():
+def test_connections_of_a_principal_are_counted():
     quotas = Kept(connections=2, by_user={"bert": PrincipalLimits(connections=1)}).quotas
     quotas.of(ANNA).connect()
     quotas.of(ANNA).connect()
@@ -56,12 +56,12 @@ def test_connections_of_one_principal_are_counted():
         quotas.of(BERT).connect()
 
 
-def test_topics_made_are_counted_where_making_them_is_allowed():
+def test_allowed_topic_creations_are_counted():
     kept = Kept(topics_per_hour=2)
     access = Access(Nothing(Action.CREATE, Action.PRODUCE), quotas=kept.quotas)
     for _ in range(2):
         access.check(ANNA, Action.CREATE, ORDERS)
-    for _ in range(2):  # A refused one costs nothing.
+    for _ in range(2):  # A refused connection costs nothing.
         with pytest.raises(LimitExceeded, match="the next one in 1800 s"):
             access.check(ANNA, Action.CREATE, ORDERS)
     access.check(ANNA, Action.PRODUCE, ORDERS)

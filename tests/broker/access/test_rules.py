@@ -36,7 +36,7 @@ ANNA = Principal("anna", frozenset({"readers"}))
         ("public/default/orders@audit", {TOPIC}),
     ],
 )
-def test_a_pattern_covers_what_is_in_it(pattern, covered):
+def test_a_pattern_covers_its_resources(pattern, covered):
     parsed = parse_pattern(pattern)
     everything = (TOPIC, NAMESPACE, TENANT, BILLING, CLUSTER, USERS)
     assert {one for one in everything if parsed.covers(one)} == covered
@@ -55,13 +55,13 @@ def test_a_pattern_covers_what_is_in_it(pattern, covered):
         ("shop/other/x", {"shop"}),
     ],
 )
-def test_a_pattern_reaches_what_it_may_cover_something_in(pattern, reached):
+def test_a_pattern_reaches_parents_of_covered_resources(pattern, reached):
     parsed = parse_pattern(pattern)
     places = ("public", "public/default", "shop", "shop/default")
     assert {place for place in places if parsed.reaches(*place.split("/"))} == reached
 
 
-def test_a_group_by_itself_is_covered_by_its_name():
+def test_a_group_without_topic_is_covered_by_its_name():
     billing = Resource.of_group_within(b"billing", "public", "default")
     audit = Resource.of_group_within(b"audit", "public", "default")
     for pattern in ("public/default/orders@bill*", "public/default/x", "public", "*", "*@billing"):
@@ -69,19 +69,19 @@ def test_a_group_by_itself_is_covered_by_its_name():
     assert not parse_pattern("public/default/orders@bill*").covers(audit)
 
 
-def test_a_group_by_itself_is_not_covered_in_another_namespace():
+def test_a_group_without_topic_is_not_covered_in_another_namespace():
     billing = Resource.of_group_within(b"billing", "public", "default")
     for pattern in ("public/other/orders@billing", "acme/default/x", "acme", "cluster"):
         assert not parse_pattern(pattern).covers(billing)
 
 
 @pytest.mark.parametrize("text", ["", "a//b", "a/b/c/d", "/a", "a/*b", "a@", "a\n", "x" * 1025])
-def test_what_is_no_pattern_is_refused(text):
+def test_an_invalid_pattern_is_refused(text):
     with pytest.raises(ValueError):
         parse_pattern(text)
 
 
-async def test_nothing_is_allowed_until_it_is_granted_and_once_it_is_revoked():
+async def test_a_permission_holds_from_its_grant_to_its_revocation():
     rules = KeptUsers().rules
     grant = Grant("anna", "produce", "public/default/orders")
     assert not rules.allows(ANNA, Action.PRODUCE, TOPIC)
@@ -110,7 +110,7 @@ async def test_roles_admins_and_superusers():
 
 @pytest.mark.parametrize("word", ["produce", "create", "alter", "delete", "administer", "admin"])
 @pytest.mark.parametrize("resource", ["public/default/orders", "public/default", "public", "*"])
-async def test_a_permission_for_a_group_allows_nothing_but_reading_with_its_topic(word, resource):
+async def test_a_group_permission_only_allows_reading_with_its_topic(word, resource):
     rules = KeptUsers().rules
     await rules.grant(Grant("anna", word, f"{resource}@billing"))
     actions = set(Action) if word == "admin" else {Action(word), Action.DESCRIBE}
@@ -122,7 +122,7 @@ async def test_a_permission_for_a_group_allows_nothing_but_reading_with_its_topi
     assert rules.allows(ANNA, Action.CONSUME, TOPIC) == (word == "admin")
 
 
-async def test_nobody_has_a_roles_permissions_by_having_its_name():
+async def test_a_user_with_a_roles_name_lacks_the_roles_permissions():
     rules = KeptUsers().rules
     await rules.grant(Grant("role:readers", "consume", "public/default"))
     assert not rules.allows(Principal("role:readers"), Action.CONSUME, TOPIC)
@@ -130,7 +130,7 @@ async def test_nobody_has_a_roles_permissions_by_having_its_name():
     assert rules.allows(Principal("x", frozenset({"readers"})), Action.CONSUME, TOPIC)
 
 
-async def test_permissions_are_there_after_a_restart():
+async def test_permissions_survive_a_restart():
     kept = KeptUsers()
     await kept.rules.grant(Grant("anna", "consume", "public/default/orders@billing"))
     again = KeptUsers(kept.catalogue.reopened()).rules
@@ -143,7 +143,7 @@ async def test_permissions_are_there_after_a_restart():
     "grant",
     [Grant("anna", "dance", "*"), Grant("", "produce", "*"), Grant("anna", "produce", "a//b")],
 )
-async def test_what_is_no_permission_is_refused(grant):
+async def test_an_invalid_permission_is_refused(grant):
     with pytest.raises(errors.InvalidRequest):
         await KeptUsers().rules.grant(grant)
 
@@ -160,13 +160,13 @@ async def test_permissions_are_limited_in_number(monkeypatch):
     grants = [Grant("anna", "produce", f"public/default/t{n}") for n in range(3)]
     for grant in grants[:2]:
         await rules.grant(grant)
-    await rules.grant(grants[0])  # One that is there already needs no room.
+    await rules.grant(grants[0])  # An existing permission needs no room.
     with pytest.raises(errors.LimitExceeded, match="there are 2 permissions"):
         await rules.grant(grants[2])
     assert list(rules.list()) == grants[:2]
 
 
-async def test_answers_about_long_names_are_not_kept():
+async def test_answers_about_long_names_are_not_cached():
     rules = KeptUsers().rules
     await rules.grant(Grant("anna", "consume", "public/default"))
     group = Resource.of_group(b"g" * 1_000_000, ORDERS)
@@ -177,7 +177,7 @@ async def test_answers_about_long_names_are_not_kept():
     assert not rules._answers
 
 
-async def test_answers_are_kept_up_to_a_limit_and_stay_right(monkeypatch):
+async def test_answers_are_cached_up_to_a_limit_and_stay_right(monkeypatch):
     monkeypatch.setattr(module, "ANSWERS_MAX", 3)
     rules = KeptUsers().rules
     await rules.grant(Grant("anna", "produce", "public/default/t*"))

@@ -1,4 +1,6 @@
-"""SCRAM on the user store: who has the password comes in, and nobody learns who is there."""
+"""SCRAM on the user store: the right password is accepted, and no client learns
+which users exist.
+"""
 
 import pytest
 
@@ -16,7 +18,7 @@ AT = "kafka 10.0.0.1"
 
 
 class Kept:
-    """Users, and the ways in."""
+    """Users, and their SCRAM logins."""
 
     def __init__(self):
         self.kept = KeptUsers()
@@ -43,7 +45,7 @@ class Kept:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("name", ["anna", "a,b=c", "=2C", "Jürgen"])
-async def test_who_has_the_password_comes_in(mechanism, name):
+async def test_the_right_password_is_accepted(mechanism, name):
     kept = Kept()
     await kept.users.create(name, "secret")
     assert kept.log_in(mechanism, name, "secret") == name
@@ -84,7 +86,7 @@ async def test_guessing_is_slowed_down():
     assert kept.log_in(MECHANISMS[0], "anna", "secret") == "anna"
 
 
-async def test_a_password_that_is_changed_during_the_login_counts_no_more():
+async def test_a_password_changed_during_the_login_is_refused():
     kept = Kept()
     user, _ = await kept.users.create("anna", "secret")
     client = ScramClient(MECHANISMS[0], "anna", "secret")
@@ -95,7 +97,7 @@ async def test_a_password_that_is_changed_during_the_login_counts_no_more():
         login.finish(last)
 
 
-async def test_a_user_who_is_not_active_does_not_come_in():
+async def test_an_inactive_user_is_refused():
     kept = Kept()
     await kept.users.create("anna", "secret", is_active=False)
     with pytest.raises(NotAuthenticated, match="not active"):
@@ -119,7 +121,7 @@ async def test_a_user_who_is_not_active_does_not_come_in():
         b"n,,n=anna,r=" + b"x" * MESSAGE_BYTES_MAX,
     ],
 )
-async def test_what_is_no_first_message_is_refused(message):
+async def test_a_malformed_first_message_is_refused(message):
     with pytest.raises(NotAuthenticated):
         Kept().authentication.scram(MECHANISMS[0], AT).begin(message)
 
@@ -136,7 +138,7 @@ async def test_what_is_no_first_message_is_refused(message):
         lambda last: b"\xff" + last,
     ],
 )
-async def test_a_spoiled_last_message_is_refused(spoil):
+async def test_a_malformed_last_message_is_refused(spoil):
     kept = Kept()
     await kept.users.create("anna", "secret")
     client = ScramClient(MECHANISMS[0], "anna", "secret")
@@ -146,7 +148,7 @@ async def test_a_spoiled_last_message_is_refused(spoil):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_logins_under_way_at_once_are_no_way_around_the_wait(mechanism):
+async def test_parallel_logins_do_not_bypass_the_wait(mechanism):
     kept = Kept()
     await kept.users.create("anna", "secret")
     under_way = []
@@ -162,7 +164,7 @@ async def test_logins_under_way_at_once_are_no_way_around_the_wait(mechanism):
         login.finish(last)
 
 
-async def test_others_failures_do_not_keep_out_who_came_in_from_their_address_before():
+async def test_failures_at_an_address_do_not_block_its_known_users():
     kept = Kept()
     for name in ("anna", "bert"):
         await kept.users.create(name, "secret")

@@ -17,7 +17,7 @@ async def with_anna(**more):
     return kept, anna
 
 
-async def test_a_user_is_let_in_by_name_and_password():
+async def test_a_user_logs_in_by_name_and_password():
     kept, anna = await with_anna(roles=["readers"])
     assert await kept.users.verify("anna", "secret one", HERE) is anna
     assert principal_of(anna).name == "anna" and principal_of(anna).roles == {"readers"}
@@ -26,7 +26,7 @@ async def test_a_user_is_let_in_by_name_and_password():
             await kept.users.verify(name, password, HERE)
 
 
-async def test_users_are_there_after_a_restart_and_their_secrets_are_nowhere_in_the_journal():
+async def test_users_survive_a_restart_and_the_journal_has_no_secrets():
     kept, anna = await with_anna()
     token, _ = await kept.users.create_token(anna, "ci", None)
     again = KeptUsers(kept.catalogue.reopened())
@@ -36,7 +36,7 @@ async def test_users_are_there_after_a_restart_and_their_secrets_are_nowhere_in_
     assert b"secret one" not in stored and token.encode() not in stored
 
 
-async def test_a_password_that_was_right_costs_no_second_hash():
+async def test_an_accepted_password_costs_no_second_hash():
     kept, anna = await with_anna()
     await kept.users.verify("anna", "secret one", HERE)
     kept.users._passwords._hasher = None  # A hash would fail from now on.
@@ -52,7 +52,7 @@ async def test_a_changed_password_ends_the_old_one():
     assert (await kept.users.verify("anna", "secret two", HERE)).name == "anna"
 
 
-async def test_a_user_removed_while_the_hash_is_made_is_not_let_in(nursery):
+async def test_a_user_removed_during_the_hash_is_refused(nursery):
     kept, anna = await with_anna()
     ended = []
 
@@ -72,7 +72,7 @@ async def test_a_user_removed_while_the_hash_is_made_is_not_let_in(nursery):
     assert len(ended) == 1
 
 
-async def test_inactive_users_are_kept_out():
+async def test_inactive_users_are_refused():
     kept, anna = await with_anna()
     token, _ = await kept.users.create_token(anna, "ci", None)
     await kept.users.alter(anna, is_active=False)
@@ -82,7 +82,7 @@ async def test_inactive_users_are_kept_out():
         kept.users.verify_token(token, HERE)
 
 
-async def test_names_and_numbers_are_given_once():
+async def test_names_and_numbers_are_unique():
     kept, anna = await with_anna()
     with pytest.raises(errors.UserExists):
         await kept.users.create("anna", "x")
@@ -103,7 +103,7 @@ async def test_a_renamed_user_keeps_number_password_and_tokens():
     assert (await kept.users.verify("anne", "secret one", HERE)).user_id == anna.user_id
 
 
-async def test_permissions_follow_a_name_and_go_with_a_deleted_user():
+async def test_permissions_follow_a_renamed_user_and_end_with_a_deleted_user():
     kept, anna = await with_anna()
     await kept.rules.grant(Grant("anna", "produce", "public"))
     await kept.rules.grant(Grant("role:anna", "produce", "public"))
@@ -114,7 +114,7 @@ async def test_permissions_follow_a_name_and_go_with_a_deleted_user():
     assert kept.rules.list() == [Grant("role:anna", "produce", "public")]
 
 
-async def test_tokens_expire_and_can_be_taken_back():
+async def test_tokens_expire_and_can_be_revoked():
     kept, anna = await with_anna()
     short, _ = await kept.users.create_token(anna, "short", kept.now_us + 10)
     long, _ = await kept.users.create_token(anna, "long", None)
@@ -131,7 +131,7 @@ async def test_tokens_expire_and_can_be_taken_back():
         await kept.users.create_token(anna, "short", None)
 
 
-async def test_a_user_has_so_many_tokens_and_no_more():
+async def test_a_user_has_a_limit_of_tokens():
     kept, anna = await with_anna()
     for number in range(TOKENS_MAX):
         await kept.users.create_token(anna, f"token {number}", None)
@@ -139,25 +139,26 @@ async def test_a_user_has_so_many_tokens_and_no_more():
         await kept.users.create_token(anna, "one more", None)
 
 
-async def test_who_guesses_is_made_to_wait_and_others_are_not():
+async def test_wrong_passwords_delay_only_their_sender():
     kept, anna = await with_anna()
     await kept.users.verify("anna", "secret one", HERE)
     for _ in range(20):
         with pytest.raises(errors.NotAuthenticated):
             await kept.users.verify("bert", "guess", HERE)
-    kept.users._passwords._hasher = None  # From here on nothing is hashed.
+    kept.users._passwords._hasher = None  # From here on, nothing is hashed.
     with pytest.raises(errors.NotAuthenticated, match="too many"):
         await kept.users.verify("carl", "guess", HERE)
     with pytest.raises(errors.NotAuthenticated, match="too many"):
         await kept.users.verify("bert", "guess", "10.0.0.9")
-    # Who was let in before still is, from the address of the one who guesses too.
+    # A known user is still accepted, also at the address of the guessing client.
     assert await kept.users.verify("anna", "secret one", HERE) is anna
 
 
 @pytest.mark.parametrize("kind", ["a user's", "the settings'"])
-async def test_who_must_wait_at_an_address_cannot_try_passwords_until_one_is_right(kind):
+async def test_a_waiting_address_cannot_try_passwords(kind):
     kept, _ = await with_anna()
-    await kept.users.verify("anna", "secret one", "10.0.0.2")  # It is remembered from now on.
+    # The login is remembered from now on.
+    await kept.users.verify("anna", "secret one", "10.0.0.2")
 
     async def guess(password, address=HERE):
         if kind == "a user's":
@@ -181,7 +182,7 @@ async def test_who_must_wait_at_an_address_cannot_try_passwords_until_one_is_rig
             await guess("secret one", address)
 
 
-async def test_who_waited_may_try_again():
+async def test_a_login_after_the_wait_is_tried():
     kept, anna = await with_anna()
     for _ in range(6):
         with pytest.raises(errors.NotAuthenticated):
@@ -192,7 +193,7 @@ async def test_who_waited_may_try_again():
     assert await kept.users.verify("anna", "secret one", HERE) is anna
 
 
-async def test_only_so_many_logins_wait_for_a_hash(nursery):
+async def test_waiting_logins_have_a_limit(nursery):
     kept, _ = await with_anna()
     outcomes = []
 
@@ -211,9 +212,10 @@ async def test_only_so_many_logins_wait_for_a_hash(nursery):
 
 
 @pytest.mark.parametrize("name", ["anna", "nobody"])
-async def test_guesses_that_wait_for_a_hash_are_refused_once_others_have_failed(nursery, name):
+async def test_waiting_guesses_are_refused_after_other_failures(nursery, name):
     kept, _ = await with_anna()
-    with pytest.raises(errors.NotAuthenticated):  # Makes what unknown names are compared with.
+    # Creates the hash for comparisons with unknown names.
+    with pytest.raises(errors.NotAuthenticated):
         await kept.users.verify("somebody else", "guess", "10.0.0.2")
     hashes, refused = [], []
     kept.users._passwords._hashed = lambda: hashes.append(1)
@@ -230,7 +232,7 @@ async def test_guesses_that_wait_for_a_hash_are_refused_once_others_have_failed(
     assert len(hashes) == FREE_FAILURES
 
 
-async def test_a_password_of_the_settings_is_no_easier_to_guess_than_others():
+async def test_a_password_in_the_settings_is_equally_hard_to_guess():
     kept, hashes = KeptUsers(), []
     kept.users._passwords._hashed = lambda: hashes.append(1)
     await kept.users.verify_configured("iggy", "its own", "its own", HERE)
@@ -238,7 +240,7 @@ async def test_a_password_of_the_settings_is_no_easier_to_guess_than_others():
     for number in range(FREE_FAILURES):
         with pytest.raises(errors.NotAuthenticated, match="wrong user name or password"):
             await kept.users.verify_configured("iggy", f"guess {number}", "its own", HERE)
-    assert len(hashes) > FREE_FAILURES  # One is what all others are compared with.
+    assert len(hashes) > FREE_FAILURES  # The first hash is for comparisons with unknown names.
     with pytest.raises(errors.NotAuthenticated, match="too many failed logins"):
         await kept.users.verify_configured("iggy", "its own", "its own", "10.0.0.2")
 
@@ -246,12 +248,12 @@ async def test_a_password_of_the_settings_is_no_easier_to_guess_than_others():
 @pytest.mark.parametrize(
     ("name", "password"), [("", "x"), ("a\nb", "x"), ("a" * 256, "x"), ("a", ""), ("a", "x" * 1025)]
 )
-async def test_names_and_passwords_have_a_size(name, password):
+async def test_names_and_passwords_have_size_limits(name, password):
     with pytest.raises(errors.InvalidRequest):
         await KeptUsers().users.create(name, password)
 
 
-async def test_a_user_does_not_get_the_name_of_a_role_and_with_it_its_permissions():
+async def test_a_user_cannot_take_a_roles_name_and_permissions():
     kept, anna = await with_anna()
     await kept.rules.grant(Grant("role:readers", "consume", "public"))
     with pytest.raises(errors.InvalidRequest):
@@ -261,14 +263,14 @@ async def test_a_user_does_not_get_the_name_of_a_role_and_with_it_its_permission
     await kept.users.create_token(anna, "role:readers", None)
 
 
-async def test_of_a_name_too_long_to_be_one_a_piece_is_remembered():
+async def test_a_too_long_name_is_truncated_in_memory():
     kept, _ = await with_anna()
     with pytest.raises(errors.NotAuthenticated):
         await kept.users.verify("n" * 100_000, "secret", HERE)
     assert max(map(len, kept.users._brake._failures)) < 300
 
 
-async def test_a_password_too_long_to_be_one_is_not_hashed():
+async def test_a_too_long_password_is_not_hashed():
     kept, _ = await with_anna()
     kept.users._passwords._hasher = None
     with pytest.raises(errors.NotAuthenticated):

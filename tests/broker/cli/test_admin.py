@@ -1,4 +1,4 @@
-"""The topics and groups commands against a server that answers as docs/api.md says."""
+"""The topics and groups commands against a server with the answers of docs/api.md."""
 
 import json
 import threading
@@ -44,7 +44,7 @@ BINARY_GROUP = "/wA="  # base64 of b"\xff\x00"
 
 
 class FakeBroker(ThreadingHTTPServer):
-    """Answers what it was told to, by method and path, and remembers what it was asked."""
+    """Returns prepared answers, by method and path, and records the requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), FakeHandler)
@@ -76,7 +76,7 @@ class FakeHandler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the tests look at `asked`."""
+        """Log nothing: the tests read `asked`."""
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_url_comes_from_the_environment(fake, capsys, monkeypatch):
         ("persistent://orders", "public/default/orders"),
     ],
 )
-def test_show_finds_a_topic_by_each_way_to_write_it(fake, capsys, typed, path):
+def test_show_finds_a_topic_by_each_form_of_its_name(fake, capsys, typed, path):
     fake.answers["GET", f"/api/v1/topics/{path}"] = 200, ORDERS
     assert run(["topics", "show", typed, "--url", fake.url, "--output", "json"]) == 0
     assert json.loads(capsys.readouterr().out) == ORDERS
@@ -161,14 +161,14 @@ def test_create_sends_partitions_and_typed_settings(fake, capsys):
     assert fake.asked == [("PUT", path, {}, {"partitions": 3, "settings": settings})]
 
 
-def test_create_of_what_is_there_fails_with_the_brokers_words(fake, capsys):
+def test_create_of_an_existing_topic_fails_with_the_brokers_message(fake, capsys):
     told = {"error_code": 40901, "code": "topic_exists", "message": "orders is there already"}
     fake.answers["PUT", "/api/v1/topics/public/default/orders"] = 409, told
     assert run(["topics", "create", "orders", "--url", fake.url]) == 1
     assert capsys.readouterr().err == "braidlog: orders is there already\n"
 
 
-def test_alter_sends_what_is_set_and_null_for_what_is_taken_back(fake, capsys):
+def test_alter_sends_set_values_and_null_for_reset_values(fake, capsys):
     path = "/api/v1/topics/public/default/orders"
     fake.answers["PATCH", path] = 200, ORDERS
     options = ["--set", "retention_bytes=1GiB", "--set", "retention_ms=-1", "--set"]
@@ -180,13 +180,13 @@ def test_alter_sends_what_is_set_and_null_for_what_is_taken_back(fake, capsys):
     assert "retention_ms" in capsys.readouterr().out
 
 
-def test_alter_without_a_change_asks_nobody(fake, capsys):
+def test_alter_without_a_change_sends_no_request(fake, capsys):
     assert run(["topics", "alter", "orders", "--url", fake.url]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert fake.asked == []
 
 
-def test_delete_says_so_on_standard_error_only(fake, capsys):
+def test_delete_reports_on_standard_error_only(fake, capsys):
     fake.answers["DELETE", "/api/v1/topics/public/default/orders"] = 204, None
     assert run(["topics", "delete", "orders", "--yes", "--url", fake.url]) == 0
     captured = capsys.readouterr()
@@ -194,7 +194,7 @@ def test_delete_says_so_on_standard_error_only(fake, capsys):
     assert "deleted orders" in captured.err
 
 
-def test_groups_show_asks_for_a_binary_name_as_it_was_listed(fake, capsys):
+def test_groups_show_requests_a_binary_name_as_listed(fake, capsys):
     listed = group(BINARY_GROUP, "base64")
     detail = {**listed, "partitions": [], "backlog": 0}
     path = "/api/v1/groups/public/default/orders/" + "%2FwA%3D"
@@ -231,7 +231,7 @@ def test_groups_show_draws_positions_and_ranges(fake, capsys):
     assert all(word in shown for word in ("kafka", "k-1", "127.0.0.1:9", "0, 1"))
 
 
-def test_groups_show_of_a_group_that_nobody_is_ends_with_4(fake, capsys):
+def test_groups_show_of_a_missing_group_ends_with_4(fake, capsys):
     fake.answers["GET", "/api/v1/groups"] = 200, {"groups": [], "next": None}
     assert run(["groups", "show", "nobody", "--url", fake.url]) == 4
     assert capsys.readouterr().err == "braidlog: no group 'nobody'\n"
@@ -257,7 +257,7 @@ def test_a_number_or_setting_that_the_broker_refuses_ends_with_2(fake, capsys, f
     assert capsys.readouterr().err == "braidlog: that cannot be\n"
 
 
-def test_a_broker_that_is_not_there_ends_with_3(fake, capsys):
+def test_an_unreachable_broker_ends_with_3(fake, capsys):
     fake.server_close()
     assert run(["topics", "list", "--url", fake.url]) == 3
     assert capsys.readouterr().err.startswith(f"braidlog: no broker answers at {fake.url}: ")
@@ -280,7 +280,7 @@ def test_another_program_on_that_port_ends_with_1(fake, capsys):
         ["topics", "lost"],
     ],
 )
-def test_what_cannot_be_meant_ends_with_2(arguments):
+def test_invalid_arguments_end_with_2(arguments):
     assert run(arguments) == 2
 
 
@@ -316,7 +316,7 @@ def test_commands_and_a_running_broker_understand_each_other(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("url", ["orders", "ftp://h", "http://", "http://[::1", "http://h:99999"])
-def test_what_is_no_url_is_a_wrong_command(url, capsys):
+def test_an_invalid_url_is_a_usage_error(url, capsys):
     assert run(["topics", "list", "--url", url]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line == f"braidlog: {url!r} is not the URL of a broker: http://HOST:PORT is"

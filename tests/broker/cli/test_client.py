@@ -1,4 +1,4 @@
-"""What a user is told where the URL is good and something else is not: the secret or the CA."""
+"""A user's message for a good URL with another fault: the secret or the CA."""
 
 import ssl
 import threading
@@ -17,7 +17,7 @@ from braidlog.broker.cli.client import (
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """A broker that wants a login, and remembers what it was shown."""
+    """A broker that requires a login, and records the credentials."""
 
     def do_GET(self) -> None:
         self.server.shown.append(self.headers["Authorization"])  # type: ignore[attr-defined]
@@ -26,7 +26,7 @@ class Refusing(BaseHTTPRequestHandler):
         self.wfile.write(b'{"error_code": 40101, "message": "authentication is needed"}')
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the tests look at `shown`."""
+        """Log nothing: the tests read `shown`."""
 
 
 @pytest.fixture
@@ -41,30 +41,30 @@ def server():
 
 
 def ask(server: ThreadingHTTPServer, scheme: str = "http", **environment: str) -> AdminError:
-    """What is said to a user who lists topics."""
+    """Return the error for a user who lists topics."""
     url = f"{scheme}://localhost:{server.server_port}"
     with pytest.raises(AdminError) as caught:
         list(AdminClient(url, environment).topics())
     return caught.value
 
 
-def test_who_says_nothing_is_told_how_to_log_in(server):
+def test_a_user_without_credentials_is_shown_how_to_log_in(server):
     told = ask(server)
     assert told.exit_code == EXIT_FAILED
     assert str(told).startswith("authentication is needed; set BRAIDLOG_TOKEN")
 
 
-def test_who_said_who_they_are_is_told_what_the_broker_says(server):
+def test_a_user_with_credentials_sees_the_brokers_message(server):
     assert str(ask(server, BRAIDLOG_TOKEN="wrong")) == "authentication is needed"
 
 
-def test_a_line_end_of_another_system_is_no_part_of_a_token(server):
+def test_a_windows_line_end_is_no_part_of_a_token(server):
     ask(server, BRAIDLOG_TOKEN="abc\r\n")
     assert server.shown == ["Bearer abc"]
 
 
 @pytest.mark.parametrize("token", ["a\nb", "t\xf6ken", "\u20ac"])
-def test_a_token_that_cannot_be_sent_is_refused_without_being_shown(server, token):
+def test_an_invalid_token_is_refused_and_not_shown(server, token):
     told = ask(server, BRAIDLOG_TOKEN=token)
     assert told.exit_code == EXIT_USAGE
     assert "BRAIDLOG_TOKEN" in str(told)
@@ -72,7 +72,7 @@ def test_a_token_that_cannot_be_sent_is_refused_without_being_shown(server, toke
     assert not server.shown
 
 
-def test_a_ca_file_that_cannot_be_read_is_named_and_nobody_is_asked(server, tmp_path):
+def test_an_unreadable_ca_file_is_named_and_no_request_is_sent(server, tmp_path):
     missing = str(tmp_path / "none.pem")
     told = ask(server, "https", BRAIDLOG_CA_FILE=missing)
     assert told.exit_code == EXIT_USAGE
@@ -83,7 +83,7 @@ def test_a_ca_file_that_cannot_be_read_is_named_and_nobody_is_asked(server, tmp_
     assert str(told).startswith("BRAIDLOG_CA_FILE: ")
 
 
-def test_a_certificate_that_is_not_trusted_says_what_to_set(server):
+def test_an_untrusted_certificate_names_the_setting(server):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("localhost").configure_cert(context)
     server.socket = context.wrap_socket(server.socket, server_side=True)

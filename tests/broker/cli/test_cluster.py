@@ -1,4 +1,4 @@
-"""`braidlog cluster` and `braidlog serve` say in one line what is wrong with a shared store."""
+"""`braidlog cluster` and `braidlog serve` report a fault of a shared store in a single line."""
 
 import subprocess
 import sys
@@ -20,14 +20,14 @@ def settings(tmp_path, **changes):
 
 
 def refused(capsys):
-    """The one line that was said."""
+    """Return the only line on standard error."""
     said = capsys.readouterr()
     assert not said.out and said.err.startswith("braidlog: ") and said.err.count("\n") == 1
     return said.err
 
 
 @pytest.mark.parametrize("command", [["init"], ["show"], ["verify"], ["sweep", "--yes"]])
-def test_a_database_that_is_not_there_is_one_line(tmp_path, capsys, command):
+def test_a_missing_database_is_a_single_line(tmp_path, capsys, command):
     assert run(["cluster", *command, *settings(tmp_path)]) == 1
     assert "PostgreSQL" in refused(capsys)
 
@@ -40,7 +40,7 @@ def test_a_database_that_is_not_there_is_one_line(tmp_path, capsys, command):
         ({"shared.round_ms": "soon"}, "shared.round_ms"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(tmp_path, capsys, changes, said):
+def test_invalid_settings_are_refused(tmp_path, capsys, changes, said):
     assert run(["cluster", "show", *settings(tmp_path, **changes)]) == 2
     assert said in refused(capsys)
 
@@ -55,7 +55,7 @@ def test_without_a_store_nothing_is_tried(capsys):
 
 
 def test_a_broker_without_its_database_does_not_start(tmp_path):
-    """In a process of its own: it sets up logging and the search for garbage for all of it."""
+    """A separate process: a broker sets up logging and garbage collection for the whole process."""
     command = [
         sys.executable,
         "-m",

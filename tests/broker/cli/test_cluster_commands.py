@@ -1,4 +1,4 @@
-"""`braidlog cluster` and `braidlog serve` over a PostgreSQL of our own and a folder of objects."""
+"""`braidlog cluster` and `braidlog serve` over a temporary PostgreSQL and a folder of objects."""
 
 import json
 import os
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def settings(postgres, tmp_path):  # noqa: F811
-    """Of a cluster that is not made yet."""
+    """Return the settings of a cluster that does not exist yet."""
     import psycopg
 
     name = f"c{abs(hash(str(tmp_path)))}"
@@ -37,7 +37,7 @@ def settings(postgres, tmp_path):  # noqa: F811
 
 @pytest.fixture
 def braidlog(settings, capsys):
-    """`braidlog(command, ...)`: the exit code, and what was said."""
+    """Yield `braidlog(command, ...)`, which returns the exit code and the output."""
 
     def braidlog(*arguments):
         flags = [part for one in settings for part in ("--set", one)]
@@ -51,7 +51,7 @@ def braidlog(settings, capsys):
 
 @pytest.fixture
 def node(settings, tmp_path):
-    """`node(number)`: a broker of that cluster, not started yet."""
+    """Yield `node(number)`, which returns a broker of that cluster, not started yet."""
     made = []
 
     def node(number, *more):
@@ -77,7 +77,7 @@ def request(broker, path, body=None, method=None):
 
 
 def owned(braidlog):
-    """Shards by node, of live sessions."""
+    """Return the shards by node, of live sessions."""
     code, text = braidlog("show", "--output", "json")
     assert code == 0, text
     tree = json.loads(text)
@@ -89,7 +89,7 @@ def owned(braidlog):
     return found
 
 
-def test_a_cluster_is_made_once(braidlog):
+def test_a_cluster_is_created_once(braidlog):
     assert braidlog("show") == (
         1,
         "braidlog: the database holds no cluster: run `braidlog cluster init`",
@@ -107,7 +107,7 @@ def test_a_cluster_is_made_once(braidlog):
     assert braidlog("verify")[0] == 0
 
 
-def test_brokers_share_the_shards_and_one_is_drained_and_taken_back(braidlog, node, monkeypatch):
+def test_brokers_share_shards_and_a_drain_is_undone(braidlog, node, monkeypatch):
     braidlog("init", "--shards", "8")
     first, second = node(1).start(), node(2).start()
     until_seen(lambda: set(owned(braidlog).values()) == {4, 5})
@@ -115,7 +115,7 @@ def test_brokers_share_the_shards_and_one_is_drained_and_taken_back(braidlog, no
     rows = [line.split() for line in text.splitlines()[2:-1]]
     assert [(row[1], row[2]) for row in rows] == [("1", "live"), ("2", "live")]
     assert text.splitlines()[-1] == "0 of 9 shards have no owner"
-    # What one broker takes is read from the other.
+    # Records written to a broker are read from the other.
     request(first, "/api/v1/topics/public/default/t", {"partitions": 1}, "PUT")
     body = {"messages": [{"value": "v", "partition": 0}]}
     request(first, "/topics/public/default/t", body)
@@ -141,8 +141,8 @@ def test_brokers_share_the_shards_and_one_is_drained_and_taken_back(braidlog, no
     assert owned(braidlog) == {}
 
 
-def test_a_broker_that_is_stopped_while_it_waits_for_the_catalogue_ends(braidlog, node):
-    """Another broker owns everything, and hangs."""
+def test_a_broker_that_waits_for_the_catalogue_can_be_stopped(braidlog, node):
+    """Another broker owns every shard, and hangs."""
     braidlog("init", "--shards", "4")
     first = node(1).start()
     os.kill(first.pid, signal.SIGSTOP)
@@ -153,10 +153,10 @@ def test_a_broker_that_is_stopped_while_it_waits_for_the_catalogue_ends(braidlog
     os.kill(first.pid, signal.SIGCONT)
 
 
-async def test_a_signal_to_stop_while_a_broker_opens_its_cache_is_not_lost(
+async def test_a_stop_signal_during_the_opening_of_the_cache_is_kept(
     braidlog, settings, tmp_path, monkeypatch
 ):
-    """Its folder is opened in a thread, which is not cut short."""
+    """A thread opens the cache folder, and cannot be interrupted."""
     from braidlog.broker.cluster import joining
 
     assert braidlog("init", "--shards", "4")[0] == 0
@@ -174,9 +174,9 @@ async def test_a_signal_to_stop_while_a_broker_opens_its_cache_is_not_lost(
     with trio.CancelScope() as stopping:
         await joining.join_cluster(config)
     assert stopping.cancelled_caught
-    assert owned(braidlog) == {}  # Its session has ended: nobody waits for its lease.
+    assert owned(braidlog) == {}  # The session has ended: no broker waits for its lease.
     monkeypatch.undo()
-    again = await joining.join_cluster(config)  # And its folder is free.
+    again = await joining.join_cluster(config)  # The folder is free too.
     again.abandon()
 
 
@@ -208,7 +208,7 @@ def test_a_broker_does_not_start_without_a_cluster(node):
 
 
 def objects_in(tmp_path):
-    """Objects of the cluster's store, but marks, which the next mark replaces."""
+    """Return the objects of the cluster's store without marks, which the next mark replaces."""
     files = {path for path in (tmp_path / "objects").rglob("*") if path.is_file()}
     return {path for path in files if "marks" not in path.parts}
 
@@ -217,7 +217,7 @@ def send(broker, value):
     request(broker, "/topics/public/default/t", {"messages": [{"value": value, "partition": 0}]})
 
 
-def test_nothing_is_changed_with_an_older_or_another_database(
+def test_an_older_or_another_database_changes_nothing(
     braidlog,
     node,
     settings,

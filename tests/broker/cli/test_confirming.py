@@ -1,4 +1,4 @@
-"""Commands that destroy data ask first, and refuse where nobody can be asked."""
+"""Commands that destroy data ask first, and refuse without a terminal."""
 
 import io
 import sys
@@ -21,7 +21,7 @@ COMMANDS = pytest.mark.parametrize("words", DESTROYING, ids=" ".join)
 
 @pytest.fixture
 def command(fake, monkeypatch):
-    """Run a command against the server; return its exit code."""
+    """Return a function that runs a command against the server and returns its exit code."""
     monkeypatch.setenv("BRAIDLOG_URL", fake.url)
     for path in DESTROYING.values():
         fake.answers["DELETE", path] = 204, None
@@ -48,7 +48,7 @@ def test_any_answer_but_yes_changes_nothing(fake, command, capsys, monkeypatch, 
 
 @COMMANDS
 @pytest.mark.parametrize(("typed", "option"), [("y\n", ()), ("YES\n", ()), ("", ("--yes",))])
-def test_yes_destroys(fake, command, monkeypatch, words, typed, option):
+def test_yes_confirms_the_destruction(fake, command, monkeypatch, words, typed, option):
     monkeypatch.setattr(sys, "stdin", Terminal(typed) if typed else io.StringIO())
     assert command(*words, *option) == 0
     assert [(method, path) for method, path, _, _ in fake.asked] == [("DELETE", DESTROYING[words])]

@@ -1,4 +1,4 @@
-"""How `braidlog log dump` shows what it finds."""
+"""The output format of `braidlog log dump`."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from braidlog.broker.cli.dump import CELL_MAX, cell, offsets_text, time_text
         (5, 9, "offsets 5 to 8"),
     ],
 )
-def test_offsets_as_people_say_them(offset, next_offset, text):
+def test_offsets_are_inclusive_ranges(offset, next_offset, text):
     assert offsets_text(offset, next_offset) == text
 
 
@@ -30,12 +30,12 @@ def test_offsets_as_people_say_them(offset, next_offset, text):
         (b"x" * (CELL_MAX + 1), "x" * CELL_MAX + f"... ({CELL_MAX + 1} bytes)"),
     ],
 )
-def test_bytes_never_move_a_cursor_and_are_cut(data, text):
+def test_bytes_are_escaped_and_cut(data, text):
     assert cell(data) == text
 
 
 @pytest.mark.parametrize("time_us", [1 << 62, -(1 << 62)])
-def test_a_time_that_no_calendar_has_is_its_number(time_us):
+def test_a_time_outside_the_calendar_is_a_number(time_us):
     assert time_text(time_us) == str(time_us)
 
 

@@ -1,6 +1,7 @@
-"""`braidlog export`: what it says, and the exit code. The export itself tests what it writes.
+"""`braidlog export`: its output, and the exit code. The tests of the export check the written
+files.
 
-Work is done in this process instead of by Spark.
+The work runs in this process instead of in Spark.
 """
 
 import json
@@ -30,7 +31,7 @@ pytest.importorskip("pyspark")
     ],
 )
 @pytest.mark.slow
-def test_a_store_that_cannot_be_is_one_line(tmp_path, capsys, more, said):
+def test_an_invalid_store_is_a_single_line(tmp_path, capsys, more, said):
     assert run(["export", "orders", "--to", str(tmp_path / "to"), *more]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("braidlog: ") and said in line and "secret" not in line
@@ -48,7 +49,7 @@ def test_a_store_that_cannot_be_is_one_line(tmp_path, capsys, more, said):
     ],
 )
 @pytest.mark.slow
-def test_values_that_cannot_be_are_one_line(tmp_path, capsys, more, said):
+def test_invalid_values_are_a_single_line(tmp_path, capsys, more, said):
     DataDir.open(tmp_path / "data").abandon()
     place = ["--to", str(tmp_path / "to"), "--data-dir", str(tmp_path / "data")]
     assert run(["export", "orders", *place, *more]) == 2
@@ -65,7 +66,7 @@ def test_values_that_cannot_be_are_one_line(tmp_path, capsys, more, said):
     ],
 )
 @pytest.mark.slow
-def test_refusals_are_one_line(tmp_path, capsys, topic, made, code, said):
+def test_refusals_are_a_single_line(tmp_path, capsys, topic, made, code, said):
     data_dir, target = tmp_path / "data", tmp_path / "to"
     if made:
         DataDir.open(data_dir).abandon()
@@ -77,8 +78,8 @@ def test_refusals_are_one_line(tmp_path, capsys, topic, made, code, said):
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_spark_that_does_not_start_is_one_line_after_its_own(tmp_path):
-    """In a process of its own: one that has a Spark would use that."""
+def test_a_failed_spark_start_is_a_single_line_after_its_output(tmp_path):
+    """A separate process: a process with a Spark would use that Spark."""
     data = Data(tmp_path)
     data.append(BodyFormat.KAFKA, [record(value=b"a")])
     command = [
@@ -104,7 +105,7 @@ def data(tmp_path):
 
 @pytest.fixture
 def export(data, tmp_path, capsys, monkeypatch):
-    """`export(...)`: the exit code, and what was said on standard output and error."""
+    """Yield `export(...)`, which returns the exit code, standard output and standard error."""
     from braidlog.storage.export import session
     from tests.storage.export.test_job import InThisProcess
 
@@ -133,7 +134,7 @@ def fill(data, *values):
     data.append(BodyFormat.KAFKA, [record(value=value) for value in values])
 
 
-def test_a_summary_says_what_was_exported(data, export, tmp_path):
+def test_a_summary_has_the_exported_rows_and_files(data, export, tmp_path):
     fill(data, b"a", b"b")
     code, out, err = export("orders")
     assert (code, err) == (0, "")
@@ -146,7 +147,7 @@ def test_a_summary_says_what_was_exported(data, export, tmp_path):
     assert export("orders")[1].startswith("0 records in 0 files")
 
 
-def test_of_several_topics_each_is_told(data, export):
+def test_a_summary_lists_each_topic(data, export):
     from braidlog.storage.log.data_dir import NewPartition
     from braidlog.storage.log.settings import LogSettings
 
@@ -161,7 +162,7 @@ def test_of_several_topics_each_is_told(data, export):
     assert any(line.startswith("3 records in 2 files") for line in out.splitlines())
 
 
-def test_small_files_are_merged_where_that_is_wanted(data, export):
+def test_small_files_are_merged_on_request(data, export):
     for value in (b"a", b"b"):
         fill(data, value)
         assert export("orders")[0] == 0
@@ -169,7 +170,7 @@ def test_small_files_are_merged_where_that_is_wanted(data, export):
     assert code == 0 and "2 small files were merged" in out
 
 
-def test_what_has_no_row_and_what_was_dropped_are_told(data, export, tmp_path):
+def test_records_without_row_and_dropped_records_are_reported(data, export, tmp_path):
     fill(data, b"a", b"b")
     assert export("orders")[0] == 0
     fill(data, b"lost")
@@ -184,7 +185,7 @@ def test_what_has_no_row_and_what_was_dropped_are_told(data, export, tmp_path):
     assert f"3 records have no row: {place}" in err
 
 
-def test_what_fails_is_one_line(data, export):
+def test_a_failure_is_a_single_line(data, export):
     fill(data, b"a")
     data.append_body(b"\xff" * 40, BodyInfo(3), BodyFormat.PULSAR, 1)
     code, out, err = export("orders")
@@ -212,14 +213,14 @@ def test_a_loop_exports_again_after_its_pause(data, export, monkeypatch):
     assert pauses == [5.0] * 3
 
 
-def test_a_position_that_no_broker_takes_is_said_and_the_export_is_done(data, export):
+def test_a_failed_position_commit_is_reported_after_the_export(data, export):
     fill(data, b"a")
     code, out, err = export("orders", "--url", "http://127.0.0.1:1")
     assert code == 0 and out.startswith("1 records")
     assert err.startswith("the position was not told to the broker: no broker answers at")
 
 
-def test_the_bar_says_how_quick_it_is(monkeypatch):
+def test_the_bar_shows_the_speed(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     with module._progress() as bar:
         task = bar.add_task("export", total=None)

@@ -1,4 +1,4 @@
-"""`braidlog log`: what it prints, what it asks, and its exit codes."""
+"""`braidlog log`: its output, its questions, and its exit codes."""
 
 import base64
 import io
@@ -20,7 +20,7 @@ from tests.storage.tools.test_verify import places
 
 @pytest.fixture
 def healthy(tmp_path):
-    """A topic `orders` of two partitions, with batches of all formats in the first."""
+    """Return a topic `orders` of two partitions, with batches of all formats in the first."""
     one = Directory(tmp_path / "data", partitions=2)
     one.fill(4)
     one.fill(1, 2)
@@ -29,20 +29,20 @@ def healthy(tmp_path):
 
 
 def damage(directory, number=1):
-    """Harm the second batch; returns (file, file_pos)."""
+    """Damage the second batch; return (file, file_pos)."""
     path, file_pos, _ = places(directory.path, number)[1]
     flip(path, file_pos + HEADER_BYTES + 2)
     return path, file_pos
 
 
 def said(capsys, *arguments, code=0):
-    """What a command printed on standard output and standard error."""
+    """Run a command; return standard output and standard error."""
     assert run(["log", *arguments]) == code
     return capsys.readouterr()
 
 
 def rows(capsys, *arguments, code=0):
-    """The JSON objects that a command printed, one a line."""
+    """Run a command; return its JSON objects, an object per line."""
     out = said(capsys, *arguments, "--output", "json", code=code).out
     return [json.loads(line) for line in out.splitlines()]
 
@@ -50,14 +50,14 @@ def rows(capsys, *arguments, code=0):
 # verify
 
 
-def test_verify_of_a_healthy_directory_is_one_line(capsys, healthy):
+def test_verify_of_a_healthy_directory_is_a_single_line(capsys, healthy):
     out, error = said(capsys, "verify", "--data-dir", str(healthy.path))
     assert out.splitlines() == [out.strip()]
     assert "4 logs" in out and "0 faults, 0 warnings" in out
     assert error == ""
 
 
-def test_verify_names_a_fault_in_one_line_and_exits_with_1(capsys, healthy):
+def test_verify_names_a_fault_in_a_line_and_exits_with_1(capsys, healthy):
     path, file_pos = damage(healthy)
     out, _ = said(capsys, "verify", "--data-dir", str(healthy.path), code=1)
     fault = out.splitlines()[0]
@@ -66,7 +66,7 @@ def test_verify_names_a_fault_in_one_line_and_exits_with_1(capsys, healthy):
     assert "1 faults" in out.splitlines()[-1]
 
 
-def test_verify_as_json_holds_everything(capsys, healthy):
+def test_verify_as_json_has_all_findings(capsys, healthy):
     path, file_pos = damage(healthy)
     out, _ = said(capsys, "verify", "--data-dir", str(healthy.path), "--output", "json", code=1)
     answer = json.loads(out)
@@ -95,7 +95,7 @@ def test_a_warning_alone_is_no_failure(capsys, healthy):
     assert out.startswith("warning: ")
 
 
-def test_verify_beside_a_broker_says_so(capsys, healthy):
+def test_verify_beside_a_broker_reports_the_broker(capsys, healthy):
     one = Directory(healthy.path)
     out, _ = said(capsys, "verify", "--data-dir", str(healthy.path))
     assert "each log was checked up to its watermark slot" in out
@@ -147,7 +147,7 @@ def test_dump_as_a_table_has_a_line_for_each_batch(capsys, healthy):
         ("orders-partition-1", {"public/default/orders/1"}),
     ],
 )
-def test_topics_and_partitions_are_named_in_each_way(capsys, healthy, place, partitions):
+def test_topics_and_partitions_are_found_by_each_form_of_name(capsys, healthy, place, partitions):
     found = rows(capsys, "dump", place, "--data-dir", str(healthy.path))
     assert {row["partition"] for row in found} == partitions
 
@@ -161,7 +161,7 @@ def test_topics_and_partitions_are_named_in_each_way(capsys, healthy, place, par
         ("a/b/c/d/e", 2, "neither a topic"),
     ],
 )
-def test_a_name_that_is_nothing_there_is_refused(capsys, healthy, place, code, text):
+def test_an_unknown_name_is_refused(capsys, healthy, place, code, text):
     _, error = said(capsys, "dump", place, "--data-dir", str(healthy.path), code=code)
     assert text in error
 
@@ -180,7 +180,7 @@ def test_from_and_count_bound_batches_and_records(capsys, healthy):
     said(capsys, *place, "--count", "-1", code=2)
 
 
-def test_dump_tells_what_it_cannot_read_in_its_place(capsys, healthy):
+def test_dump_reports_unreadable_parts_at_their_place(capsys, healthy):
     path, file_pos = damage(healthy)
     for flags in ([], ["--records"]):
         found = rows(capsys, "dump", "orders/0", "--data-dir", str(healthy.path), *flags)
@@ -210,7 +210,7 @@ STRANGE = Record(
 
 @pytest.fixture
 def strange(tmp_path):
-    """One record with every field, and one with none."""
+    """Return a record with every field, and a record with none."""
     one = Directory(tmp_path / "data")
     codec = codec_named("plain")
     body = codec.encode([STRANGE, Record(1, 7)], 0)
@@ -241,7 +241,7 @@ def test_bytes_are_never_mangled_in_json(capsys, strange):
     assert "encoding" not in empty
 
 
-def test_a_terminal_is_never_given_what_it_would_obey(capsys, strange):
+def test_dump_writes_no_terminal_control_characters(capsys, strange):
     out, _ = said(capsys, "dump", "orders", "--records", "--data-dir", str(strange.path))
     assert "\x1b" not in out
     assert "\\x1b[2J" in out
@@ -252,7 +252,7 @@ def test_a_terminal_is_never_given_what_it_would_obey(capsys, strange):
 
 
 class Terminal(io.StringIO):
-    """Somebody who types that."""
+    """A terminal with a prepared input."""
 
     def isatty(self):
         return True
@@ -263,7 +263,7 @@ def test_repair_of_a_healthy_directory_does_nothing(capsys, healthy):
     assert out.strip() == "there is nothing to repair"
 
 
-def test_repair_without_anybody_to_ask_shows_the_plan_and_refuses(capsys, healthy, monkeypatch):
+def test_repair_without_a_terminal_shows_the_plan_and_refuses(capsys, healthy, monkeypatch):
     damage(healthy)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     out, error = said(capsys, "repair", "--data-dir", str(healthy.path), code=2)
@@ -288,7 +288,7 @@ def test_repair_beside_a_broker_is_refused(capsys, healthy):
     one.crash()
 
 
-def test_what_cannot_be_repaired_is_told_and_is_a_failure(capsys, healthy):
+def test_irreparable_damage_is_reported_as_a_failure(capsys, healthy):
     first = healthy.segments()[0]
     first.with_name(f"{4:020d}.log").write_bytes(first.read_bytes())
     out, error = said(capsys, "repair", "--yes", "--data-dir", str(healthy.path), code=1)
@@ -300,7 +300,7 @@ def test_what_cannot_be_repaired_is_told_and_is_a_failure(capsys, healthy):
 
 
 @pytest.mark.slow
-def test_a_broker_that_cannot_start_names_the_way_and_starts_after_it(capsys, tmp_path):
+def test_a_broker_that_cannot_start_names_the_repair_and_starts_after_it(capsys, tmp_path):
     broker = RunningBroker(tmp_path, others=False, listen={"kafka": "127.0.0.1:0"})
     with broker, KafkaWire(broker.address("kafka")) as wire:
         wire.create("orders")
@@ -336,7 +336,7 @@ def test_a_broker_that_cannot_start_names_the_way_and_starts_after_it(capsys, tm
 
 
 @pytest.mark.parametrize("command", [["verify"], ["dump", "orders"]])
-def test_a_folder_that_cannot_be_read_is_neither_damaged_nor_missing(capsys, tmp_path, command):
+def test_an_unreadable_folder_is_neither_damaged_nor_missing(capsys, tmp_path, command):
     code = run(["log", *command, "--data-dir", "/" + "x" * 5000])
     error = capsys.readouterr().err
     assert (code, error.count("\n")) == (3, 1)

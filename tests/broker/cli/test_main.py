@@ -61,7 +61,7 @@ def test_help_of_serve_shows_its_flags(capsys):
         (["serve", "--listen", "kafka=here"], "--listen kafka=here: listeners.kafka.listen"),
     ],
 )
-def test_usage_errors_are_one_line_and_exit_with_2(capsys, arguments, said):
+def test_usage_errors_are_a_single_line_and_exit_with_2(capsys, arguments, said):
     assert run(arguments) == 2
     error = capsys.readouterr().err
     assert said in error
@@ -78,7 +78,7 @@ def test_usage_errors_are_one_line_and_exit_with_2(capsys, arguments, said):
         (["topics", "nothing"], 2, "unknown command 'nothing'"),
     ],
 )
-def test_command_that_cannot_be_imported_spoils_no_other(arguments, code, said):
+def test_a_command_that_fails_to_import_affects_no_other(arguments, code, said):
     program = (
         # The import of this module fails from now on.
         "import sys; sys.modules['braidlog.broker.cli.log'] = None\n"

@@ -1,4 +1,6 @@
-"""`serve` in its plain form is read as cyclopts reads it; a broker imports only what it needs."""
+"""Simple arguments of `serve` are parsed as cyclopts parses them; a broker imports only needed
+modules.
+"""
 
 import subprocess
 import sys
@@ -8,7 +10,7 @@ import pytest
 from braidlog.broker.cli.commands import app
 from braidlog.broker.cli.serving import ServeFlags, plain_flags
 
-# What a broker on its own disk, without logins of others' making, must do without.
+# Modules that a broker on its own disk, without external logins, must not import.
 UNUSED = {
     "cyclopts",
     "rich",
@@ -71,7 +73,7 @@ def test_plain_flags_are_read_as_cyclopts_reads_them(arguments):
 
 
 @pytest.mark.parametrize("arguments", NOT_PLAIN)
-def test_what_is_not_plain_is_left_to_cyclopts(arguments):
+def test_complex_arguments_are_left_to_cyclopts(arguments):
     assert plain_flags(["serve", *arguments]) is None
 
 
@@ -81,7 +83,7 @@ def test_other_commands_are_left_to_cyclopts():
     assert plain_flags(["--data-dir", "serve"]) is None
 
 
-# Runs a broker with every listener until it is ready, and prints what it has imported then.
+# Run a broker with every listener until ready, and print the imported modules.
 PROGRAM = """
 import os, signal, sys, threading, time
 from braidlog.broker.cli.main import run
@@ -100,7 +102,7 @@ sys.exit(run(["serve", "--data-dir", folder + "/data", "--ready-file", folder + 
 
 
 @pytest.mark.slow
-def test_a_plain_broker_imports_nothing_that_it_does_not_use(tmp_path):
+def test_a_plain_broker_imports_no_unused_module(tmp_path):
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=120
     )

@@ -1,5 +1,5 @@
-"""The commands about users, tokens and permissions against a server that answers as docs/api.md
-says.
+"""The commands about users, tokens and permissions against a server with the answers of
+docs/api.md.
 """
 
 import getpass
@@ -31,7 +31,7 @@ GRANT = {"subject": "anna", "action": "consume", "resource": "public/default/*"}
 
 @pytest.fixture
 def command(fake, monkeypatch):
-    """Runs a command against the server; its exit code."""
+    """Return a function that runs a command against the server and returns its exit code."""
     monkeypatch.setenv("BRAIDLOG_URL", fake.url)
     return lambda *words: run(list(words))
 
@@ -51,7 +51,7 @@ def test_users_are_listed_as_a_table_and_as_json(fake, command, capsys):
     assert json.loads(capsys.readouterr().out) == [USER]
 
 
-def test_a_user_is_made_changed_and_removed(fake, command, password_file):
+def test_a_user_is_created_changed_and_removed(fake, command, password_file):
     for method in ("PUT", "PATCH", "DELETE"):
         fake.answers[method, ANNA] = 200, {}
     made = ("users", "create", "anna")
@@ -69,7 +69,7 @@ def test_a_user_is_made_changed_and_removed(fake, command, password_file):
     ]
 
 
-def test_a_password_is_asked_for_at_a_terminal_alone(fake, command, monkeypatch, capsys, tmp_path):
+def test_a_password_is_requested_only_at_a_terminal(fake, command, monkeypatch, capsys, tmp_path):
     fake.answers["PATCH", ANNA] = 200, {}
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert command("users", "password", "anna") == 2
@@ -98,7 +98,7 @@ def test_a_token_is_printed_once(fake, command, capsys):
     assert command("tokens", "revoke", "anna", "laptop", "--yes") == 0
 
 
-def test_permissions_are_granted_listed_tested_and_taken_back(fake, command, capsys):
+def test_permissions_are_granted_listed_tested_and_revoked(fake, command, capsys):
     path = "/api/v1/permissions"
     fake.answers["POST", path] = fake.answers["DELETE", path] = 200, {}
     fake.answers["GET", path] = 200, {"permissions": [GRANT]}

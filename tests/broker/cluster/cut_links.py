@@ -1,5 +1,5 @@
-"""Links between brokers in this process that can be cut once the other side has done the work, and
-what clients must be told then.
+"""Links between brokers of this process that can be cut after the other broker has done the work,
+and checks of the answers to clients.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from tests.broker.cluster.nodes import Node, two_brokers
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
 
-HANDSHAKE_BYTES = len(MAGIC) + NONCE_BYTES + MAC_BYTES  # What the side sends that is called.
+HANDSHAKE_BYTES = len(MAGIC) + NONCE_BYTES + MAC_BYTES  # The called side's bytes of the handshake.
 PIECE_BYTES = 1 << 16
 
 
 class Cutter:
-    """Forwards what comes for a broker's internal port. `answers_to_lose`: so many answers are
-    dropped, and their connections are cut, after `answers_to_pass` that get through.
+    """Forwards bytes for a broker's internal port.
+
+    After `answers_to_pass` answers, the next `answers_to_lose` answers are dropped and their
+    connections cut.
     """
 
     def __init__(self, target: tuple[str, int]) -> None:
@@ -36,7 +38,7 @@ class Cutter:
         self.lost = 0
 
     async def forward(self, client: trio.SocketStream) -> None:
-        """Serve one connection."""
+        """Serve a connection."""
         async with (
             client,
             await trio.open_tcp_stream(*self._target) as server,
@@ -46,7 +48,7 @@ class Cutter:
             both.start_soon(self._answers, server, client, both.cancel_scope)
 
     def _loses(self) -> bool:
-        """Whether to drop the answer that comes now."""
+        """Return True if the present answer must be dropped."""
         if self.answers_to_pass:
             self.answers_to_pass -= 1
         elif self.answers_to_lose:
@@ -82,7 +84,9 @@ class Cutter:
 
 @asynccontextmanager
 async def cut_links(asker: Node, owner: Node) -> AsyncIterator[Cutter]:
-    """Have the asker reach the owner through a `Cutter`. Somebody must let both brokers step on."""
+    """Make the asker reach the owner through a `Cutter`. The caller must let both brokers take
+    steps.
+    """
     (address,) = [owner.internal.addresses([])[INTERNAL]]
     host, port = address.rsplit(":", 1)
     cutter = Cutter((host, int(port)))
@@ -93,15 +97,15 @@ async def cut_links(asker: Node, owner: Node) -> AsyncIterator[Cutter]:
         await trio.to_thread.run_sync(owner.shared.session.tell_addresses, told)
         others = asker.broker.placement.others
         await until(lambda: [one.addresses[INTERNAL] for one in others()] == [shown])
-        await asker.broker.home.close()  # Connections that go past the cutter.
+        await asker.broker.home.close()  # Connections that bypass the cutter.
         yield cutter
         nursery.cancel_scope.cancel()
 
 
 @asynccontextmanager
 async def lossy(path: Path) -> AsyncIterator[tuple[Node, Node, Cutter, list[TopicName]]]:
-    """The broker that asks, the owner of the catalogue, what cuts the link from one to the other,
-    and a topic of each.
+    """Yield the asking broker, the catalogue's owner, their `Cutter`, and a topic
+    of each broker.
     """
     async with two_brokers(SharedStore(path)) as (nodes, names):
         asker, owner = sorted(nodes, key=lambda node: node.broker.catalogue.is_owned)
@@ -110,7 +114,7 @@ async def lossy(path: Path) -> AsyncIterator[tuple[Node, Node, Cutter, list[Topi
 
 
 class Told(Enum):
-    """What the answer to a change says."""
+    """Meaning of the answer to a change."""
 
     DONE = "done"
     NOT_DONE = "not done"
@@ -118,8 +122,9 @@ class Told(Enum):
 
 
 class States:
-    """What clients can change, as a broker has it: the catalogue, and what the broker keeps of its
-    topics; without times and secrets.
+    """A broker's state that clients can change: the catalogue, and the broker's data of its topics.
+
+    Without times and secrets.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -127,7 +132,7 @@ class States:
         self._passwords = {one.name: one.password_hash for one in broker.users.all()}
 
     def now(self) -> dict[str, object]:
-        """The state now, by what each part of it is about."""
+        """Return the present state by part."""
         broker = self._broker
         state: dict[str, object] = {}
         for one in broker.namespaces.all():
@@ -167,7 +172,7 @@ class States:
 def check_told(
     told: Told, before: dict[str, object], now: dict[str, object], after: dict[str, object]
 ) -> None:
-    """Check that an answer was true. `after`: what the change makes of `before`."""
+    """Check that an answer was true. `after`: the state that the change makes from `before`."""
     assert before != after, "the change changes nothing"
     match told:
         case Told.DONE:

@@ -1,4 +1,4 @@
-"""Brokers of one cluster in this process, over a ledger and a store in memory."""
+"""Brokers of a cluster in this process, over a ledger and a store in memory."""
 
 from contextlib import asynccontextmanager
 
@@ -18,7 +18,7 @@ STEPS_MAX = 200
 
 
 def topic_of(shards, prefix="t", namespace="default"):
-    """A topic of one of these shards."""
+    """Return a topic of one of these shards."""
     from braidlog.storage.shared.layout import shard_of
 
     for number in range(1000):
@@ -29,7 +29,7 @@ def topic_of(shards, prefix="t", namespace="default"):
 
 
 class Node:
-    """One broker, its upkeep, and what takes and gives shards, by hand."""
+    """A broker and its upkeep; the test takes the steps of the membership."""
 
     def __init__(self, store, number):
         flags = [
@@ -51,12 +51,12 @@ class Node:
 
     @property
     def held(self):
-        """Shards of topics that are served here."""
+        """Return the shards of topics that this broker serves."""
         return self.broker.placement.held - {0}
 
     @asynccontextmanager
     async def running(self):
-        """While it runs; it is killed at the end, unless it was closed."""
+        """Run the broker in the block; kill the broker at the end, unless it was closed."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.broker.run)
             nursery.start_soon(self.internal.run)
@@ -76,17 +76,17 @@ class Node:
             self.kill()
 
     def closes(self):
-        """Have its end be a clean stop."""
+        """Stop cleanly at the end."""
         self.is_closing = True
 
     def kill(self):
-        """The process is gone: nothing was said to anybody."""
+        """End the process without notice to any peer."""
         self.shared.session.leave = lambda: None
         self.broker.abandon()
 
 
 async def settle(*nodes):
-    """Step until nothing moves any more."""
+    """Take steps until no shard moves any more."""
     for _ in range(STEPS_MAX):
         before = [frozenset(node.broker.placement.held) for node in nodes]
         done = [await node.membership.step() for node in nodes]
@@ -96,7 +96,7 @@ async def settle(*nodes):
 
 
 async def balanced(store, *nodes):
-    """Every node has been there for so long that it has its share."""
+    """Take steps until every node has served long enough to own its share."""
     await settle(*nodes)
     store.now_ms += 2 * LEASE_MS
     for node in nodes:
@@ -105,7 +105,7 @@ async def balanced(store, *nodes):
 
 
 async def stepping(*nodes):
-    """Let brokers go on, again and again."""
+    """Let brokers take steps, repeatedly."""
     while True:
         for node in nodes:
             await node.membership.step()
@@ -114,9 +114,9 @@ async def stepping(*nodes):
 
 @asynccontextmanager
 async def two_brokers(store):
-    """Both running, and the names of two topics: the first broker serves one, the second the other.
+    """Yield two running brokers and the names of two topics: each broker serves one of the topics.
 
-    Each has two partitions.
+    Each topic has two partitions.
     """
     async with Node(store, 1).running() as first, Node(store, 3).running() as second:
         await balanced(store, first, second)

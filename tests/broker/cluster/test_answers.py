@@ -1,4 +1,4 @@
-"""What a broker tells others of itself."""
+"""A broker's answers about itself to other brokers."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ def topic(number, *, deleted=False):
     )
 
 
-async def test_what_topics_hold_is_told_with_turns_for_others_by_their_partitions():
+async def test_topic_sizes_are_collected_with_turns_for_other_tasks():
     topics = [*map(topic, range(5)), topic(5, deleted=True), topic(6)]
     elsewhere = topics[6].name
     answers = Answers(

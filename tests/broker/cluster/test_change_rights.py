@@ -1,4 +1,4 @@
-"""Changes of topics that another broker makes: it checks the client's rights, whoever asked it."""
+"""Changes of topics for another broker: the owner checks the client's permissions."""
 
 import pytest
 import trio
@@ -21,7 +21,7 @@ from tests.storage.shared.shared_dirs import SharedStore
 ORDERS = ["acme", "shop", "orders"]
 LIVE = PARTITIONS_OF + "news"
 EVE = Principal("eve", frozenset({"clerks"}))
-# In an order in which all of them can be made.
+# In an order in which all changes can be made.
 CHANGES = (
     (("create_namespace", "acme", "shop", None), "create namespace acme/shop"),
     (("create", ORDERS, 2, None, {}, None), "create topic acme/shop/orders"),
@@ -45,7 +45,7 @@ CHANGES = (
 
 
 class Client:
-    """Who asks."""
+    """The asking client."""
 
     def __init__(self, principal):
         self.principal = principal
@@ -53,7 +53,7 @@ class Client:
 
 
 class Only:
-    """Allows one thing at a time, to one client."""
+    """Allows a single action at a time, to a single client."""
 
     def __init__(self):
         self.allowed = ""
@@ -62,7 +62,7 @@ class Only:
         return principal == EVE and f"{action.value} {resource}" == self.allowed
 
 
-def test_every_change_has_its_right():
+def test_every_change_has_its_permission():
     house = House()
     changes = LocalChanges(house.topics, house.namespaces)
     assert ON_TOPIC.keys() == changes.of_topics.keys()
@@ -71,7 +71,7 @@ def test_every_change_has_its_right():
     assert tried == {*ON_TOPIC, *ON_NAMESPACE}
 
 
-LATEST = 1 << 40  # A place in the catalogue that no change comes after.
+LATEST = 1 << 40  # A place in the catalogue after every change.
 
 
 async def refused(home, rules, principal, change, allowed):
@@ -80,7 +80,7 @@ async def refused(home, rules, principal, change, allowed):
         await home.change(Asker(principal, "test"), name, LATEST, *arguments)
 
 
-async def test_the_owner_refuses_what_the_client_may_not_do_and_changes_nothing(tmp_path):
+async def test_the_owner_refuses_a_forbidden_change_and_changes_nothing(tmp_path):
     store = SharedStore(tmp_path)
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await balanced(store, first, second)
@@ -99,7 +99,7 @@ async def test_the_owner_refuses_what_the_client_may_not_do_and_changes_nothing(
                     name, *arguments = change
                     await home.change(Asker(EVE, "test"), name, LATEST, *arguments)
                     assert state.place > before or not change[-1], change
-                # For nobody.
+                # For no client.
                 node = owner.broker.placement.node_id
                 told = Call("create_namespace", [LATEST, "acme", "old", None])
                 rules.allowed = "create namespace acme/old"
@@ -109,7 +109,7 @@ async def test_the_owner_refuses_what_the_client_may_not_do_and_changes_nothing(
                 nursery.cancel_scope.cancel()
 
 
-async def test_a_change_is_made_for_whom_the_task_works(tmp_path):
+async def test_a_change_is_made_for_the_tasks_client(tmp_path):
     store = SharedStore(tmp_path)
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await balanced(store, first, second)
@@ -128,12 +128,12 @@ async def test_a_change_is_made_for_whom_the_task_works(tmp_path):
                 work_for(client)
                 with pytest.raises(errors.NotAuthorized):
                     await topics.create(name, 1)
-                client.principal = EVE  # It logs in.
+                client.principal = EVE  # The client logs in.
                 assert (await topics.create(name, 1)).name == name
                 nursery.cancel_scope.cancel()
 
 
-async def test_a_task_works_for_the_client_that_its_starter_works_for_while_that_is_there():
+async def test_a_task_inherits_the_client_of_its_starter():
     found = []
 
     async def look():

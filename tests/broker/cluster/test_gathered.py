@@ -1,4 +1,4 @@
-"""One call for many: nobody gets an answer that is older than the question."""
+"""A shared call for many askers: no answer is older than its question."""
 
 import pytest
 import trio
@@ -8,7 +8,7 @@ from braidlog.broker.cluster.gathered import Gathered
 
 
 class Asked:
-    """Calls that end when they are let go, numbered."""
+    """Calls that end on the test's request, numbered."""
 
     def __init__(self):
         self.begun = 0
@@ -28,7 +28,9 @@ def asked():
 
 @pytest.fixture
 def ask(asked, nursery):
-    """Ask so often at the same time; answers come into the list that it returns."""
+    """Return a function that asks `times` times at the same time and collects the answers in a
+    list.
+    """
     gathered = Gathered(asked)
 
     def ask(times=1, nursery=nursery):
@@ -44,7 +46,7 @@ def ask(asked, nursery):
     return ask
 
 
-async def test_who_asks_during_a_call_shares_the_next_one(asked, ask):
+async def test_questions_during_a_call_share_the_next_call(asked, ask):
     first = ask()
     await wait_all_tasks_blocked()
     later = ask(50)
@@ -60,7 +62,7 @@ async def test_who_asks_during_a_call_shares_the_next_one(asked, ask):
     assert (later, last, asked.begun) == ([2] * 50, [3] * 3, 3)
 
 
-async def test_the_others_are_answered_where_the_one_that_calls_is_cancelled(asked, ask, nursery):
+async def test_other_askers_are_answered_if_the_caller_is_cancelled(asked, ask, nursery):
     async with trio.open_nursery() as leaving:
         gone = ask(nursery=leaving)
         await wait_all_tasks_blocked()

@@ -1,4 +1,4 @@
-"""The port for other brokers: a peer that has gone is no fault of this broker."""
+"""The port for other brokers: a vanished peer is no fault of this broker."""
 
 import socket
 import struct
@@ -41,7 +41,7 @@ def listener_of(adapter):
         (KeyError("a bug"), "error"),
     ],
 )
-async def test_a_peer_that_has_gone_is_a_debug_line_and_a_bug_is_not(tmp_path, error, level):
+async def test_a_vanished_peer_is_a_debug_line_and_a_bug_is_an_error(tmp_path, error, level):
     adapter = Ends(error)
     node = Node(SharedStore(tmp_path), 1)
     async with node.running():
@@ -60,7 +60,7 @@ async def test_a_peer_that_has_gone_is_a_debug_line_and_a_bug_is_not(tmp_path, e
 NAMES = ("peer_gone", "call_failed")
 
 
-async def test_a_relayed_client_whose_broker_is_gone_before_it_is_served_leaves_no_socket(tmp_path):
+async def test_a_relayed_client_of_a_vanished_broker_leaves_no_socket(tmp_path):
     node = Node(SharedStore(tmp_path), 1)
     async with node.running():
         node.broker.listeners["relayed"] = listener_of(IGGY)
@@ -73,7 +73,7 @@ async def test_a_relayed_client_whose_broker_is_gone_before_it_is_served_leaves_
 
 
 async def gone():
-    """A connection whose other end was reset."""
+    """Return a connection whose peer was reset."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         client = socket.create_connection(listening.getsockname())
         accepted, _ = listening.accept()

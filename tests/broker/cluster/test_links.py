@@ -1,4 +1,4 @@
-"""Connections between brokers: who does not know the secret, or is no broker, gets no further."""
+"""Connections between brokers: a peer without the secret, or without the protocol, is refused."""
 
 import secrets
 
@@ -41,7 +41,7 @@ async def listener():
 
 @pytest.fixture
 def dial(listener):
-    """`await dial(secret)`: what came of a broker's connection, and of its being welcomed."""
+    """Return `dial(secret)`, which returns the results of a broker's connection at both ends."""
 
     async def dial(secret=SECRET):
         told = {}
@@ -74,13 +74,13 @@ async def test_both_sides_know_the_secret_and_the_hello_arrives(dial):
     await stream.aclose()
 
 
-async def test_who_does_not_know_the_secret_gets_no_answer(dial):
+async def test_wrong_secret_is_not_answered(dial):
     here, there = await dial(b"another secret")
     assert "the connection has ended" in here
     assert there == "it does not know the cluster's secret"
 
 
-async def test_who_answers_without_the_secret_is_hung_up_on(listener, nursery):
+async def test_an_answer_without_the_secret_ends_the_connection(listener, nursery):
     async def stranger():
         stream = await listener.accept()
         await stream.send_all(MAGIC + secrets.token_bytes(NONCE_BYTES))
@@ -93,7 +93,7 @@ async def test_who_answers_without_the_secret_is_hung_up_on(listener, nursery):
         await connect(listener.socket.getsockname(), SECRET, HELLO)
 
 
-async def test_nobody_is_waited_for_without_end(listener, autojump_clock):
+async def test_handshake_times_out(listener, autojump_clock):
     began = trio.current_time()
     with pytest.raises(LinkLost, match=f"no answer within {HELLO_S:.0f} s"):
         await connect(listener.socket.getsockname(), SECRET, HELLO)
@@ -103,10 +103,10 @@ async def test_nobody_is_waited_for_without_end(listener, autojump_clock):
         await welcome(there, SECRET)
     await silent.aclose()
     assert trio.current_time() - began == pytest.approx(2 * HELLO_S, abs=0.5)
-    assert await stream.receive_some() == b""  # What was given up is closed.
+    assert await stream.receive_some() == b""  # An abandoned connection is closed.
 
 
-async def test_where_nobody_listens_is_said(listener):
+async def test_an_unreachable_address_is_named(listener):
     address = listener.socket.getsockname()
     await listener.aclose()
     with pytest.raises(LinkLost, match=f"broker at {address[0]}:{address[1]}: "):
@@ -114,7 +114,7 @@ async def test_where_nobody_listens_is_said(listener):
 
 
 async def pair():
-    """Two ends of one connection."""
+    """Return the two ends of a connection."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     one = await trio.testing.open_stream_to_socket_listener(listeners[0])
     other = await listeners[0].accept()
@@ -137,7 +137,7 @@ def head(nonce, hello, magic=MAGIC, size=None, theirs=b""):
     ],
     ids=["magic", "size", "no hello", "half a hello"],
 )
-async def test_what_is_no_hello_is_refused(nursery, changed, said):
+async def test_a_malformed_hello_is_refused(nursery, changed, said):
     here, there = await pair()
     found = []
 
@@ -154,7 +154,7 @@ async def test_what_is_no_hello_is_refused(nursery, changed, said):
     assert said in found[0]
 
 
-async def test_messages_that_are_too_large_or_none_end_the_link():
+async def test_too_large_or_malformed_messages_end_the_link():
     here, there = await pair()
     await send_message(here, [1, "x"])
     assert await receive_message(there, list) == [1, "x"]
@@ -172,14 +172,12 @@ async def test_messages_that_are_too_large_or_none_end_the_link():
             await send_message(there, b"x" * 100_000)
 
 
-async def test_an_address_that_is_taken_is_an_error(listener):
+async def test_an_address_in_use_is_an_error(listener):
     with pytest.raises(OSError, match="in use"):
         listening(listener.socket.getsockname())
 
 
-def test_the_secret_is_that_of_the_variable_else_of_the_file_else_of_the_database(
-    tmp_path, monkeypatch
-):
+def test_the_secret_comes_from_variable_file_or_database(tmp_path, monkeypatch):
     file = tmp_path / "secret"
     file.write_text(" of the file \n")
     monkeypatch.delenv(cluster_broker.SECRET_VARIABLE, raising=False)
@@ -190,7 +188,7 @@ def test_the_secret_is_that_of_the_variable_else_of_the_file_else_of_the_databas
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "No such file"), (b" \n", "is empty")])
-def test_a_secret_that_cannot_be_read_is_one_line(tmp_path, monkeypatch, content, said):
+def test_an_unreadable_secret_is_a_single_line(tmp_path, monkeypatch, content, said):
     monkeypatch.delenv(cluster_broker.SECRET_VARIABLE, raising=False)
     if content is not None:
         (tmp_path / "secret").write_bytes(content)

@@ -1,4 +1,4 @@
-"""Changes that another broker makes, and whose answers are lost: none is made twice."""
+"""Changes by another broker with lost answers: no change is made twice."""
 
 from types import SimpleNamespace
 
@@ -16,7 +16,7 @@ def parts(name):
     return [name.tenant, name.namespace, name.topic]
 
 
-async def test_a_change_without_an_answer_is_not_made_again(tmp_path):
+async def test_an_unanswered_change_is_not_repeated(tmp_path):
     async with lossy(tmp_path) as (asker, owner, cutter, _):
         home = asker.broker.home
         name = TopicName("public", "default", "orders")
@@ -28,19 +28,19 @@ async def test_a_change_without_an_answer_is_not_made_again(tmp_path):
             await home.change(Asker(ANONYMOUS, "test"), "create", 0, parts(name), 1, None, {}, None)
 
 
-async def test_a_change_that_was_not_sent_is_made_at_the_next_try(tmp_path):
+async def test_an_unsent_change_is_made_at_the_next_attempt(tmp_path):
     async with lossy(tmp_path) as (asker, _owner, _, _names):
         home = asker.broker.home
         name = TopicName("public", "default", "orders")
         await home.kept()
         ((_, idle),) = home._idle.items()
         await idle[0].send_all(b"")
-        idle[0].socket.shutdown(2)  # The other side has ended it meanwhile.
+        idle[0].socket.shutdown(2)  # The other side has closed the connection meanwhile.
         await home.change(Asker(ANONYMOUS, "test"), "create", 0, parts(name), 1, None, {}, None)
         assert asker.broker.topics.find(name) is not None
 
 
-async def test_a_question_without_an_answer_may_be_asked_again(tmp_path):
+async def test_an_unanswered_question_may_be_repeated(tmp_path):
     async with lossy(tmp_path) as (asker, owner, cutter, names):
         theirs = next(name for name in names if owner.broker.placement.is_here(name))
         cutter.answers_to_lose = 1
@@ -53,7 +53,7 @@ async def test_a_question_without_an_answer_may_be_asked_again(tmp_path):
         assert cutter.lost == 2
 
 
-async def test_a_commit_without_an_answer_may_have_been_made(tmp_path):
+async def test_an_unanswered_commit_may_have_been_made(tmp_path):
     async with lossy(tmp_path) as (asker, owner, cutter, names):
         theirs = next(name for name in names if owner.broker.placement.is_here(name))
         cutter.answers_to_lose = 1
@@ -71,7 +71,7 @@ ONE = ("acme", "shop")
 
 
 class Changes:
-    """Changes that one broker asks another one for, and what the catalogue says of each."""
+    """Changes that a broker requests from another broker, and the catalogue's state of each."""
 
     def __init__(self, broker):
         self.topics, self.namespaces = broker.topics, broker.namespaces
@@ -89,7 +89,7 @@ class Changes:
         return self.namespaces.get(*ONE).iggy_id
 
     def changes(self):
-        """For each change: what makes it, and whether it is made."""
+        """Return for each change: a function that makes the change, and a check that it is made."""
         topics, namespaces = self.topics, self.namespaces
         return {
             "create": (lambda: topics.create(MADE, 2), lambda: topics.find(MADE) is not None),
@@ -136,7 +136,7 @@ NAMES = list(Changes(SimpleNamespace(topics=None, namespaces=None)).changes())
 
 
 async def prepared(asker):
-    """What the changes are about."""
+    """Create the objects of the changes."""
     await asker.broker.namespaces.create(*ONE)
     await asker.broker.namespaces.create("acme", "empty")
     await asker.broker.namespaces.create_tenant("idle", [])
@@ -144,7 +144,7 @@ async def prepared(asker):
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_change_whose_answer_is_lost_is_made_once_and_told_as_made(tmp_path, name):
+async def test_a_change_with_a_lost_answer_is_made_once_and_reported_as_made(tmp_path, name):
     async with lossy(tmp_path) as (asker, owner, cutter, _):
         await prepared(asker)
         change, is_made = Changes(asker.broker).changes()[name]
@@ -156,9 +156,7 @@ async def test_a_change_whose_answer_is_lost_is_made_once_and_told_as_made(tmp_p
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_change_of_an_owner_that_answers_nothing_more_is_told_as_unknown(
-    tmp_path, name, monkeypatch
-):
+async def test_a_change_by_a_silent_owner_is_reported_as_unknown(tmp_path, name, monkeypatch):
     monkeypatch.setattr(calls, "FIND_S", 0.0)
     async with lossy(tmp_path) as (asker, owner, cutter, _):
         await prepared(asker)
@@ -170,7 +168,7 @@ async def test_a_change_of_an_owner_that_answers_nothing_more_is_told_as_unknown
         assert is_made() and owner.broker.catalogue.state.place == place + 1
 
 
-async def test_a_late_request_changes_no_topic_that_was_changed_since(tmp_path):
+async def test_a_late_request_does_not_affect_a_changed_topic(tmp_path):
     async with lossy(tmp_path) as (asker, owner, _, _names):
         await prepared(asker)
         based_on = asker.broker.catalogue.state.place
@@ -191,7 +189,7 @@ async def test_a_late_request_changes_no_topic_that_was_changed_since(tmp_path):
         assert owner.broker.topics.get(ORDERS).settings["retention_ms"] == 5
 
 
-async def test_a_broker_that_is_behind_follows_and_asks_again(tmp_path):
+async def test_a_broker_that_is_behind_catches_up_and_asks_again(tmp_path):
     async with lossy(tmp_path) as (asker, owner, _, _names):
         await prepared(asker)
         topics, places = asker.broker.topics, iter([0])
@@ -201,7 +199,7 @@ async def test_a_broker_that_is_behind_follows_and_asks_again(tmp_path):
         assert next(places, None) is None
 
 
-async def test_a_number_of_partitions_that_another_client_has_changed_is_a_conflict(tmp_path):
+async def test_a_partition_count_changed_by_another_client_is_a_conflict(tmp_path):
     async with lossy(tmp_path) as (asker, owner, _, _names):
         await prepared(asker)
         for node in (asker, owner):

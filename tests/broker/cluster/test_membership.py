@@ -1,4 +1,4 @@
-"""Two brokers of one cluster: who owns what, and that nothing is lost when it changes hands."""
+"""Two brokers of a cluster: ownership of topics, without loss when a topic moves."""
 
 import threading
 
@@ -15,7 +15,7 @@ from tests.broker.cluster.nodes import LEASE_MS, Node, balanced, settle, topic_o
 from tests.broker.records import append, read_values
 from tests.storage.shared.shared_dirs import SHARDS, SharedStore
 
-ONE, OTHER = 1, 3  # Both should own some of so few shards.
+ONE, OTHER = 1, 3  # With these numbers, both own some of the few shards.
 ALL = set(range(1, SHARDS + 1))
 
 
@@ -56,7 +56,7 @@ async def test_each_broker_serves_its_share_and_knows_every_topic(store):
 
 
 async def stepping(nursery, node, name):
-    """Let a broker go on until it knows a topic."""
+    """Let a broker take steps until it knows a topic."""
     while node.broker.topics.find(name) is None:
         await node.membership.step()
         await trio.lowlevel.checkpoint()
@@ -69,7 +69,7 @@ async def stepping_on(*nodes):
         await trio.lowlevel.checkpoint()
 
 
-async def test_any_broker_changes_topics_and_sees_what_it_has_changed(store):
+async def test_any_broker_changes_topics_and_sees_its_changes(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         asker = second if first.broker.catalogue.is_owned else first
@@ -99,7 +99,7 @@ async def test_any_broker_changes_topics_and_sees_what_it_has_changed(store):
                 nursery.cancel_scope.cancel()
 
 
-async def test_a_topic_that_another_one_has_just_made_is_taken_instead_of_a_new_one(store):
+async def test_a_topic_just_created_by_another_broker_is_used(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
@@ -116,7 +116,7 @@ async def test_a_topic_that_another_one_has_just_made_is_taken_instead_of_a_new_
                     await trio.lowlevel.checkpoint()
                 assert asker.broker.topics.find(name) is None
                 nursery.start_soon(use)
-                while not any(asker.broker.home._idle.values()):  # It has been answered.
+                while not any(asker.broker.home._idle.values()):  # The request has been answered.
                     await trio.lowlevel.checkpoint()
                 nursery.start_soon(stepping_on, asker)
                 while not found:
@@ -125,7 +125,7 @@ async def test_a_topic_that_another_one_has_just_made_is_taken_instead_of_a_new_
         assert len(found[0].partitions) == 3
 
 
-async def test_any_broker_changes_tenants_which_stay_at_the_next_owner(store):
+async def test_any_broker_changes_tenants_and_the_next_owner_keeps_them(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
@@ -152,7 +152,7 @@ async def test_any_broker_changes_tenants_which_stay_at_the_next_owner(store):
             assert node.broker.namespaces.admin_roles("bank") == ["boss"]
 
 
-async def test_what_was_acknowledged_goes_with_its_shard_and_back(store):
+async def test_acknowledged_records_move_with_their_shard_and_back(store):
     async with Node(store, ONE).running() as first:
         await settle(first)
         assert first.held == ALL
@@ -182,7 +182,7 @@ async def test_what_was_acknowledged_goes_with_its_shard_and_back(store):
             await both(store, first, second)
 
 
-async def test_what_a_deleted_topic_leaves_in_packs_shuts_nobody_out(store):
+async def test_leftovers_of_a_deleted_topic_in_packs_block_no_broker(store):
     async with Node(store, ONE).running() as first:
         await settle(first)
         gone = topic_of({1})
@@ -204,7 +204,7 @@ async def test_what_a_deleted_topic_leaves_in_packs_shuts_nobody_out(store):
             assert await values_of(second, kept) == [b"x"]
 
 
-async def test_a_silent_broker_is_followed_with_all_it_acknowledged(store):
+async def test_a_takeover_of_a_silent_broker_keeps_acknowledged_records(store):
     async with Node(store, OTHER).running() as second:
         async with Node(store, ONE).running() as first:
             await both(store, first, second)
@@ -223,7 +223,7 @@ async def test_a_silent_broker_is_followed_with_all_it_acknowledged(store):
         assert await values_of(second, name) == [b"x"]
 
 
-async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
+async def test_only_the_topics_owner_moves_a_position(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         name = topic_of(second.held)
@@ -255,7 +255,7 @@ async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
         await home.purge(OTHER, asker, name.full)
         assert partition.log_start_offset == partition.high_watermark == 2
         assert (await home.kept())[name.full][0] == 0
-        # A broker that was fenced while it hung brings what its clients had asked before.
+        # A broker that was fenced during a hang forwards its clients' earlier requests.
         store.ledger.fence(first.shared.session.number, -1)
         await second.membership.step()
         with pytest.raises(errors.Unanswered):
@@ -264,7 +264,7 @@ async def test_a_position_is_moved_by_the_owner_of_its_topic_alone(store):
         assert second.broker.subscriptions.get(topic, b"g").committed(0).offset == 7
 
 
-async def test_a_group_ends_in_the_namespace_that_it_is_of_and_in_no_other(store):
+async def test_a_group_is_deleted_only_in_its_namespace(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         shards = second.held
@@ -291,7 +291,7 @@ async def test_a_group_ends_in_the_namespace_that_it_is_of_and_in_no_other(store
         assert subscriptions.find(topics.get(same), b"g") is not None
 
 
-async def test_topics_that_keep_nothing_are_listed_at_every_broker(store):
+async def test_non_persistent_topics_are_listed_at_every_broker(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         name = topic_of(second.held)
@@ -302,7 +302,7 @@ async def test_topics_that_keep_nothing_are_listed_at_every_broker(store):
             assert not await first.broker.home.live(("public", "other"))
 
 
-async def test_a_broker_that_leaves_goes_on_serving_until_the_others_own_everything(store):
+async def test_a_leaving_broker_serves_until_others_own_everything(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         held = first.held
@@ -318,7 +318,7 @@ async def test_a_broker_that_leaves_goes_on_serving_until_the_others_own_everyth
         assert not first.broker.placement.held and second.held == held | second.held == ALL
 
 
-async def test_a_broker_that_nobody_can_follow_leaves_at_once(store):
+async def test_a_broker_without_successor_leaves_at_once(store):
     async with Node(store, ONE).running() as first:
         await settle(first)
         first.broker.hand_over = first.membership.hand_over
@@ -331,9 +331,7 @@ async def test_a_broker_that_nobody_can_follow_leaves_at_once(store):
         assert first.held == ALL
 
 
-async def test_a_leaving_broker_waits_only_so_long_for_one_that_takes_nothing(
-    store, autojump_clock
-):
+async def test_a_leaving_broker_waits_with_a_limit_for_a_passive_broker(store, autojump_clock):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         first.broker.hand_over = first.membership.hand_over
@@ -344,7 +342,7 @@ async def test_a_leaving_broker_waits_only_so_long_for_one_that_takes_nothing(
 
 
 async def test_a_drain_while_a_reader_waits_for_the_store_stops_no_broker(store):
-    """The drain closes and renames what the reader's thread is about to write to."""
+    """The drain closes and renames a folder that the reader's thread is about to write to."""
     async with Node(store, ONE).running() as first:
         await settle(first)
         name = topic_of(first.held)
@@ -379,4 +377,4 @@ async def test_a_drain_while_a_reader_waits_for_the_store_stops_no_broker(store)
                 is_given_up.set()
         assert taker.held == ALL
         assert await values_of(taker, name) == [b"x"]
-        await reader.membership.step()  # It still serves: it has not stopped.
+        await reader.membership.step()  # The broker still serves: it has not stopped.

@@ -1,5 +1,5 @@
-"""Topics that move to another broker while subscriptions of theirs are in use: nothing of them is
-left behind.
+"""Topics that move to another broker while their subscriptions are in use: nothing
+is left behind.
 """
 
 import pytest
@@ -19,7 +19,7 @@ from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
 
 
-async def test_partitions_go_once_though_the_catalogues_owner_had_a_subscription(tmp_path):
+async def test_partitions_are_removed_once_even_with_a_subscription_at_the_owner(tmp_path):
     store = SharedStore(tmp_path)
     async with Node(store, 1).running() as first:
         await settle(first)
@@ -59,7 +59,7 @@ async def test_a_drained_broker_follows_a_topic_that_shrinks_and_grows_elsewhere
         assert in_use.has_moved
 
 
-async def test_a_subscription_of_a_topic_that_came_back_is_a_new_one(tmp_path):
+async def test_a_subscription_of_a_returned_topic_is_new(tmp_path):
     store = SharedStore(tmp_path)
     async with two_brokers(store) as ((first, second), (mine, _)):
         topic, subscriptions = first.broker.topics.get(mine), first.broker.subscriptions

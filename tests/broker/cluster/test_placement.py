@@ -1,4 +1,4 @@
-"""A topic of another broker is refused before anything is changed."""
+"""A topic of another broker is refused before any change."""
 
 import pytest
 
@@ -11,19 +11,19 @@ ORDERS = TopicName("public", "default", "orders")
 
 
 def elsewhere():
-    """Broker 2 owns every topic."""
+    """Return a placement in which broker 2 owns every topic."""
     placement = ClusterPlacement(1, lambda name: 0, lambda shard: True)
     placement.show({0: Owner(2, {"kafka": ("other", 9092)})}, [])
     return placement
 
 
-def test_one_broker_owns_every_topic():
+def test_a_single_broker_owns_every_topic():
     placement = Placement()
     assert placement.is_here(ORDERS)
     placement.check(ORDERS)
 
 
-async def test_partitions_of_topics_elsewhere_are_not_handed_out():
+async def test_partitions_of_other_brokers_are_not_returned():
     house = House(placement=elsewhere())
     await house.topics.create(ORDERS, 1)
     assert house.topics.find(ORDERS) is not None

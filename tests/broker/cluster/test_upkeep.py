@@ -1,4 +1,4 @@
-"""A whole broker over a shared store in memory: positions, packs, and what ends it."""
+"""A whole broker over a shared store in memory: positions, packs, and causes of its end."""
 
 import pytest
 import trio
@@ -18,7 +18,7 @@ def store(tmp_path):
     return SharedStore(tmp_path)
 
 
-async def test_records_and_positions_are_there_for_the_next_broker(store):
+async def test_the_next_broker_has_all_records_and_positions(store):
     for number, node_number in enumerate((1, 2, 1)):
         node = Node(store, node_number)
         broker = node.broker
@@ -65,7 +65,7 @@ async def test_a_deleted_topic_leaves_no_object(store):
         assert not again.broker.topics.all() and again.broker.namespaces.all()
 
 
-async def test_a_sweep_with_a_database_that_was_set_back_stops_the_broker(store):
+async def test_a_sweep_with_an_outdated_database_stops_the_broker(store):
     node = Node(store, 1)
     with pytest.raises(ExceptionGroup) as caught:
         async with node.running():
@@ -79,8 +79,8 @@ async def test_a_sweep_with_a_database_that_was_set_back_stops_the_broker(store)
     node.kill()
 
 
-async def test_packs_wait_for_rounds_that_are_full(store, autojump_clock):
-    """Until `pack_ms`; else `pack_bytes` were enough."""
+async def test_packs_wait_for_full_rounds(store, autojump_clock):
+    """Packs wait until `pack_ms`; otherwise `pack_bytes` were enough."""
     node = Node(store, 1)
     metrics, backlog = node.broker.metrics, node.shared.backlog
     async with trio.open_nursery() as nursery:
@@ -103,7 +103,7 @@ async def test_packs_wait_for_rounds_that_are_full(store, autojump_clock):
     node.kill()
 
 
-async def test_a_broker_that_was_followed_stops_and_acknowledges_nothing(store):
+async def test_a_replaced_broker_stops_and_acknowledges_nothing(store):
     node = Node(store, 1)
     broker, upkeep = node.broker, node.upkeep
     with pytest.raises(ExceptionGroup) as caught:

@@ -1,5 +1,5 @@
-"""Commit rounds: one after the other on a thread, who is told after each, and what a failed sync
-means.
+"""Commit rounds: in sequence on a thread, with notifications after each, and the effect of a failed
+sync.
 """
 
 import threading
@@ -40,7 +40,7 @@ class Bench:
         nursery.start_soon(self.poller.run)
 
     def append(self):
-        """What a partition's append does; returns the ticket."""
+        """Mark a change as a partition's append does; return the ticket."""
         self.disk.marked += 1
         ticket = self.committer.mark(self.disk)
         self.durability.appended(self.disk)
@@ -66,7 +66,7 @@ async def bench(nursery):
     return bench
 
 
-async def test_answers_leave_and_readers_wake_after_the_sync_not_before(bench, nursery):
+async def test_answers_are_sent_and_readers_wake_only_after_the_sync(bench, nursery):
     outbox, client, sock = await bench.outbox()
     bench.disk.may_sync.clear()
     outbox.answer([b"stored"], bench.append())
@@ -86,7 +86,7 @@ async def test_answers_leave_and_readers_wake_after_the_sync_not_before(bench, n
     sock.close()
 
 
-async def test_what_gathers_while_a_round_runs_shares_the_next_sync(bench):
+async def test_changes_during_a_round_share_the_next_sync(bench):
     bench.disk.may_sync.clear()
     bench.append()
     await bench.disk.is_syncing()
@@ -99,7 +99,7 @@ async def test_what_gathers_while_a_round_runs_shares_the_next_sync(bench):
     assert bench.disk.threads == {"braidlog-sync"}
 
 
-async def test_nothing_dirty_nothing_synced(bench):
+async def test_without_changes_nothing_is_synced(bench):
     await bench.durability.settled()
     assert bench.disk.syncs == 0
 
@@ -116,7 +116,7 @@ async def test_lazy_members_are_synced_within_the_flush_interval(autojump_clock,
     await until(lambda: bench.disk.syncs, step_s=0.4)
 
 
-async def test_settled_takes_lazy_members_along(bench):
+async def test_settled_includes_lazy_members(bench):
     bench.committer.mark_lazy(bench.disk)
     await bench.durability.settled()
     assert bench.disk.syncs == 1
@@ -130,7 +130,7 @@ async def test_a_failed_sync_ends_the_run_and_no_waiting_answer_is_sent(nursery)
     with pytest.raises(StorageFailed, match="Input/output error"):
         await bench.durability.run()
     assert outbox.pending_answers == 1
-    with pytest.raises(StorageFailed):  # never tried again
+    with pytest.raises(StorageFailed):  # never retried
         await bench.durability.run()
     assert bench.disk.syncs == 0
     sock.close()

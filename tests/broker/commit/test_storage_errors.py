@@ -1,5 +1,5 @@
-"""What storage errors become for clients, and what the log says of them: the file and the reason,
-and not for each of thousands.
+"""Storage errors for clients and in the log: file and reason, once instead of
+thousands of times.
 """
 
 import pytest
@@ -29,7 +29,7 @@ def logged():
         yield lines
 
 
-def test_the_first_refusal_is_told_with_its_file_and_later_ones_are_counted(logged):
+def test_the_first_refusal_is_logged_with_its_file_and_later_refusals_counted(logged):
     clock = Clock()
     error_log = StorageErrorLog(clock)
     for _ in range(1000):
@@ -44,7 +44,7 @@ def test_the_first_refusal_is_told_with_its_file_and_later_ones_are_counted(logg
     assert "/data/y" in logged[1]["reason"]
 
 
-def test_each_kind_has_lines_of_its_own(logged):
+def test_each_kind_of_error_has_its_own_lines(logged):
     error_log = StorageErrorLog(Clock())
     error_log.note(StorageFull("a"))
     error_log.note(DamagedLog("/data/z", 64, 7, "body checksum is wrong"))
@@ -52,7 +52,7 @@ def test_each_kind_has_lines_of_its_own(logged):
 
 
 @pytest.mark.parametrize("error", [CorruptBody("x"), LogClosed("/data/gone")])
-def test_what_is_the_clients_own_is_not_logged(logged, error):
+def test_errors_of_the_client_are_not_logged(logged, error):
     StorageErrorLog(Clock()).note(error)
     assert logged == []
 
@@ -63,7 +63,7 @@ def all_subclasses(kind):
         yield from all_subclasses(inner)
 
 
-def test_every_error_of_storage_has_a_broker_error():
+def test_every_storage_error_has_a_broker_error():
     examples = {
         storage_errors.OffsetOutOfRange: (7, 1, 5),
         storage_errors.DamagedLog: ("p", 0, 0, "bad"),
@@ -77,7 +77,7 @@ def test_every_error_of_storage_has_a_broker_error():
         assert isinstance(to_broker_error(error), errors.BrokerError), kind
 
 
-def test_an_error_is_reported_before_it_is_a_broker_error():
+def test_an_error_is_reported_before_its_translation():
     reported = []
     error = StorageFull("no room")
     with pytest.raises(errors.StorageFull), as_broker_errors(reported.append):

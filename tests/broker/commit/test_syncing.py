@@ -1,5 +1,5 @@
-"""How a round is synced: few files by the queue, all else in the thread, and what a refusal or a
-failure of the queue means.
+"""The syncs of a round: few files by the queue, otherwise in the thread, and the effect of a
+refusal or a failure of the queue.
 """
 
 import errno
@@ -27,7 +27,7 @@ class OneFile:
 
 
 class HeldQueue:
-    """A queue that takes so many files and is over when a test says."""
+    """A queue that takes `takes` files and finishes when a test decides."""
 
     def __init__(self, takes=SYNCS_MAX):
         self.takes = takes
@@ -55,7 +55,7 @@ class HeldQueue:
         return over
 
     def close(self, seconds):
-        """What is under way ends with a success, or as a test says."""
+        """End the pending syncs with a success, or as a test decides."""
         for path in getattr(self, "under_way", ()):
             self.over.append((path, self.at_close))
         return True
@@ -73,7 +73,7 @@ def wait(syncer):
     assert select.select([syncer.fd], [], [], HANG_S)[0]
 
 
-def test_few_files_are_over_with_the_last_of_them_and_no_thread_is_made():
+def test_few_files_finish_with_the_last_without_a_thread():
     queue, files = HeldQueue(), [OneFile(number) for number in range(3)]
     syncer = make(queue)
     syncer.start(round_of(files))
@@ -89,7 +89,7 @@ def test_few_files_are_over_with_the_last_of_them_and_no_thread_is_made():
 
 
 @pytest.mark.parametrize("case", ["many", "folders", "no queue"])
-def test_all_else_is_synced_in_the_thread(case):
+def test_other_rounds_are_synced_in_the_thread(case):
     queue = HeldQueue()
     if case == "no queue":
         queue.sync_queue = lambda eventfd: None
@@ -105,12 +105,12 @@ def test_all_else_is_synced_in_the_thread(case):
     syncer.close()
 
 
-def test_where_the_queue_refuses_the_thread_syncs_all_and_all_that_follows():
+def test_after_a_refusal_of_the_queue_the_thread_syncs_everything():
     queue, files = HeldQueue(takes=1), [OneFile(0), OneFile(1)]
     syncer = make(queue)
     syncer.start(round_of(files))
     wait(syncer)
-    assert not syncer.collect()  # One of them is still under way in the queue.
+    assert not syncer.collect()  # A file is still pending in the queue.
     queue.end_one()
     assert syncer.collect()
     syncer.start(round_of(files))
@@ -122,8 +122,8 @@ def test_where_the_queue_refuses_the_thread_syncs_all_and_all_that_follows():
 
 
 @pytest.mark.parametrize("takes", [1, 2])
-def test_a_failure_in_the_queue_is_final_though_the_thread_hears_of_none(takes):
-    """The kernel tells an error of a write once: whoever synced first has it."""
+def test_a_failure_in_the_queue_is_final_without_an_error_in_the_thread(takes):
+    """The kernel reports a write error once, to the first sync."""
     queue = HeldQueue(takes)
     committer = Committer(queue)
     syncer = RoundSyncer(committer)
@@ -139,8 +139,8 @@ def test_a_failure_in_the_queue_is_final_though_the_thread_hears_of_none(takes):
     syncer.close()
 
 
-def test_a_failure_of_what_is_under_way_at_the_end_is_final_too():
-    """A second sync of the same files would succeed: the first one had the error."""
+def test_a_failure_of_a_pending_sync_at_the_end_is_final_too():
+    """A second sync of the same files would succeed: the first sync had the error."""
     queue = HeldQueue()
     queue.at_close = errno.EIO
     committer = Committer(queue)

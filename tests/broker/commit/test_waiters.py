@@ -1,4 +1,4 @@
-"""Waiting for records of one or several partitions."""
+"""Waits for records of one or several partitions."""
 
 import itertools
 from types import SimpleNamespace
@@ -12,7 +12,7 @@ from braidlog.broker.commit.waiters import Waiters
 
 
 class Target:
-    """What a wait sees of a partition."""
+    """A wait's view of a partition."""
 
     def __init__(self, high_watermark=0):
         self.high_watermark = high_watermark
@@ -26,7 +26,7 @@ def waiters():
 
 
 async def start(nursery, waiters, targets):
-    """A task in `wait_any`; its event is set once the wait has returned."""
+    """Start a task in `wait_any`; return an event that is set once the wait has returned."""
     returned = trio.Event()
 
     async def wait():
@@ -38,16 +38,14 @@ async def start(nursery, waiters, targets):
     return returned
 
 
-async def test_wait_returns_at_once_where_records_are_there(waiters):
+async def test_wait_returns_at_once_if_there_are_records(waiters):
     with trio.fail_after(1):
         await waiters.wait_any([(Target(0), 0), (Target(5), 4)])
     assert not len(waiters)
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-async def test_any_of_several_partitions_wakes_the_wait_and_leaves_no_trace(
-    waiters, nursery, which
-):
+async def test_any_of_several_partitions_wakes_the_wait(waiters, nursery, which):
     targets = [Target(3), Target(5), Target(7)]
     returned = await start(
         nursery, waiters, [(target, target.high_watermark) for target in targets]
@@ -60,7 +58,7 @@ async def test_any_of_several_partitions_wakes_the_wait_and_leaves_no_trace(
     assert len(waiters) == 0
 
 
-async def test_a_watermark_still_below_the_offset_wakes_nobody(waiters, nursery):
+async def test_a_watermark_below_the_offset_wakes_no_wait(waiters, nursery):
     target = Target(3)
     returned = await start(nursery, waiters, [(target, 10)])
     target.high_watermark = 10
@@ -72,7 +70,7 @@ async def test_a_watermark_still_below_the_offset_wakes_nobody(waiters, nursery)
     await returned.wait()
 
 
-async def test_one_partition_named_twice_counts_with_the_lower_offset(waiters, nursery):
+async def test_a_partition_named_twice_counts_with_the_lower_offset(waiters, nursery):
     target = Target(0)
     returned = await start(nursery, waiters, [(target, 0), (target, 100)])
     target.high_watermark = 1
@@ -81,7 +79,7 @@ async def test_one_partition_named_twice_counts_with_the_lower_offset(waiters, n
     assert not target.waits
 
 
-async def test_woken_twice_and_cancelled_waits_do_no_harm(waiters, nursery):
+async def test_double_wakes_and_cancelled_waits_do_no_harm(waiters, nursery):
     first, second = Target(), Target()
     returned = await start(nursery, waiters, [(first, 0), (second, 0)])
     first.high_watermark = second.high_watermark = 1
@@ -109,7 +107,7 @@ async def test_removal_of_a_partition_wakes_its_waits(waiters, nursery):
     await returned.wait()
 
 
-async def test_stopping_wakes_everybody_and_nobody_waits_again(waiters, nursery):
+async def test_stopping_wakes_all_waits_and_ends_later_waits(waiters, nursery):
     returned = await start(nursery, waiters, [(Target(), 0)])
     waiters.stop()
     await returned.wait()
@@ -120,7 +118,7 @@ async def test_stopping_wakes_everybody_and_nobody_waits_again(waiters, nursery)
 
 
 class Passes:
-    """A poller in the middle of a pass, which ends with `end`."""
+    """A poller within a pass, which ends with `end`."""
 
     def __init__(self):
         self.in_pass = True
@@ -141,7 +139,7 @@ def passes():
 
 
 class Reader:
-    """A task that waits, and what it has left behind: `answers` are what that returns or raises."""
+    """A task that waits with a callback; `answers` are the callback's results or errors."""
 
     def __init__(self, waiters, nursery, target, answers):
         self.waiters, self.target, self.answers = waiters, target, answers
@@ -172,7 +170,7 @@ async def come(waiters, passes, target, high_watermark):
     await wait_all_tasks_blocked()
 
 
-async def test_what_comes_in_a_pass_is_served_at_its_end_without_the_task(passes, nursery):
+async def test_records_of_a_pass_are_served_at_its_end_without_the_task(passes, nursery):
     waiters, target = Waiters(passes), Target()
     reader = Reader(waiters, nursery, target, [3, 5, None])
     await wait_all_tasks_blocked()
@@ -180,7 +178,7 @@ async def test_what_comes_in_a_pass_is_served_at_its_end_without_the_task(passes
     waiters.wake(target)
     assert reader.asked_at == []
     passes.end()
-    await come(waiters, passes, target, 3)  # It waits for what is above 3 now.
+    await come(waiters, passes, target, 3)  # The task now waits for records above 3.
     await come(waiters, passes, target, 5)
     await wait_all_tasks_blocked()
     assert reader.asked_at == [3, 5] and not reader.resumed.is_set()
@@ -189,7 +187,7 @@ async def test_what_comes_in_a_pass_is_served_at_its_end_without_the_task(passes
     assert not target.waits and not len(waiters)
 
 
-async def test_a_task_is_resumed_where_more_has_come_than_was_served(passes, nursery):
+async def test_a_task_resumes_if_more_records_came_than_were_served(passes, nursery):
     waiters, target = Waiters(passes), Target()
     reader = Reader(waiters, nursery, target, [3])
     await wait_all_tasks_blocked()
@@ -198,7 +196,7 @@ async def test_a_task_is_resumed_where_more_has_come_than_was_served(passes, nur
 
 
 @pytest.mark.parametrize("why", ["no pass", "removed", "stopped"])
-async def test_a_task_is_resumed_without_asking_where_that_is_not_the_time(passes, nursery, why):
+async def test_a_task_resumes_without_the_callback_outside_a_pass(passes, nursery, why):
     waiters, target = Waiters(passes), Target()
     reader = Reader(waiters, nursery, target, [])
     await wait_all_tasks_blocked()
@@ -213,7 +211,7 @@ async def test_a_task_is_resumed_without_asking_where_that_is_not_the_time(passe
     assert reader.asked_at == []
 
 
-async def test_who_is_cancelled_before_the_end_of_the_pass_is_not_asked(passes, nursery):
+async def test_a_task_cancelled_before_the_end_of_the_pass_is_not_called(passes, nursery):
     waiters, target = Waiters(passes), Target()
     async with trio.open_nursery() as inner:
         reader = Reader(waiters, inner, target, [])
@@ -225,7 +223,7 @@ async def test_who_is_cancelled_before_the_end_of_the_pass_is_not_asked(passes, 
     assert reader.asked_at == [] and not target.waits
 
 
-async def test_an_error_is_the_tasks_own_and_others_are_served(passes, nursery):
+async def test_an_error_reaches_its_task_and_others_are_served(passes, nursery):
     waiters, target = Waiters(passes), Target()
     readers = [Reader(waiters, nursery, target, [answer]) for answer in (ValueError("a bug"), 1)]
     await wait_all_tasks_blocked()
@@ -234,7 +232,7 @@ async def test_an_error_is_the_tasks_own_and_others_are_served(passes, nursery):
     assert readers[1].asked_at == [1] and not readers[1].resumed.is_set()
 
 
-async def test_after_some_time_tasks_have_their_turns(passes, nursery, monkeypatch):
+async def test_after_some_time_tasks_get_their_turns(passes, nursery, monkeypatch):
     waiters, target = Waiters(passes), Target()
     readers = [Reader(waiters, nursery, target, [1]) for _ in range(5)]
     await wait_all_tasks_blocked()

@@ -1,4 +1,6 @@
-"""Log lines: JSON where nobody looks, one line an event, tracebacks inside it."""
+"""Log lines: JSON unless standard error is a terminal, a line per event, tracebacks inside the
+line.
+"""
 
 import json
 import subprocess
@@ -54,7 +56,7 @@ def run(level="info", log_format="auto", program=PROGRAM):
     return ended.stderr.decode()
 
 
-def test_lines_are_json_where_standard_error_is_no_terminal():
+def test_lines_are_json_if_standard_error_is_no_terminal():
     first, second, library = run().splitlines()
     event = json.loads(first)
     assert event["event"] == "connection_ended"
@@ -66,12 +68,12 @@ def test_lines_are_json_where_standard_error_is_no_terminal():
     assert "of a library" in library
 
 
-def test_debug_lines_come_only_when_asked_for():
+def test_debug_lines_appear_only_if_configured():
     assert '"seen"' not in run()
     assert '"seen"' in run(level="debug")
 
 
-def test_text_can_be_asked_for():
+def test_text_lines_can_be_configured():
     output = run(log_format="text")
     assert "connection_ended" in output
     assert not output.startswith("{")
@@ -101,7 +103,7 @@ def test_a_throttled_event_is_logged_at_once_then_seldom_with_its_count():
     assert lines[-1]["log_level"] == "error"
 
 
-def test_no_more_than_so_many_causes_are_remembered():
+def test_remembered_causes_have_a_limit():
     log = ThrottledLog(Clock())
     with structlog.testing.capture_logs() as lines:
         for number in range(CAUSES_MAX + 1):

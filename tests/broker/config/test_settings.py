@@ -1,4 +1,4 @@
-"""Settings: where they come from, which wins, and one clear line for each mistake."""
+"""Settings: their sources, the order of precedence, and a clear line for each mistake."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ from braidlog.broker.config.settings import (
 ROOT = Path(__file__).parents[3]
 
 CASES = [
-    # file, environment, flags, what is said
+    # file, environment, flags, expected message
     ("log.segment_byts = 1", {}, (), "FILE: log.segment_byts: unknown setting"),
     ("nope = 1", {}, (), "FILE: nope: unknown setting"),
     ("origins = 1", {}, (), "FILE: origins: unknown setting"),
@@ -54,7 +54,7 @@ def read(tmp_path, text="", environment=None, flags=()):
 
 
 @pytest.mark.parametrize(("text", "environment", "flags", "said"), CASES)
-def test_a_mistake_is_one_line_with_its_place(tmp_path, text, environment, flags, said):
+def test_a_mistake_is_a_single_line_with_its_place(tmp_path, text, environment, flags, said):
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text, environment, flags)
     message = str(caught.value).replace(str(tmp_path / "braidlog.toml"), "FILE")
@@ -74,7 +74,7 @@ def test_a_missing_file_is_named():
         load(file="/no/such.toml", environment={})
 
 
-def test_later_wins_file_environment_flags(tmp_path):
+def test_flags_override_environment_and_file(tmp_path):
     text = "[log]\nsegment_bytes = '1MiB'\nsegment_ms = '1h'\nflush_interval_ms = 7\n"
     config = read(
         tmp_path,
@@ -87,13 +87,13 @@ def test_later_wins_file_environment_flags(tmp_path):
     assert config.log.flush_interval_ms == 7
 
 
-def test_file_of_the_environment_is_read(tmp_path):
+def test_the_file_named_in_the_environment_is_read(tmp_path):
     path = tmp_path / "other.toml"
     path.write_text("log_level = 'debug'")
     assert load(environment={"BRAIDLOG_CONFIG": str(path)}).log_level == "debug"
 
 
-def test_variables_that_the_product_reads_by_themselves_are_no_settings():
+def test_other_environment_variables_are_no_settings():
     names = {
         name
         for folder in ("broker", "storage", "protocols")
@@ -124,7 +124,7 @@ def test_text_becomes_numbers_booleans_times_and_none(tmp_path):
     assert config.log.retention_bytes is None
 
 
-def test_listeners_keep_what_only_their_adapter_knows(tmp_path):
+def test_listeners_keep_options_of_their_adapter(tmp_path):
     text = """
         [listeners.kafka]
         listen = "[::1]:9092"
@@ -150,7 +150,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = "n"
 
 
-def test_options_of_an_adapter_take_units_and_tell_their_place():
+def test_adapter_options_take_units_and_report_their_place():
     origins = {"listeners.x.frame_bytes_max": "--set f"}
     options = decode({"frame_bytes_max": "1MiB", "idle_s": "2m"}, Options, origins, "listeners.x")
     assert options == Options(1 << 20, 120.0)
@@ -173,12 +173,12 @@ def test_addresses(text, address):
 
 
 @pytest.mark.parametrize("text", ["", "host", ":9092", "host:", "host:x", "host:65536", "host:-1"])
-def test_what_is_no_address(text):
+def test_invalid_addresses_are_refused(text):
     with pytest.raises(ValueError, match="HOST:PORT"):
         parse_address(text)
 
 
-def test_loopback_is_told_from_what_others_can_reach():
+def test_loopback_differs_from_reachable_addresses():
     assert all(map(is_loopback, ["127.0.0.1", "127.9.9.9", "::1", "localhost"]))
     assert not any(map(is_loopback, ["0.0.0.0", "::", "192.168.1.1", "example.org"]))
 
@@ -206,12 +206,12 @@ def test_the_shared_store_has_its_own_defaults_of_the_log(tmp_path):
         ((*SHARED, ("cluster.lease_ms", "1s", "--set l")), "--set l: cluster.lease_ms: is less"),
     ],
 )
-def test_settings_that_the_shared_store_cannot_have_are_refused(tmp_path, flags, said):
+def test_invalid_settings_of_the_shared_store_are_refused(tmp_path, flags, said):
     with pytest.raises(ConfigError, match=said):
         read(tmp_path, flags=flags)
 
 
-def test_a_place_that_cannot_be_looked_into_has_no_settings(tmp_path, monkeypatch):
+def test_an_unreadable_place_has_no_settings(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/" + "x" * 5000)  # The system refuses to look: a name too long.
+    monkeypatch.setenv("HOME", "/" + "x" * 5000)  # The path is too long for the system.
     assert load(environment={}).data_dir is None

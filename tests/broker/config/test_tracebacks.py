@@ -1,4 +1,4 @@
-"""Tracebacks: plain text, without values, of bounded size whatever the error is."""
+"""Tracebacks: plain text, without values, of bounded size for any error."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from braidlog.broker.config.tracebacks import (
     traceback_text,
 )
 
-CHARS_MAX = 200_000  # Of the worst of them; a usual one has 1,000.
+CHARS_MAX = 200_000  # The largest traceback; a usual traceback has 1,000.
 FRAMES_MAX = OUTER_FRAMES_MAX + INNER_FRAMES_MAX
 
 
@@ -31,7 +31,7 @@ def deep(frames, secret="of a client"):
 
 
 def chain_of(length, *, is_cause):
-    """An error that so many led to, one after the other."""
+    """Return an error at the end of a chain of that length."""
     before = None
     for number in range(length):
         error = caught(deep, 2)
@@ -48,7 +48,7 @@ def frames_of(text):
     return text.count("  File ")
 
 
-def test_a_short_one_reads_as_python_prints_it():
+def test_a_short_traceback_equals_pythons():
     text = traceback_text(caught(deep, 2))
     assert text.startswith("Traceback (most recent call last):\n  File ")
     assert text.endswith("ValueError: at the bottom")
@@ -56,7 +56,7 @@ def test_a_short_one_reads_as_python_prints_it():
     assert frames_of(text) == 4 and "left out" not in text
 
 
-def test_a_deep_one_keeps_both_ends_and_counts_the_rest():
+def test_a_deep_traceback_keeps_both_ends_and_counts_the_rest():
     text = traceback_text(caught(deep, 900))
     assert frames_of(text) == FRAMES_MAX
     assert f"({902 - FRAMES_MAX} frames are left out)" in text
@@ -69,7 +69,7 @@ def test_values_of_variables_are_left_out():
 
 
 @pytest.mark.parametrize("is_cause", [True, False])
-def test_of_a_long_chain_the_last_errors_are_told(is_cause):
+def test_a_long_chain_shows_the_last_errors(is_cause):
     text = traceback_text(chain_of(1000, is_cause=is_cause))
     assert text.count("ValueError: number") == CHAIN_MAX
     assert text.endswith("ValueError: number 999")
@@ -78,26 +78,26 @@ def test_of_a_long_chain_the_last_errors_are_told(is_cause):
     assert "left out" not in traceback_text(chain_of(CHAIN_MAX, is_cause=is_cause))
 
 
-def test_a_context_that_is_not_to_be_told_is_not():
+def test_a_suppressed_context_is_not_shown():
     error = chain_of(2, is_cause=False)
     error.__suppress_context__ = True
     assert "number 0" not in traceback_text(error)
 
 
-def test_an_error_that_led_to_itself_is_told_once():
+def test_an_error_that_caused_itself_is_shown_once():
     error = caught(deep, 1)
     other = caught(deep, 1)
     error.__context__, other.__context__ = other, error
     assert traceback_text(error).count("ValueError") == 2 + 2  # Names, and lines that raise.
 
 
-def test_of_a_group_the_first_ones_are_told():
+def test_a_group_shows_its_first_errors():
     text = traceback_text(ExceptionGroup("many", [caught(deep, 1) for _ in range(1000)]))
     assert text.count("ValueError: at the bottom") == GROUP_MAX
     assert f"({1000 - GROUP_MAX} of 1000 are left out)" in text
 
 
-def test_groups_in_groups_have_an_end():
+def test_nested_groups_are_bounded():
     error = caught(deep, 500)
     for _ in range(100):
         error = ExceptionGroup("group", [error, chain_of(20, is_cause=True), caught(deep, 500)])
@@ -117,5 +117,5 @@ class Unprintable(Exception):
         raise ValueError
 
 
-def test_an_error_without_a_text_is_told_by_its_name():
+def test_an_error_without_text_is_shown_by_its_name():
     assert traceback_text(Unprintable()).startswith(f"{__name__}.Unprintable: <")

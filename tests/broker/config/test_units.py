@@ -23,7 +23,7 @@ def test_sizes(text, size):
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "10 parsecs", "1MiBs", "MiB", "1e3"])
-def test_what_is_no_size(text):
+def test_invalid_sizes_are_refused(text):
     with pytest.raises(ValueError, match="size"):
         parse_bytes(text)
 
@@ -45,6 +45,6 @@ def test_times(text, unit, seconds):
 
 
 @pytest.mark.parametrize("text", ["", "soon", "7 years", "-3s"])
-def test_what_is_no_time(text):
+def test_invalid_times_are_refused(text):
     with pytest.raises(ValueError, match="time"):
         parse_seconds(text, unit="s")

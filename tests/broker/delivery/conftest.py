@@ -1,4 +1,4 @@
-"""For tests that run twice: where each read waits for a disk, and where none does."""
+"""Fixture of tests that run twice: with every read waiting for a disk, and without waits."""
 
 import pytest
 

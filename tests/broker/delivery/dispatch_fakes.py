@@ -1,4 +1,4 @@
-"""Consumers of no protocol, and a house with one dispatcher for tests to play in."""
+"""Consumers of no protocol, and a stage with a dispatcher for tests."""
 
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,13 +16,14 @@ from tests.broker.delivery.entry_fakes import FakePartition
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class FakeConsumer(Consumer):
-    """Keeps what it is sent."""
+    """Stores received entries."""
 
     inbox: list = field(default_factory=list)
     was_disconnected: bool = False
-    is_full: bool = False  # Its connection takes nothing.
-    was_asked: bool = False  # While it was full: it owes the dispatcher a call.
-    changes: list = field(default_factory=list)  # What it heard of being active.
+    is_full: bool = False  # The connection takes no more entries.
+    # The dispatcher asked for room while the connection was full: the consumer owes a call.
+    was_asked: bool = False
+    changes: list = field(default_factory=list)  # Received changes of the active consumer.
 
     def send(self, entries, size):
         assert size == sum(len(entry.body) for entry in entries)
@@ -47,7 +48,7 @@ class FakeConsumer(Consumer):
 
 
 class Clock:
-    """A wall clock that tests set, in microseconds."""
+    """A wall clock in microseconds that tests set."""
 
     def __init__(self):
         self.now_us = 1_000_000_000
@@ -57,7 +58,7 @@ class Clock:
 
 
 class Stage:
-    """One partition, one dispatcher and its pump, consumers."""
+    """A partition, a dispatcher with its pump, and consumers."""
 
     def __init__(self, nursery, kind, cursor=None, partition=None, **settings):
         self.partition = partition or FakePartition()
@@ -69,14 +70,14 @@ class Stage:
         nursery.start_soon(self.dispatcher.run)
 
     def join(self, permits=0, name="c", **settings):
-        """A new consumer."""
+        """Attach a new consumer."""
         consumer = FakeConsumer(name, **settings)
         self.dispatcher.attach(consumer)
         self.dispatcher.flow(consumer, permits)
         return consumer
 
     async def join_settled(self, permits):
-        """A new consumer that has its place in the turns before anything else happens."""
+        """Attach a new consumer, and wait until it has a place in the turns."""
         consumer = self.join(permits)
         await self.settled()
         return consumer
@@ -85,12 +86,14 @@ class Stage:
         self.dispatcher.detach(consumer)
 
     async def settled(self):
-        """Everybody has what they can have."""
+        """Wait until all consumers have received all possible entries."""
         await wait_all_tasks_blocked()
 
     async def passed(self, seconds):
-        """Let time pass on trio's clock. The test function itself has to take `autojump_clock`:
-        pytest-trio looks at no other fixture's arguments.
+        """Let time pass on trio's clock.
+
+        The test function itself must take `autojump_clock`: pytest-trio ignores the arguments of
+        other fixtures.
         """
         assert isinstance(trio.lowlevel.current_clock(), MockClock)
         await trio.sleep(seconds)
@@ -99,11 +102,11 @@ class Stage:
         return EntryId(self.partition.partition_id, offset, ack_set)
 
     async def ack(self, consumer, *offsets):
-        """As a listener hands over a group of acknowledgements."""
+        """Acknowledge a group of entries as a listener does."""
         return await self.dispatcher.acknowledge(consumer, [], lazy=True, entries=offsets)
 
     async def ack_by_ids(self, consumer, *offsets):
-        """The same one by one."""
+        """Acknowledge the entries individually."""
         ids = [self.id(offset) for offset in offsets]
         return await self.dispatcher.acknowledge(consumer, ids, lazy=True)
 

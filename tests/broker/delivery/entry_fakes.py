@@ -1,5 +1,7 @@
-"""A partition in memory whose batches tests lay out by hand: stored Pulsar entries, records of
-another format, gaps, markers, chunks. Reads as `braidlog.broker.topics.partition.Partition` does.
+"""A partition in memory whose batches tests lay out: Pulsar entries, other records, gaps, markers,
+chunks.
+
+Reads like `braidlog.broker.topics.partition.Partition`.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +25,7 @@ MS = 1000  # Microseconds.
 
 
 def entry_bytes(count=1, *, batched=None, time_ms=0, **metadata):
-    """A stored entry that says it holds `count` messages; its payload is never opened here."""
+    """Return a stored entry with a count of `count` messages; no test opens the payload."""
     fields = EntryMetadata(producer_name=b"p", sequence_id=0, publish_time=time_ms, **metadata)
     if batched or (batched is None and count > 1):
         fields.num_messages_in_batch = count
@@ -33,7 +35,7 @@ def entry_bytes(count=1, *, batched=None, time_ms=0, **metadata):
 
 @dataclass
 class FakeLog:
-    """The part of `PartitionLog` that is asked for directly."""
+    """The directly used part of `PartitionLog`."""
 
     partition: "FakePartition"
     settings: LogSettings = field(default_factory=LogSettings)
@@ -51,8 +53,10 @@ class FakeLog:
 
 @dataclass(eq=False)
 class FakePartition:
-    """`gate` holds reads up, as a slow disk does. Where it `is_warm` they need not wait, and what
-    comes is offered to the function that a task has left behind.
+    """A partition in memory; `gate` delays reads, like a slow disk.
+
+    If `is_warm`, reads need not wait, and new records are offered to the callback of a waiting
+    task.
     """
 
     is_warm: ClassVar[bool] = False
@@ -75,7 +79,7 @@ class FakePartition:
         self._arrived = trio.lowlevel.ParkingLot()
         self._at_once = None
         self._waits_at = -1
-        self.given_at_once = 0  # times that the function gave out what had come
+        self.given_at_once = 0  # number of times that the callback delivered new records
 
     def check_here(self):
         if self.removed:
@@ -88,10 +92,10 @@ class FakePartition:
     def visible(self):
         return [batch for batch in self.batches if batch.next_offset <= self.high_watermark]
 
-    # What tests put in. Each call is one batch.
+    # Test input. Each call adds a batch.
 
     def entries(self, *counts, flags=0, time_ms=0, metadata=None, visible=True):
-        """Stored Pulsar entries of so many messages each; returns their offsets."""
+        """Add stored Pulsar entries with these message counts; return their offsets."""
         body, delta, offsets = b"", 0, []
         base_offset = self.next_offset
         for count in counts:
@@ -104,7 +108,7 @@ class FakePartition:
         return offsets
 
     def records(self, count, *, keep=None, time_ms=0, body_format=BodyFormat.PLAIN):
-        """Records of another format; `keep` are the places of those that compaction left."""
+        """Add records of another format; `keep` are the places that compaction left."""
         base_offset = self.next_offset
         places = range(count) if keep is None else keep
         kept = [
@@ -119,7 +123,7 @@ class FakePartition:
         self._add(b"", BodyFormat.GAP, count, 0, BatchFlag.GAP, 0, True)
 
     def show_all(self):
-        """The disk has caught up."""
+        """Raise the watermark, as after a sync."""
         self.high_watermark = self.next_offset
         if self.is_warm and self._at_once is not None and self.high_watermark > self._waits_at:
             offset = self._at_once()
@@ -147,7 +151,7 @@ class FakePartition:
         if visible:
             self.show_all()
 
-    # What the broker does with it.
+    # The broker's interface.
 
     check_readable = Partition.check_readable
 
@@ -183,7 +187,7 @@ class FakePartition:
 
 
 class FailingPartition(FakePartition):
-    """Its disk fails at some places."""
+    """A partition whose disk fails at some places."""
 
     def __post_init__(self):
         super().__post_init__()

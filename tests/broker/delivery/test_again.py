@@ -1,4 +1,4 @@
-"""What waits to be read again, by lane; delays; the budget of what is read ahead."""
+"""Entries waiting for another read, by lane; delays; the budget of entries read ahead."""
 
 import random
 
@@ -58,7 +58,7 @@ class Holder:
         self.dropped += 1
 
 
-def test_budget_takes_from_those_who_could_not_use_theirs():
+def test_the_budget_takes_from_consumers_that_cannot_use_it():
     budget = ReadAhead(100_000)
     old, busy = Holder(), Holder()
     budget.hold(old, 60_000, 0.0)
@@ -67,7 +67,7 @@ def test_budget_takes_from_those_who_could_not_use_theirs():
     assert (old.dropped, busy.dropped, budget.bytes_held) == (1, 0, 40_000)
 
 
-def test_nobody_waits_for_the_budget_and_who_is_busy_keeps_his():
+def test_no_consumer_waits_for_the_budget_and_busy_consumers_keep_their_share():
     budget = ReadAhead(100_000)
     holders = [Holder() for _ in range(10)]
     for holder in holders:
@@ -76,7 +76,7 @@ def test_nobody_waits_for_the_budget_and_who_is_busy_keeps_his():
     assert not any(holder.dropped for holder in holders)
 
 
-def test_sweep_drops_what_lies_about():
+def test_a_sweep_drops_unused_entries():
     budget = ReadAhead()
     first, second = Holder(), Holder()
     budget.hold(first, 1000, 0.0)
@@ -88,7 +88,7 @@ def test_sweep_drops_what_lies_about():
     assert (second.dropped, budget.bytes_held) == (0, 0)
 
 
-def test_what_is_read_ahead_counts_as_output_and_goes_when_memory_is_short():
+def test_entries_read_ahead_count_as_output_and_are_dropped_if_memory_is_short():
     output = OutputBudget(10 * MIB)
     budget = ReadAhead(output=output)
     holder = Holder()
@@ -101,7 +101,7 @@ def test_what_is_read_ahead_counts_as_output_and_goes_when_memory_is_short():
     assert output.used == 6 * MIB
 
 
-async def test_a_read_ahead_reserves_memory_and_waits_while_there_is_none(nursery):
+async def test_a_read_ahead_reserves_memory_and_waits_for_it(nursery):
     output = OutputBudget(MIB)
     budget, reserved = ReadAhead(output=output), []
 

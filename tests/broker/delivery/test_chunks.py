@@ -1,4 +1,6 @@
-"""Shared delivery of chunked messages: the pieces of one go to one consumer, in order."""
+"""Shared delivery of chunked messages: the chunks of a message go to a single
+consumer, in order.
+"""
 
 import pytest
 
@@ -19,7 +21,7 @@ def chunk(number, of=3, uuid=b"u"):
     }
 
 
-async def test_pieces_of_a_message_go_to_the_consumer_of_its_first(monkeypatch):
+async def test_chunks_of_a_message_go_to_the_consumer_of_the_first(monkeypatch):
     monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
     async with stage(SharedDispatcher) as play:
         consumers = [play.join(permits=100) for _ in range(3)]
@@ -32,7 +34,7 @@ async def test_pieces_of_a_message_go_to_the_consumer_of_its_first(monkeypatch):
         assert shares == [[], [0, 2, 4], [1, 3, 5]]
 
 
-async def test_pieces_whose_delay_is_over_go_to_the_consumer_of_the_first(autojump_clock):
+async def test_delayed_chunks_go_to_the_consumer_of_the_first(autojump_clock):
     async with stage(SharedDispatcher) as play:
         consumers = [await play.join_settled(permits=100) for _ in range(3)]
         due_ms = play.clock.now_us // 1000 + 2000
@@ -50,9 +52,7 @@ async def test_pieces_whose_delay_is_over_go_to_the_consumer_of_the_first(autoju
             assert sorted(shares) == [[], [], pieces]
 
 
-async def test_piece_that_comes_when_its_message_is_due_waits_for_the_earlier_ones(
-    monkeypatch, autojump_clock
-):
+async def test_a_due_chunk_waits_for_the_earlier_chunks(monkeypatch, autojump_clock):
     monkeypatch.setattr(dispatch_shared, "DUE_MAX", 1)
     async with stage(SharedDispatcher) as play:
         first = await play.join_settled(permits=1)
@@ -63,7 +63,8 @@ async def test_piece_that_comes_when_its_message_is_due_waits_for_the_earlier_on
             play.partition.entries(1, metadata=metadata)
         await play.settled()
         assert (first.offsets, second.offsets, play.dispatcher.delayed) == ([0], [], 1)
-        play.clock.now_us += 3_000_000  # What is due is not collected: as much as may waits.
+        # Due entries are not collected: the limit of waiting entries is reached.
+        play.clock.now_us += 3_000_000
         play.partition.entries(1, metadata=late | {"chunk_id": 1})
         await play.settled()
         play.dispatcher.flow(first, 1)
@@ -71,7 +72,7 @@ async def test_piece_that_comes_when_its_message_is_due_waits_for_the_earlier_on
         assert (first.offsets, second.offsets) == ([0, 1], [2, 3])
 
 
-async def test_pieces_come_back_first_where_much_is_given_back(monkeypatch):
+async def test_returned_chunks_are_redelivered_first(monkeypatch):
     monkeypatch.setattr(returning, "RETURNED_TOGETHER", 1)
     async with stage(SharedDispatcher) as play:
         first = await play.join_settled(permits=100)
@@ -87,7 +88,7 @@ async def test_pieces_come_back_first_where_much_is_given_back(monkeypatch):
         assert [offset for offset in second.offsets if offset >= 3] == [3, 4, 5]
 
 
-async def test_pieces_wait_for_their_consumer_and_hold_up_nobody_else(monkeypatch):
+async def test_chunks_wait_for_their_consumer_and_delay_no_other(monkeypatch):
     monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
     async with stage(SharedDispatcher) as play:
         first = await play.join_settled(permits=1)
@@ -102,7 +103,7 @@ async def test_pieces_wait_for_their_consumer_and_hold_up_nobody_else(monkeypatc
         assert first.offsets == [0, 1, 2]
 
 
-async def test_a_piece_for_a_full_consumer_has_it_asked_for_room(monkeypatch):
+async def test_a_chunk_for_a_full_consumer_asks_for_room(monkeypatch):
     monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
     async with stage(SharedDispatcher) as play:
         first = await play.join_settled(permits=100)
@@ -112,7 +113,7 @@ async def test_a_piece_for_a_full_consumer_has_it_asked_for_room(monkeypatch):
         await play.settled()
         assert (first.offsets, second.offsets) == ([], [0])
         first.is_full, second.is_full = False, True
-        play.partition.entries(1, metadata=chunk(1))  # It is the other's turn.
+        play.partition.entries(1, metadata=chunk(1))  # The turn is the other consumer's.
         await play.settled()
         assert (first.offsets, second.offsets, second.was_asked) == ([], [0], True)
         second.is_full = False
@@ -121,7 +122,7 @@ async def test_a_piece_for_a_full_consumer_has_it_asked_for_room(monkeypatch):
         assert second.offsets == [0, 1]
 
 
-async def test_unfinished_message_starts_again_at_its_first_piece(monkeypatch):
+async def test_an_unfinished_message_restarts_at_its_first_chunk(monkeypatch):
     monkeypatch.setattr(dispatch_shared, "TURN_ENTRIES_SHARED", 1)
     async with stage(SharedDispatcher) as play:
         first = await play.join_settled(permits=1)
@@ -135,7 +136,7 @@ async def test_unfinished_message_starts_again_at_its_first_piece(monkeypatch):
         assert second.offsets == [0, 1, 2]
 
 
-async def test_nack_of_one_piece_brings_the_whole_message_again():
+async def test_a_nack_of_a_chunk_redelivers_the_whole_message():
     async with stage(SharedDispatcher) as play:
         for number in range(3):
             play.partition.entries(1, metadata=chunk(number))

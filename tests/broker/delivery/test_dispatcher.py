@@ -1,4 +1,4 @@
-"""What every kind of dispatch shares: permits, turns, acks, resets, moves by other listeners."""
+"""Behaviour of every kind of dispatch: permits, turns, acks, resets, moves by other listeners."""
 
 from functools import partial
 
@@ -25,7 +25,7 @@ def kind(request):
     return request.param
 
 
-async def test_nothing_goes_without_permits(kind):
+async def test_nothing_is_sent_without_permits(kind):
     async with stage(kind) as play:
         consumer = play.join()
         play.partition.entries(1, 1)
@@ -36,7 +36,7 @@ async def test_nothing_goes_without_permits(kind):
         assert consumer.offsets == [0]
 
 
-async def test_a_permit_is_a_message_and_an_entry_goes_whole(kind):
+async def test_a_permit_counts_a_message_and_entries_are_sent_whole(kind):
     """Flow 4, then three single messages and a batch of 10: Apache sends all and stands at -9."""
     async with stage(kind) as play:
         play.partition.entries(1, 1, 1, 10, 1)
@@ -52,7 +52,7 @@ async def test_a_permit_is_a_message_and_an_entry_goes_whole(kind):
         assert consumer.offsets == [0, 1, 2, 3, 13]
 
 
-async def test_new_entries_go_when_the_watermark_passes_them(kind):
+async def test_new_entries_are_sent_below_the_watermark(kind):
     async with stage(kind) as play:
         consumer = play.join(permits=10)
         await play.settled()
@@ -64,7 +64,7 @@ async def test_new_entries_go_when_the_watermark_passes_them(kind):
         assert consumer.offsets == [0]
 
 
-async def test_few_entries_that_come_while_the_pump_waits_go_out_without_it(kind, is_warm):
+async def test_few_new_entries_are_sent_while_the_pump_waits(kind, is_warm):
     async with stage(kind) as play:
         consumer = play.join(permits=100)
         await play.settled()
@@ -77,7 +77,7 @@ async def test_few_entries_that_come_while_the_pump_waits_go_out_without_it(kind
 
 
 @pytest.mark.parametrize("why", ["many", "no permits", "acknowledged", "terminated"])
-async def test_the_pump_looks_itself_where_there_is_more_to_it(kind, monkeypatch, why):
+async def test_the_pump_wakes_for_complex_deliveries(kind, monkeypatch, why):
     monkeypatch.setattr(pump, "AT_ONCE_RECORDS_MAX", 3)
     async with stage(kind) as play:
         consumer = play.join(permits=1 if why == "no permits" else 100)
@@ -92,7 +92,7 @@ async def test_the_pump_looks_itself_where_there_is_more_to_it(kind, monkeypatch
         assert consumer.offsets == wanted.get(why, [0, 1, 2])
 
 
-async def test_a_turn_ends_at_its_size_and_goes_on_in_the_next(kind, monkeypatch):
+async def test_a_turn_ends_at_its_size_and_the_next_turn_continues(kind, monkeypatch):
     monkeypatch.setattr(dispatch, "TURN_BYTES", 1)
     async with stage(kind) as play:
         consumer = play.join(permits=10)
@@ -101,7 +101,7 @@ async def test_a_turn_ends_at_its_size_and_goes_on_in_the_next(kind, monkeypatch
         assert consumer.offsets == [0, 1, 2]
 
 
-async def test_what_is_acknowledged_does_not_come_again(kind):
+async def test_acknowledged_entries_are_not_redelivered(kind):
     async with stage(kind) as play:
         play.partition.entries(1, 3, 1, 1)
         first = play.join(permits=10)
@@ -125,7 +125,7 @@ async def test_ack_of_an_id_that_names_no_entry_does_nothing(kind):
         assert not play.cursor.state().acked
 
 
-async def test_entry_is_sent_again_with_what_is_left_of_it(kind):
+async def test_an_entry_is_redelivered_with_its_ack_set(kind):
     async with stage(kind) as play:
         play.partition.entries(10)
         first = play.join(permits=10)
@@ -142,7 +142,7 @@ async def test_entry_is_sent_again_with_what_is_left_of_it(kind):
         assert play.cursor.position == 10
 
 
-async def test_entry_that_another_listener_left_half_done_is_sent_whole(kind):
+async def test_an_entry_partly_committed_by_another_listener_is_sent_whole(kind):
     async with stage(kind) as play:
         play.partition.entries(10)
         play.cursor.seek(4)
@@ -157,7 +157,7 @@ async def test_entry_that_another_listener_left_half_done_is_sent_whole(kind):
         assert consumer.inbox[0].ack_set == (0b11_1110_1111,)
 
 
-async def test_reset_lets_everybody_go_and_starts_elsewhere(kind):
+async def test_a_reset_disconnects_consumers_and_changes_the_position(kind):
     async with stage(kind) as play:
         play.partition.entries(1, 1, 1)
         consumer = play.join(permits=10)
@@ -194,7 +194,7 @@ async def test_backward_move_of_another_listener_closes_the_consumers(kind):
 
 @pytest.mark.parametrize("is_ours", [True, False])
 @pytest.mark.parametrize("kind", [*KINDS, "cumulative"])
-async def test_an_acknowledgement_under_way_over_a_seek_does_nothing(kind, is_ours):
+async def test_an_acknowledgement_from_before_a_seek_does_nothing(kind, is_ours):
     is_cumulative = kind == "cumulative"
 
     async def start():
@@ -202,9 +202,9 @@ async def test_an_acknowledgement_under_way_over_a_seek_does_nothing(kind, is_ou
 
     async with stage(ExclusiveDispatcher if is_cumulative else kind) as play:
         play.partition.entries(1, 1, 1)
-        consumer = play.join()  # It had them before it came back.
+        consumer = play.join()  # The consumer had them before it reconnected.
         await play.settled()
-        play.partition.gate = trio.Event()  # Where they are is looked up.
+        play.partition.gate = trio.Event()  # The dispatcher looks up their entries.
         async with trio.open_nursery() as nursery:
             if is_cumulative:
                 ack = partial(play.dispatcher.acknowledge_to, consumer, play.id(1), lazy=True)
@@ -235,7 +235,7 @@ async def test_forward_move_of_another_listener_counts_as_acknowledged(kind):
         assert consumer.offsets == [0, 1, 3]
 
 
-async def test_move_beyond_the_log_skips_what_comes_in_below(kind):
+async def test_a_move_beyond_the_log_skips_records_below(kind):
     async with stage(kind) as play:
         consumer = play.join(permits=10)
         play.partition.entries(1)
@@ -249,7 +249,7 @@ async def test_move_beyond_the_log_skips_what_comes_in_below(kind):
         assert consumer.offsets == [0, 3]
 
 
-async def test_delivery_goes_on_at_the_log_start_when_retention_has_passed(kind):
+async def test_delivery_continues_at_the_log_start_after_retention(kind):
     async with stage(kind) as play:
         play.partition.entries(1, 1, 1)
         play.partition.log_start_offset = 2
@@ -260,13 +260,13 @@ async def test_delivery_goes_on_at_the_log_start_when_retention_has_passed(kind)
 
 
 class FullCursor(MemoryCursor):
-    """Its position cannot be stored: the disk is full."""
+    """A cursor on a full disk: no position can be stored."""
 
     def ack_to(self, position, *, lazy):
         raise StorageFull("no room")
 
 
-async def test_delivery_goes_on_at_the_log_start_on_a_full_disk_too(kind):
+async def test_delivery_continues_at_the_log_start_on_a_full_disk_too(kind):
     async with stage(kind, cursor=FullCursor(0)) as play:
         play.partition.entries(1, 1, 1)
         play.partition.log_start_offset = 2
@@ -276,14 +276,14 @@ async def test_delivery_goes_on_at_the_log_start_on_a_full_disk_too(kind):
 
 
 def unreadable(partition):
-    """A record of another protocol that cannot be opened; returns its offset."""
+    """Add a record of another protocol that cannot be opened; return its offset."""
     offset = partition.records(1)[0]
     partition.batches[-1].body = memoryview(b"\xff" * 40)
     return offset
 
 
-async def test_what_comes_before_a_record_that_cannot_be_read_goes_once_and_is_acknowledged(kind):
-    """A client that was sent away there came again before its acks had: for ever."""
+async def test_entries_before_an_unreadable_record_are_sent_once_and_acknowledged(kind):
+    """A client disconnected at that place used to return before its acks were stored: endlessly."""
     async with stage(kind) as play:
         play.partition.entries(1, 1)
         place = unreadable(play.partition)
@@ -303,7 +303,7 @@ async def test_what_comes_before_a_record_that_cannot_be_read_goes_once_and_is_a
 
 
 class FarPartition(FakePartition):
-    """Its records are in a shared store that may not answer."""
+    """A partition whose records are in a shared store that may not answer."""
 
     answers = False
 
@@ -317,7 +317,7 @@ class FarPartition(FakePartition):
         return None
 
 
-async def test_delivery_goes_on_once_the_shared_store_answers_again(kind, autojump_clock):
+async def test_delivery_resumes_once_the_shared_store_answers(kind, autojump_clock):
     async with stage(kind, partition=FarPartition()) as play:
         play.partition.entries(1, 1)
         consumer = play.join(permits=10)
@@ -334,20 +334,20 @@ async def test_delivery_goes_on_once_the_shared_store_answers_again(kind, autoju
         assert consumer.offsets == [0, 1, 0, 1]
 
 
-async def test_delivery_goes_on_when_the_cursor_is_moved_past_what_cannot_be_read(kind):
+async def test_delivery_resumes_when_the_cursor_moves_past_an_unreadable_record(kind):
     async with stage(kind) as play:
         place = unreadable(play.partition)
         play.partition.entries(1)
         consumer = play.join(permits=10)
         await play.settled()
         assert consumer.offsets == []
-        play.cursor.position = place + 1  # As a commit of another protocol moves it.
+        play.cursor.position = place + 1  # As a commit of another protocol moves the position.
         play.dispatcher.foreign_move(is_seek=False)
         await play.settled()
         assert consumer.offsets == [place + 1]
 
 
-async def test_consumer_that_left_gets_nothing_though_its_task_still_runs(kind):
+async def test_a_detached_consumer_receives_nothing(kind):
     async with stage(kind) as play:
         consumer = play.join(permits=10)
         await play.settled()
@@ -361,14 +361,14 @@ async def test_consumer_that_left_gets_nothing_though_its_task_still_runs(kind):
 
 
 class AskedPartition(FakePartition):
-    """Remembers how much was asked for."""
+    """Records the requested sizes."""
 
     def _found(self, offset, bytes_max):
         self.asked.append(bytes_max)
         return super()._found(offset, bytes_max)
 
 
-async def test_less_is_read_ahead_where_entries_are_made_of_other_records(kind, monkeypatch):
+async def test_less_is_read_ahead_for_entries_made_from_other_records(kind, monkeypatch):
     monkeypatch.setattr(entry_reads, "FOREIGN_RECORDS_MAX", 2)
     monkeypatch.setattr(AskedPartition, "is_warm", False)
     partition = AskedPartition()
@@ -387,7 +387,7 @@ async def test_less_is_read_ahead_where_entries_are_made_of_other_records(kind, 
 
 
 async def test_acknowledged_ranges_are_not_even_read(kind, monkeypatch):
-    """However much lies acknowledged behind one open message."""
+    """Many acknowledged entries lie behind an unacknowledged message."""
     partition = AskedPartition()
     partition.asked = []
     monkeypatch.setattr(pump, "READ_AHEAD_BYTES", 1)
@@ -402,7 +402,7 @@ async def test_acknowledged_ranges_are_not_even_read(kind, monkeypatch):
         assert len(partition.asked) == 3
 
 
-async def test_what_retention_took_while_the_pump_waited_is_passed_over(kind):
+async def test_records_removed_while_the_pump_waited_are_skipped(kind):
     async with stage(kind) as play:
         consumer = play.join(permits=10)
         await play.settled()
@@ -414,7 +414,7 @@ async def test_what_retention_took_while_the_pump_waited_is_passed_over(kind):
         assert consumer.offsets == [2, 3]
 
 
-async def test_what_nobody_can_take_is_not_read(kind):
+async def test_entries_without_a_possible_consumer_are_not_read(kind):
     partition = AskedPartition()
     partition.asked = []
     async with stage(kind, partition=partition) as play:
@@ -427,7 +427,7 @@ async def test_what_nobody_can_take_is_not_read(kind):
         assert len(partition.asked) == 1
 
 
-async def test_consumer_whose_connection_is_full_is_sent_nothing_until_it_has_room(kind):
+async def test_a_full_connection_receives_nothing_until_it_has_room(kind):
     async with stage(kind) as play:
         consumer = play.join(permits=10)
         consumer.is_full = True
@@ -440,7 +440,7 @@ async def test_consumer_whose_connection_is_full_is_sent_nothing_until_it_has_ro
         assert consumer.offsets == [0, 1]
 
 
-async def test_what_was_read_ahead_and_dropped_is_read_again(kind):
+async def test_dropped_read_ahead_entries_are_read_again(kind):
     async with stage(kind) as play:
         play.partition.entries(1, 1, 1, 1)
         consumer = play.join(permits=1)
@@ -454,7 +454,7 @@ async def test_what_was_read_ahead_and_dropped_is_read_again(kind):
         assert play.budget.bytes_held == 0
 
 
-async def test_subscription_takes_so_many_consumers_and_no_more(monkeypatch):
+async def test_consumers_of_a_subscription_have_a_limit(monkeypatch):
     monkeypatch.setattr(dispatch, "CONSUMERS_MAX", 2)
     async with stage(SharedDispatcher) as play:
         first = play.join()

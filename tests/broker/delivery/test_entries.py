@@ -29,7 +29,7 @@ LEDGER = 7
 
 @pytest.fixture
 def mixed():
-    """Entries 0-2 3 | records 4 5 6 | gap 7-9 | records 10 (11 gone) 12 | entry 13-17."""
+    """Return entries 0-2 3 | records 4 5 6 | gap 7-9 | records 10 (11 removed) 12 | entry 13-17."""
     partition = FakePartition(LEDGER)
     partition.entries(3, 1, time_ms=10)
     partition.records(3, time_ms=20)
@@ -49,7 +49,7 @@ def spans_of(read):
 # Reading.
 
 
-async def test_reads_entries_of_every_format_and_nothing_in_gaps(mixed):
+async def test_entries_of_every_format_are_read_and_gaps_skipped(mixed):
     read = await entry_reads.read_entries(mixed, 0, 1 << 20)
     assert spans_of(read) == SPANS
     assert read.next_offset == 18
@@ -63,7 +63,7 @@ async def test_read_begins_with_the_entry_that_contains_or_follows_the_offset(mi
 
 @pytest.mark.parametrize("bytes_max", [1, 100, 1 << 20])
 @pytest.mark.parametrize("start", range(18))
-async def test_ids_do_not_depend_on_where_and_how_much_is_read(mixed, start, bytes_max):
+async def test_ids_do_not_depend_on_read_position_and_size(mixed, start, bytes_max):
     seen, position = [], start
     while position < mixed.high_watermark:
         read = await entry_reads.read_entries(mixed, position, bytes_max)
@@ -73,7 +73,7 @@ async def test_ids_do_not_depend_on_where_and_how_much_is_read(mixed, start, byt
     assert seen == [span for span in SPANS if sum(span) > start]
 
 
-async def test_reads_in_pieces_where_another_format_holds_many_records(monkeypatch):
+async def test_many_records_of_another_format_are_read_in_pieces(monkeypatch):
     monkeypatch.setattr(entry_reads, "FOREIGN_RECORDS_MAX", 4)
     partition = FakePartition()
     partition.records(10)
@@ -84,14 +84,14 @@ async def test_reads_in_pieces_where_another_format_holds_many_records(monkeypat
     assert spans_of(read) == [(9, 1), (10, 1), (11, 1), (12, 1)]
 
 
-async def test_large_bodies_of_other_formats_are_made_into_the_same_entries(monkeypatch):
+async def test_large_bodies_of_other_formats_become_the_same_entries(monkeypatch):
     monkeypatch.setattr(entry_reads, "PLAIN_INLINE_BYTES_MAX", 0)
     partition = FakePartition()
     partition.records(3)
     assert spans_of(await entry_reads.read_entries(partition, 1, 1 << 20)) == [(1, 1), (2, 1)]
 
 
-async def test_markers_are_for_no_client_but_their_neighbours_are():
+async def test_markers_reach_no_client_but_their_neighbours_do():
     partition = FakePartition()
     partition.entries(1, metadata={"marker_type": 1})
     partition.entries(2, 1, flags=BatchFlag.MARKER)
@@ -107,7 +107,7 @@ async def test_nothing_above_the_watermark_is_read():
     assert await entries.last_entry(partition) == Span(0, 2)
 
 
-async def test_record_that_cannot_be_opened_is_not_skipped():
+async def test_an_unreadable_record_is_not_skipped():
     partition = FakePartition()
     partition.records(2)
     partition.records(1)
@@ -118,7 +118,7 @@ async def test_record_that_cannot_be_opened_is_not_skipped():
         await entry_reads.read_entries(partition, 2, 1 << 20)
 
 
-async def test_body_of_a_format_that_nobody_knows_is_like_one_that_cannot_be_opened():
+async def test_a_body_of_an_unknown_format_is_unreadable():
     partition = FakePartition()
     partition.records(2)
     partition.records(3, keep=[0, 2], body_format=250)
@@ -177,7 +177,7 @@ async def test_cumulative_ack_resolves_down_to_the_whole_entry(mixed, entry):
 
 
 async def test_cumulative_ack_with_an_ack_set_leaves_the_rest_of_its_entry(mixed):
-    wanted = 0b11000  # Of the entry 13-17 the last two.
+    wanted = 0b11000  # The last two of the entry 13-17.
     covered = await entries.resolve_cumulative(mixed, EntryId(LEDGER, 13, (wanted,)))
     assert covered == CumulativeAck(13, [(13, 16)])
 
@@ -194,7 +194,7 @@ async def test_cumulative_ack_with_an_ack_set_leaves_the_rest_of_its_entry(mixed
         EntryId(LATEST, LATEST),
     ],
 )
-async def test_ids_of_nothing_acknowledge_nothing(mixed, message_id):
+async def test_ids_without_entry_acknowledge_nothing(mixed, message_id):
     assert await entries.resolve_cumulative(mixed, message_id) is None
     assert await entries.resolve_individual(mixed, message_id) is None
 
@@ -220,7 +220,7 @@ async def test_seek_resolves_up_to_the_next_entry_start(mixed, entry):
         (EntryId(LATEST, LATEST), 18),
         (EntryId(LEDGER - 1, 16), 4),
         (EntryId(LEDGER + 1, 0), 18),
-        (EntryId(LEDGER, 0), 4),  # Trimmed: the next that is there.
+        (EntryId(LEDGER, 0), 4),  # Trimmed: the next existing entry.
         (EntryId(LEDGER, 13, (0b11100,)), 15),  # Into the batch.
         (EntryId(LEDGER, 13, (0b11111,)), 13),
     ],
@@ -241,7 +241,7 @@ async def test_seek_by_time_finds_the_first_entry_of_that_time_or_later(mixed, t
 
 
 @given(st.integers(1, 200), st.sets(st.integers(0, 199)), st.integers(0, 1 << 40))
-def test_ack_set_says_what_was_acknowledged_and_nothing_else(count, acked, offset):
+def test_an_ack_set_has_exactly_the_acknowledged_messages(count, acked, offset):
     span = Span(offset, count)
     acked = {place for place in acked if place < count}
     words = ack_set_of(span, [(offset + place, offset + place + 1) for place in acked])
@@ -264,7 +264,7 @@ def test_ack_set_examples_of_the_protocol_document():
     assert ack_set_of(Span(0, 64), [(0, 1)]) == (-2,)
 
 
-def test_words_that_a_client_left_out_are_acknowledged():
+def test_omitted_words_of_an_ack_set_are_acknowledged():
     assert acked_ranges(Span(0, 130), (-1,)) == [(64, 130)]
 
 
@@ -272,7 +272,7 @@ def test_words_that_a_client_left_out_are_acknowledged():
 
 
 def random_partition(rng):
-    """A partition of random batches, and the spans of its entries."""
+    """Return a partition of random batches, and the spans of its entries."""
     partition, spans = FakePartition(LEDGER), []
     for _ in range(rng.randint(1, 8)):
         kind = rng.choice(["entries", "records", "sparse", "gap"])
@@ -292,7 +292,7 @@ def random_partition(rng):
 
 
 @pytest.mark.parametrize("seed", range(60))
-async def test_any_layout_resolves_as_a_plain_list_does(seed):
+async def test_any_layout_resolves_like_a_plain_list(seed):
     rng = random.Random(seed)
     partition, spans = random_partition(rng)
     end = partition.high_watermark
@@ -312,7 +312,7 @@ async def test_any_layout_resolves_as_a_plain_list_does(seed):
 
 @settings(max_examples=50, deadline=None)
 @given(st.integers(0, 1 << 30))
-def test_spans_in_memory_equal_those_that_are_read(seed):
+def test_spans_in_memory_equal_spans_of_reads(seed):
     rng = random.Random(seed)
     partition, spans = random_partition(rng)
     walked = [
@@ -338,7 +338,7 @@ def kafka_set(first, count, *, compressed):
 
 
 async def ids_and_values(partition, start, bytes_max):
-    """Entry id and payload of everything from `start` on, read in pieces."""
+    """Return entry id and payload of all entries from `start` on, read in pieces."""
     found, position = [], start
     while position < partition.high_watermark:
         read = await entry_reads.read_entries(partition, position, bytes_max)

@@ -1,4 +1,4 @@
-"""Exclusive delivery: one consumer, order, redelivery from the first unacknowledged entry."""
+"""Exclusive delivery: a single consumer, order, redelivery from the first unacknowledged entry."""
 
 import random
 
@@ -36,7 +36,7 @@ async def test_redelivery_starts_at_the_first_unacknowledged_entry_and_ignores_i
         assert {delivery.redelivery_count for delivery in consumer.inbox} == {0}
 
 
-async def test_read_that_is_under_way_is_dropped_by_a_redelivery():
+async def test_a_redelivery_drops_the_present_read():
     async with stage(ExclusiveDispatcher) as play:
         consumer = play.join(permits=10)
         play.partition.entries(1, 1)
@@ -60,8 +60,8 @@ async def test_cumulative_ack_resolves_down_and_never_moves_back():
             assert play.cursor.position == position
 
 
-async def test_cumulative_ack_one_below_an_entry_acknowledges_the_one_before():
-    """Clients subtract one from the id of a batch that they are in the middle of."""
+async def test_a_cumulative_ack_below_an_entry_acknowledges_the_entry_before():
+    """Clients subtract 1 from the id of a batch within which they are."""
     async with stage(ExclusiveDispatcher) as play:
         play.partition.entries(5, 5)
         consumer = play.join(permits=10)
@@ -95,12 +95,12 @@ async def test_acks_of_entries_delivered_long_ago_are_looked_up(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_against_a_model(seed):
-    """Order is kept, nothing unacknowledged is skipped, nothing acknowledged comes again."""
+    """Order is kept, no unacknowledged entry is skipped, no acknowledged entry is redelivered."""
     rng = random.Random(seed)
     async with stage(ExclusiveDispatcher) as play:
         partition, spans, acked = play.partition, {}, set()
         consumer, seen = play.join(), 0
-        expected = 0  # Entries at or above it were not sent since the last rewind.
+        expected = 0  # Entries from here on were not sent since the last rewind.
         for _ in range(80):
             what = rng.choice(["append", "flow", "flow", "ack", "ack_to", "nack", "swap"])
             if what == "append":
@@ -148,7 +148,8 @@ async def test_nothing_is_read_while_the_memory_for_output_is_used():
         output.charge(-OUTPUT_BYTES_ALL_MAX)
         await play.settled()
         assert consumer.offsets == [0, 1]
-        output.charge(OUTPUT_BYTES_ALL_MAX)  # Nor what comes while the pump waits for records.
+        # This also holds for records that arrive while the pump waits.
+        output.charge(OUTPUT_BYTES_ALL_MAX)
         play.partition.entries(1)
         await play.settled()
         assert consumer.offsets == [0, 1]
@@ -157,7 +158,7 @@ async def test_nothing_is_read_while_the_memory_for_output_is_used():
         assert consumer.offsets == [0, 1, 2]
 
 
-async def test_what_is_being_read_is_reserved():
+async def test_a_read_reserves_its_memory():
     async with stage(ExclusiveDispatcher) as play:
         play.partition.gate = trio.Event()
         play.partition.entries(1, 1)

@@ -1,4 +1,4 @@
-"""Failover delivery: who is active, when that changes, and who hears of it."""
+"""Failover delivery: the active consumer, its changes, and their notifications."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def partition_of_a_partitioned_topic(index):
     return FakePartition(index=index, partitioned=True)
 
 
-async def test_first_one_is_active_and_gets_everything_in_order():
+async def test_the_first_consumer_is_active_and_receives_everything_in_order():
     async with stage(FailoverDispatcher) as play:
         play.partition.entries(1, 1, 1)
         consumer = play.join(permits=10)
@@ -38,7 +38,7 @@ async def test_each_join_and_leave_spreads_the_partitions_again(autojump_clock, 
     async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(index)) as play:
         there = {name: play.join(name=name) for name in "bd"}
         await play.settled()
-        for name in "cacd":  # The other ones' numbers change, too.
+        for name in "cacd":  # The numbers of the other consumers change too.
             if name in there:
                 play.leave(there.pop(name))
             else:
@@ -49,7 +49,7 @@ async def test_each_join_and_leave_spreads_the_partitions_again(autojump_clock, 
             assert [n for n in names if there[n].changes[-1]] == [play.dispatcher.active.name]
 
 
-async def test_better_priority_goes_before_the_name():
+async def test_a_better_priority_precedes_the_name():
     async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
         play.join(permits=10, name="a", priority=1)
         better = play.join(permits=10, name="z", priority=0)
@@ -57,7 +57,7 @@ async def test_better_priority_goes_before_the_name():
         assert play.dispatcher.active is better
 
 
-async def test_unpartitioned_topic_goes_by_the_ring_of_names():
+async def test_an_unpartitioned_topic_uses_the_ring_of_names():
     async with stage(FailoverDispatcher) as play:
         names = [f"c{number}" for number in range(5)]
         consumers = [play.join(permits=10, name=name) for name in names]
@@ -71,7 +71,7 @@ async def test_unpartitioned_topic_goes_by_the_ring_of_names():
         assert play.dispatcher.active.name == chosen, "whoever came first"
 
 
-async def test_newcomer_that_is_not_chosen_hears_so_at_once_and_nobody_else_does():
+async def test_an_inactive_new_consumer_alone_is_notified_at_once():
     async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
         first = play.join(permits=10, name="a")
         await play.settled()
@@ -83,7 +83,7 @@ async def test_newcomer_that_is_not_chosen_hears_so_at_once_and_nobody_else_does
         assert first.changes == [True]
 
 
-async def test_next_one_goes_on_with_what_is_not_acknowledged():
+async def test_the_next_consumer_receives_the_unacknowledged_entries():
     async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
         play.partition.entries(1, 1, 1)
         first = play.join(permits=10, name="a")
@@ -98,19 +98,19 @@ async def test_next_one_goes_on_with_what_is_not_acknowledged():
         assert second.changes == [False, True]
 
 
-async def test_a_record_that_comes_as_the_active_one_leaves_hides_nothing():
+async def test_a_record_during_a_leave_of_the_active_consumer_hides_no_entry():
     async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
         first, second = (play.join(permits=10, name=name) for name in ("a", "b"))
         play.partition.entries(1, 1)
         await play.settled()
         assert first.offsets == [0, 1]
         play.leave(first)
-        play.partition.entries(1)  # The pump waits for it, and has no turn before it comes.
+        play.partition.entries(1)  # The pump waits for the entry, and has no turn before.
         await play.settled()
         assert second.offsets == [0, 1, 2]
 
 
-async def test_displaced_one_has_a_second_for_its_acknowledgements(autojump_clock):
+async def test_a_displaced_consumer_has_a_second_for_its_acknowledgements(autojump_clock):
     async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
         play.partition.entries(1, 1)
         old = play.join(permits=10, name="b")
@@ -125,7 +125,7 @@ async def test_displaced_one_has_a_second_for_its_acknowledgements(autojump_cloc
         assert (old.changes, new.changes) == ([True, False], [True])
 
 
-async def test_one_that_is_not_active_has_nothing_to_be_sent_again():
+async def test_an_inactive_consumer_triggers_no_redelivery():
     async with stage(FailoverDispatcher, partition=partition_of_a_partitioned_topic(0)) as play:
         play.partition.entries(1, 1)
         first, second = (play.join(permits=10, name=name) for name in "ab")

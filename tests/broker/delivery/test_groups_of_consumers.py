@@ -1,4 +1,4 @@
-"""Groups of acknowledgements taken at once do what single ones do."""
+"""A group of acknowledgements has the same effect as single acknowledgements."""
 
 import random
 
@@ -15,7 +15,7 @@ ENTRIES_MAX = 12
 
 
 def facts(play, consumers):
-    """All that an acknowledgement changes."""
+    """Return the whole state that an acknowledgement changes."""
     state = play.cursor.state()
     told = {
         "position": state.position,
@@ -34,7 +34,7 @@ def facts(play, consumers):
 
 
 class Twins:
-    """Two stages that the same things happen to, but for how acknowledgements come."""
+    """Two stages with the same events, but with grouped and single acknowledgements."""
 
     def __init__(self, rng, kind, plays):
         self.rng = rng
@@ -62,7 +62,7 @@ class Twins:
         await self.acknowledge(self.rng.randrange(len(self.consumers[0])))
 
     async def acknowledge(self, who):
-        """Entries delivered to anybody, some of them acknowledged before, and ids of no entry."""
+        """Acknowledge delivered entries, acknowledged entries, and ids of no entry."""
         rng, end = self.rng, self.plays[0].partition.next_offset
         known = sorted({offset for c in self.consumers[0] for offset in c.offsets})
         named = rng.sample(known, rng.randint(0, len(known)))
@@ -81,7 +81,7 @@ class Twins:
 
 @pytest.mark.parametrize("kind", [ExclusiveDispatcher, SharedDispatcher])
 @pytest.mark.parametrize("seed", range(25))
-async def test_a_group_of_acks_does_what_single_ones_do(kind, seed):
+async def test_a_group_of_acks_equals_single_acks(kind, seed):
     rng = random.Random(seed)
     async with stage(kind) as one, stage(kind) as together:
         twins = Twins(rng, kind, [one, together])
@@ -92,7 +92,7 @@ async def test_a_group_of_acks_does_what_single_ones_do(kind, seed):
 
 
 @pytest.mark.parametrize("kind", [ExclusiveDispatcher, SharedDispatcher])
-async def test_whole_entries_and_parts_of_others_come_in_one_group(kind):
+async def test_a_group_may_have_whole_entries_and_parts(kind):
     async with stage(kind) as play:
         play.partition.entries(1, 4, 1)
         consumer = play.join(permits=10)

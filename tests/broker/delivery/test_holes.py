@@ -1,4 +1,4 @@
-"""Offsets that belong to no entry or message are passed over: nobody will acknowledge them."""
+"""Offsets without entry or message are skipped: no client will acknowledge them."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.storage.formats.entries_of import entry, metadata, single
 
 
 @pytest.mark.parametrize("kind", [ExclusiveDispatcher, SharedDispatcher])
-async def test_single_acknowledgements_move_the_position_over_gaps(kind):
+async def test_individual_acks_move_the_position_over_gaps(kind):
     async with stage(kind) as play:
         play.partition.entries(1, 1)
         play.partition.gap(100)
@@ -30,7 +30,7 @@ async def test_single_acknowledgements_move_the_position_over_gaps(kind):
         assert not play.cursor.state().acked
 
 
-def test_holes_within_a_batch_are_those_that_compaction_left():
+def test_holes_within_a_batch_come_from_compaction():
     raw = entry(metadata(num_messages_in_batch=5), b"".join(single(b"v") for _ in range(5)))
     for gone, holes, last in [
         ([False] * 5, [], 4),
@@ -43,7 +43,7 @@ def test_holes_within_a_batch_are_those_that_compaction_left():
         assert holes_within(one) == holes
 
 
-async def test_holes_are_what_no_entry_covers():
+async def test_holes_are_offsets_outside_entries():
     partition = FakePartition()
     partition.entries(2, 1)
     partition.gap(4)

@@ -1,4 +1,6 @@
-"""Key_Shared delivery: a key is at one consumer at a time and in order, whoever comes and goes."""
+"""Key_Shared delivery: a key is at a single consumer at a time and in order, over
+joins and leaves.
+"""
 
 import random
 
@@ -18,11 +20,11 @@ def keyed(policy=KeyRing, **settings):
 
 
 def put(play, *keys):
-    """One entry of each key; returns their offsets."""
+    """Add an entry of each key; return their offsets."""
     return [play.partition.entries(1, metadata={"partition_key": key})[0] for key in keys]
 
 
-async def test_a_key_goes_to_one_consumer():
+async def test_a_key_goes_to_a_single_consumer():
     async with keyed() as play:
         consumers = [play.join(permits=100, name=name) for name in "ab"]
         keys = [b"key%d" % (number % 8) for number in range(40)]
@@ -37,7 +39,7 @@ async def test_a_key_goes_to_one_consumer():
         assert len(set(owners.values())) == 2
 
 
-async def test_ordering_key_goes_before_the_key_and_no_key_is_one_too():
+async def test_the_ordering_key_precedes_the_key_and_no_key_is_a_key():
     async with keyed() as play:
         consumers = [play.join(permits=100, name=name) for name in "ab"]
         for number in range(20):
@@ -47,7 +49,7 @@ async def test_ordering_key_goes_before_the_key_and_no_key_is_one_too():
         assert sorted(len(consumer.inbox) for consumer in consumers) == [0, 20]
 
 
-async def test_ranges_decide_and_what_nobody_owns_waits():
+async def test_ranges_decide_and_unowned_entries_wait():
     async with keyed(KeyRanges) as play:
         low = play.join(permits=10, name="low", key_ranges=[(0, 30_000)])
         put(play, b"a", b"hello world", b"k1")  # Slots 27058, 36623, 24618.
@@ -58,7 +60,7 @@ async def test_ranges_decide_and_what_nobody_owns_waits():
         assert high.offsets == [1]
 
 
-async def test_consumer_without_permits_holds_up_its_own_keys_alone():
+async def test_a_consumer_without_permits_delays_only_its_own_keys():
     async with keyed(KeyRanges) as play:
         low = play.join(permits=1, name="low", key_ranges=[(0, 30_000)])
         high = play.join(permits=100, name="high", key_ranges=[(30_001, 65_535)])
@@ -70,7 +72,7 @@ async def test_consumer_without_permits_holds_up_its_own_keys_alone():
         assert low.offsets == list(range(0, 20, 2))
 
 
-async def test_key_stays_until_its_consumer_holds_none_of_it():
+async def test_a_key_stays_until_its_consumer_holds_no_entry():
     async with keyed(KeyRanges) as play:
         old = play.join(permits=100, name="old", key_ranges=[(0, 65_535)])
         put(play, b"a", b"a", b"k1")
@@ -81,7 +83,7 @@ async def test_key_stays_until_its_consumer_holds_none_of_it():
         new = play.join(permits=100, name="new", key_ranges=[(0, 59_999)])
         put(play, b"a", b"hello world", b"k1")
         await play.settled()
-        assert new.offsets == [4]  # A key of which the other one holds nothing.
+        assert new.offsets == [4]  # A key of which the other consumer holds no entry.
         await play.ack(old, 0)
         await play.settled()
         assert new.offsets == [4]
@@ -102,7 +104,7 @@ async def test_out_of_order_delivery_does_not_wait():
         assert new.inbox
 
 
-async def test_what_a_consumer_held_goes_to_the_next_owner_in_order():
+async def test_a_consumers_entries_go_to_the_next_owner_in_order():
     async with keyed() as play:
         first, second = (play.join(permits=100, name=name) for name in "ab")
         put(play, *[b"key%d" % (number % 4) for number in range(20)])
@@ -123,7 +125,7 @@ def assert_in_order(play, offsets, keys):
         assert mine == sorted(mine)
 
 
-async def test_reading_ahead_ends_where_too_much_waits(monkeypatch):
+async def test_reading_ahead_ends_at_the_limit_of_waiting_entries(monkeypatch):
     monkeypatch.setattr(key_shared, "LOOK_AHEAD_MAX", 5)
     async with keyed(KeyRanges) as play:
         low = play.join(permits=1, name="low", key_ranges=[(0, 30_000)])
@@ -136,7 +138,9 @@ async def test_reading_ahead_ends_where_too_much_waits(monkeypatch):
         assert (low.offsets, high.offsets) == (list(range(7)), [10])
 
 
-async def test_a_key_that_is_acknowledged_comes_to_its_new_owner_where_too_much_waits(monkeypatch):
+async def test_an_acknowledged_key_reaches_its_new_owner_at_the_limit_of_waiting_entries(
+    monkeypatch,
+):
     monkeypatch.setattr(key_shared, "LOOK_AHEAD_MAX", 1)
     async with keyed() as play:
         keys = [b"k%d" % number for number in range(10)]
@@ -147,7 +151,7 @@ async def test_a_key_that_is_acknowledged_comes_to_its_new_owner_where_too_much_
         policy = play.dispatcher.policy
         owners = [policy.owner(policy.slot(key)) for key in keys]
         stays, moves = owners.index(first), owners.index(second)
-        _, wanted = put(play, keys[stays], keys[moves])  # The first one has no more permits.
+        _, wanted = put(play, keys[stays], keys[moves])  # The first consumer has no more permits.
         await play.settled()
         assert second.offsets == []
         await play.ack(first, moves)
@@ -155,7 +159,7 @@ async def test_a_key_that_is_acknowledged_comes_to_its_new_owner_where_too_much_
         assert second.offsets == [wanted]
 
 
-async def test_delayed_entry_of_a_key_comes_at_its_time_to_the_keys_owner(autojump_clock):
+async def test_a_delayed_entry_reaches_its_keys_owner_when_due(autojump_clock):
     async with keyed(KeyRanges) as play:
         low = play.join(permits=10, name="low", key_ranges=[(0, 30_000)])
         high = play.join(permits=10, name="high", key_ranges=[(30_001, 65_535)])
@@ -173,7 +177,9 @@ async def test_delayed_entry_of_a_key_comes_at_its_time_to_the_keys_owner(autoju
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_against_a_model(seed, monkeypatch):
-    """No key at two at once, none out of order, none lost, nothing acknowledged comes again."""
+    """No key is at two consumers, no entry is out of order or lost, no acknowledged entry is
+    redelivered.
+    """
     rng = random.Random(seed)
     monkeypatch.setattr(key_shared, "LOOK_AHEAD_MAX", rng.choice([3, 20, 20_000]))
     async with keyed() as play:
@@ -192,7 +198,7 @@ async def test_against_a_model(seed, monkeypatch):
 
 
 class Game:
-    """What consumers hold, by the rules."""
+    """The entries that consumers hold, by the rules."""
 
     def __init__(self, rng, play):
         self.rng, self.play = rng, play
@@ -271,9 +277,10 @@ async def test_an_acknowledgement_may_outlive_its_consumer_and_the_rewind_after_
         await play.settled()
         assert first.offsets == [0, 1]
         play.partition.gate = trio.Event()
-        nursery.start_soon(play.ack_by_ids, first, 0, 2)  # It waits: 2 has to be looked up.
+        nursery.start_soon(play.ack_by_ids, first, 0, 2)  # The task waits: 2 has to be looked up.
         await play.settled()
-        play.leave(first)  # What it holds goes back in pieces, but nobody is left to have it.
+        # The consumer's entries are returned in pieces, but no consumer is left for them.
+        play.leave(first)
         second = play.join()
         play.partition.gate.set()
         await play.settled()

@@ -8,7 +8,7 @@ from braidlog.broker.delivery.key_slots import RANGES_MAX, SLOTS, KeyRanges, Key
 from braidlog.broker.errors import InvalidRequest
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
 
-# Key, hash, sticky slot, slot on the ring: as Apache's own code has them.
+# Key, hash, sticky slot, slot on the ring: from Apache's own code.
 KNOWN = [
     (b"", 0, 1, 1),
     (b"a", 1009084850, 27058, 42456),
@@ -20,13 +20,13 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("key", "number", "sticky", "ring"), KNOWN)
-def test_slots_are_apaches(key, number, sticky, ring):
+def test_slots_equal_apaches(key, number, sticky, ring):
     assert key_hash(key) == number
     assert KeyRanges().slot(key) == sticky
     assert KeyRing().slot(key) == ring
 
 
-def test_ring_gives_every_slot_to_somebody_and_shares_about_evenly():
+def test_the_ring_assigns_every_slot_and_shares_evenly():
     ring = KeyRing()
     assert ring.owner(1) is None
     consumers = [FakeConsumer("same name") for _ in range(4)]
@@ -38,7 +38,7 @@ def test_ring_gives_every_slot_to_somebody_and_shares_about_evenly():
     assert min(counts) > SLOTS // 8
 
 
-def test_only_slots_of_the_one_that_leaves_change_hands():
+def test_only_slots_of_a_leaving_consumer_move():
     ring = KeyRing()
     consumers = [FakeConsumer(f"c{number}") for number in range(4)]
     for consumer in consumers:
@@ -53,7 +53,7 @@ def test_only_slots_of_the_one_that_leaves_change_hands():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whoever_came_and_went_those_who_are_left_own_what_is_theirs(seed):
+def test_owners_do_not_depend_on_earlier_consumers(seed):
     rng = random.Random(seed)
     ring, asked, there = KeyRing(), KeyRing(), []
     for number in range(60):
@@ -65,7 +65,7 @@ def test_whoever_came_and_went_those_who_are_left_own_what_is_theirs(seed):
             there.append(FakeConsumer(f"c{number}"))
             ring.add(there[-1])
             asked.add(there[-1])
-        assert asked.owner(1) in there or not there  # The other one is not asked until the end.
+        assert asked.owner(1) in there or not there  # The other ring is not asked until the end.
     slots = range(1, SLOTS, 50)
     assert [ring.owner(slot) for slot in slots] == [asked.owner(slot) for slot in slots]
 
@@ -80,7 +80,7 @@ class CountedRing(KeyRing):
         super()._take_out()
 
 
-def test_the_ring_is_walked_seldom_when_all_leave_at_once():
+def test_the_ring_is_rarely_walked_when_all_leave_at_once():
     ring = CountedRing()
     consumers = [FakeConsumer(f"c{number}") for number in range(100)]
     for consumer in consumers:
@@ -91,7 +91,7 @@ def test_the_ring_is_walked_seldom_when_all_leave_at_once():
     assert ring.walks < 10
 
 
-def test_ranges_include_both_ends_and_what_nobody_has_is_nobodys():
+def test_ranges_include_both_ends_and_other_slots_have_no_owner():
     ranges = KeyRanges()
     first = FakeConsumer("a", key_ranges=[(0, 100), (200, 65535)])
     ranges.add(first)
@@ -120,7 +120,7 @@ def test_ranges_include_both_ends_and_what_nobody_has_is_nobodys():
         [(60, 61)],
     ],
 )
-def test_ranges_that_cannot_be_are_refused(wanted):
+def test_invalid_ranges_are_refused(wanted):
     ranges = KeyRanges()
     ranges.add(FakeConsumer("a", key_ranges=[(55, 70)]))
     with pytest.raises(InvalidRequest):
@@ -128,7 +128,7 @@ def test_ranges_that_cannot_be_are_refused(wanted):
 
 
 @pytest.mark.parametrize("wanted", [[(0, 54)], [(71, 80)], [(0, 54), (71, 65535)]])
-def test_ranges_beside_another_consumers_are_taken(wanted):
+def test_ranges_beside_another_consumers_ranges_are_accepted(wanted):
     ranges = KeyRanges()
     ranges.add(FakeConsumer("a", key_ranges=[(55, 70)]))
     ranges.check(wanted)
@@ -139,7 +139,7 @@ def test_too_many_ranges_are_refused():
         KeyRanges().check([(number, number) for number in range(RANGES_MAX + 1)])
 
 
-def test_range_above_the_slots_passes_as_in_apache():
+def test_a_range_above_the_slots_is_accepted_as_in_apache():
     KeyRanges().check([(0, 70_000)])
 
 

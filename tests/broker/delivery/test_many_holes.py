@@ -1,4 +1,4 @@
-"""A subscription with very many holes: what an ack costs must not grow with them."""
+"""A subscription with very many holes: the cost of an ack must not grow with their number."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from tests.broker.metadata_fakes import House
 
 HOLES = 200_000
 RECORD_BYTES_MAX = 200
-# A snapshot is due when half its size was added: an ack's share of it is twice what it added.
+# A snapshot is due after growth by half its size: an ack's share is twice its own bytes.
 SHARE_BYTES_MAX = 3 * RECORD_BYTES_MAX
 
 
 @pytest.fixture(scope="module")
 def house():
-    """A house with one subscription that acknowledged every other record."""
+    """Return a house with a subscription that acknowledged every other record."""
     made = House()
     topic = made.create(TopicName("public", "default", "t"), 1)
     billing = made.subscriptions.open(topic, b"billing")
@@ -30,7 +30,7 @@ def subscription(house):
 
 
 def written_by(house, act):
-    """The records that this adds to the journal of the cursors."""
+    """Return the records that the action adds to the journal of the cursors."""
     journal = house.cursor_journal
     before, snapshots = len(journal.records), journal.snapshots
     act()
@@ -49,7 +49,7 @@ def written_by(house, act):
     ],
     ids=["opens a hole", "closes one", "cumulative", "commit"],
 )
-def test_a_change_is_written_without_the_ranges_that_were_there(house, act):
+def test_a_change_is_written_without_earlier_ranges(house, act):
     billing = subscription(house)
     ranges = len(billing.acked(0))
     assert ranges > HOLES - 100
@@ -58,8 +58,8 @@ def test_a_change_is_written_without_the_ranges_that_were_there(house, act):
 
 
 @pytest.mark.slow
-def test_snapshots_of_many_holes_come_seldom_enough(house):
-    """All bytes written for many acks, snapshots included, stay a few hundred for each."""
+def test_snapshots_of_many_holes_are_rare_enough(house):
+    """All bytes of many acks, snapshots included, stay at a few hundred per ack."""
     billing = subscription(house)
     journal = house.cursor_journal
     written = snapshots_bytes = 0

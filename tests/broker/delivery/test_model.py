@@ -1,9 +1,9 @@
-"""Every kind of delivery against a model, by chance: consumers come and go, acknowledge entries,
-messages of them or everything up to one, return what they have; other protocols commit and seek.
+"""Every kind of delivery against a model, with random steps.
 
-The model knows which messages are acknowledged and who holds which entry, and nothing of how a
-dispatcher works. What it says after each step has to hold, and in the end everything is delivered
-and acknowledged.
+Consumers join and leave, acknowledge entries, single messages or everything up to an entry, and
+return entries; other protocols commit and seek. The model knows the acknowledged messages and the
+holders of entries, and nothing of a dispatcher. Its rules must hold after each step, and in the end
+everything is delivered and acknowledged.
 """
 
 import random
@@ -32,7 +32,7 @@ KEYS = [b"k%d" % number for number in range(5)]
 
 
 class Model:
-    """One life of a subscription."""
+    """The life of a subscription."""
 
     def __init__(self, play, kind, consumers_max, rng):
         self.play = play
@@ -43,8 +43,9 @@ class Model:
         self.keys = {}
         self.acked = set()  # Offsets of messages.
         self.consumers = []
-        self.held = {}  # Entry offsets by consumer: sent since it came, neither acked nor returned.
-        self.read_to = {}  # How much of a consumer's inbox was looked at.
+        # Entry offsets by consumer: sent since it joined, neither acknowledged nor returned.
+        self.held = {}
+        self.read_to = {}  # Number of checked entries of a consumer's inbox.
         self.names = 0
 
     @property
@@ -96,7 +97,7 @@ class Model:
             self.done(one)
 
     async def ack_messages(self):
-        """Some messages of a batch, by its set of those still wanted."""
+        """Acknowledge some messages of a batch, by the set of the other messages."""
         consumer, offset = self.some_held()
         if consumer is None or self.counts[offset] == 1:
             return
@@ -127,7 +128,7 @@ class Model:
             self.held[consumer].clear()
 
     async def seek(self):
-        if self.random.random() < 0.8:  # Seldom: it ends everybody.
+        if self.random.random() < 0.8:  # Rarely a seek: it disconnects all consumers.
             return
         position = self.random.choice([0, *self.counts])
 
@@ -140,7 +141,7 @@ class Model:
         self.acked = set(range(position))
 
     def commit(self):
-        """Another protocol moves the position forward."""
+        """Move the position forward by another protocol."""
         if self.counts and self.random.random() < 0.3:
             position = self.random.choice([*self.counts])
             if position > self.play.cursor.position:
@@ -163,10 +164,10 @@ class Model:
             if offset in held:
                 held.remove(offset)
 
-    # What has to hold.
+    # Rules.
 
     def look(self):
-        """Take what was sent since the last look."""
+        """Take the entries sent since the last check."""
         for consumer in self.consumers:
             for entry in consumer.inbox[self.read_to[consumer] :]:
                 self.received(consumer, entry)
@@ -182,7 +183,7 @@ class Model:
         held = self.held[consumer]
         if not self.shares:
             assert consumer is self.play.dispatcher.active
-            if offset in held:  # Everything comes again from the first one on.
+            if offset in held:  # All entries are redelivered from the first.
                 held.clear()
             assert not held or offset > max(held), "out of order"
         else:
@@ -196,7 +197,7 @@ class Model:
         held.append(offset)
 
     async def end(self):
-        """With enough permits everything comes, and is acknowledged."""
+        """Give enough permits, so that everything is delivered and acknowledged."""
         if self.random.random() < 0.5:
             for consumer in list(self.consumers):
                 self.forget(consumer)
@@ -223,13 +224,13 @@ class Model:
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_delivery_is_as_the_model_says(kind, seed, autojump_clock):
+async def test_delivery_follows_the_model(kind, seed, autojump_clock):
     await live(kind, random.Random(f"{kind} {seed}"))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", ["shared", "key_shared"])
-async def test_the_same_where_entries_are_given_back_in_pieces(
+async def test_delivery_follows_the_model_with_returns_in_pieces(
     kind, seed, autojump_clock, monkeypatch
 ):
     monkeypatch.setattr(returning, "RETURNED_TOGETHER", 2)

@@ -1,4 +1,4 @@
-"""Chunked messages of which a commit of another protocol passed some pieces."""
+"""Chunked messages of which another protocol's commit passed some chunks."""
 
 import pytest
 import trio
@@ -26,7 +26,9 @@ def cursor():
 
 
 def laid_out(*, first=0):
-    """The three pieces of a message, each before a record; `first` is the first piece there is."""
+    """Return the three chunks of a message, each before a record; `first` is the first existing
+    chunk.
+    """
     partition = FakePartition()
     for number in range(first, 3):
         partition.entries(1, metadata=chunk(number))
@@ -35,13 +37,13 @@ def laid_out(*, first=0):
 
 
 async def came(consumer, count):
-    """So many have come: pieces are looked for in a thread."""
+    """Wait for `count` entries: a thread looks for chunks."""
     await until(lambda: len(consumer.offsets) >= count)
 
 
 async def stopped_at_piece(play):
-    """A consumer that was sent offset 3 and takes nothing more; an event that ends the read of the
-    first piece.
+    """Return a consumer that received offset 3 and takes no more, and an event that ends the read
+    of the first chunk.
     """
     consumer = play.join(permits=1)
     await came(consumer, 1)
@@ -53,7 +55,7 @@ async def stopped_at_piece(play):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_pieces_below_the_position_come_before_the_one_that_needs_them(kind, cursor):
+async def test_chunks_below_the_position_precede_the_chunk_that_needs_them(kind, cursor):
     cursor.subscription.commit(0, 3)
     async with stage(kind, cursor=cursor, partition=laid_out()) as play:
         consumer = play.join(permits=100)
@@ -62,7 +64,7 @@ async def test_pieces_below_the_position_come_before_the_one_that_needs_them(kin
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_piece_that_memory_has_no_room_for_is_read_again(kind, cursor):
+async def test_a_chunk_without_room_in_memory_is_read_again(kind, cursor):
     cursor.subscription.commit(0, 3)
     async with stage(kind, cursor=cursor, partition=laid_out()) as play:
         consumer, gate = await stopped_at_piece(play)
@@ -74,7 +76,7 @@ async def test_a_piece_that_memory_has_no_room_for_is_read_again(kind, cursor):
         assert consumer.offsets == [3, 0, 2, 4, 5]
 
 
-async def test_a_beginning_while_a_piece_is_read_reads_all_of_them(cursor):
+async def test_a_rewind_during_the_read_of_a_chunk_reads_all_chunks(cursor):
     cursor.subscription.commit(0, 3)
     async with stage(ExclusiveDispatcher, cursor=cursor, partition=laid_out()) as play:
         consumer, gate = await stopped_at_piece(play)
@@ -86,7 +88,7 @@ async def test_a_beginning_while_a_piece_is_read_reads_all_of_them(cursor):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_piece_whose_message_another_protocol_acknowledges_is_not_sent(kind, cursor):
+async def test_a_chunk_of_a_message_acknowledged_by_another_protocol_is_not_sent(kind, cursor):
     cursor.subscription.commit(0, 3)
     async with stage(kind, cursor=cursor, partition=laid_out()) as play:
         consumer, gate = await stopped_at_piece(play)
@@ -100,7 +102,7 @@ async def test_a_piece_whose_message_another_protocol_acknowledges_is_not_sent(k
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_comes_live_needs_no_look_back(kind, cursor):
+async def test_live_messages_need_no_search_for_chunks(kind, cursor):
     cursor.subscription.commit(0, 0)
     async with stage(kind, cursor=cursor) as play:
         consumer = play.join(permits=100)
@@ -112,7 +114,7 @@ async def test_what_comes_live_needs_no_look_back(kind, cursor):
         assert consumer.offsets == [0, 1, 2, 3, 4, 5]
 
 
-async def test_pieces_come_once_more_after_each_beginning(cursor):
+async def test_chunks_are_redelivered_after_each_rewind(cursor):
     cursor.subscription.commit(0, 3)
     async with stage(ExclusiveDispatcher, cursor=cursor, partition=laid_out()) as play:
         consumer = play.join(permits=100)
@@ -128,7 +130,7 @@ async def test_pieces_come_once_more_after_each_beginning(cursor):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_where_a_piece_is_gone_the_others_come_as_they_are(kind, cursor):
+async def test_the_other_chunks_are_delivered_if_a_chunk_is_missing(kind, cursor):
     cursor.subscription.commit(0, 1)
     async with stage(kind, cursor=cursor, partition=laid_out(first=1)) as play:
         consumer = play.join(permits=100)
@@ -136,7 +138,7 @@ async def test_where_a_piece_is_gone_the_others_come_as_they_are(kind, cursor):
         assert consumer.offsets == [1, 2, 3]
 
 
-async def test_a_message_whose_last_piece_is_acknowledged_stays_so(cursor):
+async def test_a_message_with_an_acknowledged_last_chunk_stays_acknowledged(cursor):
     cursor.subscription.commit(0, 3)
     cursor.subscription.ack(0, [(4, 5)], lazy=True)
     async with stage(SharedDispatcher, cursor=cursor, partition=laid_out()) as play:

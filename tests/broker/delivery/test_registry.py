@@ -42,7 +42,7 @@ async def test_dispatcher_is_found_while_it_has_consumers():
 
 
 @pytest.mark.parametrize("kind", SubscriptionKind)
-async def test_an_acknowledgement_under_way_may_not_outlive_its_dispatcher(kind):
+async def test_a_pending_acknowledgement_does_not_outlive_its_dispatcher(kind):
     dispatchers, partition, cursor = (
         Dispatchers(),
         FakePartition(gate=trio.Event()),
@@ -54,14 +54,14 @@ async def test_an_acknowledgement_under_way_may_not_outlive_its_dispatcher(kind)
         ids = [EntryId(partition.partition_id, 0), EntryId(partition.partition_id, 1)]
         nursery.start_soon(partial(dispatcher.acknowledge, consumer, ids, lazy=True))
         nursery.start_soon(partial(dispatcher.acknowledge_to, consumer, ids[1], lazy=True))
-        await trio.testing.wait_all_tasks_blocked()  # Where they are is looked up.
+        await trio.testing.wait_all_tasks_blocked()  # The dispatcher looks up the entries.
         dispatchers.detach(dispatcher, consumer)
-        cursor.seek(0)  # By another protocol, or with a new subscription of the name.
+        cursor.seek(0)  # By another protocol, or by a new subscription of the name.
         partition.gate.set()
     assert cursor.state().acked.within(0, 2) == [] and cursor.position == 0
 
 
-async def test_a_topic_that_moves_while_it_is_read_ends_its_delivery_and_is_no_error():
+async def test_a_topic_that_moves_during_a_read_ends_its_delivery():
     dispatchers = Dispatchers()
     dispatcher, consumer = attached(dispatchers, FakePartition(), MemoryCursor(0))
 
@@ -78,7 +78,7 @@ async def test_a_topic_that_moves_while_it_is_read_ends_its_delivery_and_is_no_e
 
 
 class MovedCursor(MemoryCursor):
-    """A position that another broker has from some moment on."""
+    """A cursor whose topic has moved to another broker."""
 
     has_moved = False
 
@@ -98,7 +98,7 @@ class MovedCursor(MemoryCursor):
 
 
 @pytest.mark.parametrize("kind", SubscriptionKind)
-async def test_a_position_that_moves_while_its_pump_waits_ends_delivery_and_is_no_error(kind):
+async def test_a_cursor_that_moves_while_its_pump_waits_ends_its_delivery(kind):
     dispatchers, partition, cursor = Dispatchers(), FakePartition(), MovedCursor(0)
     dispatcher, first = attached(dispatchers, partition, cursor, kind)
     dispatcher.flow(first, 10)
@@ -114,7 +114,7 @@ async def test_a_position_that_moves_while_its_pump_waits_ends_delivery_and_is_n
 
 
 @pytest.mark.parametrize("kind", SubscriptionKind)
-async def test_a_connection_may_end_before_it_hears_that_its_topic_has_moved(kind):
+async def test_a_connection_may_end_before_the_notice_of_a_moved_topic(kind):
     dispatchers, partition, cursor = Dispatchers(), FakePartition(), MovedCursor(0)
     dispatcher, consumer = attached(dispatchers, partition, cursor, kind)
     cursor.has_moved = partition.removed = True
@@ -122,7 +122,7 @@ async def test_a_connection_may_end_before_it_hears_that_its_topic_has_moved(kin
     assert not dispatcher.consumers and not consumer.is_attached
 
 
-async def test_kind_may_change_once_nobody_is_there():
+async def test_the_kind_may_change_without_consumers():
     dispatchers, partition = Dispatchers(), FakePartition()
     dispatcher, consumer = attached(dispatchers, partition, MemoryCursor(0))
     dispatchers.detach(dispatcher, consumer)
@@ -130,7 +130,7 @@ async def test_kind_may_change_once_nobody_is_there():
     assert dispatcher.kind is SHARED
 
 
-async def test_moves_of_other_listeners_reach_the_consumers_of_that_partition_alone():
+async def test_moves_by_other_listeners_reach_only_that_partitions_consumers():
     house = House()
     topic = await house.topics.create(TopicName("public", "default", "t"), 2)
     subscription = house.subscriptions.open(topic, b"s")
@@ -249,12 +249,14 @@ async def gone(house, crowd):
 
 
 @pytest.mark.parametrize(("subscriptions", "each"), [(2, 500), (1000, 1), (40, 25)])
-async def test_consumers_of_a_deleted_topic_go_in_pieces(crowd, nursery, subscriptions, each):
+async def test_consumers_of_a_deleted_topic_are_removed_in_pieces(
+    crowd, nursery, subscriptions, each
+):
     house, crowd = crowd
     crowd.join(subscriptions, each)
     await trio.testing.wait_all_tasks_blocked()
     await gone(house, crowd)
-    assert crowd.ended == 0  # Nothing is done within the call of whoever deletes it.
+    assert crowd.ended == 0  # No consumer ends within the deleting call.
     nursery.start_soon(crowd.dispatchers.closing.run)
     with counting(lambda: crowd.ended) as pieces:
         await trio.testing.wait_all_tasks_blocked()
@@ -263,7 +265,7 @@ async def test_consumers_of_a_deleted_topic_go_in_pieces(crowd, nursery, subscri
     assert not any(consumer.is_attached for consumer in crowd.consumers)
 
 
-async def test_nobody_joins_a_deleted_topic_before_its_consumers_have_gone(crowd):
+async def test_no_consumer_joins_a_deleted_topic_before_the_old_consumers_left(crowd):
     house, crowd = crowd
     dispatcher = crowd.join(1, 1)
     await gone(house, crowd)
@@ -276,7 +278,7 @@ async def test_nobody_joins_a_deleted_topic_before_its_consumers_have_gone(crowd
     assert crowd.dispatchers.find(crowd.partitions[0], b"fresh") is None
 
 
-async def test_nothing_of_a_deleted_topic_is_given_out_or_reported(crowd, nursery):
+async def test_a_deleted_topic_delivers_and_reports_nothing(crowd, nursery):
     house, crowd = crowd
     crowd.partitions[0].entries(*[1] * 10)
     dispatcher = crowd.join(1, 2)
@@ -286,7 +288,8 @@ async def test_nothing_of_a_deleted_topic_is_given_out_or_reported(crowd, nurser
     assert len(first.pending) == 5
     with capture_logs() as logged:
         await gone(house, crowd)
-        dispatcher.flow(second, 100)  # What the first one holds would be its own.
+        # Otherwise this consumer would receive the first consumer's entries.
+        dispatcher.flow(second, 100)
         await trio.testing.wait_all_tasks_blocked()
         nursery.start_soon(crowd.dispatchers.closing.run)
         await trio.testing.wait_all_tasks_blocked()
@@ -294,7 +297,7 @@ async def test_nothing_of_a_deleted_topic_is_given_out_or_reported(crowd, nurser
     assert first.was_disconnected and second.was_disconnected and not logged
 
 
-async def test_a_consumer_that_leaves_before_its_turn_is_not_told(crowd, nursery):
+async def test_a_consumer_that_leaves_before_its_turn_is_not_notified(crowd, nursery):
     house, crowd = crowd
     dispatcher = crowd.join(1, 2)
     await gone(house, crowd)
@@ -318,7 +321,7 @@ async def test_a_partition_that_has_moved_is_free_for_new_consumers_at_once(crow
     assert crowd.dispatchers.find(crowd.partitions[0], b"0").consumers == [crowd.consumers[1]]
 
 
-async def test_a_bug_in_one_delivery_ends_its_consumers_and_nothing_else():
+async def test_a_bug_in_a_delivery_ends_only_its_consumers():
     dispatchers = Dispatchers()
     broken, consumer = attached(dispatchers, FakePartition(), MemoryCursor(0))
     other, stays = attached(dispatchers, FakePartition(partition_id=8), MemoryCursor(0))
@@ -338,8 +341,8 @@ async def test_a_bug_in_one_delivery_ends_its_consumers_and_nothing_else():
     assert dispatchers.find(other.partition, b"s") is other
 
 
-async def test_a_dispatcher_without_consumers_gives_way_to_a_new_one():
-    """As where the first consumer of a subscription comes while a seek still awaits its own."""
+async def test_a_dispatcher_without_consumers_is_replaced():
+    """As when a subscription's first consumer joins while a seek still awaits its reader."""
     dispatchers, partition = Dispatchers(), FakePartition()
     first = dispatchers.make(partition, b"s", EXCLUSIVE, MemoryCursor(0))
     second = dispatchers.make(partition, b"s", SHARED, MemoryCursor(5))

@@ -1,9 +1,9 @@
-"""At rest nobody could have more: no wake-up of a pump is lost. Every kind of delivery, by chance.
+"""At rest no consumer could receive more: no wake-up of a pump is lost. Random steps, every kind.
 
-A consumer's connection fills up and takes more again, records come in passes of the poller, reads
-are slow, memory is taken back. A consumer wakes its dispatcher only where `takes_more` was asked
-while it was full, as connections do. Once everything rests the pump is woken for nothing: whatever
-anybody is sent then had been left lying. In the end everything is delivered and acknowledged.
+A consumer's connection fills up and empties, records arrive in passes of the poller, reads are
+slow, memory is taken back. A consumer wakes its dispatcher only if `takes_more` was asked while the
+consumer was full, like real connections. At rest, the test wakes the pump without cause: any entry
+sent then was forgotten before. In the end everything is delivered and acknowledged.
 """
 
 import math
@@ -33,12 +33,13 @@ KINDS = {
 }
 SEEDS = range(60)
 STEPS = 100
-PROBED = 0.3  # Of the rests. A pump that looks for nothing asks who takes more: that hides faults.
+# Share of probed rests. A pump without new entries asks consumers for room: that hides faults.
+PROBED = 0.3
 KEYS = [b"a", b"hello world", b"k1", b"k2", b"k3"]
-HALVES = [(0, 30_000), (30_001, 65_535)]  # Of the slots; each has some of the keys.
-# Each is small now and then, so that few entries reach it.
+HALVES = [(0, 30_000), (30_001, 65_535)]  # Of the slots; each half has some of the keys.
+# Each limit is sometimes small, so that few entries reach it.
 LIMITS = {
-    (waiters, "AT_ONCE_S"): (0, math.inf),  # A real clock would decide otherwise each time.
+    (waiters, "AT_ONCE_S"): (0, math.inf),  # A real clock would give a different result each time.
     (pump, "AT_ONCE_RECORDS_MAX"): (2, 100),
     (pump, "READ_AHEAD_BYTES"): (1, 200, 1 << 20),
     (pump, "READ_AHEAD_BYTES_FOREIGN"): (1, 1 << 20),
@@ -60,7 +61,7 @@ LIMITS = {
 
 
 class Poller:
-    """Passes as the test makes them."""
+    """A poller whose passes the test makes."""
 
     def __init__(self):
         self.in_pass = False
@@ -82,7 +83,7 @@ class Poller:
 
 @dataclass(eq=False)
 class Partition(FakePartition):
-    """Wakes its readers as the broker does; what a read finds is in memory or not, by chance."""
+    """Wakes its readers like the broker; the entries of a read are in memory or not, at random."""
 
     rng: random.Random = field(default_factory=random.Random)
 
@@ -105,7 +106,7 @@ class Partition(FakePartition):
 
 
 class Client(FakeConsumer):
-    """Its socket is full after `room` entries."""
+    """A consumer whose socket is full after `room` entries."""
 
     room = math.inf
 
@@ -121,7 +122,7 @@ class Client(FakeConsumer):
 
 
 class Life:
-    """One life of a subscription."""
+    """The life of a subscription."""
 
     def __init__(self, play, nursery, kind, rng):
         self.play = play
@@ -130,7 +131,7 @@ class Life:
         self.consumers_max = KINDS[kind][2]
         self.random = rng
         self.log = {}  # Messages of each entry, by offset.
-        self.unfinished = []  # Chunked messages: the metadata of the latest piece.
+        self.unfinished = []  # Chunked messages: the metadata of the latest chunk.
         self.names = 0
         self.first_permits = rng.choice([[0, 1, 5, 1000], [1000]])
         self.rooms = rng.choice([[1, 2, 5, math.inf], [1, math.inf], [math.inf]])
@@ -147,7 +148,7 @@ class Life:
     def consumers(self):
         return self.dispatcher.consumers
 
-    # Steps. None of them waits for the pump.
+    # Steps. No step waits for the pump.
 
     def publish(self):
         for _ in range(self.random.choice([1, 1, 1, 2, 6])):
@@ -158,7 +159,7 @@ class Life:
                 self.put(self.random.choice([1, 1, 1, 3, 10]), key | self.delay())
 
     def piece(self):
-        """The next piece of a chunked message."""
+        """Publish the next chunk of a chunked message."""
         if not self.unfinished or self.random.random() < 0.2:
             new = {
                 "uuid": b"u%d" % self.partition.next_offset,
@@ -183,7 +184,7 @@ class Life:
         self.log[offset] = count
 
     def publish_otherwise(self):
-        """As another protocol does, or as a transaction that was given up."""
+        """Publish as another protocol, or as an aborted transaction."""
         if self.random.random() < 0.3:
             self.partition.gap(2)
         else:
@@ -224,7 +225,7 @@ class Life:
             self.dispatcher.wake()
 
     def serve(self):
-        """Everybody takes more, for a while."""
+        """Let all consumers take more, for a while."""
         for consumer in self.consumers:
             if consumer.make_room(self.random.choice(self.rooms)):
                 self.dispatcher.wake()
@@ -256,12 +257,14 @@ class Life:
         self.nursery.start_soon(acknowledge)
 
     def wanted(self, consumer):
-        """What it was sent and may acknowledge, whether or not it has it still."""
+        """Return the received entries that the consumer may acknowledge, even if it no longer holds
+        them.
+        """
         sent = dict.fromkeys(consumer.offsets)
         return [one for one in sent if one in consumer.pending or not self.is_acked(one)]
 
     def is_done(self, offset):
-        """Whether an entry is acknowledged or gone."""
+        """Return True if an entry is acknowledged or removed."""
         return offset < self.partition.log_start_offset or self.is_acked(offset)
 
     def is_acked(self, offset):
@@ -279,7 +282,7 @@ class Life:
             self.play.nack(self.random.choice(self.consumers))
 
     def commit(self):
-        """Another protocol moves the position forward."""
+        """Move the position forward by another protocol."""
         self.play.cursor.ack_to(self.some_place(), lazy=True)
         self.dispatcher.foreign_move(is_seek=False)
 
@@ -304,7 +307,8 @@ class Life:
     def retention(self):
         start = max(self.partition.log_start_offset, self.some_place())
         self.partition.log_start_offset = start
-        self.dispatcher.wake()  # It is not told. What held up the others may be gone.
+        # The cursor's move is silent. The entry that delayed others may be removed.
+        self.dispatcher.wake()
 
     def take_memory_back(self):
         self.play.budget.drop()
@@ -326,8 +330,8 @@ class Life:
     # At rest.
 
     async def probe(self):
-        """Wake the pump for nothing. Who was full, and not asked, has room by now; what has fallen
-        due is on its way.
+        """Wake the pump without cause. Full consumers that were not asked have room by now; due
+        entries are scheduled.
         """
         for consumer in self.consumers:
             if consumer.is_full and not consumer.was_asked:
@@ -343,7 +347,7 @@ class Life:
             assert not late, f"{late} had been left lying for {consumer.name}"
 
     async def end(self):
-        """Everybody takes what comes, and everything comes."""
+        """Let all consumers take everything."""
         if self.partition.gate is not None:
             self.slow_disk()
         await self.play.settled()
@@ -387,7 +391,7 @@ STEP_WEIGHTS = {
 
 
 def some_weights(rng):
-    """In each life some steps are never made, others often."""
+    """Return weights of the steps: in each life some steps are never made, others often."""
     return [
         weight * (1 if step in (Life.publish, Life.join) else rng.choice([0, 1, 1, 4]))
         for step, weight in STEP_WEIGHTS.items()
@@ -395,7 +399,7 @@ def some_weights(rng):
 
 
 def set_limits(rng, monkeypatch):
-    """In some lives no limit is small, in others many are."""
+    """Set limits: in some lives no limit is small, in others many are."""
     share = rng.choice([0, 0.1, 0.4])
     for (module, name), values in LIMITS.items():
         value = rng.choice(values) if rng.random() < share else values[-1]
@@ -411,7 +415,7 @@ async def live(kind, rng):
         life = Life(play, nursery, kind, rng)
         for step in rng.choices([*STEP_WEIGHTS], some_weights(rng), k=STEPS):
             if step is Life.publish and not poller.in_pass and rng.random() < 0.7:
-                await play.settled()  # The pump may wait for it alone.
+                await play.settled()  # The pump may wait only for this.
                 poller.begin()
             elif not poller.in_pass and rng.random() < 0.4:
                 poller.begin()
@@ -429,8 +433,8 @@ async def live(kind, rng):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_at_rest_nobody_could_have_more(kind, seed, mock_clock, monkeypatch):
+async def test_at_rest_no_consumer_could_receive_more(kind, seed, mock_clock, monkeypatch):
     rng = random.Random(f"{kind} {seed}")
     set_limits(rng, monkeypatch)
-    monkeypatch.setattr("trio._core._run._r", rng)  # It shuffles tasks.
+    monkeypatch.setattr("trio._core._run._r", rng)  # Trio shuffles tasks with this.
     await live(kind, rng)

@@ -1,4 +1,4 @@
-"""What cannot be read is tried again, ever later, and holds up no more than it must."""
+"""An unreadable place is retried at growing intervals, and delays only dependent entries."""
 
 import math
 
@@ -28,7 +28,7 @@ ANY_KIND = pytest.mark.parametrize(
 
 
 @ANY_KIND
-async def test_a_place_that_could_not_be_read_is_read_again(kind, autojump_clock):
+async def test_an_unreadable_place_is_read_again(kind, autojump_clock):
     async with staged(kind) as play:
         for _ in range(3):
             play.partition.entries(1)
@@ -46,7 +46,7 @@ async def test_a_place_that_could_not_be_read_is_read_again(kind, autojump_clock
 
 
 @ANY_KIND
-async def test_a_redelivery_that_could_not_be_read_is_read_again(kind, autojump_clock):
+async def test_an_unreadable_redelivery_is_read_again(kind, autojump_clock):
     async with staged(kind) as play:
         for _ in range(3):
             play.partition.entries(1)
@@ -63,7 +63,7 @@ async def test_a_redelivery_that_could_not_be_read_is_read_again(kind, autojump_
         assert play.cursor.position == 3
 
 
-async def test_nobody_waits_for_a_redelivery_that_cannot_be_read(autojump_clock):
+async def test_an_unreadable_redelivery_delays_no_other_entry(autojump_clock):
     async with staged(SharedDispatcher) as play:
         for _ in range(3):
             play.partition.entries(1)
@@ -83,7 +83,7 @@ async def test_nobody_waits_for_a_redelivery_that_cannot_be_read(autojump_clock)
         assert sorted(other.offsets) == [0, 1, 2, 3]
 
 
-async def test_a_key_waits_for_its_entry_that_cannot_be_read_and_other_keys_do_not(autojump_clock):
+async def test_an_unreadable_entry_delays_only_its_key(autojump_clock):
     async with staged(KeySharedDispatcher) as play:
         for key in (b"a", b"b", b"a", b"b"):
             play.partition.entries(1, metadata={"partition_key": key})

@@ -22,7 +22,7 @@ async def test_consumers_take_turns(monkeypatch):
         assert first.offsets == [0, 1, 6, 7]
 
 
-async def test_consumer_without_permits_holds_nobody_up():
+async def test_a_consumer_without_permits_delays_no_other():
     async with stage(SharedDispatcher) as play:
         idle, busy = play.join(), play.join(permits=100)
         play.partition.entries(*[1] * 50)
@@ -30,7 +30,7 @@ async def test_consumer_without_permits_holds_nobody_up():
         assert (len(idle.inbox), len(busy.inbox)) == (0, 50)
 
 
-async def test_what_a_leaving_consumer_held_goes_to_the_others_uncounted():
+async def test_a_leaving_consumers_entries_go_to_others_without_a_count():
     async with stage(SharedDispatcher) as play:
         play.partition.entries(1, 1, 1)
         first, second = play.join(permits=10), play.join()
@@ -43,7 +43,7 @@ async def test_what_a_leaving_consumer_held_goes_to_the_others_uncounted():
         assert [delivery.redelivery_count for delivery in second.inbox] == [0, 0]
 
 
-async def test_redelivery_counts_grow_by_nacks_and_end_with_the_ack():
+async def test_redelivery_counts_grow_by_nacks_until_the_ack():
     async with stage(SharedDispatcher) as play:
         play.partition.entries(1, 1)
         consumer = play.join(permits=100)
@@ -57,7 +57,7 @@ async def test_redelivery_counts_grow_by_nacks_and_end_with_the_ack():
         assert play.dispatcher._redeliveries == {}
 
 
-async def test_nack_of_what_another_consumer_holds_does_nothing():
+async def test_a_nack_of_another_consumers_entry_does_nothing():
     async with stage(SharedDispatcher) as play:
         play.partition.entries(1)
         holder, other = play.join(permits=1), play.join(permits=10)
@@ -68,7 +68,7 @@ async def test_nack_of_what_another_consumer_holds_does_nothing():
         assert (has.offsets, has_not.offsets) == ([0], [])
 
 
-async def test_redelivery_without_ids_returns_all_of_one_consumer():
+async def test_a_redelivery_without_ids_returns_all_entries_of_the_consumer():
     async with stage(SharedDispatcher) as play:
         play.partition.entries(1, 1, 1)
         consumer = play.join(permits=3)
@@ -90,7 +90,7 @@ async def test_cumulative_ack_is_ignored():
         assert play.cursor.position == 0
 
 
-async def test_ack_from_another_consumer_frees_the_one_that_holds_it():
+async def test_an_ack_from_another_consumer_frees_the_holder():
     async with stage(SharedDispatcher) as play:
         play.partition.entries(4)
         holder = play.join(permits=1)
@@ -102,7 +102,7 @@ async def test_ack_from_another_consumer_frees_the_one_that_holds_it():
         assert holder.unacked == 0
 
 
-async def test_last_consumer_takes_redelivery_counts_along():
+async def test_redelivery_counts_end_with_the_last_consumer():
     async with stage(SharedDispatcher) as play:
         play.partition.entries(1)
         first = play.join(permits=1)
@@ -124,7 +124,7 @@ async def test_consumer_at_its_limit_waits_until_half_is_acknowledged(monkeypatc
         await play.ack(consumer, 0)
         await play.settled()
         assert len(consumer.inbox) == 4
-        play.dispatcher.flow(consumer, 1)  # Kept while it is blocked.
+        play.dispatcher.flow(consumer, 1)  # Kept while the consumer is blocked.
         await play.ack(consumer, 1)
         await play.settled()
         assert consumer.offsets == [0, 1, 2, 3, 4, 5]
@@ -143,7 +143,7 @@ async def test_subscription_at_its_limit_waits_until_half_is_acknowledged(monkey
         assert len(first.inbox) + len(second.inbox) == 6
 
 
-async def test_what_retention_took_from_what_was_given_back_counts_as_acknowledged():
+async def test_returned_entries_removed_by_retention_count_as_acknowledged():
     async with stage(SharedDispatcher) as play:
         play.partition.entries(1, 1, 1)
         consumer = play.join(permits=100)
@@ -156,7 +156,7 @@ async def test_what_retention_took_from_what_was_given_back_counts_as_acknowledg
         assert play.cursor.position == 3
 
 
-async def test_what_compaction_took_from_what_was_given_back_counts_as_acknowledged():
+async def test_returned_entries_removed_by_compaction_count_as_acknowledged():
     async with stage(SharedDispatcher) as play:
         for _ in range(4):
             play.partition.entries(1)
@@ -175,7 +175,9 @@ async def test_what_compaction_took_from_what_was_given_back_counts_as_acknowled
 
 @pytest.mark.parametrize("seed", range(60))
 async def test_against_a_model(seed, monkeypatch):
-    """Nothing is lost, nothing is with two, nothing acknowledged comes again, counts are right."""
+    """No entry is lost or at two consumers, no acknowledged entry is redelivered,
+    counts are right.
+    """
     rng = random.Random(seed)
     monkeypatch.setattr(pump, "READ_AHEAD_BYTES", rng.choice([1, 200, 1 << 20]))
     monkeypatch.setattr(dispatch_shared, "READ_AGAIN_BYTES", rng.choice([1, 200, 1 << 20]))
@@ -194,14 +196,14 @@ async def test_against_a_model(seed, monkeypatch):
 
 
 class Game:
-    """What consumers hold, by the rules."""
+    """The entries that consumers hold, by the rules."""
 
     def __init__(self, rng, play):
         self.rng = rng
         self.play = play
         self.consumers = []
         self.counts = {}  # Messages of each entry.
-        self.held = {}  # Who has it.
+        self.held = {}  # The holder of each entry.
         self.acked = set()
         self.nacked = {}
         self.seen = {}
@@ -247,7 +249,7 @@ class Game:
         self.forget(mine)
 
     def commit(self):
-        """Another listener acknowledges everything below."""
+        """Acknowledge everything below a position by another listener."""
         if self.rng.random() < 0.2:
             position = self.rng.randint(0, self.play.partition.next_offset)
             self.play.cursor.ack_to(position, lazy=True)
@@ -285,7 +287,7 @@ class Game:
             self.nacked.pop(offset, None)
 
     def look(self):
-        """Take note of what came, and check it."""
+        """Take and check the received entries."""
         for consumer in self.consumers:
             for delivery in consumer.inbox[self.seen[consumer] :]:
                 offset = delivery.offset
@@ -314,7 +316,7 @@ async def test_better_priority_is_served_first_while_it_has_permits():
         assert later.offsets == list(range(3, 10))
 
 
-async def test_delayed_entry_comes_at_its_time_and_holds_up_nobody(autojump_clock):
+async def test_a_delayed_entry_is_sent_when_due_and_delays_no_other(autojump_clock):
     async with stage(SharedDispatcher) as play:
         due_ms = play.clock.now_us // 1000 + 2000
         play.partition.entries(1, metadata={"deliver_at_time": due_ms})
@@ -327,11 +329,11 @@ async def test_delayed_entry_comes_at_its_time_and_holds_up_nobody(autojump_cloc
         assert (consumer.offsets, play.dispatcher.delayed) == ([1, 0], 0)
 
 
-async def test_delayed_entry_that_comes_while_the_pump_waits_comes_at_its_time(autojump_clock):
+async def test_a_delayed_entry_stored_while_the_pump_waits_is_sent_when_due(autojump_clock):
     async with stage(SharedDispatcher) as play:
         consumer = play.join(permits=10)
         await play.settled()
-        due_ms = play.clock.now_us // 1000 + 100  # Sooner than it looks again by itself.
+        due_ms = play.clock.now_us // 1000 + 100  # Sooner than the pump's own timer.
         play.partition.entries(1, metadata={"deliver_at_time": due_ms})
         await play.settled()
         play.clock.now_us += 100_000
@@ -339,9 +341,7 @@ async def test_delayed_entry_that_comes_while_the_pump_waits_comes_at_its_time(a
         assert consumer.offsets == [0]
 
 
-async def test_no_more_delayed_entries_are_kept_than_may_be_while_the_pump_waits(
-    monkeypatch, autojump_clock
-):
+async def test_delayed_entries_have_a_limit_while_the_pump_waits(monkeypatch, autojump_clock):
     monkeypatch.setattr(delays, "DELAYED_MAX", 2)
     async with stage(SharedDispatcher) as play:
         play.join(permits=10)
@@ -353,7 +353,7 @@ async def test_no_more_delayed_entries_are_kept_than_may_be_while_the_pump_waits
         assert play.dispatcher.delayed == 2
 
 
-async def test_delayed_entry_that_another_listener_acknowledged_never_comes(autojump_clock):
+async def test_a_delayed_entry_acknowledged_by_another_listener_is_never_sent(autojump_clock):
     async with stage(SharedDispatcher) as play:
         due_ms = play.clock.now_us // 1000 + 2000
         play.partition.entries(1, metadata={"deliver_at_time": due_ms})
@@ -366,7 +366,9 @@ async def test_delayed_entry_that_another_listener_acknowledged_never_comes(auto
         assert consumer.offsets == []
 
 
-async def test_full_tracker_ends_reading_ahead_until_some_are_due(monkeypatch, autojump_clock):
+async def test_a_full_tracker_stops_reading_ahead_until_entries_are_due(
+    monkeypatch, autojump_clock
+):
     monkeypatch.setattr(delays, "DELAYED_MAX", 2)
     async with stage(SharedDispatcher) as play:
         due_ms = play.clock.now_us // 1000 + 2000

@@ -1,4 +1,6 @@
-"""A partition that goes while something looks for a place in it; another one gets its number."""
+"""A partition that is removed during a search for a place in it; another partition
+gets its number.
+"""
 
 import trio
 
@@ -14,7 +16,7 @@ RECORDS = 5
 
 
 async def two_partitions(broker):
-    """A topic whose second partition has some old records, and a group that has read none."""
+    """Return a topic whose second partition has old records and a group that has read none."""
     topic = await broker.topics.create(NAME, 2)
     partition = topic.partitions[1]
     for offset in range(RECORDS):
@@ -26,8 +28,8 @@ async def two_partitions(broker):
 
 
 async def replace_meanwhile(broker, topic, work):
-    """Begin the work, which looks into the second partition; put another one in its place when the
-    look has begun, and let the work end.
+    """Start the work on the second partition, replace the partition meanwhile, and let the work
+    end.
     """
     old = topic.partitions[1]
     name = f"/{old.partition_id}/{0:020d}.log"

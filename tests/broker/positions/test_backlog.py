@@ -1,4 +1,4 @@
-"""Where a position is looked for in a partition, and that one has gone when it is found."""
+"""Searches for a position in a partition that is removed before the result."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from braidlog.broker.errors import TopicNotFound
 from tests.broker.positions.replaced import GROUP, replace_meanwhile, two_partitions
 
 
-async def test_what_is_too_old_in_a_partition_is_not_expired_in_the_next_of_its_number(broker):
+async def test_expiry_in_a_removed_partition_does_not_affect_its_successor(broker):
     topic = await two_partitions(broker)
     subscription = broker.subscriptions.get(topic, GROUP)
     old = topic.partitions[1]
@@ -21,7 +21,7 @@ async def test_what_is_too_old_in_a_partition_is_not_expired_in_the_next_of_its_
     assert subscription.position(1) == 0
 
 
-async def test_a_seek_in_a_partition_does_not_move_a_position_in_the_next_of_its_number(broker):
+async def test_a_seek_in_a_removed_partition_does_not_affect_its_successor(broker):
     topic = await two_partitions(broker)
     subscription = broker.subscriptions.get(topic, GROUP)
     old = topic.partitions[1]

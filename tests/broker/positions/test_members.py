@@ -1,4 +1,4 @@
-"""Who reads under the name of a subscription: asked of all who serve members."""
+"""Readers of a subscription: collected from all sources of members."""
 
 from braidlog.broker.positions.members import Member, Members
 
@@ -21,7 +21,7 @@ def test_members_come_from_every_source():
     assert asked == [(TOPIC, b"g")] * 2
 
 
-def test_who_tells_of_the_askers_protocol_alone_is_not_asked_for_others():
+def test_a_source_of_another_protocol_is_not_asked():
     members = Members()
     members.add_source(lambda topic, name: 1 / 0, "kafka")
     iggy = Member("iggy", "7", "", ())

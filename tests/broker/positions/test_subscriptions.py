@@ -53,7 +53,7 @@ def kafka_commit(subscription, offset, metadata=b"", index=0, time_us=1):
 # Names.
 
 
-def test_one_name_is_one_subscription_whoever_asks(house, topic, billing):
+def test_a_name_is_the_same_subscription_for_all_listeners(house, topic, billing):
     assert house.subscriptions.open(topic, NAME) is billing
     assert house.subscriptions.find(topic, NAME) is billing
     assert house.subscriptions.get(topic, NAME) is billing
@@ -63,14 +63,14 @@ def test_one_name_is_one_subscription_whoever_asks(house, topic, billing):
         house.subscriptions.get(topic, b"other")
 
 
-def test_properties_are_those_of_the_first_one(house, topic):
+def test_properties_are_those_of_the_first_consumer(house, topic):
     audit = house.subscriptions.open(topic, b"audit", {"owner": "ä"})
     house.subscriptions.open(topic, b"audit", {"owner": "b"})
     assert audit.properties == {"owner": "ä"}
     assert house.restarted().subscriptions.get(topic, b"audit").properties == {"owner": "ä"}
 
 
-def test_a_name_has_a_longest_length(house, topic):
+def test_a_name_has_a_length_limit(house, topic):
     house.subscriptions.open(topic, b"")
     house.subscriptions.open(topic, b"n" * module.NAME_BYTES_MAX)
     with pytest.raises(errors.InvalidName):
@@ -80,7 +80,7 @@ def test_a_name_has_a_longest_length(house, topic):
 # Commits.
 
 
-def test_never_set_is_not_zero(house, billing):
+def test_a_cursor_never_set_is_not_zero(house, billing):
     assert billing.position(0) is None
     assert billing.committed(0) is None
     billing.commit(0, 0)
@@ -100,7 +100,7 @@ def test_a_forward_commit_acknowledges_everything_below(billing, heard):
     assert heard.take() == [(0, CursorEvent.ACKED)]
 
 
-def test_a_forward_commit_moves_on_over_what_is_acknowledged(billing):
+def test_a_forward_commit_passes_acknowledged_ranges(billing):
     billing.commit(0, 3)
     billing.ack(0, [(5, 8), (10, 11)], lazy=False)
     kafka_commit(billing, 5)
@@ -117,7 +117,7 @@ def test_a_backward_commit_forgets_all_acknowledgements(billing, heard):
     assert heard.take() == [(0, CursorEvent.SOUGHT)]
 
 
-def test_an_equal_commit_changes_nothing_but_what_kafka_reads_back(house, billing, heard):
+def test_an_equal_commit_changes_only_kafkas_number(house, billing, heard):
     billing.commit(0, 4)
     billing.ack(0, [(4, 10), (12, 14)], lazy=False)
     before = stands(billing)
@@ -136,7 +136,7 @@ def test_an_equal_commit_changes_nothing_but_what_kafka_reads_back(house, billin
 
 
 @pytest.mark.parametrize(("offset", "position"), [(-5, 0), (10**15, 10**15), (2**70, 2**63 - 1)])
-def test_a_commit_is_kept_as_given_also_where_there_is_no_log(billing, offset, position):
+def test_a_commit_is_kept_as_sent_even_outside_the_log(billing, offset, position):
     billing.commit(0, offset, kafka=KafkaCommit(min(offset, 2**63 - 1), None, -1))
     assert billing.position(0) == position
     assert billing.committed(0) == KafkaCommit(min(offset, 2**63 - 1), None, -1)
@@ -163,7 +163,7 @@ def test_kafka_reads_its_own_number_until_another_listener_moves_the_cursor(bill
     assert billing.committed(0) == KafkaCommit(16, b"", 0)
 
 
-def test_kafka_committing_its_number_again_is_no_step_back(billing, heard):
+def test_kafkas_repeated_commit_does_not_move_back(billing, heard):
     billing.commit(0, 2)
     billing.ack(0, [(5, 8), (10, 11)], lazy=False)
     kafka_commit(billing, 5)
@@ -176,7 +176,7 @@ def test_kafka_committing_its_number_again_is_no_step_back(billing, heard):
     assert stands(billing) == (4, 4, [])
 
 
-def test_kafka_going_on_through_what_is_acknowledged_is_no_step_back(billing, heard):
+def test_kafkas_commit_within_acknowledged_ranges_does_not_move_back(billing, heard):
     billing.commit(0, 2)
     billing.ack(0, [(5, 8), (10, 11)], lazy=False)
     kafka_commit(billing, 5)
@@ -190,14 +190,14 @@ def test_kafka_going_on_through_what_is_acknowledged_is_no_step_back(billing, he
     assert stands(billing) == (6, 6, [])
 
 
-def test_a_number_that_another_listener_has_passed_is_a_step_back(billing):
+def test_a_commit_of_a_passed_number_moves_back(billing):
     kafka_commit(billing, 5)
     billing.ack_to(0, 9, lazy=False)
     kafka_commit(billing, 5)
     assert stands(billing) == (5, 5, [])
 
 
-def test_partitions_stand_apart(billing):
+def test_partitions_are_independent(billing):
     billing.commit(0, 5)
     billing.commit(1, 9)
     billing.ack(1, [(12, 13)], lazy=False)
@@ -205,7 +205,7 @@ def test_partitions_stand_apart(billing):
     assert stands(billing, 1) == (9, 9, [(12, 13)])
 
 
-def test_a_partition_that_is_not_there_takes_no_commit(billing):
+def test_a_missing_partition_takes_no_commit(billing):
     for call in (billing.commit, billing.seek, billing.start):
         with pytest.raises(errors.PartitionNotFound):
             call(2, 5)
@@ -214,7 +214,7 @@ def test_a_partition_that_is_not_there_takes_no_commit(billing):
 # Acks.
 
 
-def test_acks_open_holes_and_the_position_moves_over_closed_ones(billing, heard):
+def test_acks_open_holes_and_the_position_passes_closed_holes(billing, heard):
     billing.commit(0, 10)
     heard.take()
     billing.ack(0, [(12, 14), (16, 17)], lazy=False)
@@ -226,7 +226,7 @@ def test_acks_open_holes_and_the_position_moves_over_closed_ones(billing, heard)
     assert heard.take() == [(0, CursorEvent.ACKED)] * 3
 
 
-def test_acks_that_say_nothing_new_change_nothing(house, billing, heard):
+def test_repeated_acks_change_nothing(house, billing, heard):
     billing.commit(0, 10)
     billing.ack(0, [(12, 14)], lazy=False)
     heard.take()
@@ -239,13 +239,13 @@ def test_acks_that_say_nothing_new_change_nothing(house, billing, heard):
     assert heard.take() == []
 
 
-def test_an_ack_that_straddles_the_position_counts_from_it(billing):
+def test_an_ack_across_the_position_counts_from_the_position(billing):
     billing.commit(0, 10)
     billing.ack(0, [(5, 12)], lazy=False)
     assert stands(billing) == (12, 10, [])
 
 
-def test_a_cumulative_ack_goes_forward_only(billing, heard):
+def test_a_cumulative_ack_only_moves_forward(billing, heard):
     billing.commit(0, 10)
     billing.ack(0, [(12, 14), (20, 21)], lazy=False)
     heard.take()
@@ -262,7 +262,7 @@ def test_lazy_acks_have_no_ticket_and_a_later_answer_covers_them(house, billing)
     assert billing.ack(0, [(12, 14)], lazy=True) == 0
     assert billing.ack_to(0, 11, lazy=True) == 0
     assert house.cursor_journal.lazy == 2
-    # The same ack again, now with a receipt: it says nothing new, yet the disk must have it first.
+    # The same ack again, now with a receipt: no new ack, but the first ack must be on disk before.
     assert billing.ack(0, [(12, 14)], lazy=False) == ticket + 1
 
 
@@ -272,7 +272,7 @@ def test_a_lazy_commit_has_no_ticket(house, billing):
     assert house.cursor_journal.lazy == 1
 
 
-def test_a_cursor_that_is_not_set_takes_no_acks(house, billing, heard):
+def test_an_unset_cursor_takes_no_acks(house, billing, heard):
     assert billing.ack(0, [(0, 5)], lazy=True) == 0
     assert billing.ack_to(0, 5, lazy=False) == house.cursor_journal.ticket
     assert billing.position(0) is None
@@ -280,7 +280,7 @@ def test_a_cursor_that_is_not_set_takes_no_acks(house, billing, heard):
 
 
 @pytest.mark.slow
-def test_acks_beyond_the_limit_are_refused_and_those_that_need_no_room_are_not(billing):
+def test_acks_above_the_range_limit_are_refused_unless_they_need_no_room(billing):
     limit = ranges_module.RANGES_MAX
     billing.commit(0, 10)
     step = 1 << 17
@@ -290,13 +290,14 @@ def test_acks_beyond_the_limit_are_refused_and_those_that_need_no_room_are_not(b
     assert len(billing.acked(0)) == limit
     end = 100 + 2 * limit
     with pytest.raises(errors.LimitExceeded):
-        # One alone, one that joins the last range, one that the position moves over.
+        # A separate ack, an ack that joins the last range, and an ack that the position passes.
         billing.ack(0, [(end + 50, end + 51), (end - 1, end), (10, 12)], lazy=False)
     assert billing.position(0) == 12
     assert len(billing.acked(0)) == limit
     assert billing.acked(0).contains(end - 2, end)
     assert not billing.acked(0).contains(end + 50, end + 51)
-    billing.ack(0, [(101, 102)], lazy=False)  # Two ranges became one: there is room again.
+    # Two ranges became a single range: there is room again.
+    billing.ack(0, [(101, 102)], lazy=False)
     with pytest.raises(errors.LimitExceeded, match="1 ranges"):
         billing.ack(0, [(end + 50, end + 51), (end + 60, end + 61)], lazy=False)
     assert billing.acked(0).contains(end + 50, end + 51)
@@ -306,7 +307,7 @@ def test_acks_beyond_the_limit_are_refused_and_those_that_need_no_room_are_not(b
 # Seeks.
 
 
-def test_a_seek_forgets_everything_wherever_it_goes(billing, heard):
+def test_any_seek_forgets_all_acknowledgements(billing, heard):
     for position in (10, 20, 5, 5):
         billing.ack(0, [(position + 3, position + 4)], lazy=False)
         billing.seek(0, position)
@@ -314,7 +315,7 @@ def test_a_seek_forgets_everything_wherever_it_goes(billing, heard):
         assert heard.take()[-1] == (0, CursorEvent.SOUGHT)
 
 
-def test_a_start_sets_only_what_was_never_set(billing):
+def test_a_start_only_sets_cursors_that_were_never_set(billing):
     billing.start(0, 7)
     assert stands(billing) == (7, 7, [])
     billing.ack(0, [(7, 9)], lazy=False)
@@ -341,7 +342,7 @@ def test_the_last_cursor_ends_the_subscription(house, topic, billing, heard):
     billing.delete_cursor(1)
 
 
-def test_an_ended_subscription_begins_anew_with_a_commit(house, topic, billing, heard):
+def test_a_commit_restarts_an_ended_subscription(house, topic, billing, heard):
     billing.commit(0, 5)
     billing.delete()
     assert heard.take()[-1] == (0, CursorEvent.DELETED)
@@ -352,7 +353,7 @@ def test_an_ended_subscription_begins_anew_with_a_commit(house, topic, billing, 
     assert house.restarted().subscriptions.get(topic, NAME).position(0) == 3
 
 
-def test_deleting_tells_of_every_cursor(house, topic, billing, heard):
+def test_deleting_notifies_about_every_cursor(house, topic, billing, heard):
     billing.commit(1, 5)
     billing.commit(0, 5)
     heard.take()
@@ -362,7 +363,7 @@ def test_deleting_tells_of_every_cursor(house, topic, billing, heard):
         house.subscriptions.delete(topic, NAME)
 
 
-async def test_a_deleted_topic_takes_its_subscriptions_along(house, topic, billing, heard):
+async def test_subscriptions_end_with_their_topic(house, topic, billing, heard):
     billing.commit(0, 5)
     heard.take()
     ticket = await house.topics.delete(ORDERS)
@@ -379,7 +380,7 @@ async def test_a_deleted_topic_takes_its_subscriptions_along(house, topic, billi
     assert house.cursors.topic_ids() == []
 
 
-def test_a_listener_may_leave_while_it_is_told(billing):
+def test_a_listener_may_leave_during_its_notification(billing):
     class Leaving:
         def moved(self, index, event):
             billing.listeners.discard(self)
@@ -389,7 +390,7 @@ def test_a_listener_may_leave_while_it_is_told(billing):
     assert billing.listeners == set()
 
 
-def test_what_nobody_holds_is_made_again_with_the_same_cursors(house, topic):
+def test_an_unused_subscription_is_reloaded_with_the_same_cursors(house, topic):
     house.subscriptions.open(topic, NAME).commit(0, 5)
     gc.collect()
     assert house.subscriptions.get(topic, NAME).position(0) == 5
@@ -398,7 +399,7 @@ def test_what_nobody_holds_is_made_again_with_the_same_cursors(house, topic):
 # Backlog.
 
 
-def test_the_backlog_is_what_is_in_the_log_and_not_acknowledged(topic, billing):
+def test_the_backlog_is_the_unacknowledged_part_of_the_log(topic, billing):
     partition = topic.partitions[0]
     partition.log_start_offset, partition.next_offset = 10, 100
     assert billing.backlog(0) == 90
@@ -417,7 +418,7 @@ def test_the_backlog_is_what_is_in_the_log_and_not_acknowledged(topic, billing):
 # A full disk.
 
 
-def test_what_cannot_be_written_does_not_happen_and_nobody_is_told(house, billing, heard):
+def test_a_change_that_cannot_be_written_has_no_effect(house, billing, heard):
     billing.commit(0, 5)
     before = stands(billing)
     heard.take()
@@ -438,10 +439,10 @@ def test_what_cannot_be_written_does_not_happen_and_nobody_is_told(house, billin
     assert heard.take() == []
 
 
-# What retention asks.
+# Retention's queries.
 
 
-async def test_the_lowest_position_is_that_of_the_cursors_that_are_set(house, topic, billing):
+async def test_the_lowest_position_ignores_unset_cursors(house, topic, billing):
     assert await house.subscriptions.lowest_position(topic, 0) is None
     billing.commit(0, 9)
     house.subscriptions.open(topic, b"audit").commit(0, 4)
@@ -450,7 +451,7 @@ async def test_the_lowest_position_is_that_of_the_cursors_that_are_set(house, to
     assert await house.subscriptions.lowest_position(topic, 1) is None
 
 
-async def test_many_positions_are_looked_at_in_turns_and_none_set_back_meanwhile_is_missed(
+async def test_positions_are_read_in_turns_without_missing_a_backward_move(
     house, topic, monkeypatch
 ):
     monkeypatch.setattr(module, "LOOK_SUBSCRIPTIONS", 2)
@@ -470,7 +471,7 @@ async def test_many_positions_are_looked_at_in_turns_and_none_set_back_meanwhile
         assert await house.subscriptions.lowest_position(topic, 0) == 3
 
 
-async def test_positions_that_are_set_back_all_the_time_count_as_nothing_acknowledged(
+async def test_positions_with_constant_backward_moves_count_as_unacknowledged(
     house, topic, monkeypatch
 ):
     monkeypatch.setattr(module, "LOOK_SUBSCRIPTIONS", 2)

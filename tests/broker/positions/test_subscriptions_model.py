@@ -14,10 +14,10 @@ NAME = b"billing"
 
 
 class Model:
-    """What a cursor means, written as plainly as can be: which offsets are acknowledged."""
+    """The meaning of a cursor in the plainest form: the acknowledged offsets."""
 
     def __init__(self):
-        self.below = None  # Everything under it is acknowledged.
+        self.below = None  # All offsets below are acknowledged.
         self.above = set()
         self.kafka = None
 
@@ -55,7 +55,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_any_mix_of_listeners_is_what_the_model_says_and_survives_restarts(seed):
+async def test_any_mix_of_listeners_follows_the_model_over_restarts(seed):
     rng = random.Random(seed)
     house = House()
     topic = await house.topics.create(ORDERS, 1)
@@ -90,7 +90,7 @@ async def test_any_mix_of_listeners_is_what_the_model_says_and_survives_restarts
             subscription.delete_cursor(0)
             model = Model()
         elif kind < 0.98:
-            house.cursor_journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
+            house.cursor_journal.extra_bytes = 1 << 40  # The next change triggers a snapshot.
         else:
             house = house.restarted()
             topic = house.topics.get(ORDERS)

@@ -1,4 +1,4 @@
-"""Commits that share one record: each does what it does alone, and all of them happen or none."""
+"""Commits that share a record: each has its usual effect, and either all happen or none."""
 
 import random
 
@@ -44,7 +44,7 @@ def positions(house, name):
     return found and [found.position(index) for index in range(PARTITIONS)]
 
 
-def test_they_are_one_record_for_all_topics_with_the_subscriptions_that_are_new(house):
+def test_commits_of_all_topics_and_new_subscriptions_share_a_record(house):
     orders = subscription(house, ORDERS)
     heard = told_of(orders)
     records = len(house.cursor_journal.records)
@@ -63,14 +63,14 @@ def test_they_are_one_record_for_all_topics_with_the_subscriptions_that_are_new(
         assert subscription(seen, PAYMENTS).committed(2) == KafkaCommit(9, b"m", 1)
 
 
-def test_no_commits_are_no_record(house):
+def test_no_commits_write_no_record(house):
     records = len(house.cursor_journal.records)
     assert house.subscriptions.commits(NAME).write() == 0
     assert len(house.cursor_journal.records) == records
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_does_what_it_does_alone(seed):
+def test_each_commit_has_its_usual_effect(seed):
     rng = random.Random(seed)
     together, alone = made(), made()
     held = [subscription(house, name) for house in (together, alone) for name in (ORDERS, PAYMENTS)]
@@ -106,7 +106,7 @@ def state_of(house):
     ]
 
 
-async def test_one_that_cannot_be_leaves_the_others_alone(house, monkeypatch):
+async def test_an_invalid_commit_does_not_affect_the_others(house, monkeypatch):
     monkeypatch.setattr(module, "TOPIC_SUBSCRIPTIONS_MAX", 1)
     house.subscriptions.open(house.topics.get(PAYMENTS), b"the only one")
     gone = await house.topics.create(TopicName("public", "default", "gone"), 1)
@@ -127,7 +127,7 @@ async def test_one_that_cannot_be_leaves_the_others_alone(house, monkeypatch):
     assert too_long.write() == 0
 
 
-async def test_partitions_that_go_take_all_cursors_with_one_record(house):
+async def test_removed_partitions_end_all_cursors_in_a_single_record(house):
     orders = house.topics.get(ORDERS)
     held = [house.subscriptions.open(orders, name) for name in (b"one", b"two", b"three")]
     for one in held:
@@ -142,7 +142,7 @@ async def test_partitions_that_go_take_all_cursors_with_one_record(house):
     assert held[2].position(1) == 0
 
 
-async def test_all_topics_together_have_only_so_many(house, monkeypatch):
+async def test_subscriptions_of_all_topics_have_a_limit(house, monkeypatch):
     orders, payments = house.topics.get(ORDERS), house.topics.get(PAYMENTS)
     monkeypatch.setattr(module, "SUBSCRIPTIONS_MAX", 2)
     monkeypatch.setattr(module, "CURSORS_MAX", 2)
@@ -163,11 +163,11 @@ async def test_all_topics_together_have_only_so_many(house, monkeypatch):
         one.ack(1, [(5, 6)], lazy=True)
     with pytest.raises(errors.LimitExceeded, match="3 cursors"):
         await house.topics.add_partitions(orders.name, PARTITIONS + 2)
-    one.commit(0, 20)  # What goes makes room.
+    one.commit(0, 20)  # Removed ranges free room.
     one.ack(1, [(5, 6)], lazy=True)
 
 
-def test_commits_together_make_no_more_cursors_than_there_may_be(house, monkeypatch):
+def test_joint_commits_respect_the_limit_of_cursors(house, monkeypatch):
     monkeypatch.setattr(module, "CURSORS_MAX", 2)
     commits = house.subscriptions.commits(NAME)
     orders, payments = house.topics.get(ORDERS), house.topics.get(PAYMENTS)
@@ -180,14 +180,14 @@ def test_commits_together_make_no_more_cursors_than_there_may_be(house, monkeypa
     assert positions(house, ORDERS) == [9, 9, None]
     assert positions(house, PAYMENTS) is None
     again = house.subscriptions.commits(NAME)
-    again.add(orders, 1, 12)  # One that is there.
+    again.add(orders, 1, 12)  # An existing range.
     with pytest.raises(errors.LimitExceeded, match="2 cursors"):
         again.add(orders, 2, 12)
     again.write()
     assert positions(house, ORDERS) == [9, 12, None]
 
 
-def test_those_that_cannot_be_written_do_not_happen_and_nobody_is_told(house):
+def test_commits_that_cannot_be_written_have_no_effect(house):
     orders = subscription(house, ORDERS)
     orders.commit(0, 5)
     heard = told_of(orders)

@@ -1,4 +1,4 @@
-"""Batches that were handed out in part: when the next read has them, and when it asks the log."""
+"""Partly returned batches: kept for the next read, or read from the log again."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.broker.records import append, make_partition
 
 @pytest.fixture
 async def three(broker):
-    """Three sets of four messages each."""
+    """Return a partition with three sets of four messages each."""
     partition = await make_partition(broker)
     for _ in range(3):
         await append(broker, partition, "kafka", [bytes(100)] * 4)
@@ -25,7 +25,7 @@ def size_of(partition, count):
     return partition.read_warm(0, 1)[0].header.body_bytes * count // 4
 
 
-async def test_what_follows_a_cut_is_read_once(three):
+async def test_batches_after_a_cut_are_read_once(three):
     kept = CutBatches()
     whole = await run(read_steps(three, KAFKA, 0, bytes_max=1 << 20))
     log = b"".join(whole.parts)
@@ -42,8 +42,8 @@ async def test_what_follows_a_cut_is_read_once(three):
     assert b"".join(again.parts) == rest
 
 
-async def test_all_that_follows_a_kept_batch_comes_with_one_read(broker, three):
-    """The batch in which the answer ends too."""
+async def test_batches_after_a_kept_batch_need_a_single_read(broker, three):
+    """The read includes the batch in which the answer ends."""
     await append(broker, three._partition, "kafka", [bytes(100)] * 4)
     kept, bytes_max = CutBatches(), size_of(three, 8)
     await run(read_steps(three, KAFKA, 0, bytes_max=size_of(three, 6), fills=kept))
@@ -53,12 +53,12 @@ async def test_all_that_follows_a_kept_batch_comes_with_one_read(broker, three):
 
 
 def rest_of(partition, offset):
-    """The whole batch that begins with an offset, and the bytes of its first two messages."""
+    """Return the whole batch at an offset, and the bytes of its first two messages."""
     batch, *_ = partition.read_warm(offset, 1)
     return Rest(offset, batch.next_offset, batch.body, len(batch.body)), len(batch.body) // 2
 
 
-async def test_what_is_left_is_for_its_own_partition_and_offset_and_for_one_read(three):
+async def test_a_kept_batch_serves_its_partition_and_offset_once(three):
     kept = CutBatches()
     rest, half = rest_of(three, 4)
     kept.keep(three, KAFKA, rest, half + 10)
@@ -71,7 +71,7 @@ async def test_what_is_left_is_for_its_own_partition_and_offset_and_for_one_read
     assert kept.take(three, 6) is None
 
 
-async def test_one_of_much_memory_is_not_kept(broker):
+async def test_a_large_batch_is_not_kept(broker):
     partition = await make_partition(broker)
     await append(broker, partition, "kafka", [bytes(CUT_READ_BYTES_MAX)])
     kept = CutBatches()
@@ -80,7 +80,7 @@ async def test_one_of_much_memory_is_not_kept(broker):
     assert kept.take(partition, 0) is None
 
 
-async def test_few_are_kept(three):
+async def test_kept_batches_have_a_limit(three):
     kept = CutBatches()
     rest, half = rest_of(three, 4)
     for _ in range(CUT_BATCHES_MAX + 3):
@@ -89,7 +89,7 @@ async def test_few_are_kept(three):
     assert found == [True] * CUT_BATCHES_MAX + [False]
 
 
-async def test_nothing_below_the_log_start_or_of_a_deleted_partition_is_given(three):
+async def test_no_batch_below_the_log_start_or_of_a_deleted_partition_is_returned(three):
     kept = CutBatches()
     rest, half = rest_of(three, 4)
     kept.keep(three, KAFKA, rest, half)
@@ -107,7 +107,7 @@ class Compacted(CountingPartition):
     wants_keys = True
 
 
-async def test_what_compaction_may_change_is_not_kept(three):
+async def test_batches_that_compaction_may_change_are_not_kept(three):
     kept = CutBatches()
     rest, half = rest_of(three, 4)
     kept.keep(Compacted(three), KAFKA, rest, half)

@@ -1,4 +1,4 @@
-"""A record that unpacks to more than a piece is made once there is memory for it."""
+"""A record that unpacks to more than a piece is decoded once memory is free."""
 
 import threading
 from contextlib import contextmanager
@@ -28,13 +28,13 @@ async def partition(broker):
 
 
 def zipped(size):
-    """A Pulsar entry of one message that unpacks to that many bytes."""
+    """Return a Pulsar entry of a message that unpacks to that many bytes."""
     about = metadata(compression=3, uncompressed_size=size)
     return body((entry(about, bytes(cramjam.zstd.compress(bytes(size)))), 1))
 
 
 @pytest.mark.slow
-async def test_a_large_record_is_made_once_there_is_memory_for_it(broker, partition, nursery):
+async def test_a_large_record_is_decoded_once_memory_is_free(broker, partition, nursery):
     size = 4 * DECODE_BYTES_MAX
     info = BodyInfo(1, flags=BatchFlag.COMPRESSED)
     await store(broker, partition, PULSAR.format, zipped(size), info)

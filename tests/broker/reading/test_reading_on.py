@@ -1,4 +1,4 @@
-"""Readers that read on: from any format, with any limit, each record comes once and in order."""
+"""Consecutive reads: from any format, with any limit, each record is read once and in order."""
 
 import random
 
@@ -19,7 +19,7 @@ KIB = 1024
 
 
 async def read_on(partition, format_name, **limits):
-    """(offset, bytes of the value) of every record, by one read after another."""
+    """Return (offset, value bytes) of every record, by consecutive reads."""
     found, offset = [], partition.log_start_offset
     while offset < partition.high_watermark:
         records, result = await read_values(partition, format_name, offset, **limits)
@@ -32,7 +32,7 @@ async def read_on(partition, format_name, **limits):
 
 @pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("reader", READERS)
-async def test_each_record_comes_once_and_in_order_with_any_limit(broker, stored, reader):
+async def test_each_record_is_read_once_and_in_order_with_any_limit(broker, stored, reader):
     partition = await make_partition(broker)
     rng = random.Random(f"{stored} {reader}")
     sizes = []
@@ -50,7 +50,7 @@ async def test_each_record_comes_once_and_in_order_with_any_limit(broker, stored
 
 
 class GrowingPartition:
-    """A partition to which somebody appends before each read of its log."""
+    """A partition with an append before each read of its log."""
 
     def __init__(self, partition, grow):
         self._partition = partition
@@ -69,7 +69,7 @@ class GrowingPartition:
 
 
 async def growing_partition(broker):
-    """Two records, and soon many more."""
+    """Return a partition with two records, and soon many more."""
     partition = await make_partition(broker, durability="written")
     iggy = codec_named("iggy")
 
@@ -83,21 +83,21 @@ async def growing_partition(broker):
 
 
 @pytest.mark.parametrize("reader", ["kafka", "iggy"])
-async def test_a_read_does_not_follow_the_end_while_others_write(broker, reader):
+async def test_a_read_does_not_follow_a_growing_log(broker, reader):
     growing = await growing_partition(broker)
     result = await read_as(growing, codec_named(reader), 0, bytes_max=1 << 20)
     assert 2 <= result.next_offset <= 3
 
 
-async def test_a_search_by_time_does_not_follow_the_end_while_others_write(broker):
+async def test_a_search_by_time_does_not_follow_a_growing_log(broker):
     growing = await growing_partition(broker)
     assert await first_not_before(growing, 2 * APPEND_US) is None
     assert growing.next_offset < 10
 
 
 @pytest.mark.parametrize("reader", ["kafka", "kafka_batches", "iggy"])
-async def test_small_batches_of_any_format_are_read_in_one_turn(broker, reader):
-    """A turn of the loop for each takes as long as a small request of somebody else."""
+async def test_small_batches_of_any_format_are_read_in_a_single_turn(broker, reader):
+    """A turn of the loop per batch takes as long as a small request of another client."""
     partition = await make_partition(broker)
     for at in range(30):
         await append(broker, partition, STORED[at % len(STORED)], [b"%d" % at])
@@ -106,7 +106,7 @@ async def test_small_batches_of_any_format_are_read_in_one_turn(broker, reader):
     assert result is not None and result.record_count == 30
 
 
-async def test_a_read_of_much_gives_way_to_others(broker):
+async def test_a_large_read_gives_turns_to_other_tasks(broker):
     partition = await make_partition(broker)
     for _ in range(20):
         await append(broker, partition, "plain", [b"x"] * 100)

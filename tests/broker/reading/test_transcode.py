@@ -1,4 +1,4 @@
-"""Reading a partition in the reader's own format, whatever the records are stored in."""
+"""Reads of a partition in the reader's own format, for records of any format."""
 
 import random
 import zlib
@@ -38,7 +38,7 @@ async def partition(broker):
 
 
 class CountingPartition:
-    """A partition that counts how often its log is read."""
+    """A partition that counts the reads of its log."""
 
     def __init__(self, partition):
         self._partition = partition
@@ -52,7 +52,7 @@ class CountingPartition:
         return self._partition.read_warm(offset, bytes_max, *more)
 
 
-async def test_the_same_format_is_handed_over_as_it_is_stored(broker, partition):
+async def test_the_same_format_is_returned_as_stored(broker, partition):
     await append(broker, partition, "kafka", [b"a", b"b"])
     await append(broker, partition, "kafka", [b"c"])
     result = await read_as(partition, KAFKA, 0, bytes_max=ALL)
@@ -62,7 +62,7 @@ async def test_the_same_format_is_handed_over_as_it_is_stored(broker, partition)
     assert result.as_stored
 
 
-async def test_a_read_gives_no_more_parts_than_one_answer_may_have(broker, partition, monkeypatch):
+async def test_a_read_respects_the_limit_of_parts_per_answer(broker, partition, monkeypatch):
     monkeypatch.setattr("braidlog.broker.reading.reader.READ_PARTS_MAX", 3)
     monkeypatch.setattr("braidlog.broker.reading.transcode.READ_PARTS_MAX", 3)
     for _ in range(5):
@@ -84,8 +84,8 @@ async def test_a_read_begins_in_the_middle_of_a_batch_and_stops_at_records_max(b
 
 
 @pytest.mark.parametrize("start", range(5))
-async def test_a_batch_with_holes_is_cut_to_the_records_that_are_left(broker, partition, start):
-    """As compaction leaves it: five offsets, three records."""
+async def test_a_batch_with_holes_is_cut_to_its_remaining_records(broker, partition, start):
+    """The batch after compaction has five offsets and three records."""
     left = [0, 1, 4]
     iggy = codec_named("iggy")
     stored = iggy.encode([Record(at, 1, value=b"%d" % at) for at in left], 0)
@@ -109,9 +109,7 @@ async def test_every_format_reads_every_other(broker, partition, stored, reader)
     assert result.as_stored == (stored == reader)
 
 
-async def test_a_compressed_set_is_given_whole_to_its_own_readers_and_cut_for_others(
-    broker, partition
-):
+async def test_a_compressed_set_is_whole_for_its_own_readers_and_cut_for_others(broker, partition):
     await append(broker, partition, "kafka", [b"before"])
     inner = KAFKA.encode([Record(offset, 1, value=b"%d" % offset) for offset in (1, 2, 3)], 1)
     packed = compression.gzip(inner)
@@ -132,9 +130,7 @@ async def test_nothing_is_read_at_the_watermark_and_outside_is_refused(broker, p
     assert (caught.value.log_start_offset, caught.value.log_end_offset) == (0, 1)
 
 
-async def test_the_log_is_not_asked_again_where_a_batch_like_the_last_finds_no_room(
-    broker, partition
-):
+async def test_the_log_is_not_read_again_without_room_for_a_batch_like_the_last(broker, partition):
     for _ in range(4):
         await append(broker, partition, "kafka", [b"x" * 1000])
     size = len((await partition.read(0, 1))[0].body)
@@ -146,7 +142,7 @@ async def test_the_log_is_not_asked_again_where_a_batch_like_the_last_finds_no_r
 
 
 class CountingCodec(KafkaCodec):
-    """Kafka's codec, which counts the records that it makes messages of."""
+    """Kafka's codec with a counter of encoded records."""
 
     def __init__(self):
         self.made = 0
@@ -156,7 +152,7 @@ class CountingCodec(KafkaCodec):
         return super().encode(records, base_offset)
 
 
-async def test_few_messages_are_made_that_find_no_room(broker, partition):
+async def test_few_messages_without_room_are_encoded(broker, partition):
     for count in (1600, 1400):
         batch = entry(metadata(num_messages_in_batch=count), single(b"x" * 10) * count)
         await store(broker, partition, PULSAR.format, body((batch, count)), BodyInfo(count))
@@ -173,12 +169,12 @@ async def test_unsynced_records_are_not_read(broker, partition):
     await append(broker, partition, "kafka", [b"a"])
     body = (await partition.read(0, ALL))[0].body
     partition.append([body], BodyInfo(1), body_format=KAFKA.format, append_us=1)
-    # Nothing waits until the read is over: the round of that append has not even begun.
+    # The read does not wait: the commit round of that append has not even begun.
     result = await read_as(partition, KAFKA, 0, bytes_max=ALL)
     assert (result.next_offset, partition.next_offset) == (1, 2)
 
 
-async def test_records_that_the_reader_cannot_carry_are_walked_over(broker, partition):
+async def test_records_that_the_reader_cannot_carry_are_skipped(broker, partition):
     await append(broker, partition, "kafka", [b"a", None, b"", b"b"])
     await append(broker, partition, "kafka", [None] * 5)
     await append(broker, partition, "kafka", [b"c"])
@@ -193,8 +189,8 @@ async def test_records_that_the_reader_cannot_carry_are_walked_over(broker, part
     assert (records, result.next_offset, result.left_out) == ([], 12, 2)
 
 
-async def test_what_is_skipped_is_counted_by_the_read_that_walks_over_it(broker, partition):
-    """One that ends before it, for want of room, counts nothing."""
+async def test_skipped_records_are_counted_by_the_read_that_passes_them(broker, partition):
+    """A read that ends before the record, for lack of room, does not count the record."""
     await broker.topics.alter_settings(partition.topic.name, {"unreadable_records": "skip"})
     whole = [single(bytes([letter]) * 1000) for letter in b"ab"]
     locked = entry(metadata(encryption_keys=[EncryptionKeys(key="k", value=b"v")]), b"?")
@@ -208,7 +204,7 @@ async def test_what_is_skipped_is_counted_by_the_read_that_walks_over_it(broker,
     assert found == [(1, 0), (1, 1)]
 
 
-async def test_the_first_record_comes_whole_however_large(broker, partition):
+async def test_the_first_record_is_whole_at_any_size(broker, partition):
     await append(broker, partition, "plain", [b"x" * 5000, b"y"])
     records, result = await read_values(partition, "kafka", 0, bytes_max=100)
     assert records == [(0, b"x" * 5000)]
@@ -217,7 +213,7 @@ async def test_the_first_record_comes_whole_however_large(broker, partition):
     assert records == [(1, b"y")]
 
 
-async def test_gaps_are_passed(broker, partition):
+async def test_gaps_are_skipped(broker, partition):
     await append(broker, partition, "kafka", [b"a"])
     partition.log.append_gap(10, 1)
     await append(broker, partition, "plain", [b"b"])
@@ -229,7 +225,7 @@ async def test_gaps_are_passed(broker, partition):
         assert records == [(10, b"b")]
 
 
-async def test_a_marker_is_for_no_reader_but_its_neighbours_in_the_batch_are(broker, partition):
+async def test_a_marker_reaches_no_reader_but_its_neighbours_do(broker, partition):
     entries = entry(metadata(), b"a"), entry(metadata(marker_type=1), b""), entry(metadata(), b"c")
     stored = body(*((one, 1) for one in entries))
     await store(broker, partition, PULSAR.format, stored, PULSAR.inspect(stored))
@@ -240,7 +236,7 @@ async def test_a_marker_is_for_no_reader_but_its_neighbours_in_the_batch_are(bro
         assert (result.next_offset, result.left_out) == (3, 0)
 
 
-async def test_a_body_that_cannot_be_opened_is_refused_only_as_the_first_thing(broker, partition):
+async def test_an_unreadable_body_is_refused_only_at_the_start_of_a_read(broker, partition):
     await append(broker, partition, "kafka", [b"a"])
     await append_unreadable(broker, partition, 3)
     await append(broker, partition, "kafka", [b"b"])
@@ -250,13 +246,12 @@ async def test_a_body_that_cannot_be_opened_is_refused_only_as_the_first_thing(b
     with pytest.raises(UnreadableRecord, match="offset 1 of public/default/t, partition 0"):
         await read_as(partition, codec_named("iggy"), 1, bytes_max=ALL)
     assert (await read_values(partition, "iggy", 4, bytes_max=ALL))[0] == [(4, b"b")]
-    result = await read_as(partition, KAFKA, 0, bytes_max=ALL)  # its own readers open it themselves
+    # Kafka's own readers open the set themselves.
+    result = await read_as(partition, KAFKA, 0, bytes_max=ALL)
     assert result.next_offset == 5
 
 
-async def test_a_body_of_an_unknown_format_is_refused_like_one_that_cannot_be_opened(
-    broker, partition
-):
+async def test_a_body_of_an_unknown_format_is_refused_like_an_unreadable_body(broker, partition):
     await append(broker, partition, "kafka", [b"a"])
     await store(broker, partition, 999, b"strange", BodyInfo(1))
     assert (await read_as(partition, KAFKA, 0, bytes_max=ALL)).next_offset == 1
@@ -264,7 +259,7 @@ async def test_a_body_of_an_unknown_format_is_refused_like_one_that_cannot_be_op
         await read_as(partition, KAFKA, 1, bytes_max=ALL)
 
 
-async def test_chunks_are_one_message_at_the_last_ones_offset(broker, partition):
+async def test_chunks_are_a_message_at_the_last_chunks_offset(broker, partition):
     await append(broker, partition, "pulsar", [{"value": b"first", "chunk": chunk(0, 3)}])
     await append(broker, partition, "kafka", [b"between"])
     await append(
@@ -285,7 +280,7 @@ async def test_chunks_are_one_message_at_the_last_ones_offset(broker, partition)
         assert (await read_values(partition, "iggy", start, bytes_max=ALL))[0] == [whole]
 
 
-async def test_a_message_with_a_missing_chunk_is_passed(broker, partition):
+async def test_a_message_with_a_missing_chunk_is_skipped(broker, partition):
     await append(broker, partition, "pulsar", [{"value": b"third", "chunk": chunk(2, 3)}])
     await append(broker, partition, "pulsar", [b"next"])
     records, result = await read_values(partition, "kafka", 0, bytes_max=ALL)
@@ -293,7 +288,7 @@ async def test_a_message_with_a_missing_chunk_is_passed(broker, partition):
     assert result.next_offset == 2
 
 
-async def test_a_message_too_large_to_be_joined_is_refused_as_unreadable(broker, partition):
+async def test_a_message_too_large_to_join_is_refused_as_unreadable(broker, partition):
     await append(
         broker, partition, "pulsar", [{"value": b"a", "chunk": chunk(0, 2, total=1 << 30)}]
     )
@@ -304,7 +299,7 @@ async def test_a_message_too_large_to_be_joined_is_refused_as_unreadable(broker,
         await read_as(partition, KAFKA, 0, bytes_max=ALL)
 
 
-async def test_large_bodies_are_decoded_beside_the_loop_and_come_whole(broker, partition):
+async def test_large_bodies_are_decoded_in_a_thread_and_returned_whole(broker, partition):
     values = [b"%d" % number * 100 for number in range(3000)]
     await append(broker, partition, "plain", values)
     position, got = 0, []
@@ -316,7 +311,7 @@ async def test_large_bodies_are_decoded_beside_the_loop_and_come_whole(broker, p
 
 
 @pytest.mark.parametrize("seed", range(12))
-async def test_reading_on_gives_every_record_once_whatever_the_limits(broker, partition, seed):
+async def test_consecutive_reads_return_every_record_once_with_any_limits(broker, partition, seed):
     chance = random.Random(seed)
     expected = []
     for _ in range(25):
@@ -346,7 +341,7 @@ async def test_reading_on_gives_every_record_once_whatever_the_limits(broker, pa
         assert left_out == len(expected) - len(wanted), f"seed {seed}"
 
 
-async def test_a_place_that_could_not_be_read_is_not_opened_again(broker, partition):
+async def test_an_unreadable_place_is_not_opened_again(broker, partition):
     await append_unreadable(broker, partition)
     counting = CountingPartition(partition)
     told = set()
@@ -359,7 +354,7 @@ async def test_a_place_that_could_not_be_read_is_not_opened_again(broker, partit
     assert (await read_as(counting, KAFKA, 0, bytes_max=ALL)).record_count == 3
 
 
-async def test_what_lies_before_a_damaged_place_is_given_first(broker, partition):
+async def test_records_before_a_damaged_place_are_returned_first(broker, partition):
     await append(broker, partition, "kafka", [bytes(READ_PIECE_BYTES), b"b"])
     await append(broker, partition, "kafka", [b"c"])
 
@@ -377,7 +372,7 @@ async def test_what_lies_before_a_damaged_place_is_given_first(broker, partition
 
 
 @pytest.mark.parametrize("codec", ["kafka", "pulsar"])
-async def test_little_that_unpacks_to_much_is_decoded_in_pieces(broker, partition, codec):
+async def test_a_small_body_that_unpacks_to_much_is_decoded_in_pieces(broker, partition, codec):
     values = [bytes(200_000)] * 50
     if codec == "kafka":
         inner = KAFKA.encode([Record(at, 1, value=value) for at, value in enumerate(values)], 0)
@@ -398,7 +393,7 @@ async def test_little_that_unpacks_to_much_is_decoded_in_pieces(broker, partitio
 
 
 async def both_ways(partition, codec, offset, limits, monkeypatch):
-    """What a read gives that converts directly where it can, and one that goes by records."""
+    """Return the result of a read with direct conversion, and of a read by records."""
     converted = await read_as(partition, codec, offset, **limits)
     with monkeypatch.context() as without:
         without.setattr(type(codec), "converted", lambda *_: None)
@@ -406,7 +401,7 @@ async def both_ways(partition, codec, offset, limits, monkeypatch):
 
 
 @pytest.mark.parametrize(("writer", "reader"), [("iggy", "iggy_typed"), ("iggy_typed", "iggy")])
-async def test_iggys_two_forms_give_the_same_whole_or_by_records(
+async def test_iggys_two_forms_are_equal_converted_whole_or_by_records(
     broker, partition, writer, reader, monkeypatch
 ):
     chance = random.Random(7)
@@ -426,7 +421,7 @@ async def test_iggys_two_forms_give_the_same_whole_or_by_records(
 
 @pytest.mark.skipif(SPEEDUPS is None, reason="the extension in C was not built")
 @pytest.mark.parametrize("seed", range(6))
-async def test_sets_made_over_in_parts_are_those_made_by_records(
+async def test_sets_converted_in_parts_equal_sets_converted_by_records(
     broker, partition, seed, monkeypatch
 ):
     chance = random.Random(seed)
@@ -461,7 +456,7 @@ async def test_sets_made_over_in_parts_are_those_made_by_records(
 
 @pytest.mark.skipif(SPEEDUPS is None, reason="the extension in C was not built")
 @pytest.mark.parametrize("seed", range(4))
-async def test_batches_of_pulsar_made_over_in_parts_are_those_made_by_records(
+async def test_pulsar_batches_converted_in_parts_equal_those_by_records(
     broker, partition, seed, monkeypatch
 ):
     chance = random.Random(seed)
@@ -482,7 +477,7 @@ async def test_batches_of_pulsar_made_over_in_parts_are_those_made_by_records(
         assert parts.first_offset == by_records.first_offset == offset, at
 
 
-async def test_bodies_made_over_stop_where_there_is_no_room(broker, partition):
+async def test_converted_bodies_stop_without_room(broker, partition):
     for _ in range(3):
         await append(broker, partition, "iggy", [b"v" * 100] * 100)
     codec = codec_named("iggy_typed")

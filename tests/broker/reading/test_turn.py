@@ -1,10 +1,10 @@
-"""When a read lets others have their turn."""
+"""Turns for other tasks during a read."""
 
 from braidlog.broker.reading.turn import TURN_US_MAX, Turn
 
 
 def turns(turn, *work_us):
-    """How often others have their turn before these pieces of work."""
+    """Return the number of turns for other tasks before these pieces of work."""
     count = 0
     for piece_us in work_us:
         for waiting in turn.give_way(piece_us):
@@ -18,12 +18,12 @@ def test_small_pieces_of_work_share_a_turn():
     assert turns(Turn(), *[TURN_US_MAX // 10] * 31) == 3
 
 
-def test_a_long_piece_has_a_turn_of_its_own():
+def test_a_long_piece_has_its_own_turn():
     assert turns(Turn(), 10 * TURN_US_MAX) == 0
     assert turns(Turn(), 1, 10 * TURN_US_MAX, 1) == 2
 
 
-def test_work_that_was_done_counts():
+def test_earlier_work_counts():
     turn = Turn(TURN_US_MAX)
     assert turns(turn, 1, 1) == 1
     turn.add(TURN_US_MAX)

@@ -1,4 +1,4 @@
-"""Searches for garbage are counted, and none looks at very much, whatever lives."""
+"""Garbage collections are counted, and none visits very many objects."""
 
 import gc
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ from tests.broker.server.echo import Bench, framed, receive_all
 from tests.waiting import until
 
 
-def test_searches_are_counted_until_the_end():
+def test_collections_are_counted_until_the_end():
     with SearchTime() as searches:
         gc.collect()
     counted = searches.seconds
@@ -31,7 +31,7 @@ def test_searches_are_counted_until_the_end():
 
 
 class Searched:
-    """How many objects each search looks at."""
+    """The number of objects that each collection visits."""
 
     def __init__(self) -> None:
         self.most = 0
@@ -46,7 +46,7 @@ class Searched:
 
 @pytest.fixture
 def searched():
-    """What searches look at while a broker keeps them short."""
+    """Yield the visited objects of collections while a broker keeps collections short."""
     with short_searches():
         seen = Searched()
         gc.callbacks.append(seen)
@@ -56,7 +56,7 @@ def searched():
 
 
 MANY = 400_000
-LOOKS = 20  # So many looks at the young ones meanwhile.
+LOOKS = 20  # Young collections meanwhile.
 
 
 def search_as_the_broker_does():
@@ -65,7 +65,7 @@ def search_as_the_broker_does():
         gc.collect()
 
 
-def test_no_search_looks_at_all_of_what_has_come_to_stay(searched):
+def test_no_collection_visits_all_long_lived_objects(searched):
     living = [[number] for number in range(MANY)]
     assert searched.full > 1
     assert 0 < searched.most <= LOOKED_AT_MAX
@@ -73,7 +73,7 @@ def test_no_search_looks_at_all_of_what_has_come_to_stay(searched):
     assert len(living) == MANY
 
 
-def test_what_is_made_as_other_things_end_does_not_grow_old_uncounted(searched):
+def test_objects_created_while_others_end_are_counted(searched):
     with no_searches():
         living = [[number] for number in range(MANY)]
     for number in range(MANY):
@@ -84,8 +84,8 @@ def test_what_is_made_as_other_things_end_does_not_grow_old_uncounted(searched):
     assert 0 < searched.most <= LOOKED_AT_MAX
 
 
-def test_python_alone_would_look_at_all_of_it(searched):
-    """Or the test above proves nothing."""
+def test_python_alone_would_visit_all_objects(searched):
+    """A control: without the broker's rule, the test above would fail."""
     with no_searches():
         living = [[number] for number in range(MANY)]
     for number in range(MANY):
@@ -94,7 +94,7 @@ def test_python_alone_would_look_at_all_of_it(searched):
     assert searched.most > MANY - LOOKED_AT_MAX
 
 
-def test_what_was_made_without_searches_puts_off_no_later_one(searched):
+def test_objects_created_without_collections_delay_no_collection(searched):
     with no_searches():
         living = [[number] for number in range(MANY)]
     assert gc.isenabled()
@@ -104,7 +104,7 @@ def test_what_was_made_without_searches_puts_off_no_later_one(searched):
     assert searched.most <= LOOKED_AT_MAX
 
 
-async def test_they_are_searched_regularly(searched, nursery, autojump_clock):
+async def test_objects_are_collected_regularly(searched, nursery, autojump_clock):
     nursery.start_soon(search_regularly)
     cycles = 1000
     for _ in range(cycles):
@@ -133,7 +133,7 @@ def gc_paused():
 @pytest.mark.parametrize(
     "sent", [framed(b"Ehello"), framed(b"P"), framed(b"Q"), b"\xff" * 4, framed(b"L100000")[:-2]]
 )
-async def test_an_ended_connection_is_no_garbage_to_search_for(nursery, sent):
+async def test_an_ended_connection_leaves_no_garbage_cycle(nursery, sent):
     bench = Bench(nursery)
 
     async def talk():

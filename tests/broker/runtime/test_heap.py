@@ -1,4 +1,4 @@
-"""Free memory in the middle of the heap goes back to the kernel."""
+"""Free memory in the middle of the heap returns to the kernel."""
 
 import ctypes
 
@@ -9,19 +9,19 @@ from braidlog.broker.runtime.heap import GROWN_BYTES, TRIM_S, resident_bytes, tr
 from tests.waiting import until
 
 
-def test_it_knows_its_own_memory() -> None:
+def test_the_process_knows_its_memory() -> None:
     assert resident_bytes() > 1 << 20
 
 
-def test_where_nobody_tells_it_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_memory_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap, "STATM", heap.STATM / "gone")
     assert resident_bytes() == 0
 
 
-async def test_a_broker_that_has_grown_gives_back_what_is_free(
+async def test_a_grown_broker_returns_free_memory(
     autojump_clock, nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only then: an idle one has nothing to give back."""
+    """Only after growth: an idle broker has nothing to return."""
     sizes = [0, GROWN_BYTES - 1, GROWN_BYTES, 10 * GROWN_BYTES]
     trimmed = []
 
@@ -38,6 +38,6 @@ async def test_a_broker_that_has_grown_gives_back_what_is_free(
     assert autojump_clock.current_time() >= 3 * TRIM_S
 
 
-async def test_other_libraries_have_nothing_to_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_c_libraries_return_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     await trim_heap()

@@ -1,4 +1,6 @@
-"""The poller in trio's loop: sockets are served while no task has work, and trio misses nothing."""
+"""The poller in trio's loop: sockets are served while no task has work, and trio
+misses no event.
+"""
 
 import os
 import signal
@@ -26,7 +28,7 @@ class Turns(trio.abc.Instrument):
 
 
 class Peer:
-    """One end of a pair of sockets, watched; answers what comes, and calls `then`."""
+    """An end of a watched pair of sockets; answers received bytes, and calls `then`."""
 
     def __init__(self, poller, then=lambda: False):
         self.ours, self.theirs = socket.socketpair()
@@ -40,7 +42,7 @@ class Peer:
         return self.then()
 
     def ask(self, times):
-        """Send and take the answer, for a thread that plays the client."""
+        """Send and take the answer, in a thread that acts as the client."""
         for _ in range(times):
             self.theirs.send(b"x")
             assert self.theirs.recv(100) == b"x"
@@ -52,7 +54,7 @@ class Peer:
 
 
 def run(work):
-    """Run `work(poller)` in a trio run of which the poller is a part."""
+    """Run `work(poller)` in a trio run with the poller."""
     clock = LoopClock()
 
     async def main():
@@ -66,7 +68,7 @@ def run(work):
             await work(poller)
             nursery.cancel_scope.cancel()
         assert clock.sleep is None
-        await trio.sleep(0.001)  # trio sleeps by itself again.
+        await trio.sleep(0.001)  # Trio sleeps without the poller again.
 
     trio.run(main, clock=clock)
 
@@ -94,7 +96,7 @@ def test_sockets_are_served_without_a_turn_of_any_task():
     run(work)
 
 
-def test_a_task_that_a_served_socket_wakes_has_its_turn():
+def test_a_task_woken_by_a_served_socket_gets_its_turn():
     async def work(poller):
         for _ in range(20):
             event = trio.Event()
@@ -106,11 +108,11 @@ def test_a_task_that_a_served_socket_wakes_has_its_turn():
     run(work)
 
 
-def test_deadlines_are_kept_while_clients_are_always_ready():
+def test_deadlines_hold_while_clients_are_always_ready():
     async def work(poller):
         ours, theirs = socket.socketpair()
         with ours, theirs:
-            poller.watch(ours.fileno(), lambda: False)  # It reads nothing.
+            poller.watch(ours.fileno(), lambda: False)  # The handler reads nothing.
             theirs.send(b"x")
             with trio.move_on_after(0.01) as scope:
                 await trio.sleep_forever()
@@ -120,7 +122,7 @@ def test_deadlines_are_kept_while_clients_are_always_ready():
     run(work)
 
 
-def test_a_deadline_that_a_served_socket_moves_is_kept():
+def test_a_deadline_moved_by_a_served_socket_holds():
     async def work(poller):
         with trio.CancelScope(deadline=trio.current_time() + 60) as scope:
 
@@ -140,7 +142,7 @@ def test_a_deadline_that_a_served_socket_moves_is_kept():
     run(work)
 
 
-def test_what_trio_waits_for_by_itself_wakes_it():
+def test_events_that_trio_waits_for_wake_it():
     async def work(poller):
         peer = Peer(poller)
         ours, theirs = trio.socket.socketpair()
@@ -160,7 +162,7 @@ def test_what_trio_waits_for_by_itself_wakes_it():
     run(work)
 
 
-def test_sockets_are_served_between_the_turns_of_tasks_that_always_have_work():
+def test_sockets_are_served_between_turns_of_busy_tasks():
     async def work(poller):
         peer = Peer(poller)
         for number in range(1, 20):
@@ -173,7 +175,7 @@ def test_sockets_are_served_between_the_turns_of_tasks_that_always_have_work():
     run(work)
 
 
-def test_way_is_given_to_sockets_that_are_ready_and_to_nothing_else():
+def test_giving_way_serves_only_ready_sockets():
     async def work(poller):
         peer = Peer(poller)
         for number in range(1, 20):
@@ -182,14 +184,14 @@ def test_way_is_given_to_sockets_that_are_ready_and_to_nothing_else():
             assert peer.served == number
             with trio.CancelScope() as scope:
                 scope.cancel()
-                await poller.give_way()  # Nobody is ready: it does not wait.
+                await poller.give_way()  # No socket is ready: no wait.
             assert not scope.cancelled_caught
         peer.close()
 
     run(work)
 
 
-def test_a_pass_is_a_turn_that_is_measured():
+def test_a_pass_is_a_measured_turn():
     async def work(poller):
         histogram = Histogram(TURN_BUCKETS)
         peer = Peer(poller)

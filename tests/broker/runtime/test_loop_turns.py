@@ -1,4 +1,4 @@
-"""Long turns of the loop are found by their processor time and named; waiting is none of it."""
+"""Long turns of the loop are found by their processor time and named; waiting does not count."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ async def found():
     trio.lowlevel.remove_instrument(instrument)
 
 
-async def test_a_turn_that_works_for_long_is_found_with_its_task(found):
+async def test_a_long_turn_is_found_with_its_task(found):
     async with trio.open_nursery() as nursery:
         nursery.start_soon(working, 0.0)
         nursery.start_soon(working, LONG_S)
@@ -49,12 +49,12 @@ async def test_a_turn_that_works_for_long_is_found_with_its_task(found):
 
 async def test_waiting_costs_no_processor_time(found):
     await trio.sleep(2 * LONG_S)
-    time.sleep(2 * LONG_S)  # Holds the loop as a disk may, and works for nothing.
+    time.sleep(2 * LONG_S)  # Holds the loop like a slow disk, without work.
     await trio.lowlevel.checkpoint()
     assert found == []
 
 
-async def test_many_short_turns_are_no_long_one(found):
+async def test_many_short_turns_are_no_long_turn(found):
     for _ in range(30):
         work(LONG_S / 15)
         await trio.lowlevel.checkpoint()
@@ -79,22 +79,22 @@ async def hold_the_broker():
     await trio.lowlevel.checkpoint()
 
 
-hold_the_broker.__module__ = "broker.strange"  # One of the tasks that are watched.
+hold_the_broker.__module__ = "broker.strange"  # Count as a watched task.
 
 
-async def test_the_tests_find_a_turn_of_our_own_that_is_too_long():
+async def test_the_tests_find_a_too_long_turn_of_the_product():
     watch = turns.Watch(lambda: turns.TURN_S_MAX)
     trio.lowlevel.add_instrument(watch)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(hold_the_broker)
-        nursery.start_soon(working, turns.TURN_S_MAX)  # Of a test: not watched.
+        nursery.start_soon(working, turns.TURN_S_MAX)  # A test's task: not watched.
     trio.lowlevel.remove_instrument(watch)
     with pytest.raises(turns.LongTurns, match=r"broker\.strange\.hold_the_broker"):
         watch.close()
     assert len(watch.found) == 1
 
 
-def test_the_log_names_the_task_and_where_it_stopped():
+def test_the_log_names_the_task_and_the_place_of_its_stop():
     with structlog.testing.capture_logs() as lines:
         log = ThrottledLog()
         log_long_turn(log, LongTurn("broker.x.run", "protocols.y:7 read", 0.1234))
@@ -105,7 +105,7 @@ def test_the_log_names_the_task_and_where_it_stopped():
     assert line["processor_ms"] == 123
 
 
-def test_a_line_of_a_process_is_found_unless_it_is_on_the_list(monkeypatch):
+def test_a_processs_log_line_is_found_unless_allowed(monkeypatch):
     lines = [
         '{"event": "started", "level": "info"}',
         '{"task": "broker.x.run", "ends_at": "", "processor_ms": 70, "event": "loop_held"}',
@@ -147,7 +147,7 @@ def test_of_something_else():
 
 
 @pytest.mark.slow
-def test_a_turn_has_to_be_too_long_twice_and_nothing_else_is_tried_again(tmp_path):
+def test_only_a_too_long_turn_is_retried_once(tmp_path):
     (tmp_path / "test_rerun.py").write_text(RERUN_TESTS)
     command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-p", "no:cacheprovider"]
     command += ["-rA", "--rootdir", tmp_path, tmp_path / "test_rerun.py"]
@@ -160,13 +160,13 @@ def test_a_turn_has_to_be_too_long_twice_and_nothing_else_is_tried_again(tmp_pat
     assert "2 rerun" in done.stdout
 
 
-def test_a_busy_machine_is_given_more_time():
+def test_a_busy_machine_gets_more_time():
     limits = [turns.limit_at(load, 2) for load in (0.0, 2.0, 8.0)]
     assert limits == [turns.TURN_S_MAX, turns.TURN_S_MAX, 4 * turns.TURN_S_MAX]
 
 
 @pytest.mark.parametrize("long_ms", [None, 1000.0])
-async def test_turns_are_counted_unless_that_is_off(long_ms):
+async def test_turns_are_counted_unless_disabled(long_ms):
     histogram = Histogram(TURN_BUCKETS)
     with measuring_turns(histogram, ThrottledLog(), long_ms, []):
         for _ in range(10):

@@ -13,7 +13,7 @@ from tests.broker.server.echo import FakeTickets, receive_all, receive_exactly, 
 
 
 class Sender:
-    """An outbox on a real socket, and its flusher task when it asks for one."""
+    """An outbox on a real socket, and its flusher task on request."""
 
     def __init__(self, nursery, sock, client):
         self.tickets = FakeTickets()
@@ -43,7 +43,7 @@ async def sender(nursery):
         await client.aclose()
 
 
-async def test_answers_leave_in_order_and_none_before_its_ticket(sender):
+async def test_answers_are_sent_in_order_and_never_before_their_ticket(sender):
     sender.outbox.answer([b"a"], 1)
     sender.outbox.answer([b"b"], 0)
     sender.outbox.answer([b"c"], 3)
@@ -58,7 +58,7 @@ async def test_answers_leave_in_order_and_none_before_its_ticket(sender):
     assert not sender.tickets.watching
 
 
-async def test_an_answer_with_a_durable_ticket_leaves_at_once(sender):
+async def test_an_answer_with_a_durable_ticket_is_sent_at_once(sender):
     sender.tickets.reach(7)
     sender.outbox.answer([b"now"], 7)
     assert await receive_exactly(sender.client, 3) == b"now"
@@ -71,7 +71,7 @@ async def test_put_overtakes_pending_answers_only(sender):
     assert await receive_exactly(sender.client, 8) == b"pushlate"
 
 
-async def test_gathered_parts_leave_with_one_flush(sender):
+async def test_gathered_parts_are_sent_by_a_single_flush(sender):
     sender.outbox.gathering = True
     sender.outbox.put([b"a", b"b"])
     sender.outbox.put([b"c"])
@@ -102,7 +102,7 @@ async def test_views_of_pending_answers_may_change_too(sender):
     assert await receive_exactly(sender.client, 50_000) == b"x" * 50_000
 
 
-async def test_full_socket_starts_one_flusher_and_back_pressure_holds_until_read(sender, nursery):
+async def test_a_full_socket_starts_a_flusher_and_back_pressure_until_read(sender, nursery):
     outbox = sender.outbox
     assert outbox.has_room
     while not outbox.over_limit:
@@ -158,7 +158,7 @@ async def test_finished_waits_for_pending_answers_and_unsent_bytes(sender, nurse
     await finished.wait()
 
 
-async def test_broken_socket_is_told_once_and_everything_after_is_dropped(sender):
+async def test_a_broken_socket_is_reported_once_and_later_output_is_dropped(sender):
     sender.sock.close()
     sender.outbox.put([b"lost"])
     assert len(sender.broken) == 1

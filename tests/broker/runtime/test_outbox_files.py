@@ -1,4 +1,4 @@
-"""What an outbox does with parts that lie in files."""
+"""Parts of an outbox's output that lie in files."""
 
 import random
 
@@ -16,7 +16,7 @@ DATA = random.Random(1).randbytes(1 << 20)
 
 
 class Stored:
-    """A file, and parts of it; what the socket was given of them."""
+    """A file with its parts, and the parts that the socket received."""
 
     def __init__(self, folder):
         self.files = Files(folder, WarmDisk())
@@ -51,7 +51,7 @@ async def sender(nursery):
         await client.aclose()
 
 
-async def test_parts_in_memory_and_in_files_leave_in_order(sender, stored):
+async def test_parts_in_memory_and_in_files_are_sent_in_order(sender, stored):
     parts = [b"head", stored.part(5, 1000), b"middle", b"more", stored.part(3, 7), b"tail"]
     sender.outbox.put(parts)
     wanted = b"head" + DATA[5:1005] + b"middlemore" + DATA[3:10] + b"tail"
@@ -61,7 +61,7 @@ async def test_parts_in_memory_and_in_files_leave_in_order(sender, stored):
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_any_frames_arrive_whole_however_much_the_socket_takes(sender, stored, seed):
+async def test_any_frames_arrive_whole_in_any_pieces(sender, stored, seed):
     random_ = random.Random(seed)
     wanted = bytearray()
     async with trio.open_nursery() as nursery:
@@ -104,14 +104,14 @@ async def test_no_file_is_held_for_a_client_that_does_not_read(sender, stored):
     assert 0 < unsent < len(DATA)
     assert sender.budget.used == unsent
     assert stored.leases == 0
-    sender.outbox.put([b"next", stored.part(0, 1000)])  # Behind what waits.
+    sender.outbox.put([b"next", stored.part(0, 1000)])  # Behind the waiting output.
     assert sender.outbox.unsent_bytes == unsent + 1004
     assert stored.leases == 0
     wanted = b"head" + DATA + b"tail" + b"next" + DATA[:1000]
     assert await receive_exactly(sender.client, len(wanted)) == wanted
 
 
-async def test_what_waits_for_the_disk_holds_no_file(sender, stored):
+async def test_output_waiting_for_the_disk_holds_no_file(sender, stored):
     sender.outbox.answer([b"a" * 20_000, stored.part(0, 40_000)], 1)
     assert stored.leases == 0
     assert sender.budget.used == 60_000
@@ -120,7 +120,7 @@ async def test_what_waits_for_the_disk_holds_no_file(sender, stored):
     assert await receive_exactly(sender.client, len(wanted)) == wanted
 
 
-async def test_a_client_that_has_left_ends_it(sender, stored):
+async def test_a_vanished_client_ends_the_outbox(sender, stored):
     await sender.client.aclose()
     for _ in range(50):
         sender.outbox.put([b"head", stored.part(0, 300_000)])
@@ -134,8 +134,8 @@ async def test_a_client_that_has_left_ends_it(sender, stored):
 
 
 @pytest.mark.parametrize("ticket", [0, 1])
-async def test_bytes_that_are_lost_end_the_connection(sender, stored, ticket):
-    """In the middle of a frame there is nothing else to say."""
+async def test_lost_bytes_end_the_connection(sender, stored, ticket):
+    """Within a frame, no other answer is possible."""
     parts = [b"head" * 5000, stored.part(len(DATA), 20_000)]
     sender.outbox.answer(parts, ticket)
     assert "ends before byte" in str(sender.broken.pop())
@@ -143,8 +143,8 @@ async def test_bytes_that_are_lost_end_the_connection(sender, stored, ticket):
     assert sender.budget.used == 0
 
 
-async def test_a_socket_that_encrypts_takes_the_bytes(nursery, stored):
-    """As does whatever is no plain socket."""
+async def test_an_encrypting_socket_receives_the_bytes(nursery, stored):
+    """The same holds for any socket that is not plain."""
     sock, client = await tcp_pair(send_buffer=16 * 1024)
 
     class Wrapped:

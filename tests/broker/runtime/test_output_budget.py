@@ -1,5 +1,5 @@
-"""Large answers share one budget: much for one while there is plenty, a little for each when half
-is used, and never more than all of it.
+"""Large answers share a budget: a large share while most is free, a small share for each at half
+use, and never more than all.
 """
 
 import pytest
@@ -17,18 +17,18 @@ def budget():
     return OutputBudget(BYTES_MAX)
 
 
-async def test_a_small_answer_gets_all_that_it_wants(budget):
+async def test_a_small_answer_gets_its_whole_request(budget):
     with await budget.reserve(1000) as room:
         assert (room.size, budget.used) == (1000, 1000)
     assert budget.used == 0
 
 
-async def test_a_large_one_gets_a_part_of_what_is_free(budget):
+async def test_a_large_answer_gets_a_part_of_the_free_budget(budget):
     with await budget.reserve(10 * BYTES_MAX) as room:
         assert room.size == BYTES_MAX // PART_OF_FREE
 
 
-async def test_with_half_of_it_used_everybody_gets_a_small_share(budget):
+async def test_at_half_use_every_answer_gets_a_small_share(budget):
     assert budget.share == OUTBOX_BYTES_MAX
     budget.charge(BYTES_MAX // 2 + 1)
     assert budget.share == OUTPUT_SHARE_BYTES_MIN
@@ -36,7 +36,7 @@ async def test_with_half_of_it_used_everybody_gets_a_small_share(budget):
         assert room.size == OUTPUT_SHARE_BYTES_MIN
 
 
-async def test_no_number_of_answers_takes_more_than_there_is(budget, nursery):
+async def test_no_number_of_answers_exceeds_the_budget(budget, nursery):
     rooms = []
 
     async def answer():
@@ -56,7 +56,7 @@ async def test_no_number_of_answers_takes_more_than_there_is(budget, nursery):
     nursery.cancel_scope.cancel()
 
 
-async def test_an_answer_gives_back_what_it_did_not_need(budget):
+async def test_an_answer_returns_its_unneeded_share(budget):
     with await budget.reserve(MIB) as room:
         room.keep(10)
         assert budget.used == 10
@@ -70,7 +70,7 @@ async def test_a_cancelled_wait_holds_nothing(budget):
     assert budget.used == BYTES_MAX
 
 
-def test_what_was_read_ahead_is_given_up_first(budget):
+def test_read_ahead_is_given_up_first(budget):
     class Ahead:
         dropped = False
 
@@ -104,9 +104,7 @@ async def test_the_last_quarter_is_for_connections_without_unsent_bytes(budget, 
     assert passed == [BYTES_MAX * 3 // 4]
 
 
-async def test_slow_connections_wait_in_order_and_no_more_wake_than_there_is_room_for(
-    budget, nursery
-):
+async def test_slow_connections_wait_in_order_and_wake_only_with_room(budget, nursery):
     budget.charge(BYTES_MAX)
     passed = []
 
@@ -124,7 +122,7 @@ async def test_slow_connections_wait_in_order_and_no_more_wake_than_there_is_roo
     nursery.cancel_scope.cancel()
 
 
-async def test_a_large_record_waits_without_memory_while_all_else_becomes_small(budget, nursery):
+async def test_a_large_record_waits_without_memory_while_other_shares_shrink(budget, nursery):
     room = await budget.reserve(MIB)
     budget.charge(BYTES_MAX * 3 // 8)
     assert not budget.is_short and not room.grow_now(BYTES_MAX * 5 // 8)
@@ -141,9 +139,7 @@ async def test_a_large_record_waits_without_memory_while_all_else_becomes_small(
     room.keep(0)
 
 
-async def test_large_records_are_served_in_order_and_one_that_is_cancelled_holds_up_nobody(
-    budget, nursery
-):
+async def test_large_records_are_served_in_order_even_after_a_cancelled_wait(budget, nursery):
     budget.charge(BYTES_MAX)
     rooms = [budget.reserve_now(0) for _ in range(3)]
     with trio.CancelScope() as scope:
@@ -161,7 +157,7 @@ async def test_large_records_are_served_in_order_and_one_that_is_cancelled_holds
     assert budget.used == BYTES_MAX
 
 
-async def test_a_record_larger_than_the_budget_gets_what_can_become_free(budget):
+async def test_a_record_larger_than_the_budget_gets_all_that_can_be_freed(budget):
     with budget.reserve_now(0, copies=4) as room:
         assert room.grow_now(BYTES_MAX)
         assert room.size == BYTES_MAX * 3 // 4

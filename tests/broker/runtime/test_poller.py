@@ -1,4 +1,6 @@
-"""The poller: who is ready is served once a pass, in order, and others have their turn between."""
+"""The poller: each ready socket is served once per pass, in order, with turns for tasks between
+passes.
+"""
 
 import itertools
 import socket
@@ -14,7 +16,7 @@ from braidlog.broker.runtime.poller import Poller
 
 
 class Peer:
-    """One end of a pair of sockets, watched; what was served is noted."""
+    """An end of a watched pair of sockets; its served turns are recorded."""
 
     def __init__(self, poller, log, name, more=0):
         self.ours, self.theirs = socket.socketpair()
@@ -50,7 +52,7 @@ async def poller(nursery):
 
 @pytest.fixture
 def set_clock(monkeypatch):
-    """From a call on each look at the clock costs so many seconds, and nothing else takes time."""
+    """Make each clock read after a call take `step_s`; nothing else takes time."""
 
     def run(step_s):
         looks = itertools.count(0.0, step_s)
@@ -68,7 +70,7 @@ def peers(poller, log):
         peer.close()
 
 
-async def test_whoever_is_ready_is_served_and_nobody_else(peers, log):
+async def test_only_ready_sockets_are_served(peers, log):
     peers[1].theirs.send(b"x")
     await wait_all_tasks_blocked()
     assert log == ["b"]
@@ -86,7 +88,7 @@ async def test_a_peer_that_has_closed_is_ready(peers, log, poller):
     assert set(log) == {"a"}
 
 
-async def test_who_is_not_watched_any_more_is_not_served(peers, log, poller):
+async def test_an_unwatched_socket_is_not_served(peers, log, poller):
     for peer in peers:
         peer.theirs.send(b"x")
     poller.unwatch(peers[1].ours.fileno())
@@ -94,7 +96,7 @@ async def test_who_is_not_watched_any_more_is_not_served(peers, log, poller):
     assert sorted(log) == ["a", "c"]
 
 
-async def test_one_that_ends_another_in_the_same_pass_is_the_last_to_be_served(peers, log, poller):
+async def test_a_socket_unwatched_within_a_pass_is_not_served(peers, log, poller):
     def end_others():
         log.append("ends")
         for peer in peers:
@@ -110,14 +112,14 @@ async def test_one_that_ends_another_in_the_same_pass_is_the_last_to_be_served(p
     assert log == ["ends"]
 
 
-async def test_more_work_of_its_own_comes_in_the_next_passes_readable_or_not(peers, log):
+async def test_further_work_runs_in_the_next_passes_even_if_not_readable(peers, log):
     peers[0].more = 3
     peers[0].theirs.send(b"x")
     await wait_all_tasks_blocked()
     assert log == ["a"] * 4
 
 
-async def test_others_have_their_turn_between_two_passes(peers, log):
+async def test_tasks_get_their_turn_between_two_passes(peers, log):
     peers[0].more = peers[1].more = 9
     peers[0].theirs.send(b"x")
     peers[1].theirs.send(b"x")
@@ -127,11 +129,11 @@ async def test_others_have_their_turn_between_two_passes(peers, log):
     while len(log) < 20:
         await trio.lowlevel.checkpoint()
         seen.append(len(log))
-    # Trio runs the tasks of one turn in any order: two passes may follow each other.
+    # Trio runs the tasks of a turn in any order: two passes may follow each other.
     assert max(after - before for before, after in itertools.pairwise(seen)) <= 4
 
 
-async def test_a_long_pass_ends_and_the_rest_comes_first_in_the_next(peers, log, set_clock):
+async def test_a_long_pass_ends_and_the_rest_is_first_in_the_next(peers, log, set_clock):
     set_clock(PASS_S_MAX / 2)
     for peer in peers:
         peer.more = 2
@@ -143,7 +145,7 @@ async def test_a_long_pass_ends_and_the_rest_comes_first_in_the_next(peers, log,
 
 
 def _answers_soon(peers, log, poller):
-    """Each notes that it was served, and once more later in the pass."""
+    """Let each peer record its service, and again later in the pass."""
     for peer in peers:
         poller.unwatch(peer.ours.fileno())
 
@@ -155,36 +157,34 @@ def _answers_soon(peers, log, poller):
         peer.theirs.send(b"x")
 
 
-async def test_what_may_come_soon_comes_when_all_that_are_ready_were_served(peers, log, poller):
+async def test_soon_callbacks_run_after_all_ready_sockets(peers, log, poller):
     _answers_soon(peers, log, poller)
     await wait_all_tasks_blocked()
     assert sorted(log[:3]) == ["a", "b", "c"]
     assert log[3:] == [f"{name} answers" for name in log[:3]]
 
 
-async def test_what_may_come_soon_does_not_wait_for_the_end_of_a_long_pass(
-    peers, log, poller, set_clock
-):
+async def test_soon_callbacks_do_not_wait_for_the_end_of_a_long_pass(peers, log, poller, set_clock):
     set_clock(HELD_BACK_S)
     _answers_soon(peers, log, poller)
     await wait_all_tasks_blocked()
     assert log[1::2] == [f"{name} answers" for name in log[::2]]
 
 
-async def test_no_way_is_given_to_sockets_that_are_not_ready(peers, log, poller):
+async def test_giving_way_ignores_sockets_that_are_not_ready(peers, log, poller):
     await wait_all_tasks_blocked()
     with trio.CancelScope() as scope:
         scope.cancel()
-        await poller.give_way()  # It does not wait: that would raise.
+        await poller.give_way()  # No wait: a wait would raise.
         log.append("works")
     assert log == ["works"]
 
 
-async def test_a_socket_that_becomes_ready_waits_for_one_piece_of_work(
+async def test_a_newly_ready_socket_waits_for_a_single_piece_of_work(
     peers, log, poller, nursery, set_clock
 ):
     set_clock(0.0)
-    peers[0].more = 20  # It is due, whoever has the first turn.
+    peers[0].more = 20  # The peer is due, regardless of the first turn.
 
     async def work():
         await poller.give_way()
@@ -199,7 +199,7 @@ async def test_a_socket_that_becomes_ready_waits_for_one_piece_of_work(
     assert ("works", "works") not in itertools.pairwise(log)
 
 
-async def test_work_goes_on_while_clients_are_always_ready(peers, log, poller, nursery):
+async def test_work_continues_while_clients_are_always_ready(peers, log, poller, nursery):
     peers[0].more = 50
 
     async def work():
@@ -222,7 +222,7 @@ async def test_a_long_pass_lets_more_work_follow(peers, log, poller, nursery, se
         await poller.give_way()
         log.append("works")
 
-    await wait_all_tasks_blocked()  # The poller rests: all of them come before it.
+    await wait_all_tasks_blocked()  # The poller rests: all tasks run before its next pass.
     for _ in range(5):
         nursery.start_soon(work)
     await wait_all_tasks_blocked()
@@ -247,8 +247,8 @@ async def test_all_work_follows_a_pass_that_served_no_client(log, poller, nurser
     assert log == ["works"] * 3
 
 
-async def test_work_does_not_wait_for_a_socket_that_is_watched_no_more(log, poller, nursery):
-    for turn in range(20):  # Trio runs the tasks of one turn in any order.
+async def test_work_does_not_wait_for_an_unwatched_socket(log, poller, nursery):
+    for turn in range(20):  # Trio runs the tasks of a turn in any order.
         ours, theirs = socket.socketpair()
         with ours, theirs:
             poller.watch(ours.fileno(), lambda: False)
@@ -268,7 +268,7 @@ async def test_work_does_not_wait_for_a_socket_that_is_watched_no_more(log, poll
             assert len(log) == turn + 1
 
 
-async def test_work_goes_on_where_the_poller_ends(log):
+async def test_work_continues_after_the_pollers_end(log):
     poller = Poller()
     ours, theirs = socket.socketpair()
     with ours, theirs:

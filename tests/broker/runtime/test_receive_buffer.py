@@ -1,4 +1,4 @@
-"""The pool stays bounded, and what a connection received survives every move between buffers."""
+"""The pool stays bounded, and received bytes survive every move between buffers."""
 
 import random
 
@@ -9,7 +9,7 @@ from braidlog.broker.runtime.receive_buffer import BufferPool, OutOfBuffers, Rec
 
 
 def fill(buffer, data):
-    """Write data as receives would; returns how many it took."""
+    """Write data as receives do; return the number of written bytes."""
     room = buffer.room()
     size = min(len(room), len(data))
     room[:size] = data[:size]
@@ -17,7 +17,7 @@ def fill(buffer, data):
     return size
 
 
-def test_pool_lends_small_buffers_when_all_large_ones_are_out_and_keeps_few():
+def test_the_pool_lends_small_buffers_without_large_ones_and_keeps_few():
     pool = BufferPool(buffers_max=3, free_max=2)
     lent = [pool.borrow() for _ in range(5)]
     assert [len(buffer) for buffer in lent] == [RECEIVE_BYTES] * 3 + [RECEIVE_BYTES_SMALL] * 2
@@ -37,7 +37,7 @@ def test_a_thousand_idle_connections_hold_no_buffer():
     assert pool.free == 1
 
 
-def test_a_short_piece_of_a_frame_is_kept_aside_without_a_buffer():
+def test_a_short_piece_of_a_frame_needs_no_buffer():
     pool = BufferPool()
     buffer = ReceiveBuffer(pool)
     fill(buffer, b"\0\0\1\0start")
@@ -72,14 +72,14 @@ def test_memory_follows_the_bytes_received_not_the_length_announced():
     assert pool.grown_bytes == 0
 
 
-def test_a_large_buffer_grows_where_it_is():
+def test_a_large_buffer_grows_in_place():
     pool = BufferPool()
     buffer = ReceiveBuffer(pool)
     data = random.Random(2).randbytes(2 * MIB)
     taken = fill(buffer, data)
     buffer.expect(len(data))
     while taken < len(data):
-        kept = buffer.filled() if taken == MIB else None  # Then a copy has to be made.
+        kept = buffer.filled() if taken == MIB else None  # Then the buffer must make a copy.
         taken += fill(buffer, data[taken:])
         assert kept is None or kept == data[:MIB]
         assert pool.used <= 2 * taken
@@ -120,7 +120,7 @@ def test_a_small_buffer_grows_for_a_frame_that_does_not_fit():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_frames_in_any_pieces_come_out_as_they_went_in(seed):
+def test_any_frames_in_any_pieces_come_out_unchanged(seed):
     chance = random.Random(seed)
     pool = BufferPool(buffers_max=chance.choice([0, 1, 128]))
     buffer = ReceiveBuffer(pool)

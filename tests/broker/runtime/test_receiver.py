@@ -9,7 +9,7 @@ from braidlog.broker.runtime.receiver import _sending_before_waits
 
 
 class Held:
-    """What a handler has in its hands."""
+    """An object that a handler holds."""
 
 
 @types.coroutine
@@ -17,9 +17,9 @@ def pause():
     yield "waiting"
 
 
-def test_what_a_failed_wait_held_goes_without_a_search_for_garbage():
-    """Cancelled handlers are as many as clients that leave: each would be a circle of its error,
-    the frames in its traceback and all that they hold.
+def test_objects_of_a_failed_wait_are_freed_without_a_garbage_collection():
+    """Every leaving client cancels a handler: each would be a cycle of its error, the frames in its
+    traceback and all their objects.
     """
     seen = []
 

@@ -1,4 +1,4 @@
-"""Work in steps: plain until the first wait, and as if it were a coroutine function from there."""
+"""Work in steps: plain until the first wait, and like a coroutine function from there."""
 
 import gc
 import weakref
@@ -20,7 +20,7 @@ async def failing():
 
 
 def noting(log, *waits):
-    """Note the result of each wait, or its error."""
+    """Record the result of each wait, or its error."""
     log.append("begun")
     for wait in waits:
         try:
@@ -30,13 +30,13 @@ def noting(log, *waits):
     log.append("over")
 
 
-async def test_what_does_not_wait_is_over_at_once():
+async def test_work_without_a_wait_ends_at_once():
     log = []
     assert begin(noting(log)) is None
     assert log == ["begun", "over"]
 
 
-async def test_what_waits_goes_on_with_the_results_once_it_is_awaited():
+async def test_awaited_work_continues_with_the_results():
     log = []
     rest = begin(noting(log, doubled(1), failing(), doubled(2)))
     assert log == ["begun"]
@@ -44,7 +44,7 @@ async def test_what_waits_goes_on_with_the_results_once_it_is_awaited():
     assert log == ["begun", 2, "in vain", 4, "over"]
 
 
-async def test_run_gives_the_result_with_and_without_a_wait():
+async def test_run_returns_the_result_with_and_without_a_wait():
     def waits():
         return (yield doubled(4)) + 1
 
@@ -55,7 +55,7 @@ async def test_run_gives_the_result_with_and_without_a_wait():
     assert (await run(waits()), await run(plain())) == (9, 7)
 
 
-async def test_an_error_that_nobody_takes_comes_out():
+async def test_an_unhandled_error_is_raised():
     def waits():
         yield failing()
 
@@ -63,7 +63,7 @@ async def test_an_error_that_nobody_takes_comes_out():
         await run(waits())
 
 
-async def test_a_cancelled_wait_ends_what_holds_something():
+async def test_a_cancelled_wait_closes_the_work():
     log = []
 
     def holding():
@@ -79,7 +79,7 @@ async def test_a_cancelled_wait_ends_what_holds_something():
     assert log == ["given back"]
 
 
-async def test_a_handler_may_be_written_in_three_ways():
+async def test_a_handler_may_have_three_forms():
     def steps():
         return (yield doubled(1))
 

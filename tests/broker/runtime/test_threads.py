@@ -11,30 +11,32 @@ from braidlog.broker.runtime.threads import import_in_thread, run_in_thread
 
 
 class Held:
-    """What somebody has in hand who waits for a thread."""
+    """An object that a waiter for a thread holds."""
 
 
 class Unpackable(Exception):
-    """What the thread cannot do."""
+    """The thread's failure."""
 
 
 def fail():
     raise Unpackable
 
 
-async def test_it_returns_what_the_work_returns():
+async def test_the_result_of_the_work_is_returned():
     assert await run_in_thread(divmod, 7, 2) == (3, 1)
     assert await run_in_thread(lambda: None) is None
 
 
-async def test_an_error_comes_with_the_place_where_it_was_raised():
+async def test_an_error_has_the_place_of_its_raise():
     with pytest.raises(Unpackable) as caught:
         await run_in_thread(fail)
     assert caught.traceback[-1].name == "fail"
 
 
-async def test_what_a_failed_wait_held_goes_without_a_search_for_garbage():
-    """A search finds no circle among what was left out of searches while it waited."""
+async def test_objects_of_a_failed_wait_are_freed_without_a_garbage_collection():
+    """A collection finds no cycle among objects that were excluded from collections during the
+    wait.
+    """
     seen = []
 
     async def handler():
@@ -45,7 +47,7 @@ async def test_what_a_failed_wait_held_goes_without_a_search_for_garbage():
     gc.collect()
     gc.disable()
     try:
-        # `pytest.raises` would hold the error, and all in its traceback.
+        # `pytest.raises` would hold the error, and all objects in its traceback.
         with suppress(Unpackable):
             await handler()
         assert seen[0]() is None
@@ -53,7 +55,7 @@ async def test_what_a_failed_wait_held_goes_without_a_search_for_garbage():
         gc.enable()
 
 
-async def test_the_limiter_counts_it():
+async def test_the_limiter_counts_the_call():
     limiter = trio.CapacityLimiter(1)
     seen = await run_in_thread(lambda: limiter.borrowed_tokens, limiter=limiter)
     assert seen == 1

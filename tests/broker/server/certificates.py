@@ -1,4 +1,4 @@
-"""Certificates of an authority that exists for one test run, and clients that trust it."""
+"""Certificates of an authority for a single test run, and clients that trust the authority."""
 
 import ssl
 from functools import cache
@@ -21,7 +21,7 @@ def other_authority():
 
 
 def write_files(folder, *names):
-    """The server's certificate and key in one file, and the authority's; their paths."""
+    """Write the server's certificate and key in a file, and the authority's; return their paths."""
     server = authority().issue_cert(*(names or ("localhost", "127.0.0.1")))
     server.private_key_and_cert_chain_pem.write_to_path(folder / "server.pem")
     authority().cert_pem.write_to_path(folder / "authority.pem")
@@ -36,7 +36,7 @@ def tls_settings(folder, clients="none"):
 
 
 def client_context(*, common_name=None, signed_by=None):
-    """What a client trusts, and its own certificate if it has a name."""
+    """Return a client's TLS context, with its own certificate if `common_name` is given."""
     context = ssl.create_default_context()
     authority().configure_trust(context)
     if common_name is not None:
@@ -47,7 +47,7 @@ def client_context(*, common_name=None, signed_by=None):
 
 
 async def open_tls(address, context=None):
-    """A client's encrypted stream, its handshake done."""
+    """Return a client's encrypted stream after the handshake."""
     stream = await trio.open_tcp_stream(*address)
     encrypted = trio.SSLStream(
         stream,

@@ -1,16 +1,11 @@
-"""A small framed protocol for the driver's tests: u32 length, one command byte, argument;
-answers are framed alike.
+"""A small framed protocol for the driver's tests: u32 length, a command byte, an argument; answers
+have the same frames.
 
-E text      answer text at once
-R text      the same; such frames are taken in runs
-T n text    answer text when ticket n is durable
-L n         answer n bytes
-W           answer "woken" when the session's event is set
-H           the same, also to a client that has closed its sending side
-P           ProtocolError("bye" framed)
-X           a bug
-Q           EndConnection("quiet")
-S           a task of the connection that fails with a bug
+E text      answer text at once R text      the same; such frames are taken in runs T n text
+answer text when ticket n is durable L n         answer n bytes W           answer "woken" when the
+session's event is set H           the same, also to a client that has closed its sending side P
+ProtocolError("bye" framed) X           a bug Q           EndConnection("quiet") S           a task
+of the connection that fails with a bug
 """
 
 import socket
@@ -143,7 +138,7 @@ class EchoAdapter:
 
 
 class FakeTickets:
-    """What an outbox knows of the disk; `reach` is a finished commit round."""
+    """The disk's side of an outbox; `reach` is a finished commit round."""
 
     def __init__(self):
         self.durable_ticket = 0
@@ -163,7 +158,7 @@ ETHERNET_SEGMENT_BYTES = 1448
 
 
 async def tcp_pair(*, send_buffer=None):
-    """A connected pair on loopback: the broker's plain non-blocking socket and the client's
+    """Return a connected pair on loopback: the broker's non-blocking socket and the client's
     stream.
     """
     with socket.socket() as listening:
@@ -182,9 +177,7 @@ async def tcp_pair(*, send_buffer=None):
 
 
 class Bench:
-    """Connections of the echo protocol, driven as the broker drives them, without listeners or
-    storage.
-    """
+    """Connections of the echo protocol, driven like the broker's, without listeners or storage."""
 
     def __init__(self, nursery, *, input_bytes=RECEIVE_BYTES_ALL_MAX, output_bytes=64 << 20):
         self.nursery = nursery
@@ -203,13 +196,13 @@ class Bench:
         self.listener = Listener("echo", "echo", self.adapter, None, ("127.0.0.1", 0), None)
         self.listener.bound = ("127.0.0.1", 4321)
         self.connections = []
-        self.clients = []  # kept: a stream that nobody holds is closed
+        self.clients = []  # a stream without a reference would be closed
         self.ended = []
         nursery.start_soon(self.broker.poller.run)
         nursery.start_soon(watch_connections, self.connections, self.pool, self.budget)
 
     async def connect(self, **options):
-        """A client's stream; its session is `adapter.sessions[-1]`."""
+        """Return a client's stream; its session is `adapter.sessions[-1]`."""
         server, client = await tcp_pair(**options)
         self.clients.append(client)
         connection = Connection(self.broker, self.listener, server, len(self.connections) + 1)
@@ -238,7 +231,7 @@ async def receive_frame(client):
 
 
 async def receive_all(client):
-    """Everything until the broker closes."""
+    """Return all bytes until the broker closes."""
     received = bytearray()
     while piece := await client.receive_some(65536):
         received += piece

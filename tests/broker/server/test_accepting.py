@@ -1,4 +1,4 @@
-"""The accept loop: how many connections it takes between two turns of the others."""
+"""The accept loop: the number of accepted connections between two turns of other tasks."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ from braidlog.broker.server.accepting import accept_all
 from braidlog.storage.log.files import Files
 
 
-async def test_connections_that_come_together_are_accepted_some_in_each_turn(
+async def test_simultaneous_connections_are_accepted_over_several_turns(
     broker: Broker,
 ) -> None:
     count = 5 * ACCEPTED_PER_TURN + 3
@@ -34,7 +34,8 @@ async def test_connections_that_come_together_are_accepted_some_in_each_turn(
     for sock in clients + taken:
         sock.close()
     accepted = [after - before for before, after in pairwise(turns)]
-    assert max(accepted) <= 2 * ACCEPTED_PER_TURN  # It may go last in one round, first in the next.
+    # The task may be last in a round and first in the next.
+    assert max(accepted) <= 2 * ACCEPTED_PER_TURN
     assert 3 <= sum(found > 0 for found in accepted) <= 6
 
 

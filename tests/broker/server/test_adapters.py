@@ -1,4 +1,4 @@
-"""Finding adapters, and what is said of one that cannot be used."""
+"""Discovery of adapters, and the messages for unusable adapters."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def test_the_four_protocols_are_found_by_name():
     assert is_serving(load("http"))
 
 
-def test_an_unknown_name_is_told_with_those_there_are():
+def test_an_unknown_name_is_reported_with_the_known_names():
     with pytest.raises(AdapterError, match=r"'amqp' is installed \(there are: .*kafka"):
         load("amqp")
 
@@ -45,7 +45,7 @@ def test_discovery_imports_no_adapter():
         ("x = 1", "strange = strange_nowhere:ADAPTER", "strange_nowhere"),
     ],
 )
-def test_an_adapter_that_cannot_be_used_is_one_line(installed, module, entry_point, said):
+def test_an_unusable_adapter_is_a_single_line(installed, module, entry_point, said):
     installed(module, entry_point)
     with pytest.raises(AdapterError) as caught:
         load("strange")
@@ -63,7 +63,7 @@ def test_protocol_errors_carry_their_reply():
 @pytest.mark.parametrize(
     ("host", "shown"), [("127.0.0.1", "127.0.0.1:40123"), ("::1", "[::1]:40123")]
 )
-def test_every_listener_is_described_by_one_line_with_its_address(name, host, shown):
+def test_every_listener_is_described_by_a_line_with_its_address(name, host, shown):
     adapter = load(name)
     line = adapter.describe(host, 40123, adapter.options_type())
     assert shown in line

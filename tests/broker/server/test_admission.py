@@ -1,4 +1,6 @@
-"""Connections of all listeners count against one limit, and the log is told seldom."""
+"""Connections of all listeners count against a common limit, and the log has few
+lines about this.
+"""
 
 import resource
 
@@ -11,7 +13,7 @@ from braidlog.broker.server.admission import Admission, connections_max
 from braidlog.storage.log.descriptors import idle_handles_max
 
 
-def test_so_many_are_admitted_and_a_place_is_free_again_when_one_leaves():
+def test_connections_have_a_limit_and_a_leave_frees_a_place():
     metrics = Metrics()
     admission = Admission(metrics, ThrottledLog(), limit=lambda: 3)
     with structlog.testing.capture_logs() as lines:

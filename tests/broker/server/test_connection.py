@@ -1,5 +1,5 @@
-"""The connection driver: any chunking, order, sharing of sends, endings of every kind, and
-isolation of faults.
+"""The connection driver: any chunking, order, shared sends, all kinds of endings, and isolation of
+faults.
 """
 
 import os
@@ -56,14 +56,14 @@ async def test_any_chunking_gives_the_same_answers(bench, piece):
         assert await receive_frame(client) == text
 
 
-async def test_pipelined_frames_are_one_turn_and_share_one_send(bench):
+async def test_pipelined_frames_share_a_turn_and_a_send(bench):
     client = await bench.connect()
     await client.send_all(framed(b"Ea") * 100)
     assert await receive_exactly(client, 500) == framed(b"a") * 100
     assert session(bench).turns == [100]
 
 
-async def test_answers_leave_when_all_that_are_ready_were_served(bench, monkeypatch):
+async def test_answers_are_sent_after_all_ready_connections_were_served(bench, monkeypatch):
     clients = [await bench.connect() for _ in range(3)]
     sent_bytes = []
     for session in bench.adapter.sessions:
@@ -74,13 +74,13 @@ async def test_answers_leave_when_all_that_are_ready_were_served(bench, monkeypa
 
         monkeypatch.setattr(session, "handle", handle)
     for client in clients:
-        os.write(client.socket.fileno(), framed(b"Ea"))  # Nobody has a turn between them.
+        os.write(client.socket.fileno(), framed(b"Ea"))  # No task has a turn between them.
     for client in clients:
         assert await receive_frame(client) == b"a"
     assert sent_bytes == [0, 0, 0]
 
 
-async def test_a_turn_is_cut_after_so_many_frames(bench):
+async def test_a_turn_has_a_limit_of_frames(bench):
     client = await bench.connect()
     frames = TURN_FRAMES_MAX + 10
     await client.send_all(framed(b"E") * frames)
@@ -100,7 +100,7 @@ async def test_frames_taken_in_runs_and_others_keep_their_order(bench):
     assert session(bench).turns[0] == len(texts)
 
 
-async def test_a_turn_is_cut_after_so_many_frames_of_a_run(bench):
+async def test_a_turn_has_a_limit_of_frames_in_a_run(bench):
     client = await bench.connect()
     frames = TURN_FRAMES_MAX + 10
     await client.send_all(framed(b"R") * frames)
@@ -119,7 +119,7 @@ async def test_a_frame_larger_than_the_receive_buffer_arrives_whole(bench):
     await until(lambda: (bench.pool.lent, bench.pool.grown_bytes) == (0, 0))
 
 
-async def test_answers_gathered_before_a_waiting_handler_leave_before_it_waits(bench):
+async def test_earlier_answers_are_sent_before_a_handler_waits(bench):
     client = await bench.connect()
     await client.send_all(framed(b"Efirst") + framed(b"W") + framed(b"Elast"))
     assert await receive_frame(client) == b"first"
@@ -128,7 +128,7 @@ async def test_answers_gathered_before_a_waiting_handler_leave_before_it_waits(b
     assert await receive_frame(client) == b"last"
 
 
-async def test_pending_answers_hold_up_later_answers_but_not_reading(bench):
+async def test_pending_answers_delay_later_answers_but_not_reading(bench):
     client = await bench.connect()
     await client.send_all(framed(b"T1 one") + framed(b"Etwo"))
     await wait_all_tasks_blocked()
@@ -138,7 +138,7 @@ async def test_pending_answers_hold_up_later_answers_but_not_reading(bench):
     assert [await receive_frame(client) for _ in range(3)] == [b"one", b"two", b"three"]
 
 
-async def test_too_many_pending_answers_stop_reading_until_the_disk_follows(bench):
+async def test_too_many_pending_answers_stop_reading_until_a_sync(bench):
     client = await bench.connect()
     for _ in range(ANSWERS_MAX // 512 + 20):
         await client.send_all(framed(b"T1 x") * 512)
@@ -151,7 +151,7 @@ async def test_too_many_pending_answers_stop_reading_until_the_disk_follows(benc
     assert await receive_exactly(client, 5 * total) == framed(b"x") * total
 
 
-async def test_a_slow_reader_is_read_from_no_further_until_it_reads(bench):
+async def test_a_slow_readers_requests_wait_until_it_reads(bench):
     client = await bench.connect(send_buffer=32 * 1024)
     request = framed(b"L200000")
     await client.send_all(request * 100)
@@ -175,8 +175,8 @@ async def test_end_of_stream_finishes_pending_answers_then_closes(bench):
 
 
 @pytest.mark.parametrize("end", [Connection.end, Connection.cut_off])
-async def test_a_connection_that_is_over_can_be_ended_again(bench, end):
-    """Who waited for a silent client ends its connection late."""
+async def test_an_ended_connection_can_be_ended_again(bench, end):
+    """A handler that waited for a silent client ends its connection late."""
     client = await bench.connect()
     await client.aclose()
     await until(lambda: bench.ended)
@@ -187,7 +187,7 @@ async def test_protocol_error_sends_its_reply_after_earlier_answers_and_ends(ben
     client = await bench.connect()
     await client.send_all(framed(b"T1 pending") + framed(b"P") + framed(b"Enever"))
     await until(lambda: session(bench).is_closed)
-    assert session(bench).turns == [2]  # the turn of the bad frame was ended too
+    assert session(bench).turns == [2]  # the turn of the bad frame has also ended
     bench.tickets.reach(1)
     assert await receive_all(client) == framed(b"pending") + framed(b"bye")
 
@@ -208,14 +208,14 @@ async def test_end_connection_sends_its_reply_and_ends(bench):
     ],
     ids=["oversized", "empty", "http", "tls"],
 )
-async def test_what_can_never_be_a_frame_ends_the_connection_at_once(bench, garbage):
+async def test_an_impossible_frame_ends_the_connection_at_once(bench, garbage):
     client = await bench.connect()
     await client.send_all(garbage)
     assert await receive_all(client) == framed(b"too large")
     assert (bench.pool.lent, bench.pool.grown_bytes) == (0, 0)
 
 
-async def test_a_bug_ends_its_connection_with_a_traceback_and_no_other(bench, capsys):
+async def test_a_bug_ends_only_its_connection_with_a_traceback(bench, capsys):
     other = await bench.connect()
     victim = await bench.connect()
     await victim.send_all(framed(b"Efine") + framed(b"X"))
@@ -243,13 +243,13 @@ async def test_connections_that_break_the_protocol_are_counted(bench):
     assert bench.broker.metrics.number("braidlog_protocol_errors", "echo").value == 2
 
 
-async def test_bytes_that_nobody_reads_do_not_turn_the_last_answer_into_a_reset(bench):
+async def test_unread_bytes_do_not_turn_the_last_answer_into_a_reset(bench):
     client = await bench.connect()
     await client.send_all(framed(b"P") + framed(b"E" + b"x" * 100_000))
     assert await receive_all(client) == framed(b"bye")
 
 
-async def test_drain_says_goodbye_finishes_answers_and_reads_no_more(bench):
+async def test_drain_notifies_finishes_answers_and_stops_reading(bench):
     client = await bench.connect()
     await client.send_all(framed(b"T1 pending"))
     await until(lambda: session(bench).turns == [1])
@@ -262,10 +262,10 @@ async def test_drain_says_goodbye_finishes_answers_and_reads_no_more(bench):
 
 
 @pytest.mark.parametrize("ending", [b"P", b"Q"])
-async def test_drain_leaves_a_connection_alone_that_is_ending_already(bench, capsys, ending):
+async def test_drain_does_not_affect_an_ending_connection(bench, capsys, ending):
     client = await bench.connect()
     await client.send_all(framed(ending))
-    last = await receive_all(client)  # Our side is closed; it waits for the client's.
+    last = await receive_all(client)  # The broker's side is closed, and waits for the client's.
     await wait_all_tasks_blocked()
     bench.connections[0].drain()
     await wait_all_tasks_blocked()
@@ -276,7 +276,7 @@ async def test_drain_leaves_a_connection_alone_that_is_ending_already(bench, cap
     assert "connection_failed" not in output.out + output.err
 
 
-async def test_end_from_a_task_lets_answers_leave(bench):
+async def test_an_end_from_a_task_still_sends_answers(bench):
     client = await bench.connect()
     await client.send_all(framed(b"T1 pending") + framed(b"W"))
     await until(lambda: session(bench).frames == 2)
@@ -296,7 +296,7 @@ async def test_a_client_that_vanishes_ends_the_session_and_its_buffers(bench):
     assert bench.pool.lent == 0
 
 
-async def test_session_is_told_the_time_when_it_asked_for_it(autojump_clock, bench):
+async def test_a_session_is_called_at_its_deadline(autojump_clock, bench):
     await bench.connect()
     kept = session(bench)
     start = kept.deadlines[0]
@@ -352,7 +352,7 @@ async def test_hostile_connections_leave_nothing_behind(bench):
     assert (bench.pool.lent, bench.pool.grown_bytes) == (0, 0)
 
 
-async def test_connections_that_are_refused_for_one_cause_are_one_line_with_a_hint(bench):
+async def test_connections_refused_for_the_same_cause_are_a_single_line_with_a_hint(bench):
     with structlog.testing.capture_logs() as lines:
         for _ in range(20):
             client = await bench.connect()
@@ -363,20 +363,20 @@ async def test_connections_that_are_refused_for_one_cause_are_one_line_with_a_hi
     assert line["protocol"] == "echo"
 
 
-async def test_who_is_over_a_rate_is_read_again_once_the_debt_is_paid(bench, autojump_clock):
+async def test_a_connection_above_its_rate_is_read_again_after_a_pause(bench, autojump_clock):
     limits = PrincipalLimits(requests_per_s=10)
     bench.broker.quotas = Quotas(AccessConfig(limits=limits), trio.current_time)
     client = await bench.connect()
     session(bench).connection.act_for(Principal("anna"))
     began = trio.current_time()
-    await client.send_all(framed(b"Ea") * 30)  # Ten are free; twenty have to be waited for.
+    await client.send_all(framed(b"Ea") * 30)  # Ten are free; twenty must wait.
     assert await receive_exactly(client, 150) == framed(b"a") * 30
     await client.send_all(framed(b"Eb"))
     assert await receive_frame(client) == b"b"
     assert 1.9 <= trio.current_time() - began <= 2.2
 
 
-async def test_a_principal_has_so_many_connections_and_gets_them_back(bench):
+async def test_connections_of_a_principal_have_a_limit_and_are_returned(bench):
     bench.broker.quotas = Quotas(
         AccessConfig(limits=PrincipalLimits(connections=1)), trio.current_time
     )
@@ -384,7 +384,7 @@ async def test_a_principal_has_so_many_connections_and_gets_them_back(bench):
     first, second = await bench.connect(), await bench.connect()
     one, other = (session.connection for session in bench.adapter.sessions)
     one.act_for(anna)
-    one.act_for(anna)  # Who logs in again is not counted twice.
+    one.act_for(anna)  # A repeated login does not count twice.
     with pytest.raises(LimitExceeded):
         other.act_for(anna)
     await first.aclose()
@@ -394,8 +394,8 @@ async def test_a_principal_has_so_many_connections_and_gets_them_back(bench):
     await second.aclose()
 
 
-async def test_a_handler_that_cancels_all_around_it_ends_its_connection_at_once(bench, nursery):
-    """As one does that reports a failed disk, on which the broker stops."""
+async def test_a_handler_that_cancels_the_broker_ends_its_connection_at_once(bench, nursery):
+    """A handler does this to report a failed disk, on which the broker stops."""
     client = await bench.connect()
     everything, ended = trio.CancelScope(), trio.Event()
 

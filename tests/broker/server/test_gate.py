@@ -1,4 +1,4 @@
-"""A gate lets in as much as there is room for, in order."""
+"""A gate admits waiters in order, as far as there is room."""
 
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -6,7 +6,7 @@ from trio.testing import wait_all_tasks_blocked
 from braidlog.broker.server.gate import Gate
 
 
-async def test_nobody_goes_before_one_who_waits():
+async def test_no_request_overtakes_a_waiting_request():
     gate, inside = Gate(10), []
 
     async def enter(size: int) -> None:
@@ -30,7 +30,7 @@ async def test_nobody_goes_before_one_who_waits():
     assert (gate.held, gate.missing) == (1, 0)
 
 
-async def test_one_that_gives_up_holds_up_nobody():
+async def test_a_cancelled_wait_delays_no_other():
     gate = Gate(10)
     assert gate.enter_now(10)
     with trio.move_on_after(0):
@@ -40,7 +40,7 @@ async def test_one_that_gives_up_holds_up_nobody():
     assert gate.enter_now(10)
 
 
-async def test_room_is_made_once_for_each_that_lacks_some():
+async def test_room_is_made_once_for_each_request_without_room():
     made = []
     gate = Gate(10, lambda: made.append(gate.missing))
     await gate.enter(8)

@@ -1,5 +1,5 @@
-"""Listeners: which there are, where they may listen, what clients are told, and what one client
-cannot do to others.
+"""Listeners: the configured listeners, allowed addresses, advertised addresses, and isolation of
+clients.
 """
 
 import socket
@@ -21,7 +21,7 @@ def listeners_of(*flags):
     )
 
 
-def test_every_installed_protocol_has_a_listener_unless_it_is_off():
+def test_every_installed_protocol_has_a_listener_unless_disabled():
     assert {listener.name for listener in listeners_of()} == set(discover())
     listeners = listeners_of(("listeners.kafka.listen", "off"))
     assert {listener.name for listener in listeners} == set(discover()) - {"kafka"}
@@ -43,7 +43,7 @@ def test_a_protocol_can_have_a_second_listener():
     assert billing.protocol == "kafka"
 
 
-def test_other_machines_are_let_in_only_when_that_is_said():
+def test_other_machines_are_admitted_only_if_configured():
     with pytest.raises(ConfigError, match=r"listeners\.kafka\.insecure = true"):
         listeners_of(("listeners.kafka.listen", "0.0.0.0:0"))
     listeners = listeners_of(
@@ -66,16 +66,14 @@ def listener(adapter=None, host="127.0.0.1", advertised=None):
         ("127.0.0.1", ("example.org", 7), "example.org"),
     ],
 )
-def test_clients_are_told_what_is_set_else_what_is_bound_else_where_they_came_in(
-    host, advertised, told
-):
+def test_the_advertised_address_is_set_bound_or_the_clients_own(host, advertised, told):
     opened = listener(host=host, advertised=advertised)
     opened.open()
     assert opened.advertised_to(("10.1.2.3", opened.bound[1]))[0] == told
     opened.close()
 
 
-def test_connections_are_probed_while_nothing_is_said_on_them():
+def test_idle_connections_are_probed():
     opened = listener()
     opened.open()
     opened.socket.setblocking(True)
@@ -87,7 +85,7 @@ def test_connections_are_probed_while_nothing_is_said_on_them():
     opened.close()
 
 
-def test_an_address_in_use_is_one_line():
+def test_an_address_in_use_is_a_single_line():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         busy = Listener("echo", "echo", EchoAdapter(), None, taken.getsockname(), None)
         with pytest.raises(ConfigError, match=r"^echo: cannot listen on 127\.0\.0\.1:\d+: Address"):
@@ -117,7 +115,7 @@ ADAPTER = Adapter()
 """
 
 
-def test_an_adapter_may_refuse_options_for_the_place(installed):
+def test_an_adapter_may_refuse_options_for_an_address(installed):
     installed(CAREFUL, "careful = strange_listener:ADAPTER")
     assert "careful" in {listener.name for listener in listeners_of()}
     outside = (
@@ -152,7 +150,7 @@ async def test_connections_are_counted_and_forgotten(broker, opened):
     assert broker.metrics.number("braidlog_connections", "echo").value == 1
 
 
-async def test_a_connection_that_comes_in_while_stopping_is_closed(broker, opened):
+async def test_a_connection_during_a_stop_is_closed(broker, opened):
     broker.stop()
     client = await trio.open_tcp_stream(*opened.bound)
     assert await receive_all(client) == b""

@@ -1,4 +1,4 @@
-"""A broker process: start, ready file, refusals in one line, and how it stops."""
+"""A broker process: start, ready file, refusals in a single line, and the stop."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def one_line(text):
     return lines[0]
 
 
-def test_ready_file_names_every_listener_and_output_says_how_to_connect(tmp_path):
+def test_the_ready_file_and_the_output_name_every_listener(tmp_path):
     with RunningBroker(tmp_path) as broker:
         ready = json.loads(broker.ready_file.read_text())
         assert set(ready) == {"pid", "listeners"}
@@ -41,7 +41,7 @@ def test_ready_file_names_every_listener_and_output_says_how_to_connect(tmp_path
 @pytest.mark.skipif("coverage" in sys.modules, reason="coverage takes memory of its own")
 def test_an_idle_broker_with_every_listener_open_is_small(tmp_path):
     with RunningBroker(tmp_path) as broker:
-        with urlopen(f"{broker.url}/healthz") as answer:  # Imports its server after the start.
+        with urlopen(f"{broker.url}/healthz") as answer:  # Imports the HTTP server after the start.
             assert answer.status == 200
         assert broker.resident_bytes() < IDLE_BYTES_MAX
 
@@ -83,14 +83,14 @@ def test_port_in_use_is_refused_and_the_directory_is_left_clean(tmp_path):
         assert broker.stop() == 0
 
 
-def test_data_directory_that_cannot_be_used_is_refused(tmp_path):
+def test_an_unusable_data_directory_is_refused(tmp_path):
     (tmp_path / "data").write_text("a file")
     code, _, error = RunningBroker(tmp_path, others=False, listen=HTTP_ONLY).run_to_end()
     assert code == 1
     assert str(tmp_path / "data") in one_line(error)
 
 
-def test_a_folder_of_other_files_is_not_filled(tmp_path):
+def test_a_folder_with_foreign_files_is_not_used(tmp_path):
     broker = RunningBroker(tmp_path, others=False, listen=HTTP_ONLY)
     broker.data_dir = tmp_path / "home"
     broker.data_dir.mkdir()
@@ -102,7 +102,7 @@ def test_a_folder_of_other_files_is_not_filled(tmp_path):
     assert os.listdir(broker.data_dir) == ["letter.txt"]
 
 
-def test_ready_file_that_cannot_be_written_is_refused(tmp_path):
+def test_an_unwritable_ready_file_is_refused(tmp_path):
     broker = RunningBroker(tmp_path, others=False, listen=HTTP_ONLY)
     broker.ready_file = tmp_path / "missing" / "ready.json"
     code, _, error = broker.run_to_end()
@@ -120,7 +120,7 @@ def test_ready_file_that_cannot_be_written_is_refused(tmp_path):
         ([], {}, "every listener is off"),
     ],
 )
-def test_bad_setting_is_one_line_and_a_usage_error(tmp_path, settings, listen, said):
+def test_a_bad_setting_is_a_single_line_and_a_usage_error(tmp_path, settings, listen, said):
     broker = RunningBroker(tmp_path, others=False, listen=listen, settings=settings)
     code, _, error = broker.run_to_end()
     assert code == 2
@@ -138,7 +138,7 @@ def test_help_imports_neither_trio_nor_a_server():
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
-def test_stale_ready_file_is_gone_even_where_the_start_fails(tmp_path):
+def test_a_stale_ready_file_is_removed_even_if_the_start_fails(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         broker = RunningBroker(tmp_path, others=False, listen={"http": address})

@@ -1,4 +1,4 @@
-"""A broker process whose listeners have TLS and whose clients log in, and signals to it."""
+"""A broker process with TLS listeners and logins, and signals to the process."""
 
 import base64
 import json
@@ -38,7 +38,7 @@ def broker(tmp_path):
 
 
 def asked(broker, path, context=None, password=None):
-    """The status of a GET."""
+    """Return the status of a GET."""
     url = f"https://127.0.0.1:{broker.address('http')[1]}{path}"
     request = urllib.request.Request(url)
     if password is not None:
@@ -52,11 +52,11 @@ def asked(broker, path, context=None, password=None):
 
 
 def certificate(broker):
-    """What the HTTP listener shows to new clients."""
+    """Return the certificate of the HTTP listener for new clients."""
     return ssl.get_server_certificate(broker.address("http"))
 
 
-def test_the_first_admin_is_made_with_a_password_in_a_file(broker):
+def test_the_first_admin_is_created_with_a_password_file(broker):
     file = broker.data_dir / "admin-password"
     assert file.stat().st_mode & 0o777 == 0o600
     assert asked(broker, "/api/v1/topics") == 401
@@ -66,7 +66,7 @@ def test_the_first_admin_is_made_with_a_password_in_a_file(broker):
     assert '"first_admin_made"' in broker.log()
 
 
-def test_a_hangup_takes_new_certificates_and_keeps_those_that_are_good(broker, tmp_path):
+def test_a_hangup_loads_new_certificates_and_keeps_good_ones(broker, tmp_path):
     first = certificate(broker)
     path = tmp_path / "server.pem"
     good = path.read_bytes()
@@ -78,7 +78,8 @@ def test_a_hangup_takes_new_certificates_and_keeps_those_that_are_good(broker, t
     fresh.private_key_and_cert_chain_pem.write_to_path(path)
     assert path.read_bytes() != good
     os.kill(broker.pid, signal.SIGHUP)
-    until_seen(lambda: broker.log().count('"certificate_reloaded"') == 2)  # Two listeners have one.
+    # Two listeners have a certificate.
+    until_seen(lambda: broker.log().count('"certificate_reloaded"') == 2)
     assert certificate(broker) != first
     assert asked(broker, "/healthz") == 200
 
@@ -94,7 +95,7 @@ def test_a_second_signal_stops_at_once(broker):
     assert "stopped at once by a second SIG" in broker.output() + broker.log()
 
 
-def test_a_certificate_that_is_none_stops_the_start_in_one_line(tmp_path):
+def test_an_invalid_certificate_stops_the_start_with_a_single_line(tmp_path):
     (tmp_path / "server.pem").write_text("no certificate")
     settings = [f"listeners.http.tls.certificate_file={tmp_path / 'server.pem'}"]
     listen = {"http": "127.0.0.1:0"}
@@ -104,7 +105,7 @@ def test_a_certificate_that_is_none_stops_the_start_in_one_line(tmp_path):
     assert code == 2 and "listeners.http.tls" in line
 
 
-def test_secrets_that_cannot_be_read_stop_the_start_in_one_line(tmp_path):
+def test_unreadable_secrets_stop_the_start_with_a_single_line(tmp_path):
     settings = [f"access.token_secret_file={tmp_path / 'none'}"]
     listen = {"http": "127.0.0.1:0"}
     one = RunningBroker(tmp_path / "b", listen=listen, others=False, settings=settings)
@@ -113,14 +114,14 @@ def test_secrets_that_cannot_be_read_stop_the_start_in_one_line(tmp_path):
     assert code == 2 and str(tmp_path / "none") in line
 
 
-def test_who_trusts_another_authority_does_not_connect(broker):
+def test_a_client_with_another_authority_does_not_connect(broker):
     context = ssl.create_default_context()
     trustme.CA().configure_trust(context)
     with pytest.raises(urllib.error.URLError, match="certificate"):
         asked(broker, "/healthz", context)
 
 
-def test_a_wrong_certificate_is_said_of_the_setting_that_names_it(tmp_path):
+def test_a_wrong_certificate_is_reported_under_its_setting(tmp_path):
     (tmp_path / "notes.txt").write_text("no certificate")
     settings = [f"listeners.http.tls.certificate_file={tmp_path / 'notes.txt'}"]
     broker = RunningBroker(

@@ -1,4 +1,4 @@
-"""Listeners with TLS: the same bytes as without, endings, and clients that do not speak it."""
+"""Listeners with TLS: the same bytes as without, endings, and clients without TLS."""
 
 import socket
 import ssl
@@ -80,7 +80,7 @@ async def test_any_chunking_gives_the_same_answers(serve, piece):
 
 async def test_a_slow_reader_gets_every_byte_in_order(serve, broker):
     client = await open_tls(serve().bound)
-    # More than the kernel's buffers of both sides take.
+    # More than the kernel's buffers of both sides hold.
     sizes = [16 << 20, 70_000, 3, 16_384, 16_385, 200_000]
     await client.send_all(b"".join(framed(b"L%d" % size) for size in sizes))
     await until(lambda: any(one.outbox.unsent_bytes for one in broker.connections))
@@ -90,14 +90,14 @@ async def test_a_slow_reader_gets_every_byte_in_order(serve, broker):
     assert await receive_frame(client) == b"end"
 
 
-async def test_the_end_is_said_so_that_nothing_looks_cut_off(serve):
+async def test_the_end_is_announced_with_close_notify(serve):
     client = await open_tls(serve().bound)
     await client.send_all(framed(b"Qbye"))
     assert await receive_all(client) == framed(b"quiet")
     # Without a close_notify the library would have raised BrokenResourceError.
 
 
-async def test_a_client_without_tls_is_told_nothing_and_the_operator_why(serve, broker):
+async def test_a_client_without_tls_gets_no_answer_and_the_log_the_reason(serve, broker):
     listener = serve()
     with structlog.testing.capture_logs() as events:
         stream = await trio.open_tcp_stream(*listener.bound)
@@ -106,7 +106,7 @@ async def test_a_client_without_tls_is_told_nothing_and_the_operator_why(serve, 
         try:
             await receive_all(stream)
         except trio.BrokenResourceError:
-            pass  # Its bytes were not all read: a reset is an end as good.
+            pass  # The broker did not read all bytes: a reset is a valid end.
         await until(lambda: events)
     (event,) = events
     assert event["event"] == "tls_handshake_failed" and event["reason"] == PLAIN_HELLO
@@ -114,14 +114,14 @@ async def test_a_client_without_tls_is_told_nothing_and_the_operator_why(serve, 
     assert broker.admission.open == 0
 
 
-async def test_a_client_that_says_nothing_is_let_go(serve, broker, autojump_clock):
+async def test_a_silent_client_is_disconnected(serve, broker, autojump_clock):
     stream = await trio.open_tcp_stream(*serve().bound)
     began = trio.current_time()
     assert await receive_all(stream) == b""
     assert trio.current_time() - began == pytest.approx(HANDSHAKE_S, abs=1)
 
 
-async def test_a_client_that_leaves_in_the_handshake_leaves_nothing(serve, broker):
+async def test_a_disconnect_during_the_handshake_leaves_nothing(serve, broker):
     listener = serve()
     for _ in range(5):
         stream = await trio.open_tcp_stream(*listener.bound)
@@ -152,7 +152,7 @@ async def test_the_name_in_a_client_certificate_is_the_principal(serve, broker):
 
 
 @pytest.mark.parametrize("signed_by", [None, other_authority])
-async def test_without_a_certificate_of_the_right_authority_nobody_comes_in(serve, signed_by):
+async def test_a_client_without_a_trusted_certificate_is_refused(serve, signed_by):
     context = client_context()
     if signed_by is not None:
         context = client_context(common_name="anna", signed_by=signed_by())
@@ -170,7 +170,7 @@ async def test_an_optional_certificate_may_be_missing(serve, broker):
     assert connection.principal.is_anonymous
 
 
-async def test_new_connections_get_the_certificate_of_a_reload_and_old_ones_go_on(serve, tmp_path):
+async def test_a_reload_affects_new_connections_only(serve, tmp_path):
     listener = serve()
     old = await open_tls(listener.bound)
     first = old.getpeercert(binary_form=True)
@@ -193,7 +193,7 @@ async def test_a_reload_of_a_broken_file_changes_nothing(serve, tmp_path):
     assert await receive_frame(client) == b"hi"
 
 
-def test_files_that_cannot_be_used_are_named(tmp_path):
+def test_unusable_files_are_named(tmp_path):
     certificate, ca = write_files(tmp_path)
     with pytest.raises(ValueError, match="nowhere"):
         TlsSettings(TlsConfig(certificate_file=str(tmp_path / "nowhere.pem")))
@@ -203,7 +203,7 @@ def test_files_that_cannot_be_used_are_named(tmp_path):
         TlsSettings(TlsConfig(certificate_file=certificate, client_certificates="required"))
 
 
-async def test_noise_in_the_handshake_ends_that_connection_alone(serve, broker):
+async def test_noise_in_the_handshake_ends_only_that_connection(serve, broker):
     listener = serve()
     for noise in (b"\x16\x03\x01\x00\x05hello", b"\x00" * 300, b"GET / HTTP/1.1\r\n\r\n"):
         with socket.socket() as sock:
@@ -219,7 +219,7 @@ async def test_noise_in_the_handshake_ends_that_connection_alone(serve, broker):
     assert await receive_frame(client) == b"hi"
 
 
-async def test_a_tls_hello_at_a_plain_listener_ends_it_at_once_and_the_log_says_why(bench):
+async def test_a_tls_hello_at_a_plain_listener_ends_at_once_with_a_log_line(bench):
     stream = await bench.connect()
     hello, incoming, outgoing = client_context(), ssl.MemoryBIO(), ssl.MemoryBIO()
     with pytest.raises(ssl.SSLWantReadError):
@@ -240,9 +240,7 @@ async def test_a_tls_hello_at_a_plain_listener_ends_it_at_once_and_the_log_says_
         b"CONNECT a:1 HTTP/1.1\r\n",
     ],
 )
-async def test_an_http_request_at_a_framed_listener_ends_it_and_the_log_says_why(
-    bench, request_line
-):
+async def test_an_http_request_at_a_framed_listener_ends_with_a_log_line(bench, request_line):
     stream = await bench.connect()
     with structlog.testing.capture_logs() as events:
         await stream.send_all(request_line + b"Host: a\r\n\r\n")

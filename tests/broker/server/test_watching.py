@@ -1,6 +1,4 @@
-"""Peers that stall, do not read or are gone are found out, and make room for others when memory is
-short.
-"""
+"""Peers that stall, do not read or have vanished are detected, and free memory for others."""
 
 import socket
 import struct
@@ -29,7 +27,7 @@ from tests.waiting import until
 
 
 async def ends_within(bench, connection, seconds):
-    """How long it took, in trio's time, until the connection was over."""
+    """Return the time, on trio's clock, until the connection has ended."""
     begun = trio.current_time()
     await until(lambda: connection in bench.ended, step_s=SWEEP_S / 4)
     assert trio.current_time() - begun <= seconds
@@ -37,7 +35,7 @@ async def ends_within(bench, connection, seconds):
 
 
 async def hog(bench, size):
-    """A connection whose client asks for much and reads none of it; the client too."""
+    """Return a connection whose client requests much data and reads none, and the client."""
     client = await bench.connect(send_buffer=32 * 1024)
     await client.send_all(framed(b"L%d" % size))
     connection = bench.connections[-1]
@@ -45,7 +43,7 @@ async def hog(bench, size):
     return connection, client
 
 
-async def test_a_peer_that_does_not_read_is_cut_off(autojump_clock, nursery):
+async def test_a_peer_that_does_not_read_is_disconnected(autojump_clock, nursery):
     bench = Bench(nursery)
     connection, _ = await hog(bench, 2 * MIB)
     took = await ends_within(bench, connection, 2 * WRITE_STALL_S)
@@ -66,7 +64,7 @@ async def test_a_peer_that_reads_slowly_stays(autojump_clock, nursery):
 
 
 class Stalled:
-    """A connection whose peer has not read for so long."""
+    """A connection whose peer has not read for `stalled_s`."""
 
     is_open = True
 
@@ -84,7 +82,7 @@ class Stalled:
         self.budget.charge(-self.unsent_bytes)
 
 
-async def test_when_memory_is_short_those_that_do_not_read_go_the_largest_first():
+async def test_with_little_memory_the_largest_silent_reader_is_disconnected_first():
     budget = OutputBudget(8 * MIB)
     small, large = Stalled(budget, MIB), Stalled(budget, 3 * MIB)
     reading = Stalled(budget, 3 * MIB, stalled_s=SHORT_STALL_S / 2)
@@ -93,7 +91,7 @@ async def test_when_memory_is_short_those_that_do_not_read_go_the_largest_first(
     assert not budget.is_short
 
 
-async def test_when_memory_is_short_a_peer_that_does_not_read_goes_soon(autojump_clock, nursery):
+async def test_with_little_memory_a_silent_reader_is_disconnected_soon(autojump_clock, nursery):
     bench = Bench(nursery, output_bytes=8 * MIB)
     connection, _ = await hog(bench, 7 * MIB)
     assert await ends_within(bench, connection, WRITE_STALL_S / 2) >= SHORT_STALL_S - SWEEP_S
@@ -110,7 +108,7 @@ async def test_a_healthy_client_is_served_meanwhile(autojump_clock, nursery):
     assert trio.current_time() - begun < 1
 
 
-async def test_a_frame_that_trickles_in_is_one_that_stalls(autojump_clock, nursery):
+async def test_a_trickling_frame_counts_as_stalled(autojump_clock, nursery):
     bench = Bench(nursery)
     client = await bench.connect()
     connection = bench.connections[-1]
@@ -126,7 +124,7 @@ async def test_a_frame_that_trickles_in_is_one_that_stalls(autojump_clock, nurse
     assert trio.current_time() - begun >= FRAME_STALL_S
 
 
-async def test_a_connection_that_was_idle_has_its_time_for_the_next_frame(autojump_clock, nursery):
+async def test_an_idle_connection_has_full_time_for_its_next_frame(autojump_clock, nursery):
     bench = Bench(nursery)
     client = await bench.connect()
     for _ in range(2):
@@ -138,7 +136,7 @@ async def test_a_connection_that_was_idle_has_its_time_for_the_next_frame(autoju
         assert await receive_frame(client) == b"here"
 
 
-async def test_half_frames_make_room_for_whole_ones(autojump_clock, nursery):
+async def test_half_frames_give_way_to_whole_frames(autojump_clock, nursery):
     bench = Bench(nursery, input_bytes=8 * MIB)
     for _ in range(8):
         client = await bench.connect()
@@ -154,7 +152,7 @@ async def test_half_frames_make_room_for_whole_ones(autojump_clock, nursery):
     assert bench.pool.used <= 8 * MIB
 
 
-async def test_frames_that_wait_for_each_others_memory_end(autojump_clock, nursery):
+async def test_frames_that_block_each_others_memory_end(autojump_clock, nursery):
     bench = Bench(nursery, input_bytes=8 * MIB)
     clients = [await bench.connect() for _ in range(2)]
 
@@ -180,9 +178,7 @@ async def test_a_client_that_leaves_while_its_handler_waits_is_noticed(autojump_
     await ends_within(bench, bench.connections[-1], 10)
 
 
-async def test_a_half_closed_client_gets_an_answer_that_its_session_waits_for(
-    autojump_clock, nursery
-):
+async def test_a_half_closed_client_gets_its_pending_answer(autojump_clock, nursery):
     bench = Bench(nursery)
     client = await bench.connect()
     await client.send_all(framed(b"H"))
@@ -194,9 +190,7 @@ async def test_a_half_closed_client_gets_an_answer_that_its_session_waits_for(
     await ends_within(bench, bench.connections[-1], 5 * SWEEP_S)
 
 
-async def test_a_client_that_resets_is_noticed_whatever_its_session_waits_for(
-    autojump_clock, nursery
-):
+async def test_a_reset_is_noticed_during_any_wait(autojump_clock, nursery):
     bench = Bench(nursery)
     client = await bench.connect()
     await client.send_all(framed(b"H"))
@@ -206,7 +200,7 @@ async def test_a_client_that_resets_is_noticed_whatever_its_session_waits_for(
     await ends_within(bench, bench.connections[-1], 5 * SWEEP_S)
 
 
-async def test_answers_for_nobody_are_not_made(nursery):
+async def test_answers_for_vanished_clients_are_not_made(nursery):
     bench = Bench(nursery)
     client = await bench.connect(send_buffer=32 * 1024)
     await client.send_all(framed(b"L2000000") * 500)
@@ -215,7 +209,7 @@ async def test_answers_for_nobody_are_not_made(nursery):
     assert bench.adapter.sessions[-1].frames < 10
 
 
-async def test_a_turn_ends_after_so_long_however_few_its_frames(nursery):
+async def test_a_turn_has_a_time_limit(nursery):
     bench = Bench(nursery)
     client = await bench.connect()
     session = bench.adapter.sessions[-1]
@@ -235,7 +229,7 @@ async def test_a_peer_that_half_closes_gets_its_answers(autojump_clock, nursery)
     assert len(await receive_all(client)) == 5_000_004
 
 
-async def test_connections_hear_of_changed_users_once_for_many_changes(autojump_clock, nursery):
+async def test_connections_are_notified_once_for_many_user_changes(autojump_clock, nursery):
     told, version = [], [7]
     connections = [SimpleNamespace(access_changed=partial(told.append, n)) for n in range(3)]
     nursery.start_soon(watch_access, connections, lambda: version[0])

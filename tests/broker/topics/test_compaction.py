@@ -1,4 +1,4 @@
-"""When topics are compacted, what is told of it, and what happens where something comes between."""
+"""Compaction of topics: its moments, its reports, and events during a compaction."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ COMPACT = {"cleanup_policy": "compact", "segment_bytes": 64 * 1024, "min_dirty_p
 
 
 async def fill(broker, topic, count, size=100):
-    """So many records of ten keys in each partition, on disk."""
+    """Store `count` records of ten keys in each partition, on disk."""
     for partition in topic.partitions:
         for number in range(count):
             base = partition.next_offset
@@ -49,7 +49,7 @@ def view_records(partition):
 
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
-async def test_views_are_made_on_request_and_told_of(broker):
+async def test_views_are_created_on_request_and_reported(broker):
     topic = await broker.topics.create(NAME, 2)
     await fill(broker, topic, 30)
     compactor = broker.compactor
@@ -60,14 +60,14 @@ async def test_views_are_made_on_request_and_told_of(broker):
     assert (await finished(compactor, topic)).state is State.SUCCESS
     assert [one.compacted_offset for one in topic.partitions] == [30, 30]
     assert [view_records(one) for one in topic.partitions] == [10, 10]
-    compactor.ask(topic, 0)  # Nothing is new.
+    compactor.ask(topic, 0)  # No new records.
     assert (await finished(compactor, topic)).state is State.SUCCESS
     number = broker.metrics.number("braidlog_compactions", "view", "done")
     assert number.value == 2
 
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
-async def test_closed_segments_are_compacted_by_themselves(broker):
+async def test_closed_segments_are_compacted_automatically(broker):
     topic = await broker.topics.create(NAME, 1, settings=COMPACT)
     (partition,) = topic.partitions
     await fill(broker, topic, 500, size=400)
@@ -81,7 +81,7 @@ async def test_closed_segments_are_compacted_by_themselves(broker):
 
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
-async def test_a_topic_that_is_deleted_meanwhile_ends_its_compaction_alone(broker):
+async def test_a_deleted_topic_ends_only_its_own_compaction(broker):
     topic = await broker.topics.create(NAME, 1)
     await fill(broker, topic, 50)
     broker.compactor.ask(topic)
@@ -93,7 +93,7 @@ async def test_a_topic_that_is_deleted_meanwhile_ends_its_compaction_alone(broke
 
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
-async def test_a_topic_whose_files_go_while_a_compacted_one_is_synced_stops_nothing_else(broker):
+async def test_files_removed_during_a_compaction_sync_stop_no_other_work(broker):
     topic = await broker.topics.create(NAME, 1)
     await fill(broker, topic, 50)
     disk = broker._storage.files.disk = StoppingDisk(".view.new")
@@ -110,7 +110,7 @@ async def test_a_topic_whose_files_go_while_a_compacted_one_is_synced_stops_noth
 
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
-async def test_a_full_disk_fails_a_compaction_and_nothing_else(broker, monkeypatch):
+async def test_a_full_disk_fails_only_the_compaction(broker, monkeypatch):
     topic = await broker.topics.create(NAME, 1)
     await fill(broker, topic, 50)
     files = broker._storage.files
@@ -157,7 +157,7 @@ async def test_a_shared_store_is_refused(broker):
 
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
-async def test_what_failed_is_tried_again_once_something_is_new(broker, monkeypatch):
+async def test_a_failed_compaction_is_retried_with_new_records(broker, monkeypatch):
     topic = await broker.topics.create(NAME, 1, settings={"compaction_threshold_bytes": 1})
     failed = broker.metrics.number("braidlog_compactions", "view", "failed")
 
@@ -179,7 +179,7 @@ async def test_what_failed_is_tried_again_once_something_is_new(broker, monkeypa
 
 
 def failing(monkeypatch, error):
-    """Every view that is made fails so."""
+    """Make every compaction fail with this error."""
 
     def steps(self):
         raise error
@@ -201,7 +201,7 @@ def failing(monkeypatch, error):
     ],
     ids=["gone", "bug", "damage"],
 )
-async def test_what_fails_is_told_and_not_tried_again_until_something_is_new(
+async def test_a_failure_is_reported_and_not_retried_without_new_records(
     broker, monkeypatch, error, said
 ):
     topic = await broker.topics.create(NAME, 1)
@@ -214,13 +214,13 @@ async def test_what_fails_is_told_and_not_tried_again_until_something_is_new(
     assert topic.partitions[0].compacted_offset == 0
     failed = broker.metrics.number("braidlog_compactions", "view", "failed")
     assert failed.value == 1
-    broker.compactor.ask(topic)  # It is tried again when somebody asks.
+    broker.compactor.ask(topic)  # A new request retries the compaction.
     assert (await finished(broker.compactor, topic)).state is State.SUCCESS
     assert topic.partitions[0].compacted_offset == 5
 
 
 @pytest.mark.parametrize("broker", [QUICK], indirect=True)
-async def test_a_view_that_cannot_be_read_is_dropped_and_made_of_the_log_alone(broker, monkeypatch):
+async def test_an_unreadable_view_is_dropped_and_rebuilt_from_the_log(broker, monkeypatch):
     topic = await broker.topics.create(NAME, 1)
     (partition,) = topic.partitions
     await fill(broker, topic, 20)

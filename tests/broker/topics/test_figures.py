@@ -1,4 +1,4 @@
-"""Figures are kept of topics that are there: memory does not grow with those that were."""
+"""Only existing topics have figures: memory does not grow with deleted topics."""
 
 import pytest
 
@@ -9,11 +9,11 @@ COUNTED = "braidlog_records_out"
 
 
 def kept(broker) -> set[str]:
-    """The topics that have figures."""
+    """Return the topics that have figures."""
     return {labels[1] for name, labels, _ in broker.metrics.snapshot().numbers if name == COUNTED}
 
 
-async def test_a_reader_that_ends_after_its_topic_is_counted_for_nobody(broker):
+async def test_a_reader_that_ends_after_its_topic_is_not_counted(broker):
     for _ in range(3):
         topic = await broker.topics.create(NAME, 1)
         broker.metrics.records_out("kafka", topic.figures_name, 2, 10)
@@ -26,7 +26,7 @@ async def test_a_reader_that_ends_after_its_topic_is_counted_for_nobody(broker):
 
 
 @pytest.mark.parametrize("index", [None, 1])
-async def test_the_same_holds_for_those_that_keep_nothing(broker, index):
+async def test_figures_of_non_persistent_topics_are_removed_too(broker, index):
     if index is not None:
         await broker.live.partition(NAME, 2)
     topic = broker.live.get(NAME, index, make=True)
@@ -37,7 +37,7 @@ async def test_the_same_holds_for_those_that_keep_nothing(broker, index):
     assert kept(broker) == set()
 
 
-async def test_to_look_at_a_figure_makes_none(broker):
+async def test_reading_a_figure_creates_none(broker):
     await broker.topics.create(NAME, 1)
     for number in range(10):
         assert broker.metrics.value("braidlog_expired_records", NAME.full, f"s{number}") == 0

@@ -1,4 +1,4 @@
-"""A broker notes how far its logs reach, and warns at a start of a log that ends earlier."""
+"""A broker notes the ends of its logs, and warns at a start about a log that ends earlier."""
 
 import shutil
 
@@ -15,7 +15,7 @@ NAME = parse_topic("orders")
 
 
 async def life(folder, records, position=0, seconds=0, *, is_killed=False):
-    """One life of a broker that stores records; the warnings of its start."""
+    """Run a life of a broker that stores records; return the warnings of its start."""
     with structlog.testing.capture_logs() as lines:
         broker = Broker.open(config_for(folder))
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""One partition as the listeners see it."""
+"""A partition as the listeners see it."""
 
 import re
 import threading
@@ -29,7 +29,7 @@ async def has_room(size):
     return True
 
 
-async def test_append_gives_the_offset_at_once_and_a_ticket_for_the_answer(broker):
+async def test_append_returns_the_offset_and_a_ticket_for_the_answer(broker):
     partition = await make_partition(broker)
     await broker.durability.settled()
     first = partition.append([b"a"], BodyInfo(3), body_format=KAFKA, append_us=APPEND_US)
@@ -42,7 +42,7 @@ async def test_append_gives_the_offset_at_once_and_a_ticket_for_the_answer(broke
     assert partition.high_watermark == 4
 
 
-async def test_in_written_mode_nobody_waits_for_the_disk(broker):
+async def test_written_mode_does_not_wait_for_the_disk(broker):
     topic = await broker.topics.create(parse_topic("t"), 1, settings={"durability": "written"})
     partition = topic.partitions[0]
     woken = trio.Event()
@@ -75,7 +75,7 @@ async def test_readers_wake_when_records_are_durable(broker, nursery):
     assert seen == [2]
 
 
-async def test_one_wait_for_several_partitions(broker, nursery):
+async def test_a_single_wait_covers_several_partitions(broker, nursery):
     partitions = (await broker.topics.create(parse_topic("t"), 3)).partitions
     returned = trio.Event()
 
@@ -155,12 +155,12 @@ async def test_cold_reads_run_in_a_thread_and_their_errors_are_translated():
 
 
 async def test_a_topic_that_moves_during_a_request_was_not_deleted(broker, monkeypatch):
-    """Its clients ask for the new owner; those of a deleted topic give up."""
+    """The topic's clients look up the new owner; clients of a deleted topic give up."""
     partition = await make_partition(broker)
     await append(broker, partition, "kafka", [b"a"])
 
     class Closing:
-        """A log that a give-up closes while a thread reads."""
+        """A log that is closed while a thread reads."""
 
         log_end_offset = high_watermark = 1
         log_start_offset = 0
@@ -205,7 +205,9 @@ class RefusingLog:
         (storage_errors.StorageFailed("pwritev: EIO"), errors.StorageFailed, True),
     ],
 )
-async def test_a_refused_append_is_told_and_a_final_one_stops_the_broker(raised, told, is_final):
+async def test_a_refused_append_is_reported_and_a_final_failure_stops_the_broker(
+    raised, told, is_final
+):
     durability = Durability(Committer(NoFiles()), Waiters(), Poller(), flush_interval_ms=1)
     partition = partition_over(RefusingLog(raised), durability, has_room)
     with pytest.raises(told, match=f"^{NAME}/0: {re.escape(raised.client_text)}$"):
@@ -215,7 +217,7 @@ async def test_a_refused_append_is_told_and_a_final_one_stops_the_broker(raised,
     assert scope.cancelled_caught != is_final
 
 
-async def test_nobody_begins_anew_until_there_is_room_for_what_was_refused(broker):
+async def test_no_append_starts_before_room_for_the_refused_append(broker):
     log = RefusingLog(storage_errors.StorageFull("no space"))
     asked = []
 
@@ -238,7 +240,7 @@ async def test_nobody_begins_anew_until_there_is_room_for_what_was_refused(broke
 
 
 class BrokenLog(RefusingLog):
-    """A log of which nothing works, at once or in a thread."""
+    """A log whose calls all fail, at once or in a thread."""
 
     log_start_offset, log_end_offset = 0, 5
 
@@ -265,7 +267,7 @@ class BrokenLog(RefusingLog):
     ],
     ids=["bytes_between", "append_all", "read_compacted"],
 )
-async def test_whatever_is_asked_of_a_damaged_log_is_told_in_the_brokers_words(broker, ask):
+async def test_every_call_on_a_damaged_log_raises_a_broker_error(broker, ask):
     damaged = storage_errors.DamagedLog("p", 0, 3, "bad")
     partition = partition_over(BrokenLog(damaged), broker.durability, has_room)
     with pytest.raises(errors.DamagedLog, match=f"^{NAME}/0: "):
@@ -273,7 +275,7 @@ async def test_whatever_is_asked_of_a_damaged_log_is_told_in_the_brokers_words(b
         await answer
 
 
-async def test_a_partition_that_is_gone_gives_no_compacted_records(broker):
+async def test_a_removed_partition_returns_no_compacted_records(broker):
     partition = await make_partition(broker)
     await append(broker, partition, "kafka", [b"a"])
     assert await partition.read_compacted(0, 100)
@@ -282,7 +284,7 @@ async def test_a_partition_that_is_gone_gives_no_compacted_records(broker):
         await partition.read_compacted(0, 100)
 
 
-async def test_sequences_of_a_log_that_cannot_be_read_are_an_error(broker, monkeypatch):
+async def test_sequences_of_an_unreadable_log_are_an_error(broker, monkeypatch):
     partition = await make_partition(broker)
     for raised, told in (
         (storage_errors.StorageFull("no space"), errors.StorageFull),

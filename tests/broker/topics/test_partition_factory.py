@@ -1,4 +1,4 @@
-"""What refused and altered settings of a topic do to its logs."""
+"""Effects of refused and altered topic settings on the topic's logs."""
 
 import contextlib
 import os
@@ -30,14 +30,14 @@ from tests.waiting import HANG_S, until
         {"keep_unacknowledged": "yes"},
     ],
 )
-async def test_a_value_that_cannot_be_is_refused_and_no_topic_is_made(broker, setting):
+async def test_an_invalid_value_is_refused_and_no_topic_is_created(broker, setting):
     with pytest.raises(InvalidRequest, match=next(iter(setting))):
         await broker.topics.create(parse_topic("t"), 2, settings=setting)
     assert broker.topics.find(parse_topic("t")) is None
     assert (await broker.topics.create(parse_topic("t"), 1)).partitions
 
 
-async def test_altered_settings_reach_the_logs_and_refused_ones_do_not(broker):
+async def test_altered_settings_reach_the_logs_and_refused_settings_do_not(broker):
     topic = await broker.topics.create(parse_topic("t"), 2)
     await broker.topics.alter_settings(topic.name, {"durability": "written"})
     assert {partition.log.settings.durability for partition in topic.partitions} == {"written"}
@@ -46,7 +46,7 @@ async def test_altered_settings_reach_the_logs_and_refused_ones_do_not(broker):
     assert topic.meta.settings == {"durability": "written"}
 
 
-async def test_altering_many_partitions_gives_everybody_turns(broker):
+async def test_altering_many_partitions_gives_turns_to_other_tasks(broker):
     topic = await broker.topics.create(parse_topic("t"), 5)
     turns = []
 
@@ -69,19 +69,21 @@ async def test_altering_many_partitions_gives_everybody_turns(broker):
     assert turns[0] != turns[-1] == ["written"] * 5
 
 
-async def test_partitions_that_come_while_a_topic_is_altered_follow_too(broker):
+async def test_partitions_added_during_an_alteration_follow_too(broker):
     topic = await broker.topics.create(parse_topic("t"), 2)
     async with trio.open_nursery() as nursery:
         changes = {"durability": "written"}
         nursery.start_soon(broker.topics.alter_settings, topic.name, changes)
         await trio.lowlevel.checkpoint()
-        with contextlib.suppress(Conflict):  # It may be overtaken, and is refused then.
+        with contextlib.suppress(Conflict):  # Another change may overtake this; then it is refused.
             await broker.topics.add_partitions(topic.name, 4)
     assert {str(one.log.settings.durability) for one in topic.partitions} == {"written"}
 
 
 async def cancelled_at_the_second(broker, alter, *arguments):
-    """A client that leaves while the second partition is about to be altered."""
+    """Alter, and cancel while the second partition is about to be altered, as a leaving client
+    does.
+    """
     disk = broker._storage.files.disk = StoppingDisk("/2/reserved")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(alter, *arguments)
@@ -90,7 +92,7 @@ async def cancelled_at_the_second(broker, alter, *arguments):
         disk.go_on.set()
 
 
-async def test_a_change_whose_client_leaves_has_no_effect_on_any_partition(broker):
+async def test_a_change_of_a_leaving_client_affects_no_partition(broker):
     topic = await broker.topics.create(parse_topic("t"), 3)
     change = {"durability": "written"}
     await cancelled_at_the_second(broker, broker.topics.alter_settings, topic.name, change)
@@ -98,7 +100,7 @@ async def test_a_change_whose_client_leaves_has_no_effect_on_any_partition(broke
     assert [one.log.settings.durability for one in topic.partitions] == ["synced"] * 3
 
 
-async def test_topics_follow_their_namespace_though_the_client_leaves(broker):
+async def test_topics_follow_their_namespace_even_if_the_client_leaves(broker):
     topics = [await broker.topics.create(parse_topic(name), 2) for name in ("t", "u")]
     change = {"durability": "written"}
     await cancelled_at_the_second(
@@ -109,7 +111,7 @@ async def test_topics_follow_their_namespace_though_the_client_leaves(broker):
         assert [one.log.settings.durability for one in topic.partitions] == ["written"] * 2
 
 
-async def test_a_topic_deleted_while_it_is_altered_is_not_found(broker):
+async def test_a_topic_deleted_during_an_alteration_is_not_found(broker):
     topic = await broker.topics.create(parse_topic("t"), 3)
     async with trio.open_nursery() as nursery:
 
@@ -122,7 +124,7 @@ async def test_a_topic_deleted_while_it_is_altered_is_not_found(broker):
         await broker.topics.delete(topic.name)
 
 
-async def test_the_files_of_a_deleted_topic_go_off_the_loop_and_soon(broker):
+async def test_files_of_a_deleted_topic_are_removed_soon_in_a_thread(broker):
     topic = await broker.topics.create(parse_topic("t"), 3)
     folders = [partition.log.folder for partition in topic.partitions]
     await broker.topics.delete(topic.name)
@@ -134,7 +136,7 @@ def folders_of(broker):
     return sorted(os.listdir(os.path.join(broker.data_dir, "partitions")))
 
 
-async def test_a_stop_waits_for_one_folder_at_most_and_the_next_life_goes_on(tmp_path):
+async def test_a_stop_waits_for_a_single_folder_and_the_next_start_continues(tmp_path):
     broker = Broker.open(config_for(tmp_path))
     disk, gate, removed = broker._storage.files.disk, threading.Event(), []
 
@@ -162,7 +164,7 @@ async def test_a_stop_waits_for_one_folder_at_most_and_the_next_life_goes_on(tmp
     again.close()
 
 
-async def test_folders_of_what_was_deleted_last_are_known_to_the_next_life(tmp_path):
+async def test_folders_of_the_last_deletions_are_known_to_the_next_start(tmp_path):
     broker = Broker.open(config_for(tmp_path))
     topic = await broker.topics.create(parse_topic("t"), 2)
     broker.topics.leaving.round_ended(await broker.topics.delete(topic.name))
@@ -171,7 +173,7 @@ async def test_folders_of_what_was_deleted_last_are_known_to_the_next_life(tmp_p
     assert folders_of(broker) == ["1.deleted", "2.deleted"]
 
 
-async def test_retiring_thousands_gives_everybody_turns(broker):
+async def test_retiring_thousands_gives_turns_to_other_tasks(broker):
     topic = await broker.topics.create(parse_topic("t"), 50)
     await broker.durability.settled()
     seen = set()
@@ -184,7 +186,9 @@ async def test_retiring_thousands_gives_everybody_turns(broker):
 
 
 class SlowReserve:
-    """A disk that answers once it is let; `answers` are those of its looks, in order."""
+    """A disk that answers on the test's request; `answers` are the results of its
+    checks, in order.
+    """
 
     def __init__(self, *answers):
         self.answers = list(answers)
@@ -206,7 +210,7 @@ def over_reserve(broker, reserve):
     return Partitions(data_dir, LogConfig(), broker.durability)
 
 
-async def test_all_who_ask_for_room_wait_for_one_look_and_nobody_else_does(broker):
+async def test_requests_for_room_share_a_disk_check_and_others_do_not_wait(broker):
     reserve = SlowReserve(False)
     partitions, told = over_reserve(broker, reserve), []
 
@@ -217,7 +221,7 @@ async def test_all_who_ask_for_room_wait_for_one_look_and_nobody_else_does(broke
         for _ in range(50):
             nursery.start_soon(ask)
         await until(lambda: reserve.wanted)
-        for _ in range(10):  # The disk takes its time, and the loop goes on.
+        for _ in range(10):  # The disk is slow, and the loop continues.
             await trio.lowlevel.checkpoint()
         assert told == []
         reserve.let.release()
@@ -225,7 +229,7 @@ async def test_all_who_ask_for_room_wait_for_one_look_and_nobody_else_does(broke
     assert reserve.wanted == [100 + ROOM_BESIDE_BYTES]
 
 
-async def test_a_look_is_good_for_a_moment_and_one_that_fails_for_nobody(broker, autojump_clock):
+async def test_a_disk_check_is_reused_briefly_and_a_failed_check_never(broker, autojump_clock):
     reserve = SlowReserve(StorageFailed("EIO"), True, False)
     partitions = over_reserve(broker, reserve)
     reserve.let.release(3)

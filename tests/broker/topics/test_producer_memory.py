@@ -1,4 +1,4 @@
-"""A partition's memory of its producers while the broker runs: loading, noting, snapshots."""
+"""A partition's memory of its producers while the broker runs: loads, notes, snapshots."""
 
 from pathlib import Path
 
@@ -28,13 +28,13 @@ async def test_appends_are_noted_from_the_load_on(tmp_path):
     memory = ProducerMemory(log.log, ProducerMemories(log.files))
     append(log, memory, 0)
     table = await memory.loaded()
-    assert table.find(1) is None  # Nothing was ever compared with it.
+    assert table.find(1) is None  # Nothing was ever compared with the producer.
     append(log, memory, 1)
     assert table.find(1).last_sequence == 1
     assert await memory.loaded() is table
 
 
-async def test_another_life_remembers_what_this_one_stored(tmp_path):
+async def test_the_next_start_remembers_stored_sequences(tmp_path):
     log = OneLog(tmp_path)
     memory = ProducerMemory(log.log, ProducerMemories(log.files))
     await memory.loaded()
@@ -45,7 +45,7 @@ async def test_another_life_remembers_what_this_one_stored(tmp_path):
     assert (await second.loaded()).find(1).last_sequence == 999
 
 
-async def test_two_who_ask_at_once_get_one_table(tmp_path):
+async def test_simultaneous_requests_share_a_table(tmp_path):
     log = OneLog(tmp_path)
     memory = ProducerMemory(log.log, ProducerMemories(log.files))
     got = []
@@ -72,7 +72,7 @@ async def test_a_snapshot_is_written_once_it_is_durable(tmp_path, monkeypatch):
     def snapshot():
         return unpack_table(log.files.read_whole(log.file(SEQUENCES_NAME)), 1)
 
-    assert snapshot().next_offset == 0  # A power cut could take it all back.
+    assert snapshot().next_offset == 0  # A power cut could undo all of the appends.
     append(log, memory, 10)
     log.commit()
     await memory.keep()
@@ -82,7 +82,7 @@ async def test_a_snapshot_is_written_once_it_is_durable(tmp_path, monkeypatch):
     assert snapshot().find(1).last_sequence == 10
 
 
-async def test_what_retention_removes_is_remembered(tmp_path):
+async def test_sequences_removed_by_retention_are_remembered(tmp_path):
     log = OneLog(tmp_path)
     memory = ProducerMemory(log.log, ProducerMemories(log.files))
     await memory.loaded()
@@ -95,7 +95,7 @@ async def test_what_retention_removes_is_remembered(tmp_path):
     assert (await second.loaded()).find(1).last_sequence == 4
 
 
-async def test_nothing_is_kept_of_a_topic_that_was_deleted(tmp_path, monkeypatch):
+async def test_a_deleted_topic_leaves_no_snapshot(tmp_path, monkeypatch):
     monkeypatch.setattr(producer_memory, "LOOK_S", 0.001)
     log = OneLog(tmp_path)
     memories = ProducerMemories(log.files)
@@ -112,7 +112,7 @@ async def test_nothing_is_kept_of_a_topic_that_was_deleted(tmp_path, monkeypatch
         nursery.cancel_scope.cancel()
 
 
-async def test_a_topic_that_is_deleted_while_its_snapshot_is_synced_stops_nothing_else(broker):
+async def test_a_topic_deleted_during_its_snapshot_sync_stops_no_other_work(broker):
     name = TopicName("public", "default", "orders")
     (partition,) = (await broker.topics.create(name, 1)).partitions
     folder = Path(partition.log.folder)

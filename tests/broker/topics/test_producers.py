@@ -1,4 +1,4 @@
-"""Numbers of producers: kept while somebody uses them, forgotten after hours, never given again."""
+"""Numbers of producers: kept while in use, forgotten after hours, never reused."""
 
 from types import SimpleNamespace
 
@@ -62,7 +62,7 @@ def test_a_forgotten_name_gets_another_number_over_restarts_too(journal):
     assert again.number(b"a", TOPIC)[0] == 1
 
 
-def test_when_there_are_too_many_the_one_idle_longest_goes(journal, monkeypatch):
+def test_above_the_limit_the_longest_idle_producer_is_removed(journal, monkeypatch):
     monkeypatch.setattr(producers, "NAMES_MAX", 2)
     numbers = opened(journal, Clock())
     numbers.number(b"a", TOPIC)

@@ -1,4 +1,6 @@
-"""Another name for a topic and for a namespace: what stays, who ends, and what a crash leaves."""
+"""Renames of a topic and of a namespace: the parts that stay, the connections that end, and the
+state after a crash.
+"""
 
 from pathlib import Path
 
@@ -28,7 +30,7 @@ OLD, NEW = TopicName("public", "shop", "orders"), TopicName("public", "shop", "s
 
 
 async def filled(broker, name=OLD, partitions=2):
-    """A topic with a record and a position in each partition."""
+    """Return a topic with a record and a position in each partition."""
     if broker.namespaces.find(name.tenant, name.namespace) is None:
         await broker.namespaces.create(name.tenant, name.namespace)
     topic = await broker.topics.create(name, partitions)
@@ -41,7 +43,7 @@ async def filled(broker, name=OLD, partitions=2):
 
 
 async def check_kept(broker, name=NEW):
-    """What `filled` made is there under the name."""
+    """Check that the content of `filled` exists under the name."""
     topic = broker.topics.get(name)
     assert {one.figures_name for one in topic.partitions} == {name.full}
     subscription = broker.subscriptions.get(topic, b"billing")
@@ -53,7 +55,7 @@ async def check_kept(broker, name=NEW):
 
 
 def faults(path):
-    """What `log verify` says, by level."""
+    """Return the findings of `log verify`, by level."""
     found, _ = verified(path)
     return {level: [one for one in found if one.level is level] for level in Level}
 
@@ -79,8 +81,8 @@ async def test_records_positions_and_numbers_stay_and_the_old_name_is_free(broke
     assert not broker.subscriptions.names(made)
 
 
-async def test_a_name_is_in_the_folder_before_the_next_one_is_prepared_there(broker):
-    """Else the folder could get a name that the catalogue does not have, or half of one."""
+async def test_a_name_reaches_the_folder_before_the_next_name_is_prepared(broker):
+    """Otherwise the folder could have a name that is not in the catalogue, or half a name."""
     third = TopicName("public", "shop", "third")
     topic = await filled(broker, partitions=1)
     folder = Path(topic.partitions[0].log.folder)
@@ -90,7 +92,7 @@ async def test_a_name_is_in_the_folder_before_the_next_one_is_prepared_there(bro
         await trio.to_thread.run_sync(disk.stopped.wait)
         prepared = (folder / "topic.new").read_bytes()
         nursery.start_soon(broker.renaming.rename_topic, NEW, third)
-        await trio.sleep(0.05)  # A second name would be there much sooner.
+        await trio.sleep(0.05)  # A second name would come much sooner.
         found = (folder / "topic.new").read_bytes()
         disk.go_on.set()
     assert found == prepared
@@ -98,7 +100,7 @@ async def test_a_name_is_in_the_folder_before_the_next_one_is_prepared_there(bro
     assert {one.topic for one in list_partitions(broker.data_dir)} == {third.full}
 
 
-async def test_who_holds_the_old_topic_can_change_nothing_through_it(broker):
+async def test_the_old_topic_object_allows_no_change(broker):
     before = await filled(broker, partitions=1)
     held = broker.subscriptions.get(before, b"billing")
     await broker.renaming.rename_topic(OLD, NEW)
@@ -123,9 +125,7 @@ async def test_who_holds_the_old_topic_can_change_nothing_through_it(broker):
     assert subscription.position(0) == 2
 
 
-async def test_what_was_appended_by_the_old_name_wakes_who_waits_by_the_new_one(
-    broker, monkeypatch
-):
+async def test_an_append_by_the_old_name_wakes_waits_by_the_new_name(broker, monkeypatch):
     before = await filled(broker, partitions=1)
     (partition,) = before.partitions
     prepare, codec = broker._partitions.prepare_names, codec_named("kafka")
@@ -150,7 +150,7 @@ async def test_what_was_appended_by_the_old_name_wakes_who_waits_by_the_new_one(
     assert broker.topics.get(NEW).partitions[0].high_watermark == 3
 
 
-async def test_producer_memory_is_one_for_both_names(broker):
+async def test_both_names_share_the_producer_memory(broker):
     before = await filled(broker, partitions=1)
     table = await before.partitions[0].sequences()
     await broker.renaming.rename_topic(OLD, NEW)
@@ -180,7 +180,7 @@ async def test_delivery_under_the_old_name_ends_and_under_the_new_one_begins_at_
     assert not broker.subscriptions.get(topic, b"billing").listeners
 
 
-async def test_names_that_cannot_be_are_refused_and_change_nothing(broker, monkeypatch):
+async def test_invalid_names_are_refused_and_change_nothing(broker, monkeypatch):
     await filled(broker)
     other = TopicName("public", "shop", "other")
     await broker.topics.create(other, 1)
@@ -228,7 +228,7 @@ async def test_a_topic_that_changes_meanwhile_keeps_its_name(broker, monkeypatch
     assert broker.topics.find(OLD) is None
 
 
-async def test_a_namespace_takes_all_of_its_topics_along(broker):
+async def test_a_renamed_namespace_keeps_all_its_topics(broker):
     for topic in ("a", "b", "c"):
         await filled(broker, TopicName("public", "shop", topic))
     await broker.topics.alter_namespace("public", "shop", {"retention_ms": 90_000})
@@ -248,14 +248,14 @@ async def test_a_namespace_takes_all_of_its_topics_along(broker):
 
 
 async def leave_undone(names):
-    """A crash came before the folders followed."""
+    """Leave the folders unchanged: a crash came before."""
 
 
 @pytest.mark.parametrize("lost", ["journal", "folders", "nothing"])
 @pytest.mark.parametrize("whole", ["topic", "namespace"])
-async def test_a_crash_leaves_one_name_whole(tmp_path, lost, whole, monkeypatch):
-    """`lost`: the names were prepared alone; the catalogue has them and the folders not yet; all
-    was done.
+async def test_a_crash_leaves_a_single_whole_name(tmp_path, lost, whole, monkeypatch):
+    """`lost`: only the prepared names exist; or the catalogue has them but the folders do not; or
+    all is done.
     """
     path = tmp_path / "data"
     broker = Broker.open(config_for(path))
@@ -298,7 +298,7 @@ async def test_a_crash_leaves_one_name_whole(tmp_path, lost, whole, monkeypatch)
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-async def test_verify_beside_a_running_broker_knows_of_the_new_name(broker, monkeypatch, is_done):
+async def test_verify_beside_a_running_broker_knows_the_new_name(broker, monkeypatch, is_done):
     await filled(broker)
     if not is_done:
         monkeypatch.setattr(broker._partitions, "take_names", leave_undone)

@@ -1,4 +1,4 @@
-"""When retention looks, at what, and that nobody waits for it."""
+"""Retention's checks: their times and their partitions, without delay for other tasks."""
 
 from types import SimpleNamespace
 
@@ -41,7 +41,7 @@ def topic_of(*logs):
 
 
 class Subscriptions:
-    """The lowest of them stands at 7 in each partition."""
+    """Subscriptions whose lowest position is 7 in each partition."""
 
     def __init__(self):
         self.asked = 0
@@ -87,7 +87,7 @@ class House:
         ({"delete_acknowledged": True}, [(NOW_US, 7)]),
     ],
 )
-async def test_a_log_is_asked_what_its_settings_need(settings, asked):
+async def test_a_log_is_checked_by_its_settings(settings, asked):
     log = Log(LogSettings(**settings))
     topic = topic_of(log)
     house = House(topic)
@@ -97,14 +97,14 @@ async def test_a_log_is_asked_what_its_settings_need(settings, asked):
     assert house.subscriptions.asked == sum(position is not None for _, position in asked)
 
 
-async def test_removed_partitions_are_left_alone():
+async def test_removed_partitions_are_skipped():
     topic = topic_of(Log(LIMITED), Log(LIMITED))
     topic.partitions[0].removed = True
     await House(topic).retention.apply(topic)
     assert [len(partition.log.asked) for partition in topic.partitions] == [0, 1]
 
 
-async def test_a_full_disk_is_told_and_the_next_partition_looked_at():
+async def test_a_full_disk_is_reported_and_the_next_partition_checked():
     full = StorageFull("no room")
     topic = topic_of(Log(LIMITED, full), Log(LIMITED))
     house = House(topic)
@@ -113,7 +113,7 @@ async def test_a_full_disk_is_told_and_the_next_partition_looked_at():
     assert topic.partitions[1].log.asked
 
 
-async def test_a_failure_ends_it():
+async def test_a_failure_ends_retention():
     topic = topic_of(Log(LIMITED, StorageFailed("EIO")))
     house = House(topic)
     with pytest.raises(StorageFailed):
@@ -122,7 +122,7 @@ async def test_a_failure_ends_it():
 
 
 @pytest.mark.parametrize(("settings", "step"), [(LIMITED, 1), (LogSettings(), PASSED_OVER)])
-async def test_a_look_at_thousands_gives_everybody_turns(settings, step):
+async def test_a_check_of_thousands_gives_turns_to_other_tasks(settings, step):
     topic = topic_of(*(Log(settings) for _ in range(8 * PASSED_OVER)))
     turns = 0
 
@@ -139,7 +139,7 @@ async def test_a_look_at_thousands_gives_everybody_turns(settings, step):
     assert turns >= len(topic.partitions) // step - 2
 
 
-async def test_it_looks_again_and_again(autojump_clock):
+async def test_retention_checks_repeatedly(autojump_clock):
     log = Log(LIMITED)
     house = House(topic_of(log))
     with trio.move_on_after(10.5):
@@ -147,7 +147,7 @@ async def test_it_looks_again_and_again(autojump_clock):
     assert len(log.asked) == 10
 
 
-async def test_a_hold_goes_by_the_position_of_its_own_subscription():
+async def test_a_hold_uses_the_position_of_its_own_subscription():
     log = Log(LogSettings(retention_bytes=1, retention_hold="a"))
     log.log_start_offset = 0
     house = House(topic_of(log))
@@ -156,7 +156,7 @@ async def test_a_hold_goes_by_the_position_of_its_own_subscription():
     assert house.lost == []
 
 
-async def test_what_the_cap_of_a_hold_takes_is_counted():
+async def test_records_removed_by_the_cap_of_a_hold_are_counted():
     log = Log(LogSettings(retention_bytes=1, retention_hold="a"))
     topic = topic_of(log)
     topic.partitions[0].topic = SimpleNamespace(name=parse_topic("orders"))
@@ -164,6 +164,6 @@ async def test_what_the_cap_of_a_hold_takes_is_counted():
     log.log_start_offset = 7
     await house.retention.apply(topic)
     assert house.lost == []
-    log.log_start_offset = 10  # The subscription stands at 7.
+    log.log_start_offset = 10  # The subscription's position is 7.
     await house.retention.apply(topic)
     assert house.lost == [("public/default/orders", "a", 3)]

@@ -1,4 +1,4 @@
-"""Which schema may follow which: Avro's rules of resolution under Pulsar's strategies."""
+"""Allowed successors of a schema: Avro's rules of resolution under Pulsar's strategies."""
 
 import json
 
@@ -33,7 +33,7 @@ def field(name, kind, **more):
 X = field("x", "int")
 BASE = record(X)
 
-# Read by: the new schema what the old one wrote (backward), the old one what the new writes.
+# Backward: the new schema reads old data; forward: the old schema reads new data.
 PAIRS = [
     ("the same", BASE, BASE, True, True),
     ("another name", BASE, record(X, name="S"), True, True),
@@ -98,7 +98,7 @@ def test_another_type_is_incompatible_and_plain_types_are_compared_by_type_alone
     )
 
 
-def test_record_that_lies_in_itself():
+def test_a_recursive_record():
     def chain(inner):
         return record(field("next", ["null", "R"], default=None), field("v", inner))
 
@@ -121,12 +121,12 @@ def test_record_that_lies_in_itself():
     ],
 )
 @pytest.mark.parametrize("kind", [JSON, AVRO])
-def test_what_is_no_definition_is_refused(data, kind):
+def test_an_invalid_definition_is_refused(data, kind):
     with pytest.raises(BadDefinition):
         check_definition(SchemaMeta(kind, "n", data, {}))
 
 
-def test_definitions_of_plain_types_are_not_looked_at():
+def test_definitions_of_plain_types_are_ignored():
     with pytest.raises(BadDefinition):
         check_definition(SchemaMeta(JSON, "n", b"null", {}))
     check_definition(SchemaMeta(STRING, "n", b"null", {}))

@@ -1,4 +1,4 @@
-"""What a topic's settings make of its logs, and how users may write them."""
+"""Effects of a topic's settings on its logs, and their forms for users."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_settings_of_the_topic_win_over_those_of_the_broker():
     assert settings.delete_acknowledged is False
 
 
-def test_minus_one_takes_a_limit_away_and_others_settings_are_passed_over():
+def test_minus_1_removes_a_limit_and_foreign_settings_are_ignored():
     config = LogConfig(retention_ms=1000, retention_bytes=5)
     settings = log_settings(config, {"retention_ms": -1, "retention_bytes": -1, "schema": "x"})
     assert settings.retention_ms is None
@@ -54,23 +54,23 @@ def test_sizes_and_times_may_have_units_and_none_is_no_limit():
         ({"deduplication": "maybe"}, "deduplication: 'maybe' is neither true nor false"),
     ],
 )
-def test_text_that_is_no_value_is_refused_by_the_settings_name(given, told):
+def test_an_invalid_text_is_refused_with_the_settings_name(given, told):
     with pytest.raises(InvalidRequest, match=told):
         read_settings(given)
 
 
-def test_switches_are_taken_as_topics_show_prints_them_and_as_python_writes_them():
+def test_booleans_are_accepted_in_json_and_python_form():
     given = {"keep_unacknowledged": "true", "delete_acknowledged": "False"}
     assert read_settings(given) == {"keep_unacknowledged": True, "delete_acknowledged": False}
 
 
-def test_none_takes_back_what_is_no_limit():
+def test_none_resets_a_setting_without_limit():
     kept = read_settings({"retention_hold": "none"})
     assert kept == {"retention_hold": None}
     assert in_force(LogConfig(), kept)["retention_hold"] is None
 
 
-def test_every_setting_of_topics_is_taken():
+def test_every_topic_setting_is_accepted():
     values = {"durability": "written", "keep_unacknowledged": True, "delete_acknowledged": True}
     values |= {"schema_compatibility": "forward", "deduplication": True}
     policies = ("backlog_bytes_policy", "backlog_age_policy")
@@ -85,12 +85,12 @@ def test_every_setting_of_topics_is_taken():
     assert {name: getattr(found, name) for name in of_logs} == {n: kept[n] for n in of_logs}
 
 
-def test_none_is_refused_where_there_must_be_a_limit():
+def test_none_is_refused_for_required_limits():
     with pytest.raises(InvalidRequest, match="segment_bytes"):
         read_settings({"segment_bytes": "none"})
 
 
 @pytest.mark.parametrize("value", [2**63, -(2**63), 10**30, f"{10**30}"])
-def test_a_number_that_cannot_be_kept_is_refused_by_its_name(value):
+def test_a_number_that_cannot_be_stored_is_refused_by_its_name(value):
     with pytest.raises(InvalidRequest, match="topic setting retention_ms: expected a number"):
         read_settings({"retention_ms": value})

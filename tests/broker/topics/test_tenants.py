@@ -1,4 +1,4 @@
-"""Tenants: there if they were made or have a namespace, within limits, and over restarts."""
+"""Tenants: they exist if created or if they have a namespace, within limits, and over restarts."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def house():
     return House()
 
 
-async def test_a_tenant_is_there_if_it_was_made_or_has_a_namespace(house):
+async def test_a_tenant_exists_if_created_or_with_a_namespace(house):
     tenants = house.namespaces
     assert tenants.tenants() == ["public"]
     await tenants.create_tenant("shop", ["boss"])
@@ -31,7 +31,7 @@ async def test_a_tenant_is_there_if_it_was_made_or_has_a_namespace(house):
         await tenants.create_tenant("a/b", [])
 
 
-async def test_a_tenant_without_its_last_namespace_stays_if_it_was_made(house):
+async def test_a_created_tenant_survives_its_last_namespace(house):
     tenants = house.namespaces
     await tenants.create_tenant("shop", [])
     await tenants.create("shop", "cash")

@@ -22,7 +22,7 @@ def topics(house):
     return house.topics
 
 
-async def test_a_topic_has_its_partitions_and_is_there_after_a_restart(house, topics):
+async def test_a_topic_and_its_partitions_survive_a_restart(house, topics):
     topic = await topics.create(ORDERS, 3, settings={"retention_ms": 5})
     assert topics.get(ORDERS) is topics.find(ORDERS) is topic
     assert [partition.index for partition in topic.partitions] == [0, 1, 2]
@@ -37,7 +37,7 @@ async def test_a_topic_has_its_partitions_and_is_there_after_a_restart(house, to
     assert len(again) == 1
 
 
-async def test_a_topic_is_partitioned_if_it_has_several_partitions_or_if_it_is_said(topics):
+async def test_a_topic_is_partitioned_with_several_partitions_or_on_request(topics):
     made = [
         (await topics.create(TopicName("public", "default", str(number)), count, partitioned=said))
         for number, (count, said) in enumerate([(1, None), (1, True), (2, None), (0, None)])
@@ -58,14 +58,14 @@ async def test_a_topic_is_partitioned_if_it_has_several_partitions_or_if_it_is_s
         (ORDERS, -1, errors.InvalidRequest),
     ],
 )
-async def test_what_cannot_be_made_is_refused_and_leaves_nothing(house, name, partitions, error):
+async def test_an_impossible_topic_is_refused_and_leaves_nothing(house, name, partitions, error):
     with pytest.raises(error):
         await house.topics.create(name, partitions)
     assert len(house.topics) == 0
     assert house.factory.folders == set()
 
 
-async def test_a_broker_has_only_so_many_topics_and_partitions(topics, monkeypatch):
+async def test_topics_and_partitions_have_limits(topics, monkeypatch):
     monkeypatch.setattr(module, "TOPICS_MAX", 2)
     monkeypatch.setattr(module, "PARTITIONS_MAX", 5)
     await topics.create(ORDERS, 3)
@@ -81,7 +81,7 @@ async def test_a_broker_has_only_so_many_topics_and_partitions(topics, monkeypat
     await topics.add_partitions(other, 5)
 
 
-async def test_names_and_numbers_are_taken_once(house, topics):
+async def test_names_and_numbers_are_unique(house, topics):
     await topics.create(ORDERS, 1, iggy_id=4)
     with pytest.raises(errors.TopicExists):
         await topics.create(ORDERS, 1)
@@ -97,7 +97,7 @@ async def test_names_and_numbers_are_taken_once(house, topics):
         await house.namespaces.create("public", "a/b")
 
 
-async def test_unknown_names_are_told_apart_from_unknown_partitions(topics):
+async def test_unknown_names_differ_from_unknown_partitions(topics):
     await topics.create(ORDERS, 1)
     assert topics.find(SHOP) is None
     with pytest.raises(errors.TopicNotFound):
@@ -115,7 +115,7 @@ async def test_listing_is_by_name_within_a_namespace(house, topics):
     assert next(topic.name for topic in topics.all()) == SHOP
 
 
-async def test_topics_make_themselves_only_where_that_is_configured():
+async def test_topics_are_created_automatically_only_if_configured():
     topics = House(num_partitions=3).topics
     topic = await topics.auto_create(ORDERS)
     assert len(topic.partitions) == 3
@@ -127,7 +127,7 @@ async def test_topics_make_themselves_only_where_that_is_configured():
     assert await topics.auto_create(ORDERS) is topic
 
 
-async def test_growing_keeps_old_partitions_and_sets_every_cursor_of_the_new_to_0(house, topics):
+async def test_growing_keeps_partitions_and_sets_new_cursors_to_0(house, topics):
     topic = await topics.create(ORDERS, 2)
     old = list(topic.partitions)
     billing = house.subscriptions.open(topic, b"billing")
@@ -152,7 +152,7 @@ async def test_a_topic_only_grows(topics, total):
         await topics.add_partitions(ORDERS, total)
 
 
-async def test_an_unpartitioned_topic_grows_only_while_nobody_counts_on_that(topics):
+async def test_an_unpartitioned_topic_grows_only_without_pulsar_clients(topics):
     topic = await topics.create(ORDERS, 1)
     topic.layout_users += 1
     with pytest.raises(errors.TopicInUse):
@@ -199,7 +199,7 @@ async def test_a_growth_that_fails_late_can_be_tried_again(house, topics):
     assert [billing.position(index) for index in range(3)] == [5, 0, 0]
 
 
-async def test_folders_of_a_deleted_topic_go_only_when_the_deletion_is_on_disk(house, topics):
+async def test_folders_of_a_deleted_topic_are_removed_after_the_deletion_is_on_disk(house, topics):
     topic = await topics.create(ORDERS, 2)
     house.subscriptions.open(topic, b"billing").commit(0, 5)
     ticket = await topics.delete(ORDERS)
@@ -217,7 +217,7 @@ async def test_folders_of_a_deleted_topic_go_only_when_the_deletion_is_on_disk(h
     assert house.restarted().subscriptions.names(new) == []
 
 
-async def test_a_deletion_that_cannot_be_written_does_not_happen(house, topics):
+async def test_a_deletion_that_cannot_be_written_has_no_effect(house, topics):
     topic = await topics.create(ORDERS, 1)
     house.catalogue_journal.full = True
     with pytest.raises(errors.StorageFull):
@@ -226,7 +226,7 @@ async def test_a_deletion_that_cannot_be_written_does_not_happen(house, topics):
     assert not topic.deleted
 
 
-async def test_a_start_drops_the_cursors_of_topics_that_are_gone(house, topics):
+async def test_a_start_drops_the_cursors_of_deleted_topics(house, topics):
     topic = await topics.create(ORDERS, 1)
     house.subscriptions.open(topic, b"billing").commit(0, 5)
     house.cursor_journal.full = True
@@ -235,7 +235,7 @@ async def test_a_start_drops_the_cursors_of_topics_that_are_gone(house, topics):
     assert again.cursors.topic_ids() == []
 
 
-async def test_a_start_mends_a_growth_whose_cursors_were_lost(house, topics):
+async def test_a_start_repairs_a_growth_with_lost_cursors(house, topics):
     topic = await topics.create(ORDERS, 1)
     house.subscriptions.open(topic, b"billing").commit(0, 5)
     kept = house.cursor_journal.reopened()
@@ -244,7 +244,7 @@ async def test_a_start_mends_a_growth_whose_cursors_were_lost(house, topics):
     assert again.subscriptions.get(again.topics.get(ORDERS), b"billing").position(1) == 0
 
 
-async def test_listeners_hear_of_topics(topics):
+async def test_listeners_are_notified_about_topics(topics):
     heard = Heard()
     topics.listeners.add(heard)
     await topics.create(ORDERS, 1)
@@ -257,7 +257,7 @@ async def test_listeners_hear_of_topics(topics):
     ]
 
 
-async def test_a_namespace_goes_once_it_is_empty(house, topics):
+async def test_only_an_empty_namespace_can_be_deleted(house, topics):
     namespaces = house.namespaces
     await namespaces.create("public", "shop")
     await topics.create(SHOP, 1)
@@ -283,7 +283,7 @@ async def test_a_namespace_goes_once_it_is_empty(house, topics):
         ("orders-partition-012", TopicName("public", "default", "orders-partition-012"), None),
     ],
 )
-def test_pulsar_names_say_topic_and_partition(topics, text, name, index):
+def test_pulsar_names_have_topic_and_partition(topics, text, name, index):
     assert topics.resolve_pulsar(text) == (name, index)
 
 
@@ -328,7 +328,7 @@ async def test_a_namespace_is_renumbered_for_iggy_unless_the_number_is_taken(hou
     assert house.namespaces.get("public", "default").iggy_id == 4
 
 
-async def test_who_deletes_many_gives_everybody_turns(topics):
+async def test_deleting_many_topics_gives_turns_to_other_tasks(topics):
     names = [TopicName("public", "default", str(number)) for number in range(20)]
     for name in names:
         await topics.create(name, 1)

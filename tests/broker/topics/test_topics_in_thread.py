@@ -1,5 +1,5 @@
-"""Topics whose folders take their time: the loop goes on, nobody sees half a topic, and of two who
-make the same one wins.
+"""Topics with slow folder creation: the loop continues, no client sees half a topic, and a single
+creation wins.
 """
 
 import pytest
@@ -16,7 +16,7 @@ ORDERS = TopicName("public", "default", "orders")
 
 
 class SlowFactory(FakeFactory):
-    """Makes folders when it is let: what is asked while `is_slow` waits for `gate`."""
+    """Creates folders on the test's request: calls while `is_slow` wait for `gate`."""
 
     def __init__(self):
         super().__init__()
@@ -37,7 +37,7 @@ def house():
 
 
 async def made(house):
-    """A topic of one partition, made at once."""
+    """Return a topic of a single partition, created at once."""
     house.factory.is_slow = False
     topic = await house.topics.create(ORDERS, 1)
     house.factory.is_slow = True
@@ -45,11 +45,11 @@ async def made(house):
 
 
 async def begun(house, count=1):
-    """Wait until that many makings have begun."""
+    """Wait until that many creations have started."""
     await until(lambda: house.factory.begun >= count)
 
 
-async def test_a_topic_is_seen_once_its_folders_are_there(house):
+async def test_a_topic_is_visible_once_its_folders_exist(house):
     heard = Heard()
     house.topics.listeners.add(heard)
     async with trio.open_nursery() as nursery:
@@ -66,7 +66,7 @@ async def test_a_topic_is_seen_once_its_folders_are_there(house):
     assert house.restarted().topics.get(ORDERS).meta.partition_ids == topic.meta.partition_ids
 
 
-async def test_who_comes_second_is_told_and_leaves_no_folders(house):
+async def test_a_second_creation_is_refused_and_leaves_no_folders(house):
     async def make():
         with pytest.raises(errors.TopicExists):
             await house.topics.create(ORDERS, 3)
@@ -80,7 +80,7 @@ async def test_who_comes_second_is_told_and_leaves_no_folders(house):
     assert house.factory.folders == set(quicker.meta.partition_ids)
 
 
-async def test_many_who_ask_for_a_missing_topic_have_it_made_once(house):
+async def test_many_requests_for_a_missing_topic_create_it_once(house):
     found = []
 
     async def ask():
@@ -97,7 +97,7 @@ async def test_many_who_ask_for_a_missing_topic_have_it_made_once(house):
     assert await house.topics.auto_create(ORDERS) is found[0]
 
 
-async def test_when_the_making_fails_the_next_who_waited_tries_it(house):
+async def test_after_a_failed_creation_the_next_waiting_request_tries(house):
     house.factory.room = 0
     failed = []
 
@@ -117,7 +117,7 @@ async def test_when_the_making_fails_the_next_who_waited_tries_it(house):
     assert house.topics.get(ORDERS).partitions
 
 
-async def test_nothing_is_made_by_itself_where_that_is_off():
+async def test_no_topic_is_created_automatically_if_disabled():
     house = House(auto_create=False)
     with pytest.raises(errors.TopicNotFound):
         await house.topics.auto_create(ORDERS)
@@ -147,9 +147,7 @@ async def test_growing_adds_partitions_and_cursors_at_once(house):
         (["alter_settings", ORDERS, {"retention_ms": 5}], errors.Conflict),
     ],
 )
-async def test_a_growth_that_was_overtaken_is_refused_and_leaves_no_folders(
-    house, meanwhile, error
-):
+async def test_an_overtaken_growth_is_refused_and_leaves_no_folders(house, meanwhile, error):
     await made(house)
 
     async def grow():
@@ -168,7 +166,7 @@ async def test_a_growth_that_was_overtaken_is_refused_and_leaves_no_folders(
     assert house.factory.folders == set(topic.meta.partition_ids if topic else ())
 
 
-async def test_a_growth_of_a_topic_that_was_made_anew_meanwhile_is_refused(house):
+async def test_a_growth_of_a_recreated_topic_is_refused(house):
     await made(house)
 
     async def grow():

@@ -1,4 +1,6 @@
-"""Live topics come with their users and go a while after them; partition counts stay."""
+"""Non-persistent topics appear with their users and are removed a while after them; partition
+counts stay.
+"""
 
 import pytest
 import trio
@@ -24,7 +26,7 @@ def live(broker):
 
 
 @pytest.mark.slow
-async def test_one_without_users_is_forgotten_after_a_while(autojump_clock, live):
+async def test_a_topic_without_users_is_removed_after_a_while(autojump_clock, live):
     topic = live.get(NAME, None, make=True)
     topic.producers += 1
     await trio.sleep(10 * FORGOTTEN_AFTER_S)
@@ -37,7 +39,7 @@ async def test_one_without_users_is_forgotten_after_a_while(autojump_clock, live
     assert topic.deleted
 
 
-async def test_what_is_missing_is_made_only_where_it_may_be(live):
+async def test_a_missing_topic_is_created_only_if_allowed(live):
     with pytest.raises(errors.TopicNotFound):
         live.get(NAME, None, make=False)
     with pytest.raises(errors.PartitionNotFound):
@@ -49,7 +51,7 @@ async def test_what_is_missing_is_made_only_where_it_may_be(live):
         live.create(NAME)
 
 
-async def test_their_number_has_a_limit(live, monkeypatch):
+async def test_the_number_of_topics_has_a_limit(live, monkeypatch):
     monkeypatch.setattr(live_topics, "LIVE_TOPICS_MAX", 1)
     live.create(NAME)
     with pytest.raises(errors.LimitExceeded):
@@ -77,14 +79,14 @@ async def test_partition_counts_outlive_the_broker(broker, live):
         await live.delete(NAME)
 
 
-async def test_one_in_use_cannot_be_given_partitions(live):
+async def test_a_topic_in_use_cannot_become_partitioned(live):
     live.create(NAME)
     with pytest.raises(errors.TopicInUse):
         await live.partition(NAME, 2)
 
 
 def crowd(topic, name: bytes, kind: SubscriptionKind, count: int) -> list[FakeConsumer]:
-    """Consumers of one subscription."""
+    """Return consumers of a subscription."""
     subscription = topic.subscribe(name, kind, KeyRing() if kind is KEY_SHARED else None)
     found = [FakeConsumer(f"{name.decode()}-{number}") for number in range(count)]
     for consumer in found:
@@ -92,7 +94,7 @@ def crowd(topic, name: bytes, kind: SubscriptionKind, count: int) -> list[FakeCo
     return found
 
 
-async def test_the_consumers_of_a_deleted_one_hear_of_it_in_pieces(live):
+async def test_consumers_of_a_deleted_topic_are_notified_in_pieces(live):
     topic = live.get(NAME, None, make=True)
     kinds = {b"s": SubscriptionKind.SHARED, b"f": SubscriptionKind.FAILOVER, b"k": KEY_SHARED}
     found = [one for name, kind in kinds.items() for one in crowd(topic, name, kind, 300)]
@@ -106,7 +108,7 @@ async def test_the_consumers_of_a_deleted_one_hear_of_it_in_pieces(live):
     assert pieces.largest <= STEPS_TOGETHER
 
 
-async def test_all_of_a_namespace_go_in_pieces(broker, live):
+async def test_topics_of_a_namespace_are_removed_in_pieces(broker, live):
     for number in range(5):
         await live.partition(TopicName("public", "default", f"p{number}"), 3)
         live.get(TopicName("public", "default", f"p{number}"), 1, make=True)
