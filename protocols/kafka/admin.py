@@ -6,23 +6,29 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import BrokerError, InvalidName, InvalidRequest
-from braidlog.protocols.kafka.admin_messages import (
-    CreatePartitionsReply,
-    CreatePartitionsRequest,
-    CreateTopicsReply,
-    CreateTopicsRequest,
-    DeleteTopicsReply,
-    DeleteTopicsRequest,
-    GrowingTopic,
-    NewTopic,
-    TopicConfig,
-    TopicDone,
-)
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
 from braidlog.protocols.kafka.names import IllegalName
 from braidlog.protocols.kafka.topic_configs import AdminRefused, Setting, read_config
+from braidlog.protocols.kafka.wire.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from braidlog.protocols.kafka.wire.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from braidlog.protocols.kafka.wire.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
     from braidlog.storage.metadata.names import TopicName
 
 BROKER_DEFAULT = -1  # for a number of partitions, or of replicas
+Result = tuple[Code, bytes | None]  # of a topic or resource: error code and message
+SUCCESS: Result = Code.NONE, None
 
 
 async def create_topics(context: Context, request: CreateTopicsRequest) -> Answer:
@@ -42,22 +50,22 @@ async def create_topics(context: Context, request: CreateTopicsRequest) -> Answe
                     Code.POLICY_VIOLATION, f"more than {TOPICS_MADE_MAX} topics at once"
                 )
             ticket = max(ticket, await _create(context, wanted, request.validate_only))
+            code, text = SUCCESS
         except (BrokerError, AdminRefused) as error:
-            done.append(_failed(context, wanted.name, error))
-        else:
-            done.append(TopicDone(wanted.name, Code.NONE))
-    return Answer(CreateTopicsReply(done), ticket)
+            code, text = refusal(context, error)
+        done.append(CreatableTopicResult(name=wanted.name, error_code=code, error_message=text))
+    return Answer(CreateTopicsResponse(topics=done), ticket)
 
 
-async def _create(context: Context, wanted: NewTopic, validate_only: bool) -> int:
+async def _create(context: Context, wanted: CreatableTopic, validate_only: bool) -> int:
     name = topic_named(context, wanted.name)
     topics = context.broker.topics
-    count = len(wanted.assignments) if wanted.assignments else wanted.partitions
+    count = len(wanted.assignments) if wanted.assignments else wanted.num_partitions
     if count == BROKER_DEFAULT:
         count = topics.defaults.num_partitions
     if count < 1:
         raise AdminRefused(Code.INVALID_PARTITIONS, "a topic has one partition or more")
-    if wanted.replication not in (BROKER_DEFAULT, 1):
+    if wanted.replication_factor not in (BROKER_DEFAULT, 1):
         raise AdminRefused(Code.INVALID_REPLICATION_FACTOR, "there is one broker")
     settings = _settings(wanted.configs)
     if validate_only:
@@ -67,7 +75,7 @@ async def _create(context: Context, wanted: NewTopic, validate_only: bool) -> in
     return (await topics.create(name, count, settings=settings)).ticket
 
 
-def _settings(configs: Sequence[TopicConfig]) -> dict[str, Setting]:
+def _settings(configs: Sequence[CreatableTopicConfig]) -> dict[str, Setting]:
     """Translate Kafka's settings to the broker's. Raises AdminRefused."""
     found: dict[str, Setting] = {}
     for config in configs:
@@ -78,14 +86,14 @@ def _settings(configs: Sequence[TopicConfig]) -> dict[str, Setting]:
 async def delete_topics(context: Context, request: DeleteTopicsRequest) -> Answer:
     """Delete topics and everything that belongs to them."""
     done, ticket = [], 0
-    for name in dict.fromkeys(request.topics):
+    for name in dict.fromkeys(request.topic_names):
         try:
             ticket = max(ticket, await context.broker.topics.delete(topic_named(context, name)))
+            code, _ = SUCCESS
         except BrokerError as error:
-            done.append(_failed(context, name, error))
-        else:
-            done.append(TopicDone(name, Code.NONE))
-    return Answer(DeleteTopicsReply(done), ticket)
+            code, _ = refusal(context, error)
+        done.append(DeletableTopicResult(name=name, error_code=code))
+    return Answer(DeleteTopicsResponse(responses=done), ticket)
 
 
 async def create_partitions(context: Context, request: CreatePartitionsRequest) -> Answer:
@@ -94,14 +102,16 @@ async def create_partitions(context: Context, request: CreatePartitionsRequest) 
     for wanted in request.topics:
         try:
             ticket = max(ticket, await _grow(context, wanted, request.validate_only))
+            code, text = SUCCESS
         except (BrokerError, AdminRefused) as error:
-            done.append(_failed(context, wanted.name, error))
-        else:
-            done.append(TopicDone(wanted.name, Code.NONE))
-    return Answer(CreatePartitionsReply(done), ticket)
+            code, text = refusal(context, error)
+        done.append(
+            CreatePartitionsTopicResult(name=wanted.name, error_code=code, error_message=text)
+        )
+    return Answer(CreatePartitionsResponse(results=done), ticket)
 
 
-async def _grow(context: Context, wanted: GrowingTopic, validate_only: bool) -> int:
+async def _grow(context: Context, wanted: CreatePartitionsTopic, validate_only: bool) -> int:
     name = topic_named(context, wanted.name)
     count = len(context.broker.topics.get(name).partitions)
     if wanted.count <= count:
@@ -111,11 +121,7 @@ async def _grow(context: Context, wanted: GrowingTopic, validate_only: bool) -> 
     return await context.broker.topics.add_partitions(name, wanted.count)
 
 
-def _failed(context: Context, name: bytes | None, error: BrokerError | AdminRefused) -> TopicDone:
-    return TopicDone(name, *refusal(context, error))
-
-
-def refusal(context: Context, error: BrokerError | AdminRefused) -> tuple[Code, bytes]:
+def refusal(context: Context, error: BrokerError | AdminRefused) -> Result:
     """Count an error; return the code and text that answer a topic or resource."""
     text = str(error).encode()
     if isinstance(error, AdminRefused):

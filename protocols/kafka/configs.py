@@ -4,25 +4,12 @@ broker's own are in its configuration file.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from braidlog.broker.errors import BrokerError, InvalidRequest
 from braidlog.broker.topics.settings import in_force
-from braidlog.protocols.kafka.admin import refusal, topic_named
-from braidlog.protocols.kafka.admin_messages import (
-    AlterConfigsReply,
-    AlterConfigsRequest,
-    AlteredResource,
-    ConfigChange,
-    ConfigEntry,
-    ConfigResource,
-    DescribeConfigsReply,
-    DescribeConfigsRequest,
-    DescribedConfigs,
-    IncrementalAlterConfigsReply,
-    IncrementalAlterConfigsRequest,
-    ResourceDone,
-)
+from braidlog.protocols.kafka.admin import SUCCESS, refusal, topic_named
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.topic_configs import (
@@ -33,9 +20,18 @@ from braidlog.protocols.kafka.topic_configs import (
     read_config,
     shown,
 )
+from braidlog.protocols.kafka.wire import alter_configs as whole
+from braidlog.protocols.kafka.wire import incremental_alter_configs as incremental
+from braidlog.protocols.kafka.wire.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from braidlog.broker.topics.topic import Topic
 
@@ -43,86 +39,115 @@ TOPIC, BROKER = 2, 4  # kinds of resources with settings
 FROM_TOPIC, FROM_DEFAULT = 1, 5  # where a setting comes from
 SET, DELETE, APPEND, SUBTRACT = range(4)  # operations; the last two are for lists
 Changes = dict[str, Setting | None]  # None takes a setting back
+ReadChanges = Callable[[Any, str], Changes]  # changes of a request, and the cleanup policy
+AlteredT = TypeVar(
+    "AlteredT", whole.AlterConfigsResourceResponse, incremental.AlterConfigsResourceResponse
+)
 
 
 def describe_configs(context: Context, request: DescribeConfigsRequest) -> Answer:
     """Settings of topics; a broker has none that clients can see."""
-    return Answer(DescribeConfigsReply([_configs(context, one) for one in request.resources]))
+    return Answer(
+        DescribeConfigsResponse(results=[_configs(context, one) for one in request.resources])
+    )
 
 
-def _configs(context: Context, resource: ConfigResource) -> DescribedConfigs:
-    if resource.kind == BROKER:
-        return DescribedConfigs(Code.NONE, None, resource.kind, resource.name)
-    if resource.kind != TOPIC:
-        text = b"topics and brokers have settings"
-        return DescribedConfigs(Code.INVALID_REQUEST, text, resource.kind, resource.name)
+def _configs(context: Context, resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    described = DescribeConfigsResult(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+    if resource.resource_type == BROKER:
+        return described
+    if resource.resource_type != TOPIC:
+        described.error_code = Code.INVALID_REQUEST
+        described.error_message = b"topics and brokers have settings"
+        return described
     try:
-        topic = context.broker.topics.get(topic_named(context, resource.name))
+        topic = context.broker.topics.get(topic_named(context, resource.resource_name))
     except BrokerError as error:
-        text = str(error).encode()
-        return DescribedConfigs(context.refused(error), text, resource.kind, resource.name)
+        described.error_code = context.refused(error)
+        described.error_message = str(error).encode()
+        return described
     entries = _entries(in_force(context.broker.config.log, topic.meta.settings), topic)
-    if resource.keys is not None:
-        entries = [one for one in entries if one.name in resource.keys]
-    return DescribedConfigs(Code.NONE, None, resource.kind, resource.name, entries)
+    keys = resource.configuration_keys
+    described.configs = [one for one in entries if keys is None or one.name in keys]
+    return described
 
 
-def _entries(found: Mapping[str, Setting | None], topic: Topic) -> list[ConfigEntry]:
+def _entries(
+    found: Mapping[str, Setting | None], topic: Topic
+) -> list[DescribeConfigsResourceResult]:
     entries = []
     for name, ours in SETTINGS.items():
         own = ours in topic.meta.settings
-        text = shown(name, found[ours])
-        source = FROM_TOPIC if own else FROM_DEFAULT
-        entries.append(ConfigEntry(name.encode(), text, not own, source))
+        entries.append(
+            DescribeConfigsResourceResult(
+                name=name.encode(),
+                value=shown(name, found[ours]),
+                is_default=not own,
+                config_source=FROM_TOPIC if own else FROM_DEFAULT,
+                documentation=None,
+            )
+        )
     return entries
 
 
-async def alter_configs(context: Context, request: AlterConfigsRequest) -> Answer:
+async def alter_configs(context: Context, request: whole.AlterConfigsRequest) -> Answer:
     """Give topics these settings; those that are not named go back to the default."""
-    done, ticket = await _alter_all(context, request.resources, request.validate_only, _replaced)
-    return Answer(AlterConfigsReply(done), ticket)
+    kind = whole.AlterConfigsResourceResponse
+    done, ticket = await _alter_all(context, request, _replaced, kind)
+    return Answer(whole.AlterConfigsResponse(responses=done), ticket)
 
 
 async def incremental_alter_configs(
-    context: Context, request: IncrementalAlterConfigsRequest
+    context: Context, request: incremental.IncrementalAlterConfigsRequest
 ) -> Answer:
     """Change only the settings that are named."""
-    done, ticket = await _alter_all(context, request.resources, request.validate_only, _changed)
-    return Answer(IncrementalAlterConfigsReply(done), ticket)
+    kind = incremental.AlterConfigsResourceResponse
+    done, ticket = await _alter_all(context, request, _changed, kind)
+    return Answer(incremental.IncrementalAlterConfigsResponse(responses=done), ticket)
 
 
 async def _alter_all(
     context: Context,
-    resources: Sequence[AlteredResource],
-    validate_only: bool,
-    read: Callable[[Sequence[ConfigChange], str], Changes],
-) -> tuple[list[ResourceDone], int]:
-    """Alter each resource; returns the results and the ticket that the answer waits for."""
+    request: whole.AlterConfigsRequest | incremental.IncrementalAlterConfigsRequest,
+    read: ReadChanges,
+    kind: type[AlteredT],
+) -> tuple[list[AlteredT], int]:
+    """Alter each resource; return the results and the ticket that the answer waits for."""
     done, ticket = [], 0
-    for one in resources:
+    for one in request.resources:
         try:
-            ticket = max(ticket, await _alter(context, one, validate_only, read))
+            ticket = max(ticket, await _alter(context, one, request.validate_only, read))
+            code, text = SUCCESS
         except (BrokerError, AdminRefused) as error:
-            code, message = refusal(context, error)
-            done.append(ResourceDone(code, message, one.kind, one.name))
-        else:
-            done.append(ResourceDone(Code.NONE, None, one.kind, one.name))
+            code, text = refusal(context, error)
+        done.append(
+            kind(
+                error_code=code,
+                error_message=text,
+                resource_type=one.resource_type,
+                resource_name=one.resource_name,
+            )
+        )
     return done, ticket
 
 
 async def _alter(
     context: Context,
-    resource: AlteredResource,
+    resource: whole.AlterConfigsResource | incremental.AlterConfigsResource,
     validate_only: bool,
-    read: Callable[[Sequence[ConfigChange], str], Changes],
+    read: ReadChanges,
 ) -> int:
-    if resource.kind != TOPIC:
+    if resource.resource_type != TOPIC:
         text = "the settings of a broker are in its configuration file"
         raise AdminRefused(Code.INVALID_REQUEST, text)
-    name = topic_named(context, resource.name)
+    name = topic_named(context, resource.resource_name)
     topics = context.broker.topics
     found = in_force(context.broker.config.log, topics.get(name).meta.settings)
-    changes = read(resource.changes, str(found[SETTINGS[CLEANUP]]))
+    changes = read(resource.configs, str(found[SETTINGS[CLEANUP]]))
     try:
         if not validate_only:
             return await topics.alter_settings(name, changes)
@@ -132,7 +157,7 @@ async def _alter(
     return 0
 
 
-def _replaced(changes: Sequence[ConfigChange], _: str) -> Changes:
+def _replaced(changes: Sequence[whole.AlterableConfig], _: str) -> Changes:
     """Raises AdminRefused."""
     replaced: Changes = dict.fromkeys(SETTINGS.values())
     for one in changes:
@@ -140,20 +165,20 @@ def _replaced(changes: Sequence[ConfigChange], _: str) -> Changes:
     return replaced
 
 
-def _changed(changes: Sequence[ConfigChange], policy: str) -> Changes:
+def _changed(changes: Sequence[incremental.AlterableConfig], policy: str) -> Changes:
     """`policy` is the current cleanup policy, the only list setting. Raises AdminRefused."""
     changed: Changes = {}
     for one in changes:
-        if one.operation == SET:
+        if one.config_operation == SET:
             changed.update(read_config(one.name, one.value))
-        elif one.operation == DELETE:
+        elif one.config_operation == DELETE:
             ours = SETTINGS.get((one.name or b"").decode(errors="replace"))
             if ours is not None:
                 changed[ours] = None
-        elif one.operation in (APPEND, SUBTRACT) and one.name == CLEANUP.encode():
+        elif one.config_operation in (APPEND, SUBTRACT) and one.name == CLEANUP.encode():
             parts = set((one.value or b"").decode(errors="replace").split(","))
             left = set(policy.split(","))
-            left = left | parts if one.operation == APPEND else left - parts
+            left = left | parts if one.config_operation == APPEND else left - parts
             changed.update(read_config(one.name, ",".join(left).encode()))
         else:
             raise AdminRefused(Code.INVALID_CONFIG, "only cleanup.policy is a list")

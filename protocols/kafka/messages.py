@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from braidlog.protocols.kafka.admin_messages import AdminReply, AdminRequest
 from braidlog.protocols.kafka.schema import Struct
 from braidlog.storage.formats.api import Part
 
@@ -136,7 +135,6 @@ RequestBody = (
     | OffsetFetchRequest
     | ConsumerMetadataRequest
     | OffsetForLeaderEpochRequest
-    | AdminRequest
     | Struct
 )
 
@@ -310,6 +308,5 @@ Reply = (
     | OffsetFetchReply
     | ConsumerMetadataReply
     | OffsetForLeaderEpochReply
-    | AdminReply
     | Struct
 )

@@ -6,18 +6,23 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import CLUSTER
 from braidlog.broker.errors import BrokerError, OffsetOutOfRange
-from braidlog.protocols.kafka.admin_messages import (
-    DeletedRecords,
-    DeleteRecordsReply,
-    DeleteRecordsRequest,
-    DescribeLogDirsReply,
-    DescribeLogDirsRequest,
-    LogDir,
-    LogSize,
-)
+from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.names import visible
+from braidlog.protocols.kafka.wire.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from braidlog.protocols.kafka.wire.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
 from braidlog.protocols.turns import in_turns
 
 if TYPE_CHECKING:
@@ -33,16 +38,25 @@ PARTITIONS_PER_TURN: Final = 200
 async def delete_records(context: Context, request: DeleteRecordsRequest) -> Answer:
     """Delete the records below an offset; answered once that is on disk."""
     await context.own_writes()
-    topics: dict[bytes | None, dict[int, DeletedRecords]] = {}
-    for name, offsets in request.topics.items():
-        answers = topics[name] = {}
+    topics = []
+    wanted = by_partition(
+        (topic.name, one.partition_index, one.offset)
+        for topic in request.topics
+        for one in topic.partitions
+    )
+    for name, offsets in wanted.items():
+        results: list[DeleteRecordsPartitionResult] = []
         async for index, offset in in_turns(offsets.items(), DELETES_PER_TURN):
-            answers[index] = _delete(context, name, index, offset)
+            results.append(_delete(context, name, index, offset))
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
     await context.broker.durability.settled()
-    return Answer(DeleteRecordsReply(topics))
+    return Answer(DeleteRecordsResponse(topics=topics))
 
 
-def _delete(context: Context, name: bytes | None, index: int, offset: int) -> DeletedRecords:
+def _delete(
+    context: Context, name: bytes | None, index: int, offset: int
+) -> DeleteRecordsPartitionResult:
+    result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
     try:
         partition = context.partition(name, index)
         start, end = partition.log_start_offset, partition.high_watermark
@@ -50,9 +64,10 @@ def _delete(context: Context, name: bytes | None, index: int, offset: int) -> De
             raise OffsetOutOfRange(offset, start, end)
         below = end if offset == ALL_RECORDS else offset
         context.broker.retention.delete_below(partition, below)
+        result.low_watermark = partition.log_start_offset
     except BrokerError as error:
-        return DeletedRecords(-1, context.refused(error))
-    return DeletedRecords(partition.log_start_offset, Code.NONE)
+        result.error_code = context.refused(error)
+    return result
 
 
 async def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Answer:
@@ -61,12 +76,24 @@ async def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -
         context.connection.check(context.action, CLUSTER)
     except BrokerError as error:
         context.refused(error)
-        return Answer(DescribeLogDirsReply([LogDir(Code.CLUSTER_AUTHORIZATION_FAILED, b"", {})]))
-    sizes: dict[bytes | None, dict[int, LogSize]] = {}
+        refused = DescribeLogDirsResult(error_code=Code.CLUSTER_AUTHORIZATION_FAILED)
+        return Answer(DescribeLogDirsResponse(results=[refused]))
+    sizes: dict[bytes | None, dict[int, int]] = {}
     async for name, partition in in_turns(_wanted(context, request), PARTITIONS_PER_TURN):
-        sizes.setdefault(name, {})[partition.index] = LogSize(partition.size_bytes)
+        sizes.setdefault(name, {})[partition.index] = partition.size_bytes
+    topics = [
+        DescribeLogDirsTopic(
+            name=name,
+            partitions=[
+                DescribeLogDirsPartition(partition_index=index, partition_size=size)
+                for index, size in partitions.items()
+            ],
+        )
+        for name, partitions in sizes.items()
+    ]
     path = str(context.broker.data_dir).encode()
-    return Answer(DescribeLogDirsReply([LogDir(Code.NONE, path, sizes)]))
+    found = DescribeLogDirsResult(log_dir=path, topics=topics)
+    return Answer(DescribeLogDirsResponse(results=[found]))
 
 
 def _wanted(
@@ -83,6 +110,6 @@ def _wanted(
     for wanted in request.topics:
         for index in wanted.partitions:
             try:
-                yield wanted.name, context.partition(wanted.name, index)
+                yield wanted.topic, context.partition(wanted.topic, index)
             except BrokerError:
                 continue  # Kafka leaves out what it does not have.

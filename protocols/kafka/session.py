@@ -15,7 +15,6 @@ from braidlog.broker.access.rights import Action
 from braidlog.broker.runtime.steps import Steps, begin, step_into
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.server.endings import EndConnection
-from braidlog.protocols.kafka import admin_messages as a
 from braidlog.protocols.kafka import messages
 from braidlog.protocols.kafka.admin import create_partitions, create_topics, delete_topics
 from braidlog.protocols.kafka.api_versions import api_versions
@@ -44,10 +43,18 @@ from braidlog.protocols.kafka.produce import produce
 from braidlog.protocols.kafka.producer_ids import init_producer_id
 from braidlog.protocols.kafka.records_admin import delete_records, describe_log_dirs
 from braidlog.protocols.kafka.sasl import raw_step, sasl_authenticate, sasl_handshake
+from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.create_partitions import CreatePartitionsRequest
+from braidlog.protocols.kafka.wire.create_topics import CreateTopicsRequest
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.delete_records import DeleteRecordsRequest
+from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest
+from braidlog.protocols.kafka.wire.describe_configs import DescribeConfigsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
+from braidlog.protocols.kafka.wire.describe_log_dirs import DescribeLogDirsRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
+from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
@@ -101,16 +108,16 @@ COMMANDS: Mapping[type, Command] = {
     DescribeGroupsRequest: Command("describe_groups", describe_groups, Action.DESCRIBE),
     ListGroupsRequest: Command("list_groups", list_groups, Action.DESCRIBE),
     DeleteGroupsRequest: Command("delete_groups", delete_groups, Action.DELETE),
-    a.CreateTopicsRequest: Command("create_topics", create_topics, Action.CREATE),
-    a.DeleteTopicsRequest: Command("delete_topics", delete_topics, Action.DELETE),
-    a.CreatePartitionsRequest: Command("create_partitions", create_partitions, Action.ALTER),
-    a.DescribeConfigsRequest: Command("describe_configs", describe_configs, Action.DESCRIBE),
-    a.AlterConfigsRequest: Command("alter_configs", alter_configs, Action.ALTER),
-    a.IncrementalAlterConfigsRequest: Command(
+    CreateTopicsRequest: Command("create_topics", create_topics, Action.CREATE),
+    DeleteTopicsRequest: Command("delete_topics", delete_topics, Action.DELETE),
+    CreatePartitionsRequest: Command("create_partitions", create_partitions, Action.ALTER),
+    DescribeConfigsRequest: Command("describe_configs", describe_configs, Action.DESCRIBE),
+    AlterConfigsRequest: Command("alter_configs", alter_configs, Action.ALTER),
+    IncrementalAlterConfigsRequest: Command(
         "incremental_alter_configs", incremental_alter_configs, Action.ALTER
     ),
-    a.DeleteRecordsRequest: Command("delete_records", delete_records, Action.DELETE),
-    a.DescribeLogDirsRequest: Command("describe_log_dirs", describe_log_dirs, Action.DESCRIBE),
+    DeleteRecordsRequest: Command("delete_records", delete_records, Action.DELETE),
+    DescribeLogDirsRequest: Command("describe_log_dirs", describe_log_dirs, Action.DESCRIBE),
 }
 
 

@@ -25,18 +25,37 @@ from braidlog.protocols.kafka.fields import (
     table,
 )
 from braidlog.protocols.kafka.schema import Struct
-from braidlog.protocols.kafka.tables_admin import ADMIN_APIS
+from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from braidlog.protocols.kafka.wire.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,
 )
+from braidlog.protocols.kafka.wire.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+)
+from braidlog.protocols.kafka.wire.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from braidlog.protocols.kafka.wire.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from braidlog.protocols.kafka.wire.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
 from braidlog.protocols.kafka.wire.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from braidlog.protocols.kafka.wire.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest, HeartbeatResponse
+from braidlog.protocols.kafka.wire.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from braidlog.protocols.kafka.wire.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -337,9 +356,17 @@ GENERATED: Sequence[tuple[int, type[Struct], type[Struct]]] = (
     (2, ListGroupsRequest, ListGroupsResponse),
     (1, SaslHandshakeRequest, SaslHandshakeResponse),
     (2, ApiVersionsRequest, ApiVersionsResponse),
+    (4, CreateTopicsRequest, CreateTopicsResponse),
+    (3, DeleteTopicsRequest, DeleteTopicsResponse),
+    (1, DeleteRecordsRequest, DeleteRecordsResponse),
     (1, InitProducerIdRequest, InitProducerIdResponse),
+    (3, DescribeConfigsRequest, DescribeConfigsResponse),
+    (1, AlterConfigsRequest, AlterConfigsResponse),
+    (1, DescribeLogDirsRequest, DescribeLogDirsResponse),
     (1, SaslAuthenticateRequest, SaslAuthenticateResponse),
+    (1, CreatePartitionsRequest, CreatePartitionsResponse),
     (1, DeleteGroupsRequest, DeleteGroupsResponse),
+    (0, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
 )
 
 APIS: Mapping[int, Api] = {
@@ -351,7 +378,6 @@ APIS: Mapping[int, Api] = {
     9: OFFSET_FETCH,
     10: CONSUMER_METADATA,
     23: OFFSET_FOR_LEADER_EPOCH,
-    **ADMIN_APIS,
     **{request.KEY: Api(newest, request, reply) for newest, request, reply in GENERATED},
 }
 

@@ -8,6 +8,11 @@ import trio
 from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.fields import FieldReader, Writer
 from braidlog.protocols.kafka.tables import APIS
+from braidlog.protocols.kafka.wire.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from conformance.raw import kafka as raw
 from tests.protocols.frame_stream import FrameStream
 from tests.protocols.kafka.layouts import build_request, parse_reply
@@ -65,6 +70,12 @@ def fetch(
     """Partition number -> (offset, bytes at most) of one topic."""
     wanted = {index: m.FetchTarget(*target) for index, target in targets.items()}
     return m.FetchRequest(-1, wait_ms, bytes_min, {topic: wanted})
+
+
+def delete_records(topic: bytes, partition: int, offset: int) -> DeleteRecordsRequest:
+    """Delete the records of one partition below an offset."""
+    target = DeleteRecordsPartition(partition_index=partition, offset=offset)
+    return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[target])])
 
 
 class Client(FrameStream):

@@ -5,15 +5,29 @@ import pytest
 from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import admin_messages as a
 from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.session import COMMANDS
+from braidlog.protocols.kafka.wire import alter_configs, incremental_alter_configs
+from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from braidlog.protocols.kafka.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.delete_records import DeleteRecordsRequest
+from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest
+from braidlog.protocols.kafka.wire.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
+from braidlog.protocols.kafka.wire.describe_log_dirs import DescribeLogDirsRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
+from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
@@ -22,7 +36,7 @@ from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequ
 from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
 from tests.broker.access.rules import Nothing
-from tests.protocols.kafka.frames import Client, fetch, message_set, produce
+from tests.protocols.kafka.frames import Client, delete_records, fetch, message_set, produce
 from tests.protocols.kafka.talk import FOO, FOO_NAME, OpenClient
 
 DENIED = Code.TOPIC_AUTHORIZATION_FAILED
@@ -62,17 +76,39 @@ LATER: dict[type, tuple[m.RequestBody, int]] = {
     LeaveGroupRequest: (LeaveGroupRequest(group_id=b"g", member_id=b"m"), 1),
     DescribeGroupsRequest: (DescribeGroupsRequest(groups=[b"g"]), 4),
     DeleteGroupsRequest: (DeleteGroupsRequest(groups_names=[b"g"]), 1),
-    a.CreateTopicsRequest: (a.CreateTopicsRequest([a.NewTopic(b"bar", 1, 1)]), 4),
-    a.DeleteTopicsRequest: (a.DeleteTopicsRequest([FOO]), 3),
-    a.CreatePartitionsRequest: (a.CreatePartitionsRequest([a.GrowingTopic(FOO, 2)]), 1),
-    a.DescribeConfigsRequest: (a.DescribeConfigsRequest([a.ConfigResource(2, FOO)]), 3),
-    a.AlterConfigsRequest: (a.AlterConfigsRequest([a.AlteredResource(2, FOO, [])]), 1),
-    a.IncrementalAlterConfigsRequest: (
-        a.IncrementalAlterConfigsRequest([a.AlteredResource(2, FOO, [])]),
+    CreateTopicsRequest: (
+        CreateTopicsRequest(
+            topics=[CreatableTopic(name=b"bar", num_partitions=1, replication_factor=1)]
+        ),
+        4,
+    ),
+    DeleteTopicsRequest: (DeleteTopicsRequest(topic_names=[FOO]), 3),
+    CreatePartitionsRequest: (
+        CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=FOO, count=2)]),
+        1,
+    ),
+    DescribeConfigsRequest: (
+        DescribeConfigsRequest(
+            resources=[DescribeConfigsResource(resource_type=2, resource_name=FOO)]
+        ),
+        3,
+    ),
+    AlterConfigsRequest: (
+        AlterConfigsRequest(
+            resources=[alter_configs.AlterConfigsResource(resource_type=2, resource_name=FOO)]
+        ),
+        1,
+    ),
+    IncrementalAlterConfigsRequest: (
+        IncrementalAlterConfigsRequest(
+            resources=[
+                incremental_alter_configs.AlterConfigsResource(resource_type=2, resource_name=FOO)
+            ]
+        ),
         0,
     ),
-    a.DeleteRecordsRequest: (a.DeleteRecordsRequest({FOO: {0: 0}}), 1),
-    a.DescribeLogDirsRequest: (a.DescribeLogDirsRequest(None), 1),
+    DeleteRecordsRequest: (delete_records(FOO, 0, 0), 1),
+    DescribeLogDirsRequest: (DescribeLogDirsRequest(topics=None), 1),
 }
 FOR_ANYBODY = {
     *(ApiVersionsRequest, InitProducerIdRequest),

@@ -3,31 +3,57 @@
 import pytest
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import admin_messages as a
 from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
+from braidlog.protocols.kafka.wire import alter_configs, incremental_alter_configs
+from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
+from braidlog.protocols.kafka.wire.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from braidlog.protocols.kafka.wire.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest
+from braidlog.protocols.kafka.wire.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+)
+from braidlog.protocols.kafka.wire.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+)
+from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
 from braidlog.storage.metadata.names import TopicName
-from tests.protocols.kafka.frames import Client, message_set
+from tests.protocols.kafka.frames import Client, delete_records, message_set
 from tests.protocols.kafka.talk import FOO, FOO_NAME, fetch_one, produce_one, values
 
 BAR = TopicName("public", "default", "bar")
 
 
-async def create(client: Client, *topics: a.NewTopic, validate_only: bool = False) -> list[int]:
-    request = a.CreateTopicsRequest(topics, validate_only)
-    return [one.error for one in (await client.call_with_table(request, 4)).topics]
+async def create(client: Client, *topics: CreatableTopic, validate_only: bool = False) -> list[int]:
+    request = CreateTopicsRequest(topics=topics, validate_only=validate_only)
+    return [one.error_code for one in (await client.call_with_table(request, 4)).topics]
 
 
-def configs(**given: str) -> list[a.TopicConfig]:
+def configs(**given: str) -> list[CreatableTopicConfig]:
     return [
-        a.TopicConfig(name.replace("_", ".").encode(), value.encode())
+        CreatableTopicConfig(name=name.replace("_", ".").encode(), value=value.encode())
         for name, value in given.items()
     ]
 
 
 async def test_topics_are_made_with_partitions_and_settings(broker: Broker, client: Client) -> None:
-    wanted = a.NewTopic(b"bar", 3, 1, (), configs(retention_ms="60000", cleanup_policy="delete"))
+    wanted = CreatableTopic(
+        name=b"bar",
+        num_partitions=3,
+        replication_factor=1,
+        assignments=(),
+        configs=configs(retention_ms="60000", cleanup_policy="delete"),
+    )
     assert await create(client, wanted, validate_only=True) == [Code.NONE]
     assert broker.topics.find(BAR) is None
     assert await create(client, wanted) == [Code.NONE]
@@ -41,68 +67,168 @@ async def test_topics_are_made_with_partitions_and_settings(broker: Broker, clie
 @pytest.mark.parametrize(
     ("topic", "code"),
     [
-        (a.NewTopic(b"bar", 0, 1), Code.INVALID_PARTITIONS),
-        (a.NewTopic(b"bar", 1, 3), Code.INVALID_REPLICATION_FACTOR),
-        (a.NewTopic(b"b r", 1, 1), Code.INVALID_TOPIC),
-        (a.NewTopic(b"bar", 1, 1, (), configs(cleanup_policy="compact")), Code.NONE),
-        (a.NewTopic(b"bar", 1, 1, (), configs(cleanup_policy="delete, compact")), Code.NONE),
-        (a.NewTopic(b"bar", 1, 1, (), configs(cleanup_policy="shred")), Code.INVALID_CONFIG),
         (
-            a.NewTopic(b"bar", 1, 1, (), configs(min_cleanable_dirty_ratio="1.5")),
+            CreatableTopic(name=b"bar", num_partitions=0, replication_factor=1),
+            Code.INVALID_PARTITIONS,
+        ),
+        (
+            CreatableTopic(name=b"bar", num_partitions=1, replication_factor=3),
+            Code.INVALID_REPLICATION_FACTOR,
+        ),
+        (CreatableTopic(name=b"b r", num_partitions=1, replication_factor=1), Code.INVALID_TOPIC),
+        (
+            CreatableTopic(
+                name=b"bar",
+                num_partitions=1,
+                replication_factor=1,
+                assignments=(),
+                configs=configs(cleanup_policy="compact"),
+            ),
+            Code.NONE,
+        ),
+        (
+            CreatableTopic(
+                name=b"bar",
+                num_partitions=1,
+                replication_factor=1,
+                assignments=(),
+                configs=configs(cleanup_policy="delete, compact"),
+            ),
+            Code.NONE,
+        ),
+        (
+            CreatableTopic(
+                name=b"bar",
+                num_partitions=1,
+                replication_factor=1,
+                assignments=(),
+                configs=configs(cleanup_policy="shred"),
+            ),
             Code.INVALID_CONFIG,
         ),
-        (a.NewTopic(b"bar", 1, 1, (), configs(max_compaction_lag_ms="5")), Code.INVALID_CONFIG),
-        (a.NewTopic(b"bar", 1, 1, (), configs(retention_ms="soon")), Code.INVALID_CONFIG),
-        (a.NewTopic(b"bar", 1, 1, (), configs(no_such="1")), Code.INVALID_CONFIG),
-        (a.NewTopic(b"bar", -1, -1, (), configs(min_insync_replicas="1")), Code.NONE),
+        (
+            CreatableTopic(
+                name=b"bar",
+                num_partitions=1,
+                replication_factor=1,
+                assignments=(),
+                configs=configs(min_cleanable_dirty_ratio="1.5"),
+            ),
+            Code.INVALID_CONFIG,
+        ),
+        (
+            CreatableTopic(
+                name=b"bar",
+                num_partitions=1,
+                replication_factor=1,
+                assignments=(),
+                configs=configs(max_compaction_lag_ms="5"),
+            ),
+            Code.INVALID_CONFIG,
+        ),
+        (
+            CreatableTopic(
+                name=b"bar",
+                num_partitions=1,
+                replication_factor=1,
+                assignments=(),
+                configs=configs(retention_ms="soon"),
+            ),
+            Code.INVALID_CONFIG,
+        ),
+        (
+            CreatableTopic(
+                name=b"bar",
+                num_partitions=1,
+                replication_factor=1,
+                assignments=(),
+                configs=configs(no_such="1"),
+            ),
+            Code.INVALID_CONFIG,
+        ),
+        (
+            CreatableTopic(
+                name=b"bar",
+                num_partitions=-1,
+                replication_factor=-1,
+                assignments=(),
+                configs=configs(min_insync_replicas="1"),
+            ),
+            Code.NONE,
+        ),
     ],
 )
-async def test_what_is_asked_of_a_new_topic(client: Client, topic: a.NewTopic, code: Code) -> None:
+async def test_what_is_asked_of_a_new_topic(
+    client: Client, topic: CreatableTopic, code: Code
+) -> None:
     assert await create(client, topic) == [code]
 
 
 async def test_topics_grow_and_are_deleted(broker: Broker, client: Client) -> None:
     async def grow(name: bytes, count: int) -> int:
-        request = a.CreatePartitionsRequest([a.GrowingTopic(name, count)])
-        return (await client.call_with_table(request, 1)).topics[0].error
+        request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=name, count=count)])
+        return (await client.call_with_table(request, 1)).results[0].error_code
 
     assert await grow(FOO, 4) == Code.NONE
     assert len(broker.topics.get(FOO_NAME).partitions) == 4
     assert await grow(FOO, 4) == Code.INVALID_PARTITIONS
     assert await grow(b"none", 4) == Code.UNKNOWN_TOPIC_OR_PARTITION
-    reply = await client.call_with_table(a.DeleteTopicsRequest([FOO, b"none"]), 3)
-    assert [one.error for one in reply.topics] == [0, Code.UNKNOWN_TOPIC_OR_PARTITION]
+    reply = await client.call_with_table(DeleteTopicsRequest(topic_names=[FOO, b"none"]), 3)
+    assert [one.error_code for one in reply.responses] == [0, Code.UNKNOWN_TOPIC_OR_PARTITION]
     assert broker.topics.find(FOO_NAME) is None
 
 
 @pytest.mark.parametrize("version", range(4))
 async def test_settings_are_told(client: Client, version: int) -> None:
-    topic = a.NewTopic(b"bar", 1, 1, (), configs(retention_ms="60000"))
+    topic = CreatableTopic(
+        name=b"bar",
+        num_partitions=1,
+        replication_factor=1,
+        assignments=(),
+        configs=configs(retention_ms="60000"),
+    )
     await create(client, topic)
-    resources = [a.ConfigResource(2, b"bar"), a.ConfigResource(2, b"none", [])]
-    resources.append(a.ConfigResource(2, b"bar", [b"retention.bytes"]))
-    resources.append(a.ConfigResource(4, b"1"))
-    request = a.DescribeConfigsRequest(resources)
-    found = (await client.call_with_table(request, version)).resources
-    assert [one.error for one in found] == [0, Code.UNKNOWN_TOPIC_OR_PARTITION, 0, 0]
-    told = {one.name: one.value for one in found[0].entries}
+    resources = [
+        DescribeConfigsResource(resource_type=2, resource_name=b"bar", configuration_keys=None),
+        DescribeConfigsResource(resource_type=2, resource_name=b"none", configuration_keys=[]),
+    ]
+    resources.append(
+        DescribeConfigsResource(
+            resource_type=2, resource_name=b"bar", configuration_keys=[b"retention.bytes"]
+        )
+    )
+    resources.append(DescribeConfigsResource(resource_type=4, resource_name=b"1"))
+    request = DescribeConfigsRequest(resources=resources)
+    found = (await client.call_with_table(request, version)).results
+    assert [one.error_code for one in found] == [0, Code.UNKNOWN_TOPIC_OR_PARTITION, 0, 0]
+    told = {one.name: one.value for one in found[0].configs}
     assert told[b"retention.ms"] == b"60000"
     assert told[b"cleanup.policy"] == b"delete"
-    assert [one.name for one in found[2].entries] == [b"retention.bytes"]
+    assert [one.name for one in found[2].configs] == [b"retention.bytes"]
 
 
-def change(value: str, operation: int = 0, name: str = "retention.ms") -> a.ConfigChange:
-    return a.ConfigChange(name.encode(), value.encode(), operation)
+Change = tuple[bytes, bytes, int]  # name, value, operation
 
 
-async def alter(client: Client, *changes: a.ConfigChange, **fields: object) -> int:
+def change(value: str, operation: int = 0, name: str = "retention.ms") -> Change:
+    return name.encode(), value.encode(), operation
+
+
+async def alter(client: Client, *changes: Change, **fields: object) -> int:
     about = {"kind": 2, "name": FOO, "validate_only": False, "whole": False} | fields
-    kind = a.AlterConfigsRequest if about["whole"] else a.IncrementalAlterConfigsRequest
-    altered = a.AlteredResource(about["kind"], about["name"], changes)
-    request = kind([altered], about["validate_only"])
-    (done,) = (await client.call_with_table(request, 1 if about["whole"] else 0)).resources
-    assert bool(done.error) == bool(done.message)
-    return done.error
+    module = alter_configs if about["whole"] else incremental_alter_configs
+    configs = [module.AlterableConfig(name=name, value=value) for name, value, _ in changes]
+    if not about["whole"]:
+        for one, (_, _, operation) in zip(configs, changes, strict=True):
+            one.config_operation = operation
+    altered = module.AlterConfigsResource(
+        resource_type=about["kind"], resource_name=about["name"], configs=configs
+    )
+    kind = AlterConfigsRequest if about["whole"] else IncrementalAlterConfigsRequest
+    request = kind(resources=[altered], validate_only=about["validate_only"])
+    (done,) = (await client.call_with_table(request, 1 if about["whole"] else 0)).responses
+    assert bool(done.error_code) == bool(done.error_message)
+    return done.error_code
 
 
 async def test_settings_are_changed_one_by_one(broker: Broker, client: Client) -> None:
@@ -136,7 +262,7 @@ async def test_settings_are_replaced_as_a_whole(broker: Broker, client: Client) 
     ],
 )
 async def test_settings_that_cannot_be_are_refused(
-    client: Client, changes: list[a.ConfigChange], fields: dict, code: Code, whole: bool
+    client: Client, changes: list[Change], fields: dict, code: Code, whole: bool
 ) -> None:
     assert await alter(client, *changes, whole=whole, **fields) == code
 
@@ -146,9 +272,10 @@ async def test_no_setting_is_a_list(client: Client) -> None:
 
 
 async def delete_below(client: Client, offset: int, partition: int = 0) -> tuple[int, int]:
-    request = a.DeleteRecordsRequest({FOO: {partition: offset}})
-    done = (await client.call_with_table(request, 1)).topics[FOO][partition]
-    return done.error, done.log_start_offset
+    (topic,) = (await client.call_with_table(delete_records(FOO, partition, offset), 1)).topics
+    (done,) = topic.partitions
+    assert (topic.name, done.partition_index) == (FOO, partition)
+    return done.error_code, done.low_watermark
 
 
 async def test_records_are_deleted_up_to_any_offset(broker: Broker, client: Client) -> None:
@@ -171,48 +298,62 @@ async def test_records_are_deleted_up_to_any_offset(broker: Broker, client: Clie
 async def test_sizes_on_the_disk_are_told(broker: Broker, client: Client) -> None:
     await produce_one(client, message_set(b"a"))
     size = broker.topics.get(FOO_NAME).partitions[0].size_bytes
-    for topics in (None, [a.LogDirsTopic(FOO, [0, 7]), a.LogDirsTopic(b"none", [0])]):
-        reply = await client.call_with_table(a.DescribeLogDirsRequest(topics), 1)
-        (found,) = reply.log_dirs
-        assert (found.error, found.path) == (0, broker.data_dir.encode())
-        assert found.topics == {FOO: {0: a.LogSize(size)}}
+    for topics in (
+        None,
+        [
+            DescribableLogDirTopic(topic=FOO, partitions=[0, 7]),
+            DescribableLogDirTopic(topic=b"none", partitions=[0]),
+        ],
+    ):
+        reply = await client.call_with_table(DescribeLogDirsRequest(topics=topics), 1)
+        (found,) = reply.results
+        assert (found.error_code, found.log_dir) == (0, broker.data_dir.encode())
+        (topic,) = found.topics
+        (partition,) = topic.partitions
+        assert (topic.name, partition.partition_index) == (FOO, 0)
+        assert partition.partition_size == size
 
 
 async def test_a_list_is_added_to_and_taken_from(broker: Broker, client: Client) -> None:
-    async def change(operation: int, value: bytes, name: bytes = b"cleanup.policy") -> int:
-        one = a.AlteredResource(2, FOO, [a.ConfigChange(name, value, operation)])
-        reply = await client.call_with_table(a.IncrementalAlterConfigsRequest([one]), 0)
-        return int(reply.resources[0].error)
+    async def added(operation: int, value: str, name: str = "cleanup.policy") -> int:
+        return await alter(client, change(value, operation, name))
 
     def policy() -> set[str]:
         return set(str(broker.topics.get(FOO_NAME).meta.settings["cleanup_policy"]).split(","))
 
     append, subtract = 2, 3
-    assert await change(append, b"compact") == Code.NONE
+    assert await added(append, "compact") == Code.NONE
     assert policy() == {"compact", "delete"}
-    assert await change(subtract, b"delete") == Code.NONE
+    assert await added(subtract, "delete") == Code.NONE
     assert policy() == {"compact"}
-    assert await change(append, b"1", b"retention.ms") == Code.INVALID_CONFIG
-    assert await change(append, b"shred") == Code.INVALID_CONFIG
+    assert await added(append, "1", "retention.ms") == Code.INVALID_CONFIG
+    assert await added(append, "shred") == Code.INVALID_CONFIG
     assert policy() == {"compact"}
 
 
 async def test_settings_of_what_has_none_are_refused(client: Client) -> None:
-    request = a.DescribeConfigsRequest([a.ConfigResource(8, b"x")])
-    (found,) = (await client.call_with_table(request, 1)).resources
-    assert (found.error, found.message) == (
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=8, resource_name=b"x")]
+    )
+    (found,) = (await client.call_with_table(request, 1)).results
+    assert (found.error_code, found.error_message) == (
         Code.INVALID_REQUEST,
         b"topics and brokers have settings",
     )
 
 
 async def test_a_topic_grows_in_earnest_alone(broker: Broker, client: Client) -> None:
-    request = a.CreatePartitionsRequest([a.GrowingTopic(FOO, 4)], validate_only=True)
-    assert (await client.call_with_table(request, 1)).topics[0].error == Code.NONE
+    request = CreatePartitionsRequest(
+        topics=[CreatePartitionsTopic(name=FOO, count=4)], validate_only=True
+    )
+    assert (await client.call_with_table(request, 1)).results[0].error_code == Code.NONE
     assert len(broker.topics.get(FOO_NAME).partitions) == 1
 
 
 async def test_topics_are_made_up_to_a_number_at_once(broker: Broker, client: Client) -> None:
-    wanted = [a.NewTopic(b"t%d" % n, 1, 1) for n in range(TOPICS_MADE_MAX + 2)]
+    wanted = [
+        CreatableTopic(name=b"t%d" % n, num_partitions=1, replication_factor=1)
+        for n in range(TOPICS_MADE_MAX + 2)
+    ]
     codes = await create(client, *wanted, validate_only=True)
     assert codes == [Code.NONE] * TOPICS_MADE_MAX + [Code.POLICY_VIOLATION] * 2

@@ -9,14 +9,25 @@ from pathlib import Path
 import pytest
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import admin_messages as a
 from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.session import COMMANDS
+from braidlog.protocols.kafka.wire import alter_configs, incremental_alter_configs
+from braidlog.protocols.kafka.wire.alter_configs import AlterConfigsRequest
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
+from braidlog.protocols.kafka.wire.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from braidlog.protocols.kafka.wire.create_topics import CreatableTopic, CreateTopicsRequest
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
+from braidlog.protocols.kafka.wire.delete_records import DeleteRecordsRequest
+from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest
+from braidlog.protocols.kafka.wire.describe_configs import DescribeConfigsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
+from braidlog.protocols.kafka.wire.describe_log_dirs import DescribeLogDirsRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
+from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
@@ -27,26 +38,43 @@ from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
 from tests.broker.cluster.cut_links import Cutter, States, Told, check_told, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners
-from tests.protocols.kafka.frames import Client, message_set, produce
+from tests.protocols.kafka.frames import Client, delete_records, message_set, produce
 from tests.protocols.kafka.test_access import codes, later_codes
 
-RETENTION = a.ConfigChange(b"retention.ms", b"60000")
 Request = tuple[object, int | None]  # The version of one that has a table.
 
 
 def changes(topic: bytes, new: bytes) -> dict[type, Request]:
     """A request of each kind that another broker is asked for; `new` is not made yet."""
     commit = {topic: {0: m.CommitTarget(1, b"at 1")}}
-    altered = [a.AlteredResource(2, topic, [RETENTION])]
+    retention = {"name": b"retention.ms", "value": b"60000"}
+    about = {"resource_type": 2, "resource_name": topic}
+    whole = alter_configs.AlterConfigsResource(
+        **about, configs=[alter_configs.AlterableConfig(**retention)]
+    )
+    incremental = incremental_alter_configs.AlterConfigsResource(
+        **about, configs=[incremental_alter_configs.AlterableConfig(**retention)]
+    )
     return {
         m.OffsetCommitRequest: (m.OffsetCommitRequest(2, b"g", -1, b"", commit), 2),
         m.MetadataRequest: (m.MetadataRequest([new]), None),
         DeleteGroupsRequest: (DeleteGroupsRequest(groups_names=[b"idle"]), 1),
-        a.CreateTopicsRequest: (a.CreateTopicsRequest([a.NewTopic(new, 2, 1)]), 4),
-        a.DeleteTopicsRequest: (a.DeleteTopicsRequest([topic]), 3),
-        a.CreatePartitionsRequest: (a.CreatePartitionsRequest([a.GrowingTopic(topic, 3)]), 1),
-        a.AlterConfigsRequest: (a.AlterConfigsRequest(altered), 1),
-        a.IncrementalAlterConfigsRequest: (a.IncrementalAlterConfigsRequest(altered), 0),
+        CreateTopicsRequest: (
+            CreateTopicsRequest(
+                topics=[CreatableTopic(name=new, num_partitions=2, replication_factor=1)]
+            ),
+            4,
+        ),
+        DeleteTopicsRequest: (DeleteTopicsRequest(topic_names=[topic]), 3),
+        CreatePartitionsRequest: (
+            CreatePartitionsRequest(topics=[CreatePartitionsTopic(name=topic, count=3)]),
+            1,
+        ),
+        AlterConfigsRequest: (AlterConfigsRequest(resources=[whole]), 1),
+        IncrementalAlterConfigsRequest: (
+            IncrementalAlterConfigsRequest(resources=[incremental]),
+            0,
+        ),
     }
 
 
@@ -55,7 +83,7 @@ def at_the_owner_alone(topic: bytes) -> dict[type, Request]:
     protocols = [JoinGroupRequestProtocol(name=b"p", metadata=b"")]
     return {
         m.ProduceRequest: (produce(topic, {0: message_set(b"x")}), None),
-        a.DeleteRecordsRequest: (a.DeleteRecordsRequest({topic: {0: 1}}), 1),
+        DeleteRecordsRequest: (delete_records(topic, 0, 1), 1),
         JoinGroupRequest: (
             JoinGroupRequest(
                 group_id=b"g",
@@ -79,8 +107,8 @@ CHANGE_NOTHING = {
     *(m.FetchRequest, m.OffsetsRequest, m.OffsetFetchRequest, m.ConsumerMetadataRequest),
     *(ApiVersionsRequest, InitProducerIdRequest, m.OffsetForLeaderEpochRequest),
     *(SaslHandshakeRequest, SaslAuthenticateRequest),
-    *(DescribeGroupsRequest, ListGroupsRequest, a.DescribeConfigsRequest),
-    *(a.DescribeLogDirsRequest,),
+    *(DescribeGroupsRequest, ListGroupsRequest, DescribeConfigsRequest),
+    *(DescribeLogDirsRequest,),
 }
 TOLD = {
     Code.NONE: Told.DONE,
