@@ -78,7 +78,7 @@ class Answers:
         changes = broker.local_changes
         changes.check_unchanged(broker.catalogue_state, call.name, arguments, based_on)
         ticket = await changes(call.name, arguments)
-        await broker.spread(ticket)
+        await broker.spread(ticket, changes.altered(call.name, arguments))
         return None
 
     async def _follow(self, call: Call) -> None:

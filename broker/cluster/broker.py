@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.registry import NamespaceRegistry, TopicRegistry
     from braidlog.broker.topics.topics import Topics
     from braidlog.storage.metadata.cursor_book import CursorBook
+    from braidlog.storage.metadata.names import TopicName
 
 SECRET_VARIABLE = "BRAIDLOG_CLUSTER_SECRET"
 
@@ -71,12 +72,10 @@ class ClusterBroker(Broker):
         while self.catalogue_state.place < place:
             await self.followed.park()
 
-    async def spread(self, ticket: int) -> None:
-        """Wait until a change of the catalogue is published, and the other brokers that answer have
-        followed it.
-        """
+    async def spread(self, ticket: int, altered: TopicName | None) -> None:
+        """Wait until a change of the catalogue is published, and followed as `Home.spread` says."""
         await self.durability.reached(ticket)
-        await self.home.spread(self.catalogue_state.place)
+        await self.home.spread(self.catalogue_state.place, altered)
 
     def _registries(
         self, topics: Topics, namespaces: Namespaces

@@ -210,9 +210,26 @@ class Home(Siblings):
         with _nothing_done():
             return await self._reply(owner, Call("place", []))
 
-    async def spread(self, place: int) -> None:
-        """Wait until the other brokers that answer have followed the catalogue that far."""
-        await self._ask_all(Call("reached", [place]), SPREAD_S)
+    async def spread(self, place: int, altered: TopicName | None = None) -> None:
+        """Wait until the other brokers that answer have followed the catalogue that far: for
+        `SPREAD_S`, and for `FOLLOW_S` for the owner of an altered topic. A broker that hangs has
+        lost the topic by then, and the next owner follows the catalogue before it owns a topic.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._ask_all, Call("reached", [place]), SPREAD_S)
+            if altered is not None:
+                nursery.start_soon(self._await_owner, altered, place)
+
+    async def _await_owner(self, topic: TopicName, place: int) -> None:
+        """Wait until the owner of a topic has followed the catalogue that far."""
+        with trio.move_on_after(FOLLOW_S):
+            while (owner := self._placement.owner(topic)) is not None:
+                # The owner answers after `SPREAD_S`, whether or not it has followed.
+                with trio.move_on_after(2 * SPREAD_S), suppress(errors.BrokerError):
+                    reply = await self._reply(owner, Call("reached", [place]))
+                    if reply.place >= place:
+                        return
+                await trio.sleep(LOOK_S)
 
     async def _ask_all(self, call: Call, seconds: float) -> Sequence[Reply]:
         """The other brokers' answers within that time."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 # For a change that lost to another change: each time this broker has followed that change first.
 TRIES: Final = 4
 
+# Changes of a topic that exists afterwards as before.
+ALTERING: Final = frozenset({"add_partitions", "keep_partitions", "alter_settings", "terminate"})
+
 Change = Callable[..., Awaitable[int]]  # Returns a ticket.
 
 
@@ -39,10 +42,11 @@ class Ask(Protocol):
 
 class Spread(Protocol):
     """Returns once the change with that ticket is published, and the other brokers that answer have
-    followed the change: a client that goes on at another broker finds the change there.
+    followed the change: a client that goes on at another broker finds the change there. The owner
+    of `altered`, a topic, has more time to follow: clients ask the owner for the result.
     """
 
-    async def __call__(self, ticket: int) -> None: ...
+    async def __call__(self, ticket: int, altered: TopicName | None) -> None: ...
 
 
 class LocalChanges:
@@ -79,6 +83,12 @@ class LocalChanges:
             return await self.others[change](*arguments)
         named, *rest = arguments
         return await self.of_topics[change](TopicName(*named), *rest)
+
+    def altered(self, change: str, arguments: Sequence[Any]) -> TopicName | None:
+        """Return the topic that a change alters; None for other changes. A topic's owner that does
+        not know a new topic follows the catalogue when a client asks for the topic.
+        """
+        return TopicName(*arguments[0]) if change in ALTERING else None
 
     def check_unchanged(
         self, state: SharedCatalogue, change: str, arguments: Sequence[Any], based_on: int
@@ -163,7 +173,7 @@ class CatalogueChanges:
         if self._is_owner():
             check()
             ticket = await self._local(change, arguments)
-            await self._spread(ticket)
+            await self._spread(ticket, self._local.altered(change, arguments))
             return ticket
         for tries_left in reversed(range(TRIES)):
             check()
