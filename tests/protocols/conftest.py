@@ -1,6 +1,4 @@
-"""For whom topics are made; and the assertions of the contract kit explain themselves, as those of
-test files do.
-"""
+"""A fixture for the clients of topic creations; and readable assertions of the contract kit."""
 
 import pytest
 
@@ -11,7 +9,9 @@ pytest.register_assert_rewrite("tests.protocols.contract")
 
 @pytest.fixture
 def makers(broker, monkeypatch):
-    """For whom topics are made, as another broker would be told: names and origins."""
+    """Return a list of the clients of topic creations, as another broker would see them: names and
+    origins.
+    """
     create, found = broker.topics.create, []
 
     async def make(*args, **kwargs):

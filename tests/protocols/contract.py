@@ -1,4 +1,4 @@
-"""What every framed adapter must do, whatever its protocol: a kit that each listener's tests apply.
+"""The contract of every framed adapter: a kit for each listener's tests.
 
     class TestKafkaContract(AdapterContract):
         protocol = "kafka"
@@ -7,8 +7,8 @@
 
 Subclasses describe their protocol by attributes and a few small methods; the tests are here. They
 run against a real broker through loopback sockets (fixtures `broker` and `open_client` of
-`tests/conftest.py`), and for damaged bytes against a session alone. An adapter that answers with
-something of its own making (a time, a random id) takes that out in `normal`.
+`tests/conftest.py`), and for damaged bytes against a session alone. An adapter whose answers have
+generated values (a time, a random id) removes them in `normal`.
 """
 
 import gc
@@ -37,14 +37,14 @@ FLOOD_BYTES = 24 * 1024 * 1024  # More than the kernel holds for both ends of a 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request frame and the whole answer frames to it, in order; none where it has none."""
+    """A request frame and its whole answer frames, in order."""
 
     request: bytes
     answers: Sequence[bytes] = ()
 
 
 class AdapterContract:
-    """Inherit as `Test...`, and say what is asked for below."""
+    """Inherit as `Test...`, and define the attributes and methods below."""
 
     protocol: ClassVar[str]
     """The adapter's name, as `open_client` takes it."""
@@ -62,18 +62,18 @@ class AdapterContract:
     """Whether the protocol tells an error before it closes; else it closes without a word."""
 
     def answer_size(self, data: bytes) -> int | None:
-        """Size of the first answer frame in `data`, None while it cannot be told."""
+        """Return the size of the first answer frame in `data`, None while unknown."""
         raise NotImplementedError
 
     def decode(self, data: memoryview) -> None:
-        """Read every frame in `data` as the machine does, from the first byte of a connection.
+        """Read every frame in `data` like the machine, from the first byte of a connection.
 
-        Raises ProtocolError. Nothing else may come out of it.
+        Raises ProtocolError, and no other error.
         """
         raise NotImplementedError
 
     def normal(self, frame: bytes) -> object:
-        """An answer without what differs from run to run."""
+        """Return an answer without the values that differ from run to run."""
         return frame
 
     # Bytes in, answers out.
@@ -89,10 +89,12 @@ class AdapterContract:
             answers = await self._receive(client, len(expected))
         assert [self.normal(answer) for answer in answers] == expected
 
-    async def test_an_ended_connection_is_no_garbage_to_search_for(
+    async def test_an_ended_connection_leaves_no_garbage_cycle(
         self, open_client: OpenClient
     ) -> None:
-        """Thousands of them at once would hold the event loop while Python searches for circles."""
+        """Thousands of ended connections at once would block the event loop during a cycle
+        collection.
+        """
 
         async def talk() -> None:
             client = await open_client(self.protocol)
@@ -122,7 +124,7 @@ class AdapterContract:
 
     # Ends.
 
-    async def test_closing_drains_the_answers_that_are_due(
+    async def test_closing_drains_pending_answers(
         self, broker: Any, open_client: OpenClient
     ) -> None:
         client = await open_client(self.protocol)
@@ -133,7 +135,7 @@ class AdapterContract:
         assert [self.normal(answer) for answer in received[: len(expected)]] == expected
 
     @pytest.mark.slow
-    async def test_end_of_stream_at_any_byte_ends_that_connection_alone(
+    async def test_end_of_stream_at_any_byte_ends_only_that_connection(
         self, broker: Any, open_client: OpenClient
     ) -> None:
         bystander = await open_client(self.protocol)
@@ -159,9 +161,7 @@ class AdapterContract:
     # Damage.
 
     @pytest.mark.parametrize("seed", range(10))
-    def test_random_and_damaged_bytes_raise_protocol_error_and_nothing_else(
-        self, seed: int
-    ) -> None:
+    def test_random_and_damaged_bytes_raise_only_protocol_error(self, seed: int) -> None:
         rng = random.Random(seed)
         stream = b"".join(each.request for each in self.exchanges)
         for _ in range(100):
@@ -187,7 +187,7 @@ class AdapterContract:
                 await client.send_eof()
                 await _read_to_end(client)
             except trio.BrokenResourceError:
-                pass  # It was closed on us, over bytes that it did not read.
+                pass  # The broker closed the connection over unread bytes.
         await self._converse(bystander)
 
     # Pressure.
@@ -215,7 +215,7 @@ class AdapterContract:
             nursery.start_soon(send_all)
             with trio.fail_after(HANG_S):
                 before = -1
-                while before != sent:  # Until neither end has got any further.
+                while before != sent:  # Until neither end makes progress.
                     before = sent
                     await trio.testing.wait_all_tasks_blocked(cushion=0.1)
             assert sent < requests, "everything was read although nothing was taken"
@@ -232,7 +232,7 @@ class AdapterContract:
     # Tools.
 
     async def _refused(self, open_client: OpenClient, data: bytes) -> None:
-        """The connection is closed though more of these bytes could come."""
+        """Check that the connection is closed although more of these bytes could come."""
         client = await open_client(self.protocol)
         await client.send_all(data)
         told = await _read_to_end(client)
@@ -245,7 +245,7 @@ class AdapterContract:
             assert list(map(self.normal, answers)) == list(map(self.normal, exchange.answers))
 
     async def _receive(self, client: trio.SocketStream, count: int) -> list[bytes]:
-        """The next `count` answer frames."""
+        """Return the next `count` answer frames."""
         data = b""
         with trio.fail_after(HANG_S):
             while len(answers := self._split(data)) < count:
@@ -278,7 +278,7 @@ class AdapterContract:
 
 
 def tls_hello() -> bytes:
-    """What a TLS client sends first."""
+    """Return the first bytes of a TLS client."""
     outgoing = ssl.MemoryBIO()
     tls = ssl.create_default_context().wrap_bio(
         ssl.MemoryBIO(), outgoing, server_hostname="localhost"
@@ -297,7 +297,7 @@ async def _send_chunks(client: trio.SocketStream, chunks: Sequence[bytes]) -> No
 
 
 async def _read_to_end(client: trio.SocketStream) -> bytes:
-    """Everything until the other side closes; a reset counts as closing."""
+    """Return all bytes until the other side closes; a reset counts as a close."""
     data = b""
     with trio.fail_after(HANG_S):
         try:

@@ -10,12 +10,12 @@ SizeOf = Callable[[bytes], int | None]
 
 
 def length_first(data: bytes) -> int | None:
-    """Whole size of a frame that begins with its length, 4 bytes big endian (Kafka, Pulsar)."""
+    """Return the size of a frame with a leading length, 4 bytes big endian (Kafka, Pulsar)."""
     return 4 + int.from_bytes(data[:4], "big") if len(data) >= 4 else None
 
 
 class FrameStream:
-    """Frames of one connection. `size_of` gives a frame's whole size, None: more bytes needed."""
+    """Frames of a connection. `size_of` returns a frame's whole size, None: more bytes needed."""
 
     def __init__(self, stream: trio.SocketStream, size_of: SizeOf = length_first) -> None:
         self.stream = stream
@@ -23,7 +23,7 @@ class FrameStream:
         self._data = b""
 
     async def frame(self) -> bytes | None:
-        """The next whole frame; None if the other side closed, or reset, the connection."""
+        """Return the next whole frame; None if the other side closed, or reset, the connection."""
         with trio.fail_after(HANG_S):
             while (size := self._size_of(self._data)) is None or len(self._data) < size:
                 try:
@@ -39,5 +39,5 @@ class FrameStream:
 
     @property
     def has_more(self) -> bool:
-        """Whether bytes behind the last frame were received."""
+        """Return True if bytes behind the last frame were received."""
         return bool(self._data)

@@ -1,4 +1,4 @@
-"""Length-prefixed framing: sizes told from the first bytes, limits held before buffering."""
+"""Length-prefixed framing: sizes from the first bytes, limits checked before buffering."""
 
 import struct
 
@@ -11,7 +11,7 @@ PREFIX = LengthPrefix(struct.Struct(">i"), bytes_min=1, bytes_max=100)
 
 
 @pytest.mark.parametrize("missing", [1, 2, 3, 4])
-def test_size_is_unknown_until_the_length_is_there(missing: int) -> None:
+def test_the_size_is_unknown_until_the_whole_length(missing: int) -> None:
     assert PREFIX.frame_size(memoryview(b"\x00\x00\x00\x05"[:-missing])) is None
 
 

@@ -1,5 +1,5 @@
-"""What a user may not see is not listed, in whatever protocol it asks; who may see nothing of a
-namespace is refused, whether or not that is there.
+"""Lists hide objects that the user may not see, in every protocol; a user without any view of a
+namespace is refused, existing or not.
 """
 
 import json
@@ -57,9 +57,11 @@ def topic(name, namespace="default"):
 
 @pytest.fixture
 async def granted(broker):
-    """`await granted(resource)` gives anna a permission; she may see nothing before. There are
-    topics `seen` (one partition), `seen-too` (two) and `secret` (two), each with a group of its
-    name, live topics `live-seen` and `live-secret`, and a namespace `other`.
+    """Return `granted`: `await granted(resource)` gives anna a permission; she may see nothing
+    before.
+
+    There are topics `seen` (one partition), `seen-too` (two) and `secret` (two), each with a group
+    of its name, non-persistent topics `live-seen` and `live-secret`, and a namespace `other`.
     """
     await broker.namespaces.create("public", "other")
     for name, partitions in (("seen", 1), ("seen-too", 2), ("secret", 2)):
@@ -115,7 +117,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("path", "shown"), LISTS, ids=[path for path, _ in LISTS])
-async def test_the_admin_api_lists_what_may_be_seen(broker, granted, path, shown):
+async def test_the_admin_api_lists_only_visible_topics(broker, granted, path, shown):
     app = make_app(broker, RestOptions(), broker.stopping)
     assert (await call(app, "GET", f"/admin/v2/{path}")).status == 403
     nowhere = path.replace("default", "nowhere").replace("spaces/public", "spaces/nowhere", 1)
@@ -126,11 +128,12 @@ async def test_the_admin_api_lists_what_may_be_seen(broker, granted, path, shown
     assert (answer.status, sorted(json.loads(answer.body))) == (200, sorted(shown))
 
 
-async def test_pulsars_list_of_a_namespace_has_what_may_be_seen(granted, pulsar):
+async def test_pulsars_list_of_a_namespace_has_only_visible_topics(granted, pulsar):
     for namespace in ("public/default", "public/nowhere"):
         code, _ = await pulsar.refused(Type.GET_TOPICS_OF_NAMESPACE, namespace=namespace)
         assert code == ServerError.AuthorizationError
-    await granted("public/default/seen@billing")  # Who may read in some group may see the topic.
+    # A permission to read in any group includes the view of the topic.
+    await granted("public/default/seen@billing")
     await granted("public/default/live-seen")
     assert await of_namespace(pulsar, 0) == full("seen")
     assert await of_namespace(pulsar, 1) == full("live-seen", domain="non-persistent")
@@ -138,7 +141,7 @@ async def test_pulsars_list_of_a_namespace_has_what_may_be_seen(granted, pulsar)
     assert len(await of_namespace(pulsar, 0)) == 5
 
 
-async def test_a_watcher_hears_of_what_may_be_seen_and_of_rights_that_change(
+async def test_a_watcher_is_notified_of_visible_topics_and_changed_permissions(
     broker, granted, pulsar
 ):
     pytest.importorskip("re2", reason="google-re2 is not installed: clients poll")
@@ -175,7 +178,7 @@ async def test_a_watcher_hears_of_what_may_be_seen_and_of_rights_that_change(
     assert told.topics_hash == topics_hash({*shown, *full("public-now")})
 
 
-async def test_kafkas_lists_have_what_may_be_seen(granted, open_client):
+async def test_kafkas_lists_have_only_visible_topics(granted, open_client):
     client = await another(open_client)
 
     async def listed():
@@ -192,7 +195,7 @@ async def test_kafkas_lists_have_what_may_be_seen(granted, open_client):
     assert await listed() == ([b"seen", b"seen-too"], [b"seen", b"seen-too"])
 
 
-async def test_kafkas_groups_are_described_as_far_as_their_topics_may_be_seen(granted, open_client):
+async def test_kafkas_groups_are_described_with_visible_topics_only(granted, open_client):
     member, asking = await another(open_client), await another(open_client)
 
     async def described(group):
@@ -230,9 +233,7 @@ async def test_kafkas_groups_are_described_as_far_as_their_topics_may_be_seen(gr
     assert (await asking.call_with_table(leaving, 1)).error_code == Code.GROUP_AUTHORIZATION_FAILED
 
 
-async def test_a_group_in_use_that_may_not_be_seen_is_not_told_from_one_that_is_not_there(
-    broker, granted, open_client
-):
+async def test_a_hidden_group_in_use_looks_like_a_missing_group(broker, granted, open_client):
     member, asking = await another(open_client), await another(open_client)
     await granted("public/default")
     protocols = [JoinGroupRequestProtocol(name=b"range", metadata=subscription_of([b"secret"]))]
@@ -255,7 +256,7 @@ async def test_a_group_in_use_that_may_not_be_seen_is_not_told_from_one_that_is_
     assert deleted.error_code == Code.NON_EMPTY_GROUP
 
 
-async def test_iggys_lists_are_for_who_may_see_all_of_them(granted, open_client):
+async def test_iggys_lists_need_a_view_of_all_topics(granted, open_client):
     talk = Talk(await open_client("iggy"))
     assert await talk.login() == 0
     assert await talk.status(201) == ErrorCode.UNAUTHORIZED
@@ -268,9 +269,7 @@ async def test_iggys_lists_are_for_who_may_see_all_of_them(granted, open_client)
     assert len((await talk.ask(301, **asked))["topics"]) == 3
 
 
-async def test_who_may_delete_a_group_of_one_topic_keeps_those_of_others(
-    broker, granted, open_client
-):
+async def test_deleting_a_group_keeps_its_part_on_other_topics(broker, granted, open_client):
     for name in ("seen", "secret"):
         broker.subscriptions.open(broker.topics.get(topic(name)), b"shared").commit(0, 0)
     await broker.permissions.grant(Grant("anna", "delete", "public/default/seen"))

@@ -152,7 +152,7 @@ async def test_a_topic_only_grows(topics, total):
         await topics.add_partitions(ORDERS, total)
 
 
-async def test_an_unpartitioned_topic_grows_only_without_pulsar_clients(topics):
+async def test_an_unpartitioned_topic_grows_only_without_layout_users(topics):
     topic = await topics.create(ORDERS, 1)
     topic.layout_users += 1
     with pytest.raises(errors.TopicInUse):

@@ -1,4 +1,4 @@
-"""Drives the HTTP listener's application without a server: one request in, one answer out."""
+"""Drives the HTTP listener's application without a server: a request in, an answer out."""
 
 import json
 from collections.abc import Iterable
@@ -54,7 +54,9 @@ async def call(
     silent: bool = False,
     leave: trio.Event | None = None,
 ) -> Answer:
-    """One request. `body` goes as JSON, or `pieces` as they are; `silent` never ends the body."""
+    """Send a request. `body` is sent as JSON, or `pieces` unchanged; `silent` never
+    ends the body.
+    """
     if pieces is None:
         pieces = [] if body is None else [json.dumps(body).encode()]
     incoming = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
@@ -88,20 +90,20 @@ async def has_room() -> bool:
 
 
 class NoTopics:
-    """A broker that has no topic."""
+    """A broker without topics."""
 
     def all(self) -> list[object]:
         return []
 
 
 class BareBroker(SimpleNamespace):
-    """Equal to itself alone, as a broker is."""
+    """Equal only to itself, like a broker."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
 def bare_broker(data_dir: str = "/") -> Any:
-    """What the listener needs of a broker as long as nobody asks about a topic."""
+    """Return the parts of a broker that the listener needs without requests about topics."""
     metrics, seldom = Metrics(), ThrottledLog()
     return BareBroker(
         version="0.0",

@@ -12,19 +12,21 @@ from tests.waiting import until
 
 @pytest.fixture
 def app(request, broker):
-    """The application of the HTTP listener over `broker`; options by indirect parameters."""
+    """Return the HTTP listener's application over `broker`; indirect parameters
+    give the options.
+    """
     return make_app(broker, RestOptions(**getattr(request, "param", {})), broker.stopping)
 
 
 @pytest.fixture
 def counted(tmp_path):
-    """The broker of the listener."""
+    """Return the listener's broker."""
     return bare_broker(str(tmp_path))
 
 
 @pytest.fixture
 async def listener(nursery, counted):
-    """The address of a serving listener, and the event that stops it."""
+    """Yield the address of a serving listener, and the event that stops the listener."""
     broker = counted
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -41,4 +43,4 @@ async def listener(nursery, counted):
         yield listening.getsockname(), stopping, done
         stopping.set()
         await until(done.is_set)
-        assert listening.fileno() >= 0  # Not the server's to close.
+        assert listening.fileno() >= 0  # The server must not close the socket.

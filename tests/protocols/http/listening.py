@@ -1,4 +1,4 @@
-"""Speaks to a listener over a socket, request by request."""
+"""Sends requests to a listener over a socket, one at a time."""
 
 import trio
 
@@ -10,7 +10,7 @@ async def connect(address) -> trio.SocketStream:
 
 
 async def ask(stream, path: str, method: str = "GET") -> tuple[int, bytes]:
-    """One request on a connection that stays; the answer's status and body."""
+    """Send a request on a lasting connection; return the answer's status and body."""
     await stream.send_all(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     received = b""
     while b"\r\n\r\n" not in received:

@@ -1,4 +1,4 @@
-"""Puts records into a partition without a listener."""
+"""Stores records in a partition without a listener."""
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.topics.partition import Partition
@@ -7,7 +7,7 @@ from braidlog.storage.formats.record import Record
 
 
 def append_records(broker: Broker, partition: Partition, count: int) -> None:
-    """Append `count` records as one batch; they are not on disk yet."""
+    """Append `count` records as a batch; they are not on disk yet."""
     base_offset, append_us = partition.next_offset, broker.now_us()
     records = [
         Record(base_offset + number, append_us, value=b"value %d" % number)

@@ -1,4 +1,4 @@
-"""No route gets past the access check: what each is told, and that nothing has happened."""
+"""No route bypasses the access check: each is refused with its error, and has no effect."""
 
 import pytest
 
@@ -15,7 +15,7 @@ FOR_ANYBODY = {("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/openapi.json")
 
 
 def routes(broker):
-    """(method, path) of everything that the application serves."""
+    """Yield (method, path) of every route of the application."""
     for route in make_routes(broker, RestOptions(), broker.stopping):
         for method in sorted(route.methods - {"HEAD"}):
             yield method, route.path
@@ -48,9 +48,9 @@ def filled(path):
     return path
 
 
-async def test_no_route_answers_whom_the_rules_refuse(app, broker):
+async def test_no_route_answers_a_refused_client(app, broker):
     await call(app, "PUT", "/api/v1/topics/public/default/orders")
-    await broker.durability.settled()  # A lazy write of before is none of what follows.
+    await broker.durability.settled()  # So an earlier lazy write is not counted below.
     ticket = broker.durability.ticket
     found = list(routes(broker))
     assert len(found) > len(FOR_ANYBODY)
@@ -76,14 +76,14 @@ async def test_no_route_answers_whom_the_rules_refuse(app, broker):
         ("GET", "/api/v1/groups/a/b/c/g", Action.DESCRIBE, "group 'g' a/b/c"),
     ],
 )
-async def test_a_route_asks_for_what_its_path_names(app, broker, method, path, action, resource):
+async def test_a_route_checks_the_resource_of_its_path(app, broker, method, path, action, resource):
     rules = Nothing()
     broker.access = Access(rules)
     await call(app, method, path)
     assert [(asked, str(about)) for _, asked, about in rules.asked] == [(action, resource)]
 
 
-async def test_a_refusal_does_not_tell_whether_the_topic_is_there(app, broker):
+async def test_a_refusal_does_not_reveal_the_topics_existence(app, broker):
     await call(app, "PUT", "/api/v1/topics/public/default/orders")
     found = [one for one in routes(broker) if one not in FOR_ANYBODY]
     broker.access = Access(Nothing())
@@ -97,7 +97,7 @@ async def test_a_refusal_does_not_tell_whether_the_topic_is_there(app, broker):
     assert await refusals() == present
 
 
-async def test_a_topic_is_made_for_its_client(app, makers):
+async def test_a_topic_is_created_for_its_client(app, makers):
     for name in ("one", "two"):
         await call(app, "PUT", f"/api/v1/topics/public/default/{name}")
     assert [name for name, _ in makers] == ["anonymous"] * 2
@@ -105,7 +105,7 @@ async def test_a_topic_is_made_for_its_client(app, makers):
 
 
 @pytest.mark.parametrize("app", [{"auto_create_topics": True}], indirect=True)
-async def test_a_message_makes_no_topic_for_whom_may_only_produce(app, broker, makers):
+async def test_a_produce_permission_does_not_create_topics(app, broker, makers):
     message = {"messages": [{"value": "x"}]}
     broker.access = Access(Nothing(Action.PRODUCE))
     answer = await call(app, "POST", "/topics/public/default/new", message)

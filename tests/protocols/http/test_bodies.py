@@ -53,7 +53,7 @@ async def refused(request: Request, bodies: BodyReader | None = None) -> str:
     return caught.value.wire.code
 
 
-async def test_a_body_in_pieces_is_one_body():
+async def test_a_body_in_pieces_is_joined():
     assert await reader().read(request_of(b'{"num', b'ber": 5}'), Wanted) == Wanted(5)
 
 
@@ -64,7 +64,7 @@ async def test_no_body_is_the_empty_object():
 @pytest.mark.parametrize(
     "body", [b"{", b"[]", b'{"number": "5"}', b'{"numbre": 5}', b"\xff", b'{"number": 1e400}']
 )
-async def test_what_is_not_the_body_wanted_is_refused(body):
+async def test_an_unexpected_body_is_refused(body):
     assert await refused(request_of(body)) == "bad_body"
 
 
@@ -73,7 +73,7 @@ async def test_a_wrong_field_is_named():
         await reader().read(request_of(b'{"numbre": 5}'), Wanted)
 
 
-async def test_a_body_of_the_limit_is_taken_and_one_byte_more_is_not():
+async def test_the_limit_of_a_body_is_exact():
     body = b'{"number": 5}'
     exact = reader(bytes_max=len(body))
     assert await exact.read(request_of(body), Wanted) == Wanted(5)
@@ -89,13 +89,13 @@ async def test_a_declared_size_is_refused_before_anything_is_read():
     assert await refused(request) == "body_too_large"
 
 
-async def test_a_silent_client_is_let_go(autojump_clock):
+async def test_a_silent_client_is_disconnected(autojump_clock):
     started = trio.current_time()
     assert await refused(request_of(b"{", end=False)) == "body_timeout"
     assert trio.current_time() - started == pytest.approx(30.0)
 
 
-async def test_a_silent_client_does_not_hold_a_stop(autojump_clock):
+async def test_a_silent_client_does_not_delay_a_stop(autojump_clock):
     stopping = trio.Event()
     async with trio.open_nursery() as nursery:
 
@@ -108,7 +108,7 @@ async def test_a_silent_client_does_not_hold_a_stop(autojump_clock):
     assert trio.current_time() < 1.0
 
 
-async def test_a_slow_body_is_whole_in_the_end(autojump_clock):
+async def test_a_slow_body_is_complete_in_the_end(autojump_clock):
     whole = b'{"number": 123456789}'
     pieces = [whole[at : at + 1] for at in range(len(whole))]
 
@@ -126,21 +126,19 @@ async def test_a_slow_body_is_whole_in_the_end(autojump_clock):
     assert uncounted == [1]
 
 
-async def test_only_so_many_bodies_are_waited_for(autojump_clock, nursery, monkeypatch):
+async def test_waiting_bodies_have_a_limit(autojump_clock, nursery, monkeypatch):
     monkeypatch.setattr("braidlog.protocols.http.bodies.UPLOADS_MAX", 1)
     bodies = reader()
     nursery.start_soon(refused, request_of(end=False), bodies)
     await trio.sleep(2 * PROMPT_S)
     assert await refused(request_of(end=False), bodies) == "limit_exceeded"
     assert await bodies.read(request_of(b'{"number": 5}'), Wanted) == Wanted(5)
-    await trio.sleep(60)  # The first one has timed out.
+    await trio.sleep(60)  # The first body has timed out.
     assert await refused(request_of(end=False), bodies) == "body_timeout"
 
 
 @pytest.mark.parametrize("pause_s", [0, 2 * PROMPT_S])
-async def test_a_body_that_there_is_no_room_for_is_refused_when_it_comes_late_too(
-    autojump_clock, monkeypatch, pause_s
-):
+async def test_a_late_body_without_room_is_refused(autojump_clock, monkeypatch, pause_s):
     monkeypatch.setattr("braidlog.protocols.http.bodies.BODY_BYTES_SMALL", 4)
     monkeypatch.setattr("braidlog.protocols.http.bodies.BODIES_BYTES_ALL_MAX", 8)
     request = request_of(b'{"number": 5}')
@@ -154,7 +152,7 @@ async def test_a_body_that_there_is_no_room_for_is_refused_when_it_comes_late_to
 
 
 @pytest.mark.parametrize("timeout_s", [0.1, PROMPT_S])
-async def test_a_timeout_may_be_shorter_than_what_is_prompt(autojump_clock, timeout_s):
+async def test_a_timeout_may_be_shorter_than_the_prompt_time(autojump_clock, timeout_s):
     short = BodyReader(100, timeout_s, trio.Event())
     assert await refused(request_of(b"{", end=False), short) == "body_timeout"
     assert trio.current_time() == pytest.approx(timeout_s)
@@ -184,11 +182,11 @@ def test_the_bodies_of_all_requests_share_their_memory():
     "headers",
     [{"Content-Type": "text/plain"}, {"Content-Encoding": "gzip"}],
 )
-async def test_what_is_not_plain_json_is_refused(headers):
+async def test_non_standard_json_is_refused(headers):
     assert await refused(request_of(b"{}", headers=headers)) == "not_json"
 
 
-async def test_json_may_say_its_charset():
+async def test_json_may_name_its_charset():
     headers = {"Content-Type": "application/json; charset=utf-8"}
     assert await reader().read(request_of(b"{}", headers=headers), Wanted) == Wanted(0)
 
@@ -209,12 +207,12 @@ def test_a_bad_topic_name_is_refused(topic):
     assert caught.value.wire.status == 412
 
 
-def test_a_topic_in_a_query_has_public_default_for_what_it_leaves_out():
+def test_a_topic_in_a_query_defaults_to_public_default():
     assert parsed_topic("orders").full == "public/default/orders"
 
 
 @pytest.mark.parametrize("name", [b"billing", b"a/b", "ö".encode(), b"\xff\x00", b""])
-def test_a_group_name_comes_back_as_it_was_told(name):
+def test_a_group_name_round_trips(name):
     text, encoding = group_text(name)
     assert decoded_group(asking(f"encoding={encoding}"), text.encode()) == name
 
@@ -226,20 +224,22 @@ def test_a_group_name_in_no_known_encoding_is_refused(query, name):
     assert caught.value.wire.code == "bad_query"
 
 
-def test_a_page_has_a_thousand_lines_unless_told():
+def test_a_page_has_a_thousand_lines_by_default():
     assert page_limit(asking()) == 1000
     assert page_limit(asking("limit=10000")) == 10_000
 
 
 @pytest.mark.parametrize("limit", ["0", "10001", "-1", "x", "", "1.5", "9" * 5000, "\u0661"])
-def test_a_senseless_page_size_is_refused(limit):
+def test_an_invalid_page_size_is_refused(limit):
     with pytest.raises(Refused) as caught:
         page_limit(asking(f"limit={limit}"))
     assert caught.value.wire.code == "bad_query"
 
 
-async def test_large_bodies_are_served_as_others_end(autojump_clock, monkeypatch):
-    """JSON becomes twenty times its size in objects, so that bodies in memory are no measure."""
+async def test_large_bodies_wait_for_the_end_of_others(autojump_clock, monkeypatch):
+    """JSON grows to twenty times its size in objects, so the size of bodies in memory is no
+    measure.
+    """
     monkeypatch.setattr("braidlog.protocols.http.bodies.SERVED_BYTES_SMALL", 5)
     monkeypatch.setattr("braidlog.protocols.http.bodies.SERVED_BYTES_MAX", 20)
     bodies, body = reader(), b'{"number": 5}'

@@ -1,6 +1,6 @@
-"""Whatever is asked, right or wrong, `/openapi.json` describes the answer, and none is a 500.
+"""`/openapi.json` describes the answer to any request, right or wrong, and no answer is a 500.
 
-Requests are made from the description by chance, the same in every run. `docs/reports/http-api.md`
+Requests are made from the description at random, the same in every run. `docs/reports/http-api.md`
 names the longer runs, by schemathesis.
 """
 
@@ -14,7 +14,7 @@ from braidlog.protocols.http.examples import EXAMPLES
 from tests.protocols.http.asgi import call
 
 SEED = 14
-REQUESTS = 4  # Of each operation.
+REQUESTS = 4  # Per operation.
 BASE = "/topics/public/default/orders"
 NAMES = {
     "tenant": "public",
@@ -45,14 +45,14 @@ JSON = "application/json"
 
 
 class Maker:
-    """Values by chance for what a schema of the description says."""
+    """Random values for a schema of the description."""
 
     def __init__(self, chance: random.Random, document: dict) -> None:
         self.chance = chance
         self.document = document
 
     def value(self, schema: dict, depth: int = 0) -> object:
-        """One that fits, or now and then one that does not."""
+        """Return a fitting value, and sometimes a wrong value."""
         if self.chance.random() < 0.1:
             return self.chance.choice(WRONG)
         schema = resolved(schema, self.document)
@@ -79,7 +79,7 @@ class Maker:
         return self.chance.choice([*WRONG, "text", 5])
 
     def fields(self, schema: dict, depth: int) -> object:
-        """An object: what it has to have, and by chance more."""
+        """Return an object with the required fields, and random optional fields."""
         found = {}
         for name, of in schema.get("properties", {}).items():
             if name in schema.get("required", ()) or self.chance.random() < 0.3:
@@ -88,14 +88,14 @@ class Maker:
 
 
 def resolved(schema: dict, document: dict) -> dict:
-    """The schema itself, where it is named."""
+    """Return the schema behind a reference."""
     while "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     return schema
 
 
 def misfit(value: object, schema: dict, document: dict) -> str:
-    """What of a value the schema does not allow; empty where all is right."""
+    """Return the violation of a schema by a value; "" if the value fits."""
     schema = resolved(schema, document)
     if "anyOf" in schema:
         found = [misfit(value, one, document) for one in schema["anyOf"]]
@@ -122,7 +122,7 @@ def misfit(value: object, schema: dict, document: dict) -> str:
 
 
 def target(maker: Maker, path: str, operation: dict) -> str:
-    """A path with its query."""
+    """Return a path with a query."""
     query = []
     for one in operation["parameters"]:
         name = one["name"]
@@ -140,7 +140,7 @@ def target(maker: Maker, path: str, operation: dict) -> str:
 
 
 def check(operation: dict, answer: object, document: dict) -> str:
-    """What the description does not say of an answer."""
+    """Return the difference between an answer and the description, or ""."""
     responses, status = operation["responses"], answer.status
     told = responses.get(str(status), responses.get(f"{status // 100}XX"))
     if told is None or status == 500:
@@ -155,7 +155,7 @@ def check(operation: dict, answer: object, document: dict) -> str:
 
 
 async def prepare(app) -> None:
-    """What the requests name, whatever the ones before have done."""
+    """Create the objects that the requests name, whatever earlier requests have done."""
     await call(app, "PUT", "/api/v1/topics/public/default/orders", {"partitions": 1})
     await call(app, "POST", BASE, {"messages": [{"key": "k", "value": "v"}]})
     made = {"id": "c", "name": "c", "initial_position": "Earliest"}
@@ -172,7 +172,7 @@ def operations(document):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(4))
-async def test_every_answer_is_one_that_the_description_allows(app, broker, part):
+async def test_the_description_allows_every_answer(app, broker, part):
     document = (await call(app, "GET", "/openapi.json")).json
     wrong, statuses = [], set()
     for method, path, operation in operations(document)[part::4]:
@@ -194,13 +194,13 @@ async def test_every_answer_is_one_that_the_description_allows(app, broker, part
 
 
 def by_path_puts_first(operation):
-    """What is made comes before what changes it."""
+    """Return the sort key of an operation: PUT before other methods on a path."""
     method, path, _ = operation
     return path, method != "PUT"
 
 
-async def test_generators_of_clients_take_every_schema(app):
-    """openapi-python-client makes no client where a schema is a boolean."""
+async def test_client_generators_accept_every_schema(app):
+    """openapi-python-client generates no client for a boolean schema."""
     document = (await call(app, "GET", "/openapi.json")).json
 
     def places(part: object, at: str):
@@ -218,7 +218,7 @@ async def test_generators_of_clients_take_every_schema(app):
     assert (pair["minItems"], pair["maxItems"], len(pair["prefixItems"])) == (2, 2, 2)
 
 
-async def test_every_kind_of_body_has_an_example_that_is_taken(app):
+async def test_every_kind_of_body_has_a_valid_example(app):
     document = (await call(app, "GET", "/openapi.json")).json
     await prepare(app)
     names = NAMES | {"partition": "0", "user": "anna", "token": "nightly"}

@@ -1,4 +1,4 @@
-"""Every broker error has an answer of its own, and the numbers are well formed."""
+"""Every broker error has its own answer, and the numbers are well formed."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,7 @@ def test_numbers_begin_with_their_status():
         assert code.number // 100 == code.status, code
 
 
-def test_each_number_has_one_name_and_each_name_one_number():
+def test_numbers_and_names_are_unique():
     codes = all_codes()
     assert len({code.code for code in codes}) == len(codes)
     assert len({code.number for code in codes}) == len(codes)
@@ -32,14 +32,14 @@ def test_the_documents_list_every_code():
     assert listed == sorted((code.status, code.number, code.code) for code in all_codes())
 
 
-def test_an_error_of_a_plug_in_is_told_as_its_nearest_base():
+def test_a_plug_ins_error_is_its_nearest_base():
     class NoSuchTopic(broker_errors.TopicNotFound):
-        """Of somebody else's listener."""
+        """An error of a third-party listener."""
 
     assert errors.wire_code(NoSuchTopic("why")) is errors.TOPIC_NOT_FOUND
 
 
-def test_an_error_is_told_by_its_own_class():
+def test_an_error_has_the_code_of_its_class():
     for kind in BrokerError.__subclasses__():
         if kind.__module__ != broker_errors.__name__:
             continue
@@ -47,7 +47,7 @@ def test_an_error_is_told_by_its_own_class():
         assert errors.wire_code(error) is WIRE_CODES[kind]
 
 
-def test_what_a_client_may_try_again_is_429_or_503():
+def test_retriable_errors_are_429_or_503():
     again = {broker_errors.LimitExceeded, broker_errors.ShuttingDown, broker_errors.StorageFull}
     for kind in again:
         assert WIRE_CODES[kind].status in (429, 503)

@@ -1,4 +1,6 @@
-"""The HTTP listener with TLS: the same answers, certificates of clients, and who speaks no TLS."""
+"""The HTTP listener with TLS: the same answers, certificates of clients, and
+clients without TLS.
+"""
 
 import socket
 from contextlib import asynccontextmanager
@@ -17,7 +19,7 @@ from tests.protocols.http.listening import ask, connect, read_to_end
 
 @pytest.fixture
 async def serve(nursery, counted, tmp_path):
-    """`async with serve() as address`: while the listener with TLS serves."""
+    """Return `serve`: `async with serve() as address` runs the listener with TLS."""
 
     @asynccontextmanager
     async def serve(clients="none"):
@@ -44,7 +46,7 @@ async def serve(nursery, counted, tmp_path):
     return serve
 
 
-async def test_requests_are_answered_as_without(serve):
+async def test_requests_are_answered_as_without_tls(serve):
     async with serve() as address:
         stream = await open_tls(address)
         assert await ask(stream, "/healthz") == (200, b"ok\n")
@@ -52,7 +54,7 @@ async def test_requests_are_answered_as_without(serve):
         await stream.aclose()
 
 
-async def test_client_that_offers_http_2_gets_http_1(serve):
+async def test_a_client_that_offers_http_2_gets_http_1(serve):
     async with serve() as address:
         context = client_context()
         context.set_alpn_protocols(["h2", "http/1.1"])
@@ -62,7 +64,7 @@ async def test_client_that_offers_http_2_gets_http_1(serve):
         await stream.aclose()
 
 
-async def test_a_clients_certificate_says_who_it_is(serve, counted):
+async def test_a_clients_certificate_is_its_principal(serve, counted):
     seen = []
     counted.authentication.by_certificate = lambda given, at: seen.append(given)
     async with serve("optional") as address:
@@ -74,20 +76,20 @@ async def test_a_clients_certificate_says_who_it_is(serve, counted):
         await stream.aclose()
 
 
-async def test_who_speaks_no_tls_is_hung_up_on_and_it_is_logged(serve):
+async def test_a_client_without_tls_is_disconnected_and_logged(serve):
     with structlog.testing.capture_logs() as logs:
         async with serve() as address:
             stream = await connect(address)
             await stream.send_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             assert b"HTTP" not in await read_to_end(stream)
-            encrypted = await open_tls(address)  # Others are served.
+            encrypted = await open_tls(address)  # Other clients are served.
             assert (await ask(encrypted, "/healthz"))[0] == 200
             await encrypted.aclose()
     (said,) = [one for one in logs if one["event"] == "tls_handshake_failed"]
     assert said["reason"] == "the client does not speak TLS: this listener does"
 
 
-async def test_a_handshake_that_does_not_come_ends_in_time(serve, autojump_clock):
+async def test_a_missing_handshake_times_out(serve, autojump_clock):
     with structlog.testing.capture_logs() as logs:
         async with serve() as address:
             stream = await connect(address)
@@ -97,7 +99,7 @@ async def test_a_handshake_that_does_not_come_ends_in_time(serve, autojump_clock
     assert said["reason"] == f"not done within {HANDSHAKE_S:.0f} s"
 
 
-async def test_a_client_that_is_gone_before_it_is_served_is_no_bug(serve):
+async def test_a_client_that_vanishes_before_service_is_no_bug(serve):
     with structlog.testing.capture_logs() as logs:
         async with serve() as address:
             for _ in range(5):

@@ -1,4 +1,4 @@
-"""Message ids as text: what is one, what is none."""
+"""Message ids as text: valid and invalid ids."""
 
 import base64
 
@@ -16,7 +16,7 @@ def packed(**fields):
     "one",
     [MessageId(1, 2, 0, -1), MessageId(1, 2, -1, 5), MessageId(2**63 - 1, 2**63 - 1, 3, 0)],
 )
-def test_an_id_is_read_as_it_was_written_with_and_without_its_padding(one):
+def test_an_id_round_trips_with_and_without_padding(one):
     text = write_id(one)
     assert read_id(text) == read_id(text.rstrip("=")) == one
     assert read_id(text.translate(str.maketrans("+/", "-_"))) == one
@@ -35,6 +35,6 @@ def test_an_id_is_read_as_it_was_written_with_and_without_its_padding(one):
         (packed(ledgerId=1, entryId=2**64 - 1), "of a stored message"),
     ],
 )
-def test_what_is_no_id_says_why(text, said):
+def test_an_invalid_id_is_refused_with_the_reason(text, said):
     with pytest.raises(BadMessageId, match=said):
         read_id(text)

@@ -1,4 +1,4 @@
-"""HTTP clients where they must prove who they are."""
+"""HTTP clients of a broker with authentication."""
 
 import base64
 
@@ -29,7 +29,7 @@ async def root(broker):
     return user
 
 
-async def test_name_and_password_or_a_token_let_in(app, broker, root):
+async def test_name_and_password_or_a_token_are_accepted(app, broker, root):
     assert (await call(app, "PUT", TOPIC, headers=basic("root:secret:one"))).status == 201
     token, _ = await broker.users.create_token(root, "ci", None)
     answer = await call(app, "GET", TOPIC, headers={"Authorization": f"Bearer {token}"})
@@ -51,14 +51,14 @@ async def test_name_and_password_or_a_token_let_in(app, broker, root):
         {"Authorization": ""},
     ],
 )
-async def test_nothing_else_does(app, broker, root, headers):
+async def test_other_credentials_are_refused(app, broker, root, headers):
     answer = await call(app, "PUT", TOPIC, headers=headers)
     assert (answer.status, answer.json["code"]) == (401, "not_authenticated")
     assert answer.headers["www-authenticate"].startswith("Basic")
     assert len(broker.topics) == 0
 
 
-async def test_the_log_says_who_was_refused_and_by_which_protocol(app, root):
+async def test_the_log_names_the_refused_user_and_the_protocol(app, root):
     with structlog.testing.capture_logs() as events:
         await call(app, "GET", TOPIC, headers=basic("root:wrong"))
     refused = [one for one in events if one["event"] == "login_refused"]
@@ -68,7 +68,7 @@ async def test_the_log_says_who_was_refused_and_by_which_protocol(app, root):
     assert "wrong" not in str(refused)
 
 
-async def test_of_a_name_that_is_too_long_the_audit_log_has_a_piece(app, broker, root):
+async def test_the_audit_log_truncates_long_names(app, broker, root):
     await call(app, "GET", TOPIC, headers=basic("n" * 10_000 + ":wrong"))
     assert [len(name) for _, name, *_ in broker.audit._repeats] == [255]
 
@@ -77,7 +77,7 @@ async def test_health_needs_no_login(app):
     assert (await call(app, "GET", "/healthz")).status == 200
 
 
-async def test_a_user_may_do_what_was_granted(app, broker):
+async def test_a_user_has_its_granted_permissions(app, broker):
     await broker.users.create("anna", "secret")
     anna = basic("anna:secret")
     assert (await call(app, "PUT", TOPIC, headers=anna)).status == 403
@@ -87,7 +87,7 @@ async def test_a_user_may_do_what_was_granted(app, broker):
     assert (await call(app, "GET", "/api/v1/users", headers=anna)).status == 403
 
 
-async def test_lists_show_what_the_user_may_see_and_nothing_else(app, broker, root):
+async def test_lists_show_only_visible_objects(app, broker, root):
     for name in ("hidden", "orders", "other"):
         path = f"/api/v1/topics/public/default/{name}"
         await call(app, "PUT", path, headers=basic("root:secret:one"))
@@ -123,7 +123,7 @@ async def test_lists_show_what_the_user_may_see_and_nothing_else(app, broker, ro
     assert (await call(app, "GET", "/api/v1/topics")).status == 401
 
 
-async def test_a_topic_shows_the_groups_that_the_user_may_see_and_no_other(app, broker, root):
+async def test_a_topic_shows_only_visible_groups(app, broker, root):
     live = f"{ADMIN.replace('/persistent', '/non-persistent')}news"
     for path in (f"{ADMIN}orders", f"{ADMIN}hidden", live):
         made = await call(app, "PUT", path, headers=basic("root:secret:one"))
@@ -156,9 +156,7 @@ async def test_a_topic_shows_the_groups_that_the_user_may_see_and_no_other(app, 
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])
-async def test_a_stream_of_events_ends_when_its_right_is_taken_back_or_its_token_expires(
-    app, broker, root, how
-):
+async def test_an_event_stream_ends_with_its_permission_or_token(app, broker, root, how):
     await call(app, "PUT", TOPIC, headers=basic("root:secret:one"))
     anna, _ = await broker.users.create("anna", None)
     now_us = broker.now_us()
@@ -193,7 +191,7 @@ async def test_a_stream_of_events_ends_when_its_right_is_taken_back_or_its_token
     assert b"secret" not in answer.body
 
 
-async def test_a_certificate_lets_in_who_says_nothing_else(app, broker, root):
+async def test_a_certificate_is_accepted_without_other_credentials(app, broker, root):
     certificate = {"subject": ((("commonName", "anna"),),)}
 
     async def certified(scope, receive, send):

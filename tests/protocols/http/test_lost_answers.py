@@ -1,5 +1,5 @@
-"""HTTP requests that change something, sent to a broker that is not the owner, while the owner's
-answer is lost: what the client is told is true, and a repeat does no harm.
+"""HTTP requests with an effect, sent to another broker than the owner, while the owner's answer is
+lost: the client's answer is true, and a repeat does no harm.
 """
 
 from contextlib import asynccontextmanager
@@ -87,7 +87,7 @@ class Near:
         return self._topics["topic"]
 
     async def ask(self, method, path, body=None):
-        """What the client is told."""
+        """Send the request; return the meaning of the client's answer."""
         for called, topic in self._topics.items():
             path = path.replace(f"{{{called}}}", topic)
         given = {} if body is None else {"json": body}
@@ -100,7 +100,7 @@ class Near:
 
 @asynccontextmanager
 async def prepared(path):
-    """A client, the owner, the owner's state, and what cuts the link to the owner."""
+    """Yield a client, the owner, the owner's state, and the cutter of the link to the owner."""
     async with (
         lossy(path) as (asker, owner, cutter, _),
         serving(asker.broker) as client,
@@ -132,7 +132,7 @@ async def prepared(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
-async def test_what_is_told_of_a_request_without_an_answer_is_true(tmp_path, name):
+async def test_the_answer_after_a_lost_answer_is_true(tmp_path, name):
     async with prepared(tmp_path / "whole") as (near, _, states, _cutter):
         before = states.now()
         assert await near.ask(*CHANGES[name]) is Told.DONE, near.text
@@ -148,14 +148,14 @@ async def test_what_is_told_of_a_request_without_an_answer_is_true(tmp_path, nam
             return
         if told is not Told.DONE:
             await near.ask(*CHANGES[name])
-        if name == "append":  # Without sequence numbers: it may be stored twice.
+        if name == "append":  # Without sequence numbers, a record may be stored twice.
             assert [*states.now()] == [*after]
         else:
             assert states.now() == after
 
 
 @pytest.mark.slow
-async def test_no_route_says_that_nothing_was_done_after_a_change(tmp_path):
+async def test_no_route_denies_a_change_that_was_made(tmp_path):
     async with prepared(tmp_path) as (near, owner, states, cutter):
         for method, path in list(routes(owner.broker)):
             if method in READING:

@@ -1,4 +1,4 @@
-"""Requests about topics of another broker: where they go while a topic is on its way."""
+"""Requests about topics of another broker: their destination while a topic moves."""
 
 from types import SimpleNamespace
 
@@ -24,8 +24,9 @@ BODY = [b"a" * 1000, b"b" * 1000]
 
 
 class Moving(Placement):
-    """Says for each look who owns everything; the last one stays. `ended` are sessions that ended;
-    `looks` counts who asks for that.
+    """A placement with a series of owners of all topics; the last owner stays.
+
+    `ended` are ended sessions; `looks` counts the queries about them.
     """
 
     def __init__(self, *owners):
@@ -43,11 +44,11 @@ class Moving(Placement):
 
 
 class Frozen(bytes):
-    """What a broker said before it froze: its connection stays open."""
+    """The answer of a broker before it froze: its connection stays open."""
 
 
 class Other(Siblings):
-    """The other broker: what it says to each request in turn, None: it is not reached."""
+    """The other broker with an answer per request; None: the broker is unreachable."""
 
     is_alone = False
 
@@ -95,7 +96,7 @@ async def received(request):
 
 
 class Asked:
-    """One request through a proxy in front of `received`."""
+    """A request through a proxy in front of `received`."""
 
     def __init__(self, nursery, owners, *answers, handler=received):
         self.siblings = Other(nursery, *answers)
@@ -131,14 +132,14 @@ def no_pauses(monkeypatch):
     monkeypatch.setattr(proxying, "LOOK_S", 0.0)
 
 
-async def test_a_request_for_a_topic_without_owner_waits_for_one(nursery):
+async def test_a_request_for_a_topic_without_owner_waits_for_an_owner(nursery):
     asked = Asked(nursery, [NOBODY, NOBODY, None])
     answer = await asked()
     assert (answer.status_code, answer.body) == (200, b"".join(BODY))
 
 
 @pytest.mark.parametrize("before", [None, MOVED])
-async def test_who_does_not_own_it_any_more_has_it_be_asked_elsewhere(nursery, before):
+async def test_a_request_at_a_former_owner_goes_to_the_new_owner(nursery, before):
     asked = Asked(nursery, [OTHER, None], before)
     answer = await asked()
     assert (answer.status_code, answer.body) == (200, b"".join(BODY))
@@ -151,7 +152,7 @@ async def test_a_body_goes_whole_to_the_next_owner_too(nursery):
     assert first == second and first.count(b"a") >= 1000 and first.count(b"b") >= 1000
 
 
-async def test_a_topic_that_moves_while_its_request_is_handled_is_asked_for_elsewhere(nursery):
+async def test_a_request_during_a_move_goes_to_the_new_owner(nursery):
     handled = []
 
     async def handler(request):
@@ -164,7 +165,7 @@ async def test_a_topic_that_moves_while_its_request_is_handled_is_asked_for_else
 
 
 @pytest.mark.parametrize("owners", [[NOBODY], [OTHER]])
-async def test_who_finds_no_owner_in_time_is_told_to_come_again(nursery, monkeypatch, owners):
+async def test_a_request_without_owner_in_time_is_asked_to_retry(nursery, monkeypatch, owners):
     monkeypatch.setattr(proxying, "FIND_S", -1.0)
     asked = Asked(nursery, owners, MOVED)
     with pytest.raises(Refused) as refused:
@@ -180,7 +181,7 @@ async def test_a_stopping_broker_waits_for_no_owner(nursery):
     assert refused.value.wire is NO_OWNER
 
 
-async def test_a_body_that_there_is_no_memory_for_goes_to_one_owner_alone(nursery, monkeypatch):
+async def test_a_body_without_room_in_memory_goes_to_a_single_owner(nursery, monkeypatch):
     monkeypatch.setattr(proxying.BodyBudget, "take", lambda *_: False)
     asked = Asked(nursery, [OTHER], MOVED, http(201))
     with pytest.raises(Refused) as refused:
@@ -190,7 +191,7 @@ async def test_a_body_that_there_is_no_memory_for_goes_to_one_owner_alone(nurser
     assert (await asked()).status_code == 201
 
 
-async def test_a_lost_owner_is_asked_again_only_for_what_changes_nothing(nursery):
+async def test_only_requests_without_effect_are_repeated_at_a_lost_owner(nursery):
     asked = Asked(nursery, [OTHER, None], GONE)
     assert (await asked("GET")).status_code == 200
     asked = Asked(nursery, [OTHER, None], GONE)
@@ -202,7 +203,7 @@ async def test_a_lost_owner_is_asked_again_only_for_what_changes_nothing(nursery
 FROZEN = Owner(2, session=7)
 
 
-async def test_a_frozen_owner_is_not_waited_for_once_its_session_has_ended(nursery, monkeypatch):
+async def test_a_frozen_owner_is_not_awaited_after_its_session(nursery, monkeypatch):
     monkeypatch.setattr(proxying, "SILENT_S", 0.01)
     asked = Asked(nursery, [FROZEN, None], Frozen())
     asked.broker.placement.ended.add(7)
@@ -214,7 +215,7 @@ async def test_a_frozen_owner_is_not_waited_for_once_its_session_has_ended(nurse
     assert refused.value.wire is OWNER_LOST
 
 
-async def test_a_silent_owner_is_waited_for_while_its_session_goes_on(nursery, monkeypatch):
+async def test_a_silent_owner_is_awaited_during_its_session(nursery, monkeypatch):
     monkeypatch.setattr(proxying, "SILENT_S", 0.001)
     asked = Asked(nursery, [FROZEN, None], Frozen())
     placement = asked.broker.placement
@@ -244,7 +245,7 @@ async def test_a_stream_ends_with_the_session_of_its_frozen_owner(nursery, monke
     assert sent == [None, b": x\n"]
 
 
-async def test_what_was_passed_on_goes_no_further(nursery):
+async def test_a_forwarded_request_is_not_forwarded_again(nursery):
     asked = Asked(nursery, [OTHER])
     answer = await asked(**{HOP: "1"})
     assert (answer.status_code, answer.headers[HOP]) == (503, "0")
@@ -252,7 +253,7 @@ async def test_what_was_passed_on_goes_no_further(nursery):
     assert not asked.siblings.asked
 
 
-async def test_a_broker_that_is_asked_by_another_makes_sure_what_topics_there_are(nursery):
+async def test_a_forwarded_request_makes_the_owner_follow_the_catalogue(nursery):
     asked = Asked(nursery, [None])
     assert (await asked(**{HOP: "1"})).status_code == 200
     assert asked.siblings.followed == 1

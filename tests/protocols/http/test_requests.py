@@ -54,7 +54,7 @@ def counted(broker, family: str, *labels: str) -> int:
     return broker.metrics.number(family, *labels).value
 
 
-async def test_paths_are_matched_as_they_were_sent(app):
+async def test_paths_are_matched_as_sent(app):
     assert (await call(app, "GET", "/fine/a%2Fb")).body == b"a%2Fb"
 
 
@@ -64,14 +64,14 @@ async def test_a_request_id_is_echoed(app):
 
 
 @pytest.mark.parametrize("given", [None, "", "a b", "x" * 129])
-async def test_a_request_id_is_made_where_none_or_a_strange_one_came(app, given):
+async def test_a_missing_or_invalid_request_id_is_generated(app, given):
     headers = {} if given is None else {"X-Request-Id": given}
     made = (await call(app, "GET", "/fine/x", headers=headers)).headers["x-request-id"]
     assert len(made) == 32
     assert made != given
 
 
-async def test_a_broker_error_is_told_and_counted_by_its_code(app, broker):
+async def test_a_broker_error_is_returned_and_counted_by_its_code(app, broker):
     answer = await call(app, "GET", "/no-topic")
     assert answer.status == 404
     assert answer.json == {
@@ -84,13 +84,13 @@ async def test_a_broker_error_is_told_and_counted_by_its_code(app, broker):
     assert counted(broker, "braidlog_requests", "http", "GET /no-topic") == 1
 
 
-async def test_an_unknown_path_is_told_in_the_same_form(app, broker):
+async def test_an_unknown_path_has_the_common_error_form(app, broker):
     answer = await call(app, "GET", "/nothing")
     assert (answer.status, answer.json["code"]) == (404, "no_such_path")
     assert counted(broker, "braidlog_requests", "http", "none") == 1
 
 
-async def test_a_wrong_method_is_told_which_there_are(app):
+async def test_a_wrong_method_gets_the_allowed_methods(app):
     answer = await call(app, "DELETE", "/fine/x")
     assert (answer.status, answer.json["code"]) == (405, "method_not_allowed")
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
@@ -105,7 +105,7 @@ async def test_a_bug_is_answered_and_logged_under_the_same_id(app, logged):
     assert [line["request_id"] for line in failed] == ["r1"]
 
 
-async def test_changes_are_logged_for_everybody_and_reading_for_the_curious(app, logged):
+async def test_changes_are_logged_at_info_and_reads_at_debug(app, logged):
     await call(app, "GET", "/fine/x")
     await call(app, "DELETE", "/fine/x")
     served = [line for line in logged if line["event"] == "request_served"]
@@ -115,7 +115,7 @@ async def test_changes_are_logged_for_everybody_and_reading_for_the_curious(app,
     ]
 
 
-async def test_what_is_as_frequent_as_messages_is_logged_where_it_failed(broker, logged):
+async def test_frequent_requests_are_logged_only_on_failure(broker, logged):
     async def produce(request):
         if request.query_params:
             raise TopicNotFound("no topic x")
@@ -132,7 +132,7 @@ async def test_what_is_as_frequent_as_messages_is_logged_where_it_failed(broker,
     ]
 
 
-async def test_one_request_too_many_is_told_so_and_when_to_come_again(broker, nursery):
+async def test_a_request_above_the_limit_gets_a_retry_time(broker, nursery):
     release = trio.Event()
 
     async def hold(_):
@@ -151,7 +151,7 @@ async def test_one_request_too_many_is_told_so_and_when_to_come_again(broker, nu
     assert (await call(app, "GET", "/hold")).status == 200
 
 
-async def test_who_has_its_answer_and_gives_way_is_not_worked_on(broker, monkeypatch):
+async def test_an_answered_request_does_not_count_as_running(broker, monkeypatch):
     worked_on = []
 
     async def give_way():
@@ -167,6 +167,6 @@ async def test_who_has_its_answer_and_gives_way_is_not_worked_on(broker, monkeyp
     assert worked_on == [1, 1, 0]
 
 
-async def test_a_method_that_a_client_invents_is_no_label_of_its_own(app, broker):
+async def test_an_invented_method_creates_no_metric_label(app, broker):
     await call(app, "GAT", "/fine/x")
     assert counted(broker, "braidlog_requests", "http", "other /fine/{name}") == 1

@@ -21,12 +21,12 @@ def broker():
 
 
 def paths(route: Route) -> list[str]:
-    """Paths of a route, and some that are nearly of it."""
+    """Return paths of a route, and similar paths."""
     path = route.path.replace("{rest:path}", "a/b/c")
     return [path, f"{path}/", f"{path}/x", path.rpartition("/")[0], path.replace("{", "%2F")]
 
 
-async def test_the_routes_of_a_shape_are_all_that_may_match(broker):
+async def test_only_routes_of_the_same_shape_may_match(broker):
     routes = make_routes(broker, RestOptions(), broker.stopping)
     answering = Answering(routes, {})
     for path in [*MORE, *(path for route in routes for path in paths(route))]:
@@ -36,13 +36,13 @@ async def test_the_routes_of_a_shape_are_all_that_may_match(broker):
         assert [route for route in found if route.matches(scope)[0] is not Match.NONE] == matching
 
 
-def test_a_route_begins_with_a_word_of_its_own():
+def test_a_route_begins_with_its_own_word():
     with pytest.raises(ValueError, match="begins with no word"):
         Answering([Route("/{any}", lambda _: None)], {})
 
 
 class Begins:
-    """An answer that fails when it has begun."""
+    """An answer that fails after its head."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -53,13 +53,13 @@ class Begins:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), TimeoutError("nobody's")])
-async def test_an_error_behind_the_head_of_an_answer_is_not_told(broker, error):
+async def test_an_error_after_the_head_is_not_answered(broker, error):
     app = Requests(Answering([Route("/", Begins(error))], ERROR_HANDLERS), broker)
     answer = await call(app, "GET", "/")
     assert (answer.status, answer.body) == (200, b"")
 
 
-async def test_what_no_route_serves_is_told_as_by_starlette(broker):
+async def test_unknown_paths_get_starlettes_answer(broker):
     async def fine(_):
         return PlainTextResponse("fine")
 

@@ -21,7 +21,7 @@ from tests.protocols.http.listening import READ_BYTES, ask, connect, read_to_end
 from tests.waiting import until
 
 
-async def test_requests_on_one_connection_are_answered_in_turn(listener):
+async def test_requests_on_a_connection_are_answered_in_turn(listener):
     address, _, _ = listener
     stream = await connect(address)
     assert await ask(stream, "/healthz") == (200, b"ok\n")
@@ -29,7 +29,7 @@ async def test_requests_on_one_connection_are_answered_in_turn(listener):
     assert (status, json.loads(body)) == (200, {"topics": [], "next": None})
 
 
-async def test_the_log_says_which_client_does_not_speak_tls(counted, nursery, tmp_path):
+async def test_the_log_names_a_client_without_tls(counted, nursery, tmp_path):
     stopping = trio.Event()
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
@@ -54,10 +54,10 @@ async def served(broker, listening, options, stopping, tls, task_status):
     await ADAPTER.serve(broker, [listening], options, stopping, tls=tls)
 
 
-# Where time stands still, nothing is over because its time was up.
+# With a stopped clock, nothing times out.
 
 
-async def test_an_idle_connection_does_not_hold_a_stop(mock_clock, listener):
+async def test_an_idle_connection_does_not_delay_a_stop(mock_clock, listener):
     address, stopping, done = listener
     stream = await connect(address)
     await ask(stream, "/healthz")
@@ -66,13 +66,13 @@ async def test_an_idle_connection_does_not_hold_a_stop(mock_clock, listener):
     assert await read_to_end(stream) == b""
 
 
-async def test_half_a_request_does_not_hold_a_stop(mock_clock, listener):
+async def test_half_a_request_does_not_delay_a_stop(mock_clock, listener):
     address, stopping, done = listener
     stream = await connect(address)
     head = "PUT /api/v1/topics/t/n/x HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{"
     await stream.send_all(head.encode())
     other = await connect(address)
-    await ask(other, "/healthz")  # The listener has read what came before this.
+    await ask(other, "/healthz")  # The listener has read the earlier bytes.
     stopping.set()
     mock_clock.jump(PROMPT_S)
     await until(done.is_set)
@@ -87,7 +87,7 @@ async def test_a_head_without_end_is_refused(mock_clock, listener):
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_garbage_leaves_the_listener_open_for_others(listener, seed):
+async def test_garbage_does_not_affect_other_clients(listener, seed):
     address, _, _ = listener
     rng = random.Random(seed)
     kept = await connect(address)
@@ -130,9 +130,7 @@ def head_and_body(answer: bytes) -> tuple[list[str], bytes]:
         (b"PUT / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: rot13\r\n\r\n", 501, 50102),
     ],
 )
-async def test_what_is_no_request_is_refused_in_the_same_form(
-    listener, counted, sent, status, code
-):
+async def test_an_invalid_request_has_the_common_error_form(listener, counted, sent, status, code):
     address, _, _ = listener
     stream = await connect(address)
     with structlog.testing.capture_logs() as lines:
@@ -160,7 +158,7 @@ async def options(stream, path):
     return head_and_body(received)[0]
 
 
-async def test_options_tell_what_may_be_done(listener):
+async def test_options_has_the_allowed_methods(listener):
     address, _, _ = listener
     stream = await connect(address)
     head = await options(stream, "/api/v1/topics/public/default/orders")
@@ -187,7 +185,7 @@ async def test_connections_count_in_the_limit_of_all_listeners(mock_clock, liste
     await ask(stream, "/healthz")
     admission = counted.admission
     assert admission.open == 1
-    admission.open = 100  # Its limit.
+    admission.open = 100  # The limit.
     refused = await connect(address)
     assert await read_to_end(refused) == b""
     admission.open = 1
@@ -196,8 +194,8 @@ async def test_connections_count_in_the_limit_of_all_listeners(mock_clock, liste
 
 
 @pytest.mark.slow
-def test_a_listener_without_descriptors_serves_when_there_are_some_again(tmp_path):
-    """In a process of its own: nothing is imported for the first request that needs a file."""
+def test_a_listener_recovers_from_a_lack_of_descriptors(tmp_path):
+    """A separate process: nothing is imported yet for the first request that needs a file."""
     script = tmp_path / "starved.py"
     script.write_text(STARVED)
     done = subprocess.run(

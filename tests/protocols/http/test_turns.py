@@ -1,4 +1,4 @@
-"""Answers about thousands of partitions give everybody turns."""
+"""Answers about thousands of partitions give turns to other tasks."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from tests.protocols.http.asgi import call
 
 
 async def turns_during(work):
-    """How often another task came to run."""
+    """Return the number of another task's turns during the work."""
     turns = 0
 
     async def other():
@@ -28,7 +28,7 @@ async def turns_during(work):
 
 
 @pytest.mark.parametrize("count", [0, 1, TURN - 1, TURN, 5 * TURN + 1])
-async def test_all_items_come_in_order_with_a_turn_after_some(count):
+async def test_all_items_are_yielded_in_order_with_turns_between(count):
     found = []
 
     async def work():
@@ -36,7 +36,7 @@ async def test_all_items_come_in_order_with_a_turn_after_some(count):
 
     turns = await turns_during(work)
     assert found == list(range(count))
-    assert turns >= count // TURN - 1  # Trio gives the turns of one round in any order.
+    assert turns >= count // TURN - 1  # Trio runs the tasks of a round in any order.
 
 
 class Subscription:
@@ -51,7 +51,7 @@ async def test_a_backlog_is_that_of_all_partitions():
     assert await turns_during(lambda: backlog_of(Subscription())) >= 9
 
 
-async def test_topics_are_put_in_order_in_turns():
+async def test_topics_are_sorted_in_turns():
     names = [f"{number * 7919 % 10_007:05}" for number in range(5 * SORTED_TOGETHER)]
     topics = [SimpleNamespace(name=SimpleNamespace(full=name)) for name in names]
     found = []
@@ -68,7 +68,7 @@ async def test_topics_are_put_in_order_in_turns():
 @pytest.mark.parametrize(
     "path", ["/api/v1/topics/public/default/big", "/api/v1/groups", "/metrics"]
 )
-async def test_others_have_turns_while_a_large_topic_is_told_of(app, broker, path):
+async def test_others_have_turns_while_a_large_topic_is_shown(app, broker, path):
     topic = await broker.topics.create(TopicName("public", "default", "big"), 2 * TURN)
     for name in (b"a", b"b", b"c"):
         broker.subscriptions.open(topic, name).commit(0, 0)
@@ -77,5 +77,5 @@ async def test_others_have_turns_while_a_large_topic_is_told_of(app, broker, pat
     async def ask():
         answer.append(await call(app, "GET", path))
 
-    assert await turns_during(ask) >= 5  # Two for each group; asking alone takes one or two.
+    assert await turns_during(ask) >= 5  # Two for each group; the request alone takes one or two.
     assert answer[0].status == 200

@@ -1,4 +1,4 @@
-"""Requests to one of two brokers for what the other one serves: passed on, through real links."""
+"""Requests to a broker about another broker's topics: forwarded, through real links."""
 
 import socket
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from tests.waiting import until
 
 @asynccontextmanager
 async def serving(broker):
-    """A client of a broker's HTTP listener."""
+    """Return a client of a broker's HTTP listener."""
     options = RestOptions()
     listener = Listener("http", "http", ADAPTER, options, ("127.0.0.1", 0), None)
     broker.listeners["http"] = listener
@@ -47,7 +47,7 @@ async def cluster(tmp_path):
         yield SimpleNamespace(first=first, second=second, mine=mine, theirs=theirs, nodes=nodes)
 
 
-async def test_any_broker_takes_and_gives_the_messages_of_all(cluster):
+async def test_any_broker_takes_and_returns_all_messages(cluster):
     for path in (cluster.mine, cluster.theirs):
         body = {"messages": [{"value": n, "partition": 0} for n in range(3)]}
         answer = await cluster.first.post(path, json=body)
@@ -57,7 +57,7 @@ async def test_any_broker_takes_and_gives_the_messages_of_all(cluster):
             assert [one["value"] for one in answer.json()["messages"]] == ["0", "1", "2"]
 
 
-async def test_a_large_answer_and_a_body_of_unknown_length_are_passed_on(cluster):
+async def test_a_large_answer_and_a_body_of_unknown_length_are_forwarded(cluster):
     async def pieces():
         yield b'{"messages": ['
         yield b",".join(b'{"partition": 0, "value": "%s"}' % (b"v" * 50_000) for _ in range(20))
@@ -77,7 +77,7 @@ async def test_an_error_of_the_owner_is_the_answer(cluster):
     assert (answer.status_code, answer.json()["error_code"]) == (416, 41601)
 
 
-async def test_a_client_that_leaves_a_passed_on_stream_ends_it_at_the_owner(cluster):
+async def test_a_disconnect_ends_a_forwarded_stream_at_the_owner(cluster):
     path = f"{cluster.theirs}/partitions/0/messages"
     headers = {"Accept": "text/event-stream"}
     async with cluster.first.stream("GET", path, headers=headers) as answer:

@@ -8,7 +8,7 @@ from tests.protocols.iggy.vtalk import CREATE_STREAM, STREAM, Client
 
 @pytest.fixture
 async def connect(broker, open_client):
-    """`await connect()`: a connection that has not logged in."""
+    """Yield `connect`: `await connect()` returns a connection that has not logged in."""
 
     async def one(**options):
         return Talk(await open_client("iggy", **options))
@@ -18,7 +18,7 @@ async def connect(broker, open_client):
 
 @pytest.fixture
 async def talk(connect):
-    """A connection that has logged in."""
+    """Return a connection that has logged in."""
     talk = await connect()
     assert await talk.login() == 0
     return talk
@@ -26,7 +26,7 @@ async def talk(connect):
 
 @pytest.fixture
 async def client(broker, open_client):
-    """A client of the newest dialect that has logged in, and stream `st`."""
+    """Return a client of the newest dialect that has logged in, with stream `st`."""
     client = Client(await open_client("iggy"))
     await client.login()
     assert await client.status(CREATE_STREAM, STREAM[1:]) == 0

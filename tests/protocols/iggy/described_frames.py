@@ -1,6 +1,7 @@
-"""Random valid frames of each classic dialect, built from the reference's layouts and not by ours.
+"""Random valid frames of each classic dialect, built from the reference's layouts, not the
+product's.
 
-Only commands whose layout changed between dialects: no other one could be taken for another's.
+Only commands whose layout changed between dialects: other commands cannot be confused.
 """
 
 import random
@@ -13,7 +14,7 @@ STREAM, TOPIC, CHANGE_TOPIC, SEGMENTS, GROUP, GET_GROUP, TOKEN = 202, 302, 304, 
 
 
 class Frames:
-    """Frames of one dialect. `nasty`: numbers and names that look like parts of other layouts."""
+    """Frames of a dialect. `nasty`: numbers and names that look like parts of other layouts."""
 
     def __init__(self, dialect: str, chance: random.Random, *, nasty: bool) -> None:
         self._age = DIALECTS.index(dialect)
@@ -21,7 +22,7 @@ class Frames:
         self._nasty = nasty
 
     def all(self) -> Iterator[tuple[int, bytes]]:
-        """The code and payload of one frame of each command."""
+        """Yield the code and payload of a frame of each command."""
         at = self._topic_names()
         for code, tail in ((POLL, self._strategy()), (GET, b""), (STORE, self._u64())):
             yield code, self._consumer() + at + self._partition() + tail
@@ -82,7 +83,7 @@ class Frames:
         return kind + self._u64() + self._number() + bytes([self._chance.randrange(2)])
 
     def _chosen(self, until: int) -> bytes:
-        """A number that a client chooses, before D4."""
+        """Return a number that a client chooses, before D4."""
         if self._age > until:
             return b""
         number = struct.unpack("<I", self._number())[0] % (1 << 24)

@@ -1,8 +1,7 @@
-"""Dialect D2 described once more, with construct: what the layouts of `protocols/iggy` are checked
-against.
+"""An independent description of dialect D2, with construct: a check of the layouts of
+`protocols/iggy`.
 
-Written from the protocol's description, not from the code. Partitions are numbers as on the wire
-here.
+Written from the protocol's description, not from the code. Partitions are numbers as on the wire.
 """
 
 from construct import (
@@ -57,7 +56,7 @@ POLLED_MESSAGE = Struct(
 
 
 def Maybe(layout: Construct) -> Construct:
-    """A byte that says whether a value is there, then it."""
+    """Return the layout of a presence byte and an optional value."""
     there = Sequence(Const(b"\x01"), layout)
     absent = Const(b"\x00")
     return ExprAdapter(
@@ -255,20 +254,20 @@ ANSWER_FRAME = Struct("status" / Int32ul, "payload" / Prefixed(Int32ul, GreedyBy
 
 
 def request(code: int, **values: object) -> bytes:
-    """A whole request frame."""
+    """Return a whole request frame."""
     payload = REQUESTS[code].build(values)
     return REQUEST_FRAME.build({"code": code, "payload": payload})
 
 
 def whole(layout: Struct, payload: bytes) -> dict:
-    """The payload as plain values, which must fill it."""
+    """Return the payload as plain values; the layout must cover the whole payload."""
     found = Struct("value" / layout, "rest" / GreedyBytes).parse(payload)
     assert found.rest == b"", f"{len(found.rest)} bytes too many"
     return plain(found.value)
 
 
 def answer(code: int, frame: bytes) -> dict:
-    """Status and values of an answer to that command; the empty OK has no values."""
+    """Return status and values of an answer to that command; the empty OK has no values."""
     found = ANSWER_FRAME.parse(frame)
     assert len(frame) == 8 + len(found.payload)
     if not found.payload:
@@ -277,7 +276,7 @@ def answer(code: int, frame: bytes) -> dict:
 
 
 def plain(value: object) -> object:
-    """Containers as dicts and lists, without construct's own entries."""
+    """Return containers as dicts and lists, without construct's own entries."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items() if not key.startswith("_")}
     if isinstance(value, list):
@@ -286,7 +285,7 @@ def plain(value: object) -> object:
 
 
 def named(name: str | int) -> dict:
-    """An identifier."""
+    """Return an identifier."""
     if isinstance(name, int):
         return {"kind": 1, "value": name}
     return {"kind": 2, "value": name.encode()}

@@ -1,4 +1,4 @@
-"""Answers of dialect D0 described once more, with construct, from the source document."""
+"""An independent description of dialect D0's answers, with construct, from the source document."""
 
 from construct import Bytes, GreedyRange, Int8ul, Int32ul, Int64ul, PrefixedArray, Struct
 

@@ -18,7 +18,9 @@ BLOCK = Struct(
 
 
 def block(flags: list[int], streams: dict[int, tuple[list[int], dict[int, list[int]]]]) -> bytes:
-    """Ten flags, then by their numbers streams with six flags and topics with four."""
+    """Return a block: ten flags, then streams with six flags and topics with four, by their
+    numbers.
+    """
     return BLOCK.build(
         {
             "flags": flags,

@@ -1,4 +1,4 @@
-"""Answers of dialect V described with construct, and what of them varies from server to server."""
+"""A description of dialect V's answers with construct, and the fields that vary between servers."""
 
 from construct import (
     Array,
@@ -116,7 +116,7 @@ BODIES = {
         "base_offset" / Int64ul,
     ),
 }
-# Described by itself: a number of other streams and topics is there.
+# A separate description: the count of other streams and topics is included.
 TOPICS = PrefixedArray(Int32ul, TOPIC)
 DESCRIBED = PrefixedArray(
     Int32ul,
@@ -127,7 +127,7 @@ DESCRIBED = PrefixedArray(
         "description" / Prefixed(Int32ul, GreedyBytes),
     ),
 )
-# The server's own numbers and times, and how it stores records. Checksums follow from them.
+# The server's own numbers and times, and its storage of records. Checksums depend on them.
 VARYING = {
     *("id", "created_at", "client_id", "address", "size", "segments", "session", "server"),
     *("generation", "token", "base_timestamp"),
@@ -136,7 +136,7 @@ VARYING = {
 
 
 def normal(code: int, body: bytes) -> object:
-    """A body without what varies; bytes as they are where it is not described."""
+    """Return a body without varying fields; undescribed bodies are returned as bytes."""
     if not body or code not in BODIES:
         return body
     return steady(plain(Struct("value" / BODIES[code], "rest" / GreedyBytes).parse(body)))
@@ -153,7 +153,7 @@ def steady(value: object) -> object:
 
 
 def _polled(value: dict) -> object:
-    """Messages one by one: how they are put into batches is a server's own affair."""
+    """Return messages individually: each server batches them differently."""
     messages = [
         (batch["base_offset"] + frame["offset_delta"], frame["payload"], frame["headers"])
         for batch in value["batches"]

@@ -1,4 +1,4 @@
-"""Records that came in by another listener, for tests of what Iggy's readers make of them."""
+"""Records stored by another listener, for tests of the views of Iggy's readers."""
 
 from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.formats.plain.codec import PLAIN
@@ -15,7 +15,9 @@ def partition_of(broker, topic="tp", stream="st", index=0):
 
 
 async def append(broker, *values, append_us=None, publish_us=None, partition=None, key=None):
-    """One batch of records with these values (None: a tombstone), on disk when this returns."""
+    """Append a batch of these values (None: a tombstone); the batch is on disk when
+    this returns.
+    """
     partition = partition or partition_of(broker)
     append_us = append_us or broker.now_us()
     base = partition.next_offset

@@ -6,13 +6,13 @@ from pathlib import Path
 VECTORS = Path(__file__).parents[3] / "conformance" / "vectors" / "iggy"
 
 
-CLOSED = None  # As an answer: the server ended the connection.
+CLOSED = None  # As an answer: the server closed the connection.
 
 
 @dataclass
 class Recorded:
-    """A request and what the real server answered; None: it closed the connection, b"silent": it
-    did neither.
+    """A request and the real server's answer; None: the connection was closed, b"silent": no
+    answer.
     """
 
     name: str
@@ -26,7 +26,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class FirstFrame:
-    """What a real client sent first."""
+    """The first bytes of a real client."""
 
     dialect: str
     client: str
@@ -35,7 +35,7 @@ class FirstFrame:
 
 
 def conversation(file: str = "d2-server-0.4.300.tsv") -> list[Recorded]:
-    """All of a file, in order."""
+    """Return all rows of a file, in order."""
     rows = []
     for name, request, answer in _rows(file):
         if (name, request) == ("name", "request"):
@@ -46,7 +46,7 @@ def conversation(file: str = "d2-server-0.4.300.tsv") -> list[Recorded]:
 
 
 def _bytes(text: str) -> bytes:
-    """Bytes in hex, or a word in parentheses or out of hex as it is."""
+    """Return the bytes of hex; a word in parentheses or without hex is returned as text bytes."""
     try:
         return bytes.fromhex(text)
     except ValueError:
@@ -54,12 +54,12 @@ def _bytes(text: str) -> bytes:
 
 
 def recorded(name: str) -> Recorded:
-    """The row of that name."""
+    """Return the row of that name."""
     return next(row for row in conversation() if row.name == name)
 
 
 def first_frames() -> list[FirstFrame]:
-    """All of `first-frames.tsv`."""
+    """Return all rows of `first-frames.tsv`."""
     return [
         FirstFrame(dialect, client, what, bytes.fromhex(request))
         for dialect, client, what, request in _rows("first-frames.tsv")

@@ -15,59 +15,59 @@ OK = bytes(8)
 
 
 def answer_size(data: bytes) -> int | None:
-    """Whole size of an answer: a status, a length, the payload."""
+    """Return the whole size of an answer: a status, a length, the payload."""
     return 8 + struct.unpack_from("<I", data, 4)[0] if len(data) >= 8 else None
 
 
 class Talk(FrameStream):
-    """One connection."""
+    """A connection of a test."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         super().__init__(stream, answer_size)
 
     async def exchange(self, request: bytes) -> bytes | None:
-        """The whole answer to a frame; None if the connection was closed instead."""
+        """Return the whole answer to a frame; None if the connection was closed instead."""
         await self.stream.send_all(request)
         return await self.answer()
 
     async def answer(self) -> bytes | None:
-        """The next whole answer, and nothing behind it; None if the connection was closed."""
+        """Return the next whole answer, without bytes behind; None if the connection was closed."""
         data = await self.frame()
         assert not self.has_more, "bytes behind the answer"
         return data
 
     async def ask(self, code: int, **values: object) -> dict:
-        """Status and values of the answer to a command of dialect D2."""
+        """Return status and values of the answer to a command of dialect D2."""
         answer = await self.exchange(description.request(code, **values))
         assert answer is not None, "connection was closed"
         return description.answer(code, answer)
 
     async def ask_until(self, is_so: Callable[[dict], bool], code: int, **values: object) -> dict:
-        """The first answer of which that is true."""
+        """Return the first answer that fulfils the condition."""
         with trio.fail_after(HANG_S):
             while not is_so(answer := await self.ask(code, **values)):
                 await trio.sleep(PAUSE_S)
         return answer
 
     async def ask_raw_until(self, request: bytes, is_so: Callable[[bytes], bool]) -> bytes:
-        """The first whole answer to a frame of which that is true."""
+        """Return the first whole answer to a frame that fulfils the condition."""
         with trio.fail_after(HANG_S):
             while not is_so(answer := await self.exchange(request) or b""):
                 await trio.sleep(PAUSE_S)
         return answer
 
     async def status(self, code: int, **values: object) -> int:
-        """The status of the answer alone."""
+        """Return only the status of the answer."""
         return (await self.ask(code, **values))["status"]
 
     async def login(self, version: str = "0.6.202", password: str = "iggy") -> int:
-        """The status of a login."""
+        """Return the status of a login."""
         return await self.status(
             38, username="iggy", password=password, version=version, context=""
         )
 
     async def create_topic(self, topic: str = "tp", partitions: int = 1, **more: int) -> dict:
-        """Make stream `st` if need be, and a topic in it."""
+        """Create a topic, and stream `st` if missing."""
         await self.ask(202, stream_id=0, name="st")
         values = {
             "topic_id": 0,
@@ -82,7 +82,7 @@ class Talk(FrameStream):
     async def send(
         self, *payloads: bytes, topic: str | int = "tp", partitioning: dict | None = None
     ) -> int:
-        """The status of a SEND, to partition 1 unless it is said."""
+        """Return the status of a SEND, to partition 1 by default."""
         messages = [{"id": bytes(16), "headers": [], "payload": payload} for payload in payloads]
         return await self.status(
             101,
@@ -103,7 +103,7 @@ class Talk(FrameStream):
         topic: str | int = "tp",
         consumer: dict | None = None,
     ) -> dict:
-        """The answer to a POLL, by consumer 1 unless it is said."""
+        """Return the answer to a POLL, by consumer 1 by default."""
         return await self.ask(
             100,
             consumer=consumer or {"kind": 1, "id": named(1)},
@@ -116,14 +116,14 @@ class Talk(FrameStream):
         )
 
     async def payloads(self, kind: int, value: int = 0, **more: object) -> list[bytes]:
-        """The payloads that a POLL gives."""
+        """Return the payloads of a POLL."""
         answer = await self.poll(kind, value, **more)
         assert answer["status"] == 0
         assert answer["messages_count"] == len(answer["messages"])
         return [message["payload"] for message in answer["messages"]]
 
     async def stored(self, partition: int = 1, consumer: dict | None = None) -> int | None:
-        """The offset stored for a consumer, 1 unless it is said."""
+        """Return the stored offset of a consumer, by default 1."""
         answer = await self.ask(
             120,
             consumer=consumer or {"kind": 1, "id": named(1)},
@@ -141,5 +141,5 @@ GRP = {"kind": 2, "id": named("grp")}
 
 
 def to_partition(number: int) -> dict:
-    """Partitioning by number, from 1."""
+    """Return a partitioning by number, from 1."""
     return {"kind": 2, "value": struct.pack("<I", number)}

@@ -1,4 +1,4 @@
-"""No command gets past the access check: what each is told, and that nothing has happened."""
+"""No command bypasses the access check: each is refused with its error, and has no effect."""
 
 import struct
 
@@ -85,7 +85,7 @@ SAMPLES = {
         "name": "tp",
     },
 }
-# These ask by themselves, as everybody may see and change what is their own.
+# These commands check access themselves, as every user may see and change its own data.
 OF_OTHERS = {
     u.GetUser: {"user": named("bob")},
     u.GetUsers: {},
@@ -109,7 +109,7 @@ IN_LATER_DIALECTS = {
 
 @pytest.fixture
 async def ready(talk):
-    """A connection, and a topic with a group and a stored offset."""
+    """Return a connection, with a topic that has a group and a stored offset."""
     await talk.create_topic()
     await talk.send(b"x")
     await talk.status(602, **TOPIC, group_id=0, name="grp")
@@ -125,7 +125,7 @@ def test_each_command_has_a_sample():
     assert set(SAMPLES) | IN_LATER_DIALECTS | ABOUT_USERS == set(COMMANDS)
 
 
-def test_only_these_are_for_everybody():
+def test_only_these_commands_need_no_permission():
     assert {kind for kind, served in COMMANDS.items() if served.action is None} == FOR_ANYBODY
 
 
@@ -134,7 +134,7 @@ def test_only_these_are_for_everybody():
 )
 async def test_a_command_that_is_not_allowed_is_refused(broker, ready, kind):
     rules = Nothing()
-    await broker.durability.settled()  # A lazy write of before is none of what follows.
+    await broker.durability.settled()  # So an earlier lazy write is not counted below.
     ticket = broker.durability.ticket
     broker.access = Access(rules)
     assert await ready.status(CODES[kind], **SAMPLES[kind]) == ErrorCode.UNAUTHORIZED
@@ -166,7 +166,7 @@ async def test_deleting_segments_is_refused(broker, ready, connect):
     assert rules.actions == {COMMANDS[m.DeleteSegments].action}
 
 
-async def test_asking_for_a_members_partitions_is_refused(broker, ready, open_client):
+async def test_a_request_for_a_members_partitions_is_refused(broker, ready, open_client):
     talk = VTalk(await open_client("iggy"))
     await talk.login(CLIENT)
     rules = Nothing()
@@ -180,7 +180,7 @@ async def test_asking_for_a_members_partitions_is_refused(broker, ready, open_cl
 
 
 @pytest.mark.parametrize("kind", SAMPLES, ids=lambda kind: kind.__name__)
-async def test_its_own_action_is_all_that_a_command_needs(broker, ready, kind):
+async def test_a_command_needs_only_its_own_action(broker, ready, kind):
     action = COMMANDS[kind].action
     broker.access = Access(Nothing(action))
     assert await ready.status(CODES[kind], **SAMPLES[kind]) == 0
@@ -196,7 +196,7 @@ async def test_its_own_action_is_all_that_a_command_needs(broker, ready, kind):
         (m.GetStream, {"stream": named("no")}, "namespace public/no"),
     ],
 )
-async def test_what_is_not_there_is_asked_for_by_what_it_would_be_in(
+async def test_access_to_a_missing_object_is_checked_at_its_parent(
     broker, ready, kind, values, asked
 ):
     rules = Nothing()
@@ -214,7 +214,9 @@ async def test_what_is_not_there_is_asked_for_by_what_it_would_be_in(
     ],
     ids=["stream", "topic"],
 )
-async def test_another_name_takes_the_right_to_make_it(broker, ready, kind, values, there):
+async def test_a_rename_needs_the_permission_to_create_the_new_name(
+    broker, ready, kind, values, there
+):
     if there:
         await ready.ask(202, stream_id=0, name="other")
         await ready.create_topic("other")
@@ -223,7 +225,7 @@ async def test_another_name_takes_the_right_to_make_it(broker, ready, kind, valu
     assert broker.topics.find(TopicName("public", "st", "tp")) is not None
 
 
-async def test_a_connection_acts_for_whom_it_logged_in_as(broker, ready):
+async def test_a_connection_acts_for_its_logged_in_user(broker, ready):
     (connection,) = broker.connections
     assert connection.principal == Principal("iggy")
     await ready.status(39)
@@ -233,7 +235,7 @@ async def test_a_connection_acts_for_whom_it_logged_in_as(broker, ready):
 @pytest.mark.parametrize(
     "kind", [kind for kind in SAMPLES if kind not in FOR_ANYBODY], ids=lambda kind: kind.__name__
 )
-async def test_a_refusal_does_not_tell_whether_the_thing_is_there(broker, ready, kind):
+async def test_a_refusal_does_not_reveal_existence(broker, ready, kind):
     broker.access = Access(Nothing())
     present = await ready.status(CODES[kind], **SAMPLES[kind])
     await broker.topics.delete(TopicName("public", "st", "tp"))
@@ -243,13 +245,13 @@ async def test_a_refusal_does_not_tell_whether_the_thing_is_there(broker, ready,
 @pytest.mark.parametrize(
     "kind", [m.GetStream, m.GetTopic, m.GetGroup], ids=lambda kind: kind.__name__
 )
-async def test_a_refusal_does_not_tell_the_name_of_a_number(broker, ready, connect, kind):
+async def test_a_refusal_does_not_reveal_the_name_of_a_number(broker, ready, connect, kind):
     early = await connect()  # Of D1b, whose clients read the text of an error.
     assert await early.exchange(raw.frame(raw.LOGIN, raw.text8("iggy") * 2))
     broker.access = Access(Nothing())
     number = struct.pack("<BBI", 1, 4, 1)
     texts = set()
-    for count in (1, 9):  # The one is there, the other is not.
+    for count in (1, 9):  # The first exists, the second does not.
         last = struct.pack("<BBI", 1, 4, count)
         names = {m.GetStream: last, m.GetTopic: number + last, m.GetGroup: number * 2 + last}
         answer = await early.exchange(raw.frame(CODES[kind], names[kind]))
@@ -259,7 +261,7 @@ async def test_a_refusal_does_not_tell_the_name_of_a_number(broker, ready, conne
 
 
 @pytest.mark.parametrize("broker", [{"access.required": "true"}], indirect=True, ids=[""])
-async def test_before_a_login_no_command_is_served_but_those_that_lead_there(broker, connect):
+async def test_before_a_login_only_login_commands_are_served(broker, connect):
     rules = broker.access = Access(Nothing())
     talk = await connect()
     leads_there = {m.Ping, u.LoginUser, u.LogoutUser}
@@ -271,7 +273,7 @@ async def test_before_a_login_no_command_is_served_but_those_that_lead_there(bro
     assert not broker.topics.all()
 
 
-async def test_a_topic_is_made_for_its_client(talk, makers):
+async def test_a_topic_is_created_for_its_client(talk, makers):
     for name in ("one", "two"):
         await talk.create_topic(name)
     assert makers == [("iggy", "iggy 127.0.0.1")] * 2

@@ -1,4 +1,4 @@
-"""The listener as the broker finds it."""
+"""The adapter as the broker loads it."""
 
 import pytest
 
@@ -19,12 +19,12 @@ def test_listener_is_found_by_its_entry_point():
     assert adapters.load("iggy") is ADAPTER
 
 
-def test_it_listens_where_iggy_does():
+def test_the_default_address_is_iggys():
     (listener,) = listeners()
     assert (listener.listen, listener.options) == (("127.0.0.1", 8090), IggyOptions())
 
 
-def test_a_password_of_ones_own_is_read_from_its_file(tmp_path):
+def test_a_configured_password_is_read_from_its_file(tmp_path):
     everywhere = [("iggy.listen", "0.0.0.0:8090"), ("iggy.insecure", "true")]
     file = tmp_path / "password"
     with pytest.raises(ConfigError, match="password_file"):
@@ -34,17 +34,17 @@ def test_a_password_of_ones_own_is_read_from_its_file(tmp_path):
     assert listener.options.password() == "s3cret"
 
 
-def test_line_for_a_client_names_the_address_and_the_login():
+def test_the_line_for_a_client_has_the_address_and_the_login():
     line = ADAPTER.describe("127.0.0.1", 8090, IggyOptions())
     assert '"127.0.0.1:8090"' in line
     assert 'login_user("iggy", "iggy")' in line
 
 
-def test_line_for_a_client_names_no_password_that_was_made_by_chance():
+def test_the_line_for_a_client_hides_a_generated_password():
     assert 'login_user("iggy", PASSWORD)' in ADAPTER.describe("0.0.0.0", 8090, IggyOptions())
 
 
-def test_line_for_a_client_does_not_name_a_password_of_ones_own(tmp_path):
+def test_the_line_for_a_client_hides_a_configured_password(tmp_path):
     file = tmp_path / "password"
     file.write_text("s3cret\n")
     options = IggyOptions(username="root", password_file=str(file))
@@ -53,7 +53,7 @@ def test_line_for_a_client_does_not_name_a_password_of_ones_own(tmp_path):
     assert "s3cret" not in line
 
 
-async def test_connections_of_one_broker_share_their_groups_and_turns(connect):
+async def test_connections_of_a_broker_share_groups_and_turns(connect):
     first, second = await connect(), await connect()
     for talk in (first, second):
         await talk.login()

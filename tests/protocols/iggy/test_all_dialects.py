@@ -1,4 +1,4 @@
-"""Which dialect a connection is taken for, by its first frames, and what moves it."""
+"""The detected dialect of a connection, from its first frames, and the frames that change it."""
 
 import random
 import struct
@@ -58,7 +58,7 @@ def decode(machine: IggyMachine, frame: bytes) -> Command | Refused:
 
 
 def send(head_bytes: int, base: int) -> bytes:
-    """A SEND of two messages with an index."""
+    """Return a SEND of two messages with an index."""
     target = bytes.fromhex("02027374") + bytes.fromhex("02027470")
     target += b"\x02\x04" + struct.pack("<I", base) + struct.pack("<I", 2)
     message = bytes(head_bytes - 8) + struct.pack("<II", 0, 5)
@@ -71,10 +71,10 @@ def send(head_bytes: int, base: int) -> bytes:
 
 
 @pytest.mark.parametrize("first", first_frames(), ids=lambda first: first.client)
-def test_login_of_a_real_client_tells_its_dialect(first):
+def test_the_login_of_a_real_client_shows_its_dialect(first):
     machine = IggyMachine()
     assert isinstance(decode(machine, first.request), Command)
-    # A login without a version may be of three dialects: the next frames tell.
+    # A login without a version fits three dialects: the next frames decide.
     assert machine.dialect.name == ("D1b" if first.dialect == "D1" else first.dialect)
 
 
@@ -98,7 +98,7 @@ def test_login_of_a_real_client_tells_its_dialect(first):
         ("1.0.0", D5, Manners()),
     ],
 )
-def test_version_tells_dialect_and_manners(version, dialect, manners):
+def test_the_version_decides_dialect_and_behaviour(version, dialect, manners):
     candidates, found = candidates_of_login(memoryview(login(version))[8:])
     assert (candidates[0], found) == (dialect, manners)
 
@@ -106,16 +106,16 @@ def test_version_tells_dialect_and_manners(version, dialect, manners):
 @pytest.mark.parametrize(
     ("version", "context", "frames", "dialect"),
     [
-        ("0.6.30", "java-sdk", [], D4),  # Java 0.6.0, also one that does nothing but poll.
+        ("0.6.30", "java-sdk", [], D4),  # Java 0.6.0, also a client that only polls.
         ("0.6.30", "java-sdk", [D4_STREAM, D5_TOPIC, send(56, 0), D4_POLL], D4),
-        ("0.6.30", "java-sdk", [D3_GROUP, send(56, 1), D1_POLL], D3),  # Java before that.
+        ("0.6.30", "java-sdk", [D3_GROUP, send(56, 1), D1_POLL], D3),  # Earlier Java.
         ("0.5.0", "csharp-sdk", [D4_STREAM, D5_TOPIC, send(56, 0), D4_POLL], D4),  # C# 0.6.0
         ("0.5.0", "csharp-sdk", [D4_STREAM, D5_TOPIC, D4_POLL], D5),  # C# 0.7.0
         ("0.8.0", "csharp-sdk", [D4_POLL], D5),  # C# 0.8.0
         ("iggy-java-sdk/0.7.0", "Iggy JavaSDK 0.7.0", [D4_POLL], D5),
     ],
 )
-def test_a_version_beside_another_clients_name_is_not_the_crates(version, context, frames, dialect):
+def test_a_version_with_another_clients_name_is_not_the_crates(version, context, frames, dialect):
     machine = logged_in(login(version, context))
     for frame in frames:
         frame = bytes.fromhex(frame) if isinstance(frame, str) else frame
@@ -132,11 +132,11 @@ def test_cut_login_is_refused(data):
 @pytest.mark.parametrize(
     ("version", "frames", "dialect"),
     [
-        # Java says a name, Go its own version, Node nothing: what they send tells.
+        # Java sends a name, Go its own version, Node nothing: their frames decide.
         ("java-sdk", [send(64, 0)], D5),
         ("", [send(56, 0), D4_POLL], D4),
         ("", [D4_STREAM, D5_TOPIC, send(56, 0)], D4),
-        ("", [D2_TOPIC], D3),  # D2 and D3 make topics alike.
+        ("", [D2_TOPIC], D3),  # D2 and D3 create topics alike.
         ("", [D3_GROUP, send(56, 1)], D3),
         ("node", [D2_TOPIC, D1_POLL, bytes.fromhex(
             "2f00000065000000010401000000010401000000010000000000000000000000000000000000000000"
@@ -147,7 +147,7 @@ def test_cut_login_is_refused(data):
         ("0.7.0", [send(56, 1)], D3),
     ],
 )  # fmt: skip
-def test_shape_corrects_the_guess(version, frames, dialect):
+def test_the_shape_of_a_frame_corrects_the_guess(version, frames, dialect):
     machine = logged_in(login(version))
     for frame in frames:
         frame = bytes.fromhex(frame) if isinstance(frame, str) else frame
@@ -161,10 +161,11 @@ def test_shape_corrects_the_guess(version, frames, dialect):
         (D0_TOPIC, "D1a", False),
         (D1B_TOPIC, "D1b", True),
         (D0_POLL, "D0 with login", False),
-        (D1_POLL, "D1b", False),  # D1a as well: nobody knows yet who reads an error's text.
+        # D1a as well: it is still unknown if the client reads an error's text.
+        (D1_POLL, "D1b", False),
     ],
 )
-def test_a_login_without_version_is_told_apart_later(frame, dialect, error_text):
+def test_a_login_without_version_is_distinguished_later(frame, dialect, error_text):
     machine = logged_in(LOGIN_OF_D1)
     assert machine.manners == Manners(error_text=True, absent_is_error=True)
     decode(machine, bytes.fromhex(frame))
@@ -172,14 +173,14 @@ def test_a_login_without_version_is_told_apart_later(frame, dialect, error_text)
 
 
 @pytest.mark.parametrize("frame", [D0_POLL, D0_TOPIC, "04000000c9000000"])
-def test_without_a_login_a_frame_of_the_oldest_dialect_is_of_it(frame):
+def test_without_a_login_an_oldest_frame_decides_the_oldest_dialect(frame):
     machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
     assert isinstance(decode(machine, bytes.fromhex(frame)), Command)
     assert machine.dialect is D0
 
 
 @pytest.mark.parametrize("frame", [D1_POLL, D4_POLL, send(64, 0).hex()])
-def test_without_a_login_a_frame_of_a_later_dialect_is_asked_for_one(frame):
+def test_without_a_login_a_later_frame_is_asked_to_log_in(frame):
     machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
     event = decode(machine, bytes.fromhex(frame))
     assert isinstance(event, Refused)
@@ -188,7 +189,7 @@ def test_without_a_login_a_frame_of_a_later_dialect_is_asked_for_one(frame):
     assert machine.dialect is D2
 
 
-def test_after_a_logout_nobody_is_of_the_oldest_dialect():
+def test_after_a_logout_no_client_is_of_the_oldest_dialect():
     machine = logged_in(login("0.6.202"))
     machine.logged_in = False
     event = decode(machine, bytes.fromhex("04000000c9000000"))
@@ -202,7 +203,7 @@ def test_family_is_fixed_by_the_first_frame():
         machine.frame_size(memoryview(bytes(256)))
 
 
-# Which dialects can have such a frame: the rule of each is certain but where this says so.
+# Dialects that can have such a frame: each dialect's rule is certain unless noted here.
 OLD_SEND = (
     "2f000000650000000104010000000104010000000100000000000000000000000000000000000000000005"
     "00000068656c6c6f"
@@ -215,7 +216,7 @@ FRAMES = [
     ("POLL of D1 to D3", D1_POLL, {"D1a", "D1b", "D2", "D3"}),
     ("POLL of D4, D5", D4_POLL, {"D4", "D5"}),
     ("CREATE_TOPIC of D0, D1a", D0_TOPIC, {"D0", "D1a"}),
-    # The same fields in another order: no login may be of D1b and D4.
+    # The same fields in another order: the login may be of D1b or D4.
     ("CREATE_TOPIC of D1b", D1B_TOPIC, {"D1b", "D4", "D5"}),
     ("CREATE_TOPIC of D2, D3", D2_TOPIC, {"D2", "D3"}),
     ("CREATE_TOPIC of D4, D5", D5_TOPIC, {"D1b", "D4", "D5"}),
@@ -225,7 +226,7 @@ FRAMES = [
     # A name of three letters has the size of a number: D0 has no login.
     ("CREATE_GROUP of D4, D5", D4_GROUP, {"D0", "D4", "D5"}),
     ("CREATE_GROUP of D1 to D3", D3_GROUP, {"D1a", "D1b", "D2", "D3"}),
-    # A stream number whose lowest byte is a length that fits reads as a name, too.
+    # A stream number whose lowest byte is a fitting length reads as a name, too.
     ("CREATE_STREAM 8, four letters", "0d000000ca0000000800000004aabbccdd"[:34], set()),
 ]  # fmt: skip
 
@@ -246,8 +247,8 @@ def test_which_dialects_have_such_a_frame(what, frame, names):
         assert found == names
 
 
-def test_a_name_with_control_characters_is_rather_another_dialects_name():
-    # Stream 6 of D2 or D3: D4 could read a name of six bytes out of it, four of which no name has.
+def test_a_name_with_control_characters_suggests_another_dialect():
+    # Stream 6 of D2 or D3: D4 could read a name of six bytes, four of which no name has.
     data = struct.pack("<IB", 6, 2) + b"ab"
     machine = logged_in(login(""))
     command = decode(machine, struct.pack("<II", 4 + len(data), 202) + data)
@@ -258,11 +259,11 @@ def test_a_name_with_control_characters_is_rather_another_dialects_name():
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("dialect", [D0, *WITH_LOGIN, V], ids=lambda dialect: dialect.name)
-def test_random_payload_raises_protocol_error_and_nothing_else(dialect, seed):
+def test_random_payload_raises_only_protocol_error(dialect, seed):
     chance = random.Random(seed)
     for layout in dialect.requests.values():
         data = bytearray(chance.randbytes(chance.randrange(64)))
-        if len(data) > 8 and chance.random() < 0.5:  # Identifiers first, as most have.
+        if len(data) > 8 and chance.random() < 0.5:  # Identifiers first, as in most commands.
             data[:8] = bytes.fromhex("0104010000000202")
         try:
             layout.read(memoryview(data))

@@ -1,5 +1,5 @@
-"""Frames that could be two dialects': which there are, and that none moves a connection to the
-wrong one.
+"""Frames that fit two dialects: the known list, and a check that none moves a connection to the
+wrong dialect.
 """
 
 import random
@@ -34,8 +34,8 @@ def login(version: str) -> bytes:
     return description.request(38, username="u", password="p", version=version, context="")
 
 
-# How the clients of each dialect log in, and whether that alone tells what they speak. Java says a
-# name, Node nothing, Go a version of its own.
+# The logins of each dialect's clients; True if the login alone shows the dialect. Java sends a
+# name, Node nothing, Go its own version.
 LOGINS = [
     *(("D0", WITHOUT_VERSION), ("D1a", WITHOUT_VERSION), ("D1b", WITHOUT_VERSION)),
     *(("D2", login("0.6.202")), ("D2", login("")), ("D2", login("java-sdk"))),
@@ -44,16 +44,16 @@ LOGINS = [
     *(("D5", login("0.9.0")), ("D5", login("0.8.0")), ("D5", login(""))),
     ("D5", login("java-sdk")),
 ]
-# What is read as another dialect's, by command, sender and reader: these have the same layout and
-# count partitions, streams, topics and groups from 1 and from 0. No client of D2 or D3 is known
-# that does not say its version.
+# Frames read as another dialect's, by command, sender and reader: the layouts are equal, but count
+# partitions, streams, topics and groups from 1 or from 0. Every known client of D2 and D3 sends its
+# version.
 SAME_LAYOUT = {
     *((FLUSH, "D2", "D5"), (FLUSH, "D3", "D5")),
     *((SEGMENTS, "D3", "D5"), (SEND, "D3", "D4")),
     *((GET_GROUP, "D2", "D5"), (GET_GROUP, "D3", "D5")),
     *((CHANGE_TOPIC, "D2", "D5"), (CHANGE_TOPIC, "D3", "D5")),
 }
-# Commands of later dialects whose frames D0 could have, of clients that have forgotten to log in.
+# Commands of later dialects whose frames fit D0, from clients that forgot to log in.
 WITHOUT_LOGIN = {POLL, GET, STORE, GROUP, GET_GROUP}
 
 
@@ -70,7 +70,7 @@ def after(first: bytes) -> IggyMachine:
 
 
 def misread(name: str, first: bytes, seed: int, *, nasty: bool) -> set[tuple[int, str, str]]:
-    """What was read otherwise than its dialect has it; whatever was sent before it."""
+    """Return the frames that were read differently from their dialect, after any earlier frames."""
     chance = random.Random(seed)
     truth = D0_WITH_LOGIN if name == "D0" else BY_NAME[name]
     found = set()
@@ -89,19 +89,19 @@ def misread(name: str, first: bytes, seed: int, *, nasty: bool) -> set[tuple[int
 
 
 def known(name: str, first: bytes) -> set[tuple[int, str, str]]:
-    """What may be misread of such a client."""
+    """Return the possible misreadings of such a client."""
     is_told = first in (login("0.6.202"), login("0.7.0"))
     return set() if is_told else {row for row in SAME_LAYOUT if row[1] == name}
 
 
 @pytest.mark.parametrize("nasty", [False, True])
 @pytest.mark.parametrize(("name", "first"), LOGINS, ids=lambda value: repr(value)[:24])
-def test_frames_are_read_as_they_were_meant_in_any_order(name, first, nasty):
+def test_frames_are_read_in_their_dialect_in_any_order(name, first, nasty):
     assert misread(name, first, 1, nasty=nasty) <= known(name, first)
 
 
 @pytest.mark.parametrize("name", DIALECTS[1:])
-def test_few_later_frames_are_taken_for_the_dialect_without_a_login(name):
+def test_few_later_frames_are_read_as_the_dialect_without_login(name):
     chance = random.Random(3)
     for _ in range(ROUNDS // 4):
         for code, payload in Frames(name, chance, nasty=True).all():
@@ -114,9 +114,9 @@ def test_few_later_frames_are_taken_for_the_dialect_without_a_login(name):
 
 
 @pytest.mark.parametrize("chosen", range(1, 64))
-def test_every_short_name_with_every_small_number_makes_the_stream_that_was_meant(chosen):
+def test_every_short_name_and_small_number_creates_the_right_stream(chosen):
     for size in range(1, 64):
         payload = struct.pack("<IB", chosen, size) + b"n" * size
-        machine = after(login(""))  # Of D2 to D5, as Node says it.
+        machine = after(login(""))  # Of D2 to D5, as from Node.
         event = machine.decode(memoryview(framed(202, payload)))
         assert (event.request.stream_id, event.request.name) == (chosen, "n" * size)

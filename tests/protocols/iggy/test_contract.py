@@ -53,5 +53,5 @@ class TestIggyContract(AdapterContract):
             data = data[size:]
 
     def normal(self, frame: bytes) -> bytes:
-        """Longer answers hold times: their head only."""
+        """Return only the head of longer answers: they hold times."""
         return frame if len(frame) <= 28 else frame[:8]

@@ -1,4 +1,4 @@
-"""The dialect table, checked against the second description and against recorded bytes."""
+"""The dialect table, checked against the independent description and recorded bytes."""
 
 import random
 import struct
@@ -207,7 +207,7 @@ def test_request_cut_anywhere_or_too_long_is_refused(code, values, request_):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_payload_raises_protocol_error_and_nothing_else(seed):
+def test_random_payload_raises_only_protocol_error(seed):
     chance = random.Random(seed)
     for layout in D2.requests.values():
         data = memoryview(chance.randbytes(chance.randrange(64)))
@@ -322,8 +322,8 @@ def test_record_is_written_as_described(name, layout, record, values):
     assert description.whole(layout, D2.write([record])) == values
 
 
-def test_statistics_from_d4_on_have_what_clients_of_d5_read():
-    """Go's client 0.8.0 speaks D5 with a version that is D4's."""
+def test_statistics_from_d4_on_have_the_fields_of_d5():
+    """Go's client 0.8.0 speaks D5 with D4's version."""
     figures = next(record for name, _, record, _ in RECORDS if name == "stats")
     assert D4.write([figures]) == D5.write([figures])
     assert D5.write([figures]) == D2.write([figures]) + struct.pack("<IQQ", 1, 2, 3)
@@ -339,9 +339,9 @@ def test_every_record_is_described():
     [row for row in conversation() if row.answer is not None and row.code in D2.requests],
     ids=lambda row: row.name,
 )
-def test_recorded_request_reads_unless_the_real_server_could_not_read_it_either(row):
+def test_recorded_requests_are_read_unless_the_real_server_failed(row):
     if row.answer[:4] != b"\x03\x00\x00\x00":
         D2.requests[row.code].read(memoryview(row.request)[8:])
-    elif row.name != "SEND empty payload":  # Its messages are checked by the codec.
+    elif row.name != "SEND empty payload":  # The codec checks its messages.
         with pytest.raises(ProtocolError):
             D2.requests[row.code].read(memoryview(row.request)[8:])

@@ -9,7 +9,7 @@ def test_every_broker_error_has_a_number():
     assert kinds == set(WIRE_CODES)
 
 
-def test_error_of_a_plug_in_gets_the_number_of_its_base():
+def test_a_plug_ins_error_gets_the_number_of_its_base():
     class Fuller(errors.StorageFull):
         pass
 
@@ -17,6 +17,6 @@ def test_error_of_a_plug_in_gets_the_number_of_its_base():
     assert wire_code(errors.BrokerError()) is ErrorCode.ERROR
 
 
-def test_refusal_says_its_number_in_words_unless_it_has_better_ones():
+def test_a_refusal_has_its_own_text_or_that_of_its_number():
     assert str(Absent(ErrorCode.STREAM_ID_NOT_FOUND)) == "stream id not found"
     assert str(Refusal(ErrorCode.ERROR, "because")) == "because"

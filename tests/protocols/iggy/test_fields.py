@@ -1,4 +1,4 @@
-"""Pieces of the classic layouts: a value and its bytes, and bytes that are no value."""
+"""Pieces of the classic layouts: a value and its bytes, and invalid bytes."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_piece_of_a_request(piece, data, value):
         (f.STR8, "05 6162"),
     ],
 )
-def test_bytes_that_are_no_such_piece(piece, data):
+def test_invalid_bytes_of_a_piece(piece, data):
     with pytest.raises(ProtocolError):
         read(piece, data)
 

@@ -1,11 +1,13 @@
-"""The conversation with a real server, held with this one: the same answers but for what varies."""
+"""The recorded conversation with a real server, repeated here: equal answers except
+varying fields.
+"""
 
 import pytest
 
 from tests.protocols.iggy import description
 from tests.protocols.iggy.recorded import CLOSED, conversation, recorded
 
-# Values that are the server's own, or depend on how it stores records.
+# Values that are the server's own, or depend on its storage of records.
 VARYING = {
     "created_at",
     "client_id",
@@ -17,7 +19,7 @@ VARYING = {
 
 
 def steady(value: object) -> object:
-    """An answer without what varies."""
+    """Return an answer without varying fields."""
     if isinstance(value, dict):
         return {key: steady(item) for key, item in value.items() if key not in VARYING}
     if isinstance(value, list):
@@ -36,7 +38,7 @@ def normal(code: int, name: str, answer: bytes | None) -> object:
     return values
 
 
-async def test_answers_are_those_of_the_real_server(connect):
+async def test_answers_equal_the_real_servers(connect):
     talk = await connect()
     for row in conversation():
         if row.name.startswith("length"):

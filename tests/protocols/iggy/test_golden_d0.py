@@ -1,5 +1,5 @@
-"""The conversation with a real server of dialect D0, held with this one: the same answers but for
-what varies, and for what `docs/protocols/iggy.md` lists as different on purpose.
+"""The recorded conversation with a real server of dialect D0, repeated here: equal answers except
+varying fields, and the intended differences listed in `docs/protocols/iggy.md`.
 """
 
 import struct
@@ -10,11 +10,11 @@ from tests.protocols.iggy.talk import Talk
 
 D0 = "d0-server-670a8ba.tsv"
 
-# Values that are the server's own, or depend on how it stores records.
+# Values that are the server's own, or depend on its storage of records.
 VARYING = {"created_at", "client_id", "address", "timestamp", "size", "segments"}
 # Answered before the connection ends.
 TOO_LONG = ("length 2^31-1, nothing follows", "length 2^32-1, nothing follows")
-# Answered otherwise on purpose: docs/protocols/iggy.md says why.
+# Intended differences: docs/protocols/iggy.md has the reasons.
 DIFFERENT = {
     "CREATE_STREAM 9, a name of spaces (stored empty)": None,
     "GET_STREAM 9": bytes.fromhex("f103000000000000"),
@@ -63,7 +63,7 @@ def headers_of(sum_bytes: int) -> bytes:
 
 
 def long_request(row_name: str) -> bytes:
-    """A SEND to partition 2 with so much payload, or so many bytes of header values."""
+    """Return a SEND to partition 2 with a payload, or header values, of that size."""
     total = int(row_name.rpartition(" ")[2].replace(",", ""))
     head = name(1) + name(1) + "0204" + (3).to_bytes(4, "little").hex()
     if "payload" in row_name:
@@ -74,7 +74,7 @@ def long_request(row_name: str) -> bytes:
     return frame(101, head + message.hex())
 
 
-# What was done between the rows: frames sent on the same connection before the row of that name.
+# Actions between the rows: frames sent on the same connection before the row of that name.
 ORDERED = [send(3, 1, b"m%d" % number, number + 1) for number in range(10)]
 BEFORE = {
     "SEND the same id twice in a request": [send(1, 3, b"first") for _ in range(3)],
@@ -109,7 +109,7 @@ BEFORE = {
 
 
 def steady(value: object) -> object:
-    """An answer without what varies."""
+    """Return an answer without varying fields."""
     if isinstance(value, dict):
         kept = {key: steady(item) for key, item in value.items() if key not in VARYING}
         if "payload" in kept:
@@ -147,7 +147,7 @@ def expected(row: object) -> bytes | None:
     return row.answer if isinstance(different, str) else different
 
 
-async def test_answers_are_those_of_the_real_server(connect):
+async def test_answers_equal_the_real_servers(connect):
     talk = second = await connect(without_login=True)
     for row in conversation(D0):
         for request in BEFORE.get(row.name, ()):
@@ -179,12 +179,12 @@ async def test_answers_are_those_of_the_real_server(connect):
             assert await who.answer() is None
         if answer is None or row.name in TOO_LONG:
             talk = await connect(without_login=True)
-            await talk.exchange(frame(201, ""))  # So it is known what this connection speaks.
+            await talk.exchange(frame(201, ""))  # So the connection's dialect is known.
         compare(row, answer)
 
 
 async def at_our_time(talk: Talk, row: Recorded) -> bytes:
-    """The same poll from the time that its first message has here."""
+    """Return the answer to the same poll with this broker's time of the first message."""
     first = description_d0.ANSWERS[100].parse(row.answer[8:]).messages[0].offset
     strategy_pos = len(row.request) - 14  # kind, value, count, auto commit
     tail = row.request[strategy_pos + 9 :]

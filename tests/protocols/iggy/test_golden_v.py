@@ -1,5 +1,5 @@
-"""The conversation with a real server of dialect V, held with this one: the same answers but for
-what varies, and for what `docs/protocols/iggy.md` lists as different on purpose.
+"""The recorded conversation with a real server of dialect V, repeated here: equal answers except
+varying fields, and the intended differences listed in `docs/protocols/iggy.md`.
 """
 
 import struct
@@ -16,9 +16,9 @@ from tests.waiting import HANG_S
 V = "v-server-0.9.0-edge.5.tsv"
 LOGIN_BODY = bytes.fromhex("002c000008727573742d73646b06302e31312e300469676779046967677900000000")
 SILENT = b"silent"
-DELETE_SEGMENTS = 138  # Answered by that server as 68, which has a result section.
+DELETE_SEGMENTS = 138  # That server answers this as 68, which has a result section.
 
-# Answered otherwise on purpose: docs/protocols/iggy.md says why. Status, or None for a success.
+# Intended differences: docs/protocols/iggy.md has the reasons. Status, or None for a success.
 DIFFERENT = {
     "CREATE_STREAM before login (dropped)": 40,
     "LOGIN twice on a connection": None,
@@ -27,44 +27,44 @@ DIFFERENT = {
     "SEND bad batch checksum": 4039,
     "SEND bad frame checksum": 4027,
     "SEND with session 0": 14001,
-    "FLUSH": 1009,  # There is no such stream.
+    "FLUSH": 1009,  # The stream is missing.
     "CREATE_TOPIC with durability = replicated (what apache-iggy 0.9.0 sends)": None,
-    "DELETE_TOPIC st/td": None,  # For it was made.
+    "DELETE_TOPIC st/td": None,  # The topic was created.
 }
 
 
 def stats(body: bytes) -> object:
-    """Of the figures, those that are not of the machine."""
+    """Return the figures that do not depend on the machine."""
     found = description.STATS.parse(body)
     return found.streams, found.topics, found.partitions, found.messages, found.groups
 
 
 def cluster(body: bytes) -> object:
-    """Nodes, and their state: names and addresses are the server's."""
+    """Return the nodes' count and state: names and addresses are the server's."""
     name_bytes = int.from_bytes(body[:4], "little")
     return body[4 + name_bytes : 8 + name_bytes], body[-8:]
 
 
 def options(body: bytes) -> object:
-    """All but the texts."""
+    """Return all fields but the texts."""
     found = description_v.DESCRIBED.parse(body)
     return [(one.key, one.kind, one.default) for one in found]
 
 
 def topics(body: bytes) -> object:
-    """Without the one that only we could make."""
+    """Return the topics without the topic that only this broker could create."""
     found = plain(description_v.TOPICS.parse(body))
     return description_v.steady([one for one in found if one["name"] != "td"])
 
 
 def users_of_clients(body: bytes) -> object:
-    """Whose they are: how many connections a client had open is its own affair."""
+    """Return the users of the connections: the number of connections is the client's choice."""
     found = plain(description_v.BODIES[22].parse(body))["clients"]
     return {(one["user_id"], one["transport"]) for one in found if one["user_id"] != NOBODY}
 
 
 NOBODY = (1 << 32) - 1
-# Compared in their own way: figures of a machine, our own numbers and names.
+# Compared separately: figures of a machine, the broker's own numbers and names.
 LIKE = {
     "GET_STATS": stats,
     "GET_CLIENTS": users_of_clients,
@@ -72,8 +72,8 @@ LIKE = {
     "DESCRIBE_OPTIONS topic": options,
     "GET_TOPICS st": topics,
 }
-# Frames with nothing around them: closed as by the real server, but where docs/protocols/iggy.md
-# says otherwise.
+# Frames without connection: closed as by the real server, except the differences in
+# docs/protocols/iggy.md.
 FRAMES_ANSWERED = {
     "frame: a classic PING": bytes(8),
     "frame: a classic D5 LOGIN": bytes.fromhex("000000000400000000000000"),
@@ -81,26 +81,26 @@ FRAMES_ANSWERED = {
 
 
 def answer_size(data: bytes) -> int | None:
-    """Whole size of an answer, which its head of 256 bytes holds."""
+    """Return the whole size of an answer, from its head of 256 bytes."""
     return struct.unpack_from("<I", data, 48)[0] if len(data) >= 256 else None
 
 
 class VTalk(FrameStream):
-    """One connection of dialect V, logged in unless it is said."""
+    """A connection of dialect V, logged in by default."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         super().__init__(stream, answer_size)
         self.session = 0
 
     async def exchange(self, frame: bytes) -> bytes:
-        """The whole answer to a frame."""
+        """Return the whole answer to a frame."""
         await self.stream.send_all(frame)
         answer = await self.frame()
         assert answer is not None, "connection was closed"
         return answer
 
     async def login(self, client: bytes) -> None:
-        """Log root in."""
+        """Log in as root."""
         head = bytearray(256)
         struct.pack_into("<I", head, 48, 256 + len(LOGIN_BODY))
         head[60], head[176] = 5, 1
@@ -110,7 +110,7 @@ class VTalk(FrameStream):
         (self.session,) = struct.unpack_from("<Q", answer, 264)
 
     def ours(self, frame: bytes) -> bytes:
-        """A recorded frame with this connection's session, where it had one."""
+        """Return a recorded frame with this connection's session, if the frame had a session."""
         if frame[184:192] == bytes(8):
             return frame
         return frame[:184] + struct.pack("<Q", self.session) + frame[192:]
@@ -124,7 +124,7 @@ class Clients:
         self._talks: dict[bytes, VTalk] = {}
 
     async def of(self, frame: bytes, *, is_login: bool) -> VTalk:
-        """The connection of a frame's client, made and logged in if need be."""
+        """Return the connection of a frame's client; open and log in a missing connection."""
         client = frame[128:144]
         if client not in self._talks:
             self._talks[client] = VTalk(await self._open("iggy"))
@@ -133,26 +133,30 @@ class Clients:
         return self._talks[client]
 
     async def leave(self, client_start: str) -> None:
-        """Break the connection of the client whose id begins so."""
+        """Close the connection of the client whose id has this beginning."""
         for client, talk in self._talks.items():
             if client.hex().startswith(client_start):
                 await talk.stream.aclose()
 
 
 def code_of(frame: bytes) -> int:
-    """The command's code: its operation, or that of the non-replicated one."""
+    """Return the command's code: its operation, or the code of a non-replicated command."""
     return struct.unpack_from("<I", frame, 196)[0] if frame[176] == 2 else 1000 + frame[176]
 
 
 def has_result(operation: int) -> bool:
-    """Whether the answers of an operation begin with a result section (`is_result_framed`)."""
+    """Return True if the answers of an operation begin with a result section
+    (`is_result_framed`).
+    """
     if operation == DELETE_SEGMENTS:
         return False
     return operation in (1, 161, 162) or 64 <= operation < 70 or 128 <= operation < 150
 
 
 def told(frame: bytes, answer: bytes) -> tuple[int, int, object]:
-    """Command byte, error (status or result section) and body of an answer, without what varies."""
+    """Return command byte, error (status or result section) and body of an answer, without varying
+    fields.
+    """
     if answer[60] == 13:
         return 13, answer[255], answer[144:152]
     (status,) = struct.unpack_from("<I", answer, 216)
@@ -185,7 +189,7 @@ def compare(row: Recorded, answer: bytes) -> None:
         assert answer[128:144] == frame[144:160], row.name
 
 
-async def test_answers_are_those_of_the_real_server(open_client):
+async def test_answers_equal_the_real_servers(open_client):
     clients = Clients(open_client)
     raw_token = b""
     for row in conversation(V):
@@ -216,7 +220,7 @@ async def test_answers_are_those_of_the_real_server(open_client):
     [row for row in conversation(V) if row.name.startswith("frame:")],
     ids=lambda row: row.name,
 )
-async def test_a_frame_by_itself(connect, row):
+async def test_a_frame_without_connection(connect, row):
     talk = await connect()
     answer = await talk.exchange(row.request)
     assert answer == FRAMES_ANSWERED.get(row.name)
@@ -224,7 +228,7 @@ async def test_a_frame_by_itself(connect, row):
 
 
 def between(name: str, talk: VTalk) -> list[bytes]:
-    """What was done between the rows, before the one of that name."""
+    """Return the frames between the recorded rows, before the row of that name."""
     rows = {row.name: row.request for row in conversation(V)}
     if name == "SEND, the same request number again":
         return [talk.ours(rows[name])]
@@ -235,7 +239,7 @@ def between(name: str, talk: VTalk) -> list[bytes]:
 
 
 def with_token(frame: bytes, token: bytes) -> bytes:
-    """A login with another token."""
+    """Return a login with another token."""
     start = 256 + 4 + 1 + 8 + 1 + 6
     body = frame[256:start] + bytes([len(token)]) + token + bytes(4)
     head = bytearray(frame[:256])

@@ -1,4 +1,4 @@
-"""Consumer groups: making and deleting them, members, and whose turn is which partition."""
+"""Consumer groups: creation and deletion, members, and turns of partitions."""
 
 import pytest
 
@@ -14,7 +14,7 @@ AUTO = {"consumer": GRP, "partition": 0, "commit": True}
 
 @pytest.fixture
 async def grouped(talk) -> Talk:
-    """Three partitions with two messages each, and a group."""
+    """Return a connection with three partitions of two messages each, and a group."""
     await talk.create_topic(partitions=3)
     for number in (1, 2, 3):
         await talk.send(b"%d a" % number, b"%d b" % number, partitioning=to_partition(number))
@@ -58,7 +58,7 @@ async def test_missing_group(grouped, group):
     assert poll["status"] == expected
 
 
-async def test_member_takes_its_partitions_in_turn(grouped):
+async def test_a_member_takes_its_partitions_in_turn(grouped):
     assert await grouped.status(JOIN, **GROUP) == 0
     found = [await grouped.poll(NEXT, count=1, **AUTO) for _ in range(7)]
     assert [answer["partition"] for answer in found] == [1, 2, 3, 1, 2, 3, 1]
@@ -75,7 +75,7 @@ async def test_members_share_the_partitions(connect, grouped):
     assert [(await other.poll(NEXT, **AUTO))["partition"] for _ in range(2)] == [2, 2]
 
 
-async def test_gone_connection_leaves_its_groups(connect, grouped):
+async def test_a_closed_connection_leaves_its_groups(connect, grouped):
     other = await another(connect)
     for member in (grouped, other):
         await member.status(JOIN, **GROUP)
@@ -93,20 +93,20 @@ async def test_member_without_a_partition_gets_an_empty_poll(connect, grouped):
     assert await members[-1].stored(partition=0, consumer=GRP) is None
 
 
-async def test_one_that_has_not_joined_may_name_a_partition_only(grouped):
+async def test_a_non_member_must_name_a_partition(grouped):
     assert (await grouped.poll(NEXT, **AUTO))["status"] == 5006
     answer = await grouped.poll(FIRST, consumer=GRP, partition=2)
     assert [message["payload"] for message in answer["messages"]] == [b"2 a", b"2 b"]
 
 
-async def test_left_member_is_none_any_more_and_may_leave_again(grouped):
+async def test_a_member_that_left_may_leave_again(grouped):
     await grouped.status(JOIN, **GROUP)
     assert await grouped.status(LEAVE, **GROUP) == 0
     assert await grouped.status(LEAVE, **GROUP) == 0
     assert (await grouped.poll(NEXT, **AUTO))["status"] == 5006
 
 
-async def test_offset_commands_without_a_partition_mean_that_of_the_latest_poll(grouped):
+async def test_offset_commands_default_to_the_partition_of_the_latest_poll(grouped):
     await grouped.status(JOIN, **GROUP)
     where = {"consumer": GRP, **TOPIC, "partition": 0}
     for _ in range(2):
@@ -116,14 +116,14 @@ async def test_offset_commands_without_a_partition_mean_that_of_the_latest_poll(
     assert await grouped.stored(partition=2, consumer=GRP) == 1
 
 
-async def test_numbers_name_a_group_too_and_its_position_is_that_of_its_name(broker, grouped):
+async def test_a_group_by_number_shares_the_position_of_its_name(broker, grouped):
     by_number = {"kind": 2, "id": named(1)}
     await grouped.poll(NEXT, consumer=by_number, partition=1, commit=True)
     assert await grouped.stored(consumer=GRP) == 1
     assert broker.subscriptions.get(topic_of(broker), b"grp").position(0) == 2
 
 
-async def test_group_goes_on_where_another_listener_with_its_name_is(broker, grouped):
+async def test_a_group_continues_at_another_listeners_position(broker, grouped):
     topic = topic_of(broker)
     broker.subscriptions.open(topic, b"billing").commit(0, 1)
     await grouped.ask(CREATE, **TOPIC, group_id=0, name="billing")
@@ -131,14 +131,14 @@ async def test_group_goes_on_where_another_listener_with_its_name_is(broker, gro
     assert await grouped.payloads(NEXT, consumer=consumer) == [b"1 b"]
 
 
-async def test_growing_topic_deals_its_new_partitions_out(grouped):
+async def test_new_partitions_of_a_growing_topic_are_assigned(grouped):
     await grouped.status(JOIN, **GROUP)
     assert await grouped.status(402, **TOPIC, count=2) == 0
     (member,) = (await grouped.ask(GET, **GROUP))["members"]
     assert member["partitions"] == [1, 2, 3, 4, 5]
 
 
-async def test_deleted_group_takes_members_and_offsets_along(broker, grouped):
+async def test_members_and_offsets_end_with_their_group(broker, grouped):
     await grouped.status(JOIN, **GROUP)
     await grouped.poll(NEXT, **AUTO)
     assert await grouped.status(DELETE, **GROUP) == 0
@@ -149,7 +149,7 @@ async def test_deleted_group_takes_members_and_offsets_along(broker, grouped):
     assert await grouped.stored(consumer=GRP) is None
 
 
-async def test_deleted_topic_takes_its_groups_along(grouped):
+async def test_groups_end_with_their_topic(grouped):
     await grouped.status(JOIN, **GROUP)
     assert await grouped.status(303, **TOPIC) == 0
     assert (await grouped.ask(20))["client"]["groups_count"] == 0
@@ -157,14 +157,16 @@ async def test_deleted_topic_takes_its_groups_along(grouped):
     assert await grouped.ask(LIST, **TOPIC) == {"status": 0}
 
 
-async def test_topic_deleted_by_another_listener_is_no_membership_any_more(broker, grouped):
+async def test_a_topic_deletion_by_another_listener_ends_memberships(broker, grouped):
     await grouped.status(JOIN, **GROUP)
     await broker.topics.delete(topic_of(broker).name)
     assert (await grouped.ask(20))["client"]["groups_count"] == 0
 
 
-async def test_a_name_that_is_not_text_has_no_members_of_ours(grouped, broker):
-    """Kafka's and Pulsar's groups may be called by any bytes; ours stands for none of them."""
+async def test_a_binary_group_name_has_no_iggy_members(grouped, broker):
+    """Names of Kafka's and Pulsar's groups may be any bytes; an Iggy name stands
+    for none of them.
+    """
     await grouped.ask(CREATE, **TOPIC, group_id=0, name="\ufffd")
     await grouped.ask(JOIN, **TOPIC, group=named("\ufffd"))
     topic = topic_of(broker)

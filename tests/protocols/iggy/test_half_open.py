@@ -1,4 +1,4 @@
-"""Peers that begin a frame and do not end it, over real sockets: let go by the idle rules."""
+"""Peers with an unfinished frame, over real sockets: disconnected by the idle rules."""
 
 import struct
 
@@ -22,7 +22,7 @@ HALVES = {
 
 
 async def ended_after(talk) -> float:
-    """Seconds until the broker closes the connection, in trio's time."""
+    """Return the seconds until the broker closes the connection, on trio's clock."""
     begun = trio.current_time()
     with trio.fail_after(2 * FRAME_STALL_S):
         assert await talk.stream.receive_some(1) == b""
@@ -54,7 +54,7 @@ async def test_half_a_frame_of_v_after_the_login(autojump_clock, connect):
     assert await ended_after(talk) <= FRAME_STALL_S + 2 * SWEEP_S
 
 
-async def test_who_has_logged_in_and_says_nothing_stays(autojump_clock, connect, broker):
+async def test_a_silent_client_stays_after_its_login(autojump_clock, connect, broker):
     talk = await connect()
     await talk.login()
     await trio.sleep(10 * FRAME_STALL_S)

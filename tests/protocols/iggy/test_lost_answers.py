@@ -1,5 +1,5 @@
-"""Every Iggy command that changes something, sent to a broker that is not the owner, while the
-owner's answer is lost: what the client is told is true, and a repeat does no harm.
+"""Every Iggy command with an effect, sent to another broker than the owner, while the owner's
+answer is lost: the client's answer is true, and a repeat does no harm.
 """
 
 import struct
@@ -33,7 +33,7 @@ SETTINGS = {"compression": 1, "expiry": 1_000_000, "max_size": 0, "replication":
 
 
 def changes(topic, new_topic):
-    """A sample of each command that changes something; `new_topic` is not made yet."""
+    """Return a sample of each command with an effect; `new_topic` does not exist yet."""
     of_topic = {**STREAM, "topic": named(topic)}
     reader = {**of_topic, "consumer": {"kind": 1, "id": named(1)}, "partition": 1}
     made = {**STREAM, "topic_id": 0, "partitions": 1, "name": new_topic, **SETTINGS}
@@ -71,20 +71,21 @@ def changes(topic, new_topic):
 
 
 SAMPLED = [*changes("", "")]
-# Renames are refused in a cluster, see UpdateStream in protocols/iggy/streams.py. The others are
-# about the connection, or about the disk of a single broker.
+# Renames are refused in a cluster, see UpdateStream in protocols/iggy/streams.py. The other
+# commands are about the connection, or about the disk of a single broker.
 CHANGE_NOTHING = {
     *(m.Ping, m.GetMe, m.GetClient, m.GetClients, m.GetStats, m.GetConsumerOffset, m.GetStream),
     *(m.GetStreams, m.GetTopic, m.GetTopics, m.GetGroup, m.GetGroups, m.GetClusterMetadata),
     *(m.DescribeOptions, m.UpdateStream, m.FlushUnsavedBuffer, u.LoginUser, u.LogoutUser),
     *(u.LoginWithToken, u.GetUser, u.GetUsers, u.GetTokens),
 }
-IN_LATER_DIALECTS = {m.SyncGroup, m.DeleteSegments}  # Tests of their own, below.
+# Separate tests, below.
+IN_LATER_DIALECTS = {m.SyncGroup, m.DeleteSegments}
 TOLD = {None: Told.UNKNOWN, ErrorCode.CONNECTION_CLOSED: Told.UNKNOWN, 0: Told.DONE}
 STEPS = {m.CreatePartitions, m.DeletePartitions}  # A repeat is another step.
 
 
-def test_every_command_that_changes_something_has_a_sample():
+def test_every_command_with_an_effect_has_a_sample():
     assert {*SAMPLED} | CHANGE_NOTHING | IN_LATER_DIALECTS == {*COMMANDS}
 
 
@@ -102,13 +103,13 @@ class Near:
         return self
 
     async def later(self):
-        """A connection of dialect V."""
+        """Return a connection of dialect V."""
         client = Client(await self._connect("iggy"))
         await client.login()
         return client
 
     async def ask(self, kind):
-        """What the client is told."""
+        """Send a sample; return the meaning of the client's answer."""
         answer = await self.talk.exchange(description.request(CODES[kind], **self._changes[kind]))
         status = None if answer is None else int.from_bytes(answer[:4], "little")
         if answer is None:
@@ -118,13 +119,13 @@ class Near:
 
 @asynccontextmanager
 async def prepared(path, kind):
-    """A client, the owner, and what cuts the link to the owner."""
+    """Yield a client, the owner, and the cutter of the link to the owner."""
     async with (
         lossy(path) as (asker, owner, cutter, _),
         open_listeners(owner.broker) as far,
         open_listeners(asker.broker) as connect,
     ):
-        await far("iggy")  # The listener that commands are relayed to.
+        await far("iggy")  # Commands are relayed to this listener.
         topic, new = (topic_of(owner.held, prefix, "st").topic for prefix in ("tp", "new"))
         made = changes(topic, new)
         near = await Near(connect, made, topic).open()
@@ -147,7 +148,7 @@ async def prepared(path, kind):
 
 
 async def expected(path, kind):
-    """The state before and after the change, if every answer comes."""
+    """Return the state before and after the change, if every answer arrives."""
     async with prepared(path, kind) as (near, owner, _):
         states = States(owner.broker)
         before = states.now()
@@ -157,7 +158,7 @@ async def expected(path, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SAMPLED, ids=lambda kind: kind.__name__)
-async def test_what_is_told_of_a_command_without_an_answer_is_true(tmp_path, kind):
+async def test_the_answer_after_a_lost_answer_is_true(tmp_path, kind):
     before, after = await expected(tmp_path / "whole", kind)
     async with prepared(tmp_path / "cut", kind) as (near, owner, cutter):
         states = States(owner.broker)
@@ -170,20 +171,20 @@ async def test_what_is_told_of_a_command_without_an_answer_is_true(tmp_path, kin
             assert told is Told.DONE, "a step must not be left unknown if the owner can be asked"
             return
         await near.ask(kind)
-        if kind is m.SendMessages:  # Without sequence numbers: it may be stored twice.
+        if kind is m.SendMessages:  # Without sequence numbers, a record may be stored twice.
             assert [*states.now()] == [*after]
         else:
             assert states.now() == after
 
 
-SEGMENT_BYTES = 64 * 1024  # The least that a topic may have: one of these records fills half.
+SEGMENT_BYTES = 64 * 1024  # The minimum of a topic: a record here fills half.
 RECORD_BYTES = 40 * 1024
 OPERATION_JOIN_GROUP = 148
 GRP = b"\x02\x03grp"
 
 
 @pytest.mark.slow
-async def test_segments_whose_deletion_is_not_answered_are_deleted_and_told_as_unknown(tmp_path):
+async def test_an_unanswered_segment_deletion_is_made_and_reported_as_unknown(tmp_path):
     async with prepared(tmp_path, m.DeleteSegments) as (near, owner, cutter):
         topics = owner.broker.topics
         name = TopicName("public", "st", near.topic)
@@ -199,13 +200,13 @@ async def test_segments_whose_deletion_is_not_answered_are_deleted_and_told_as_u
             await client.perform(OPERATION_DELETE_SEGMENTS, body)
         deleted = log.log_start_offset
         assert cutter.lost == 1 and 0 < deleted < log.next_offset
-        # A repeat names the next segment: it is another step, as in Iggy itself.
+        # A repeat names the next segment: a further step, as in Iggy itself.
         assert await (await near.later()).perform(OPERATION_DELETE_SEGMENTS, body) == (0, b"")
         assert log.log_start_offset > deleted
 
 
 @pytest.mark.slow
-async def test_a_member_that_lost_its_answer_joins_again_and_has_its_partitions(tmp_path):
+async def test_a_member_with_a_lost_answer_rejoins_with_its_partitions(tmp_path):
     async with prepared(tmp_path, m.SyncGroup) as (near, owner, cutter):
         body = raw.identifier("st") + raw.identifier(near.topic) + GRP
         topic = owner.broker.topics.get(TopicName("public", "st", near.topic))

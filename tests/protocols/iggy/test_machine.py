@@ -1,4 +1,4 @@
-"""Framing, dialect detection and what may be sent before login."""
+"""Framing, dialect detection and the commands allowed before login."""
 
 import random
 import struct
@@ -67,7 +67,7 @@ def test_frame_is_found_whole_byte_by_byte_and_with_a_trailing_frame(row):
     assert frames_of(row.request + PING, machine) == [row.request, PING]
 
 
-def test_length_below_the_code_closes_without_a_word():
+def test_a_length_below_the_code_closes_without_an_answer():
     data = recorded("length 3").request
     with pytest.raises(ProtocolError) as caught:
         IggyMachine().frame_size(memoryview(data))
@@ -84,7 +84,7 @@ def test_length_below_the_code_closes_without_a_word():
         (True, 9999, COMMAND_BYTES_MAX),
     ],
 )
-def test_frame_above_its_limit_is_refused_before_it_is_there(state, code, length_max):
+def test_a_frame_above_its_limit_is_refused_before_its_bytes(state, code, length_max):
     machine = IggyMachine()
     machine.logged_in = state
     assert machine.frame_size(memoryview(struct.pack("<II", length_max, code))) == length_max + 4
@@ -101,13 +101,13 @@ def test_frame_above_its_limit_is_refused_before_it_is_there(state, code, length
         b"\x16\x03\x01\x02\x00\x01\x00\x01",
     ],
 )
-def test_http_and_tls_are_not_waited_for(data):
+def test_http_and_tls_are_refused_without_a_wait(data):
     with pytest.raises(ProtocolError):
         IggyMachine().frame_size(memoryview(data))
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_random_bytes_raise_protocol_error_and_nothing_else(seed):
+def test_random_bytes_raise_only_protocol_error(seed):
     chance = random.Random(seed)
     for state in (False, True):
         machine = IggyMachine(without_login=chance.choice(list(WithoutLogin)))
@@ -128,7 +128,7 @@ def test_random_bytes_raise_protocol_error_and_nothing_else(seed):
 
 
 @pytest.mark.parametrize("code", list(Code))
-def test_command_before_login_is_told_and_the_connection_stays(code):
+def test_a_command_before_login_is_refused_and_the_connection_stays(code):
     machine = IggyMachine()
     event = machine.decode(memoryview(struct.pack("<II", 4, code)))
     if code == Code.PING:
@@ -158,13 +158,13 @@ def test_ping_and_login_need_no_login():
         "unknown code 9999",
     ],
 )
-def test_what_cannot_be_read_is_answered_with_3_and_the_connection_stays(name):
+def test_an_unreadable_command_gets_3_and_the_connection_stays(name):
     event = decode(logged_in(), recorded(name).request)
     assert isinstance(event, Refused)
     assert event.reply == recorded(name).answer
 
 
-def test_known_command_that_is_not_served_is_unavailable():
+def test_an_unserved_known_command_is_unavailable():
     event = decode(logged_in(), struct.pack("<II", 4, Code.GET_SNAPSHOT))
     assert isinstance(event, Refused)
     assert (event.reply, event.unserved) == (struct.pack("<II", 5, 0), True)
@@ -179,7 +179,7 @@ def test_known_command_that_is_not_served_is_unavailable():
         "000068656c6c6f",
     ],
 )
-def test_oldest_dialect_has_no_login_and_is_asked_for_one_where_it_is_not_served(frame):
+def test_the_oldest_dialect_is_asked_to_log_in_if_not_served(frame):
     event = decode(IggyMachine(), bytes.fromhex(frame))
     assert isinstance(event, Refused)
     assert event.reply == struct.pack("<II", ErrorCode.UNAUTHENTICATED, 0)
@@ -192,7 +192,7 @@ def test_oldest_dialect_has_no_login_and_is_asked_for_one_where_it_is_not_served
 
 
 @pytest.mark.parametrize(("code", "identifiers"), [(200, 1), (301, 1), (300, 2), (303, 2)])
-def test_oldest_dialect_may_say_more_than_is_read(code, identifiers):
+def test_the_oldest_dialect_may_send_trailing_bytes(code, identifiers):
     payload = b"\1\4\1\0\0\0" * identifiers + b"\0"
     frame = struct.pack("<II", 4 + len(payload), code) + payload
     assert isinstance(decode(IggyMachine(without_login=WithoutLogin.EVERYBODY), frame), Command)
@@ -221,7 +221,7 @@ def test_error_without_a_reason_still_has_a_text_where_one_is_needed():
     assert machine.error(command, ErrorCode.INVALID_COMMAND)[12:] == b"invalid command"
 
 
-def test_success_counts_what_follows_from_elsewhere():
+def test_a_success_counts_parts_from_elsewhere():
     machine = logged_in()
     command = Command(Code.POLL_MESSAGES, None)
     assert machine.encode(command, []) == bytes(8)
@@ -231,7 +231,7 @@ def test_success_counts_what_follows_from_elsewhere():
 
 @pytest.mark.parametrize("dialect", [D0, *WITH_LOGIN, V], ids=lambda dialect: dialect.name)
 def test_no_record_is_a_single_byte(dialect):
-    # Clients take an answer of one byte for an empty one, and lose step over it.
+    # Clients read a one-byte answer as empty, and lose synchronisation.
     for kind, layout in dialect.records.items():
         assert len(layout.write(_empty(kind))) != 1
 

@@ -1,4 +1,4 @@
-"""Membership and dealing of consumer groups."""
+"""Membership and partition assignment of consumer groups."""
 
 import random
 
@@ -23,7 +23,7 @@ def test_partition_i_goes_to_member_i_mod_m():
     assert dealt(groups, 5) == {11: [0, 2, 4], 22: [1, 3]}
 
 
-def test_member_takes_its_partitions_in_turn():
+def test_a_member_takes_its_partitions_in_turn():
     groups = Groups(lambda: 0.0)
     groups.join(TOPIC, NAME, 11)
     member = groups.member(TOPIC, NAME, 11, 3)
@@ -46,7 +46,7 @@ def test_member_without_partition_has_no_turn():
     assert (idle.partitions, idle.current, idle.next_partition()) == ([], None, None)
 
 
-def test_leaving_deals_anew_and_restarts_turns():
+def test_a_leave_reassigns_partitions_and_restarts_turns():
     groups = Groups(lambda: 0.0)
     for member_id in (11, 22):
         groups.join(TOPIC, NAME, member_id)
@@ -57,14 +57,14 @@ def test_leaving_deals_anew_and_restarts_turns():
     assert member.next_partition() == 0
 
 
-def test_growing_topic_deals_anew():
+def test_a_growing_topic_reassigns_partitions():
     groups = Groups(lambda: 0.0)
     groups.join(TOPIC, NAME, 11)
     assert dealt(groups, 1) == {11: [0]}
     assert dealt(groups, 3) == {11: [0, 1, 2]}
 
 
-def test_joining_twice_neither_adds_nor_restarts():
+def test_joining_twice_changes_nothing():
     groups = Groups(lambda: 0.0)
     groups.join(TOPIC, NAME, 11)
     groups.member(TOPIC, NAME, 11, 2).next_partition()
@@ -80,7 +80,7 @@ def test_leaving_without_having_joined_is_no_fault():
     assert groups.members(TOPIC, NAME, 3) == []
 
 
-def test_gone_connection_leaves_every_group():
+def test_a_closed_connection_leaves_every_group():
     groups = Groups(lambda: 0.0)
     for name in ("a", "b"):
         groups.join(TOPIC, name, 11)
@@ -101,7 +101,7 @@ def test_dropped_group_has_no_members():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_every_partition_has_exactly_one_owner_whatever_happened(seed):
+def test_every_partition_has_exactly_one_owner_at_any_time(seed):
     chance = random.Random(seed)
     groups = Groups(lambda: 0.0)
     inside: set[int] = set()
@@ -123,7 +123,7 @@ def test_every_partition_has_exactly_one_owner_whatever_happened(seed):
 
 
 class Clock:
-    """Turned by a test."""
+    """A clock that a test sets."""
 
     now_s = 0.0
 
@@ -132,7 +132,9 @@ class Clock:
 
 
 def two(clock: Clock, partitions: int = 4) -> Groups:
-    """A member that has everything, and one that has just joined gently."""
+    """Return groups with a member that has all partitions, and a member that has just joined
+    gently.
+    """
     groups = Groups(clock)
     groups.join(TOPIC, NAME, 11, gently=True)
     assert dealt(groups, partitions) == {11: list(range(partitions))}
@@ -142,30 +144,30 @@ def two(clock: Clock, partitions: int = 4) -> Groups:
 KEY = (TOPIC, NAME)
 
 
-def test_who_joins_gently_takes_its_share_and_others_keep_the_rest():
+def test_a_gentle_join_takes_its_share_and_others_keep_the_rest():
     groups = two(Clock())
     groups.member(TOPIC, NAME, 11, 4).next_partition()
     generation = groups.generation(TOPIC, NAME)
     groups.join(TOPIC, NAME, 22, gently=True)
     assert dealt(groups, 4) == {11: [0, 1], 22: [2, 3]}
-    assert groups.member(TOPIC, NAME, 11, 4).next_partition() == 1  # Its turns go on.
+    assert groups.member(TOPIC, NAME, 11, 4).next_partition() == 1  # The member's turns continue.
     assert groups.generation(TOPIC, NAME) > generation
     groups.join(TOPIC, NAME, 33, gently=True)
     assert dealt(groups, 4) == {11: [0], 22: [2, 3], 33: [1]}
     groups.join(TOPIC, NAME, 44, gently=True)
     assert dealt(groups, 4) == {11: [0], 22: [2], 33: [1], 44: [3]}
-    groups.join(TOPIC, NAME, 55, gently=True)  # No share is left.
+    groups.join(TOPIC, NAME, 55, gently=True)  # No partition is left.
     assert dealt(groups, 4)[55] == []
 
 
-def test_what_is_polled_and_not_committed_moves_with_the_commit():
+def test_a_polled_partition_moves_after_its_commit():
     groups = two(Clock(), partitions=2)
     for partition in (0, 1):
         groups.polled(KEY, 11, partition, 5)
     groups.join(TOPIC, NAME, 22, gently=True)
     assert dealt(groups, 2) == {11: [0, 1], 22: []}
     first = groups.member(TOPIC, NAME, 11, 2)
-    assert first.polled_ones == [0]  # Nothing more of what is to go.
+    assert first.polled_ones == [0]  # No more polls of leaving partitions.
     assert [first.next_partition() for _ in range(2)] == [0, 0]
     generation = groups.generation(TOPIC, NAME)
     groups.committed(KEY, 1, 4)
@@ -175,14 +177,14 @@ def test_what_is_polled_and_not_committed_moves_with_the_commit():
     assert groups.generation(TOPIC, NAME) == generation + 1
 
 
-def test_what_nobody_has_polled_goes_first():
+def test_unpolled_partitions_move_first():
     groups = two(Clock(), partitions=2)
     groups.polled(KEY, 11, 1, 5)
     groups.join(TOPIC, NAME, 22, gently=True)
     assert dealt(groups, 2) == {11: [1], 22: [0]}
 
 
-def test_who_never_commits_keeps_a_partition_for_so_long():
+def test_a_member_without_commits_keeps_a_partition_for_a_limited_time():
     clock = Clock()
     groups = two(clock, partitions=2)
     for partition in (0, 1):
@@ -194,7 +196,7 @@ def test_who_never_commits_keeps_a_partition_for_so_long():
 
 
 @pytest.mark.parametrize("gone", [11, 22])
-def test_who_leaves_while_a_partition_is_under_way_has_all_dealt_anew(gone):
+def test_a_leave_during_a_move_reassigns_all_partitions(gone):
     groups = two(Clock(), partitions=2)
     for partition in (0, 1):
         groups.polled(KEY, 11, partition, 5)
@@ -206,7 +208,7 @@ def test_who_leaves_while_a_partition_is_under_way_has_all_dealt_anew(gone):
     assert list(dealt(groups, 2).values()) == [[0, 1]]
 
 
-def test_who_joins_while_all_partitions_are_under_way_gets_one_that_another_waits_for():
+def test_a_join_while_all_partitions_move_gets_another_members_partition():
     groups = two(Clock())
     for partition in range(4):
         groups.polled(KEY, 11, partition, 5)
@@ -218,7 +220,7 @@ def test_who_joins_while_all_partitions_are_under_way_gets_one_that_another_wait
     assert sorted(dealt(groups, 4).values()) == [[0], [1], [2], [3]]
 
 
-def test_of_three_members_that_join_together_one_gets_the_partition_that_is_left_over():
+def test_of_three_joining_members_a_single_member_gets_the_last_partition():
     groups = two(Clock(), partitions=3)
     groups.join(TOPIC, NAME, 22, gently=True)
     assert dealt(groups, 3) == {11: [0, 1], 22: [2]}

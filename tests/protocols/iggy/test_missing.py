@@ -1,4 +1,4 @@
-"""Commands about something that does not exist, where the newest dialects answer differently."""
+"""Commands about missing objects, which the newest dialects answer differently."""
 
 import struct
 
@@ -17,7 +17,7 @@ NEW_TOPIC = STREAM + struct.pack("<I", 1) + TOPIC[1:]
 
 @pytest.fixture
 async def client(client):
-    """The client, with topic `tp` in its stream."""
+    """Return the client, with topic `tp` in its stream."""
     assert await client.status(CREATE_TOPIC, NEW_TOPIC) == 0
     return client
 
@@ -54,7 +54,7 @@ async def test_topics_of_a_missing_stream_are_none_since_d5(connect, version, an
 @pytest.mark.parametrize("operation", [STORE_OFFSET, DELETE_OFFSET])
 @pytest.mark.parametrize("place", [STREAM + NOWHERE, NOWHERE + TOPIC])
 @pytest.mark.parametrize("reader", [b"\x01\x02\x01c", b"\x02" + GROUP])
-async def test_in_v_an_offset_of_something_missing_gets_20(client, operation, place, reader):
+async def test_in_v_an_offset_of_a_missing_object_gets_20(client, operation, place, reader):
     tail = bytes(8) if operation == STORE_OFFSET else b""
     body = reader + place + PARTITION_0 + tail + b"\x01"
     assert await client.perform(operation, body) == (20, b"")
@@ -65,7 +65,7 @@ async def test_in_v_an_offset_of_a_missing_group_gets_20(client):
     assert await client.perform(DELETE_OFFSET, body) == (20, b"")
 
 
-async def test_in_v_a_refused_deletion_of_segments_says_so_in_the_header(client):
+async def test_in_v_a_refused_segment_deletion_has_its_error_in_the_header(client):
     numbers = struct.pack("<II", 0, 1)
     assert await client.perform(DELETE_SEGMENTS, NOWHERE + TOPIC + numbers) == (1009, b"")
     assert await client.perform(DELETE_SEGMENTS, STREAM + NOWHERE + numbers) == (2010, b"")

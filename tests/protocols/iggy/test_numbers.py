@@ -28,7 +28,7 @@ bases = pytest.mark.parametrize(
 
 
 def pieces(dialect: Dialect) -> Iterator[tuple[type[Any], str, Any]]:
-    """The type, name and piece of each field of each request that is a plain table."""
+    """Yield the type, name and piece of each field of each request with a plain layout."""
     for layout in dialect.requests.values():
         if isinstance(layout, RequestLayout):
             for name, piece in layout.fields:
@@ -40,7 +40,7 @@ def read(piece: Any, data: bytes) -> Any:
 
 
 @bases
-def test_every_request_that_names_something_by_number_counts_so(dialect, base):
+def test_every_request_with_a_number_counts_from_the_dialects_base(dialect, base):
     seen = set()
     for kind, name, piece in pieces(dialect):
         if name in NUMBERED:
@@ -52,7 +52,7 @@ def test_every_request_that_names_something_by_number_counts_so(dialect, base):
 
 
 @bases
-def test_a_group_that_reads_counts_so_and_a_consumer_keeps_its_number(dialect, base):
+def test_a_reading_group_counts_from_the_base_and_a_consumer_keeps_its_number(dialect, base):
     is_bare = dialect in (D0, D0_WITH_LOGIN)
     number = BY_NUMBER[2:] if is_bare else BY_NUMBER
     readers = [piece for _, name, piece in pieces(dialect) if name == "consumer"]
@@ -63,7 +63,7 @@ def test_a_group_that_reads_counts_so_and_a_consumer_keeps_its_number(dialect, b
 
 
 @bases
-def test_a_send_counts_so(dialect, base):
+def test_a_send_counts_from_the_dialects_base(dialect, base):
     target = BY_NUMBER + BY_NUMBER + b"\x01\x00"
     message = bytes(20) + struct.pack("<I", 1) + b"x"
     for payload in (
@@ -88,9 +88,9 @@ def _indexed(target: bytes, head_bytes: int) -> bytes:
 
 
 @bases
-def test_permissions_are_read_and_told_so(dialect, base):
+def test_permissions_count_from_the_dialects_base(dialect, base):
     if dialect in (D0, D0_WITH_LOGIN):
-        return  # There were no users.
+        return  # The dialect had no users.
     data = block([0] * 10, {5: ([0, 1, 0, 0, 0, 0], {6: [0, 0, 1, 0]})})
     field = b"\x01" + struct.pack("<I", len(data)) + data
     number = 1 - base
@@ -109,7 +109,7 @@ def test_permissions_are_read_and_told_so(dialect, base):
 
 
 @bases
-def test_records_tell_numbers_so(dialect, base):
+def test_records_count_from_the_dialects_base(dialect, base):
     def told(record: object) -> int:
         return int.from_bytes(dialect.write([record])[:4], "little")
 
@@ -127,7 +127,7 @@ def test_a_send_is_answered_in_v_with_numbers_from_0():
 
 @bases
 def test_users_are_named_by_their_own_numbers(dialect, base):
-    """`users_from` says where those begin; `users.py` counts them."""
+    """`users_from` is their first number; `users.py` counts users."""
     for _, name, piece in pieces(dialect):
         if name == "user":
             assert read(piece, BY_NUMBER) == ON_THE_WIRE
@@ -138,7 +138,7 @@ def test_users_are_named_by_their_own_numbers(dialect, base):
 
 @pytest.fixture
 async def later(connect):
-    """A connection that counts from 0."""
+    """Return a connection that counts from 0."""
     talk = await connect()
     assert await talk.login(version="0.10.0") == 0
     return talk
@@ -165,7 +165,7 @@ async def test_each_dialect_names_the_same_stream_topic_and_group_by_its_own_num
     assert await later.ask(200, stream=named(1)) == {"status": 0}
 
 
-async def test_a_number_that_an_old_client_chose_is_one_less_for_later_ones(talk, later):
+async def test_a_number_of_an_old_client_is_lower_by_1_for_later_clients(talk, later):
     assert await talk.status(202, stream_id=40, name="chosen") == 0
     assert (await talk.ask(200, stream=named(40)))["stream"]["name"] == "chosen"
     assert (await later.ask(200, stream=named(39)))["stream"]["name"] == "chosen"

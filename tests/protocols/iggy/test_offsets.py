@@ -1,4 +1,4 @@
-"""Stored offsets: the last consumed here, the next wanted in the store."""
+"""Stored offsets: the last consumed offset here, the next offset in the store."""
 
 import pytest
 
@@ -52,13 +52,13 @@ async def test_storing_zero_means_that_the_first_message_is_consumed(filled):
     assert await filled.payloads(NEXT) == [b"1", b"2"]
 
 
-async def test_offset_that_is_not_there_yet_is_refused(filled):
+async def test_an_offset_beyond_the_end_is_refused(filled):
     assert await filled.status(STORE, **place(), offset=3) == 4100
     assert await filled.status(STORE, **place(), offset=(1 << 64) - 1) == 4100
     assert await filled.stored() is None
 
 
-async def test_zero_is_taken_on_an_empty_partition_and_the_first_message_is_skipped(filled):
+async def test_zero_on_an_empty_partition_skips_the_first_message(filled):
     assert await filled.status(STORE, **place(partition=2), offset=0) == 0
     assert await filled.status(STORE, **place(partition=2), offset=1) == 4100
     await filled.send(b"first", b"second", partitioning={"kind": 2, "value": b"\x02\0\0\0"})
@@ -71,7 +71,7 @@ async def test_going_back_is_allowed(filled):
         assert await filled.stored() == offset
 
 
-async def test_delete_makes_it_never_stored_and_finds_nothing_the_second_time(filled):
+async def test_a_deleted_offset_is_unset_and_a_second_delete_finds_none(filled):
     assert await filled.status(DELETE, **place()) == 3021
     await filled.status(STORE, **place(), offset=1)
     assert await filled.status(DELETE, **place()) == 0
@@ -80,7 +80,7 @@ async def test_delete_makes_it_never_stored_and_finds_nothing_the_second_time(fi
     assert await filled.payloads(NEXT) == [b"0", b"1", b"2"]
 
 
-async def test_partitions_have_offsets_of_their_own(filled):
+async def test_partitions_have_separate_offsets(filled):
     await filled.status(STORE, **place(partition=2), offset=0)
     assert await filled.stored(partition=1) is None
     assert await filled.stored(partition=2) == 0
@@ -102,7 +102,7 @@ async def test_partition_none_is_the_first(filled):
         (DELETE, place(topic="nope"), 2011),
     ],
 )
-async def test_what_is_not_there(filled, command, where, status):
+async def test_offsets_of_missing_objects(filled, command, where, status):
     more = {"offset": 0} if command == STORE else {}
     assert await filled.ask(command, **where, **more) == {"status": status}
 
@@ -112,7 +112,7 @@ async def test_stored_offset_is_on_disk_when_it_is_answered(broker, filled):
     assert broker.committer.durable_ticket >= broker.committer.ticket - 1
 
 
-async def test_old_client_that_cannot_read_an_empty_answer_is_told_zero(connect, filled):
+async def test_an_old_client_without_empty_answers_gets_zero(connect, filled):
     old = await connect()
     await old.login("0.6.9")
     assert await old.ask(GET, **place()) == {

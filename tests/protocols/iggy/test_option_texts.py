@@ -161,7 +161,7 @@ SPANS = {
 
 
 def number_of(read, text):
-    """The number that `read` makes of a text; None for ValueError."""
+    """Return the number of `read` for a text; None for ValueError."""
     try:
         return read(text)
     except ValueError:

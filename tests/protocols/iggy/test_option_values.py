@@ -1,4 +1,6 @@
-"""The options of topics in dialect V: which values each takes, and how a block of them is read."""
+"""The options of topics in dialect V: the allowed values of each option, and the parsing of a
+block.
+"""
 
 import pytest
 
@@ -26,7 +28,7 @@ def segment(size):
 
 
 @pytest.mark.parametrize("size", [0, 1 << 20, 1 << 30, (1 << 20) + 512])
-def test_a_segments_size_within_its_bounds_is_taken(size):
+def test_a_segment_size_within_its_bounds_is_accepted(size):
     assert topic_options(segment(size)) == segment(size)
 
 
@@ -135,7 +137,7 @@ def test_a_text_that_cannot_be_read_is_refused(key, text):
     assert raised.value.code == ErrorCode.INVALID_OPTION_VALUE
 
 
-def test_an_option_of_0_that_stands_for_the_servers_own_is_not_explicit():
+def test_an_option_of_0_means_the_servers_default():
     zero = (U64, bytes(8))
     fsync = {"enforce_fsync": (int(HeaderKind.BOOL), b"\0")}
     assert (
@@ -161,12 +163,12 @@ def test_a_block_is_read_as_it_was_packed():
     assert read(b"") == {}
 
 
-def test_an_option_that_is_there_twice_is_no_block():
+def test_a_repeated_option_is_refused():
     with pytest.raises(ProtocolError, match="is there twice"):
         read(packed(segment(1 << 20)) * 2)
 
 
-def test_a_block_that_is_too_large_is_refused_for_that():
+def test_a_too_large_block_is_refused_for_its_size():
     with pytest.raises(FieldRefused) as raised:
         read(bytes(OPTIONS_BYTES_MAX + 1))
     assert raised.value.code == ErrorCode.OPTIONS_BLOCK_TOO_LARGE

@@ -1,11 +1,11 @@
-"""Who may log in."""
+"""Login options of the listener."""
 
 import pytest
 
 from braidlog.protocols.iggy.options import IggyOptions
 
 
-def test_without_a_file_root_is_that_of_a_fresh_iggy_server():
+def test_without_a_file_root_equals_a_fresh_iggy_servers():
     options = IggyOptions()
     options.check()
     assert (options.username, options.password()) == ("iggy", "iggy")
@@ -29,7 +29,7 @@ def test_password_file_may_change_while_the_broker_runs(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\nsecond", b"\xff\xfe"])
-def test_password_file_that_gives_no_password_is_told(tmp_path, content):
+def test_a_password_file_without_password_is_reported(tmp_path, content):
     file = tmp_path / "password"
     if content is not None:
         file.write_bytes(content)
@@ -37,6 +37,6 @@ def test_password_file_that_gives_no_password_is_told(tmp_path, content):
         IggyOptions(password_file=str(file)).check()
 
 
-def test_password_file_that_is_not_there_is_named_without_a_number():
+def test_a_missing_password_file_is_named_without_errno():
     with pytest.raises(ValueError, match=r"^password_file: /no/such: No such file or directory$"):
         IggyOptions(password_file="/no/such").check()

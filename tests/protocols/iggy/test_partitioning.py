@@ -1,10 +1,10 @@
-"""Keys and turns to partitions."""
+"""Partitions by key and by turn."""
 
 import pytest
 
 from braidlog.protocols.iggy.partitioning import take_turn, xxhash32_from_one
 
-# Key, xxHash32 with seed 0, and the partition counted from 1 of topics with 3, 4 and 10 of them.
+# Key, xxHash32 with seed 0, and the partition (from 1) of topics with 3, 4 and 10 partitions.
 KEYS = [
     (b"key-1", 962816521, 1, 1, 1),
     (b"user-42", 1635883646, 2, 2, 6),
@@ -16,7 +16,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize(("key", "hashed", "of_3", "of_4", "of_10"), KEYS)
-def test_key_goes_where_the_reference_server_puts_it(key, hashed, of_3, of_4, of_10):
+def test_a_key_goes_to_the_reference_servers_partition(key, hashed, of_3, of_4, of_10):
     found = [xxhash32_from_one(key, count) + 1 for count in (3, 4, 10)]
     assert found == [of_3, of_4, of_10]
     assert found == [hashed % count or count for count in (3, 4, 10)]
@@ -32,6 +32,6 @@ def test_each_topic_has_its_own_turns():
     assert [take_turn(turns, 7, 3), take_turn(turns, 8, 3), take_turn(turns, 7, 3)] == [0, 0, 1]
 
 
-def test_turns_go_on_over_new_partitions():
+def test_turns_include_new_partitions():
     turns: dict[int, int] = {}
     assert [take_turn(turns, 7, 2), take_turn(turns, 7, 2), take_turn(turns, 7, 4)] == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""The bytes of permissions, against their description, and what is no such block."""
+"""The bytes of permissions, compared with their description, and invalid blocks."""
 
 import random
 import struct
@@ -80,12 +80,12 @@ def test_from_d4_on_numbers_in_a_block_begin_at_0():
     assert PERMISSIONS_FROM_0.write(given) == framed(on_the_wire)
 
 
-def test_none_is_one_zero_byte_in_a_request_and_four_in_an_answer():
+def test_no_permissions_are_a_zero_byte_in_a_request_and_four_in_an_answer():
     assert read(b"\0") is None
     assert PERMISSIONS_FROM_1.write(None) == bytes(4)
 
 
-def test_only_so_many_are_read():
+def test_the_number_of_permissions_has_a_limit():
     def permitted(count):
         return framed(block([0] * 10, {number: ([0] * 6, {}) for number in range(count)}))
 

@@ -1,4 +1,4 @@
-"""Iggy's permissions as the broker's grants: exact back, and held to."""
+"""Iggy's permissions as the broker's grants: read back exactly, and enforced."""
 
 import random
 
@@ -41,7 +41,7 @@ def topic_1(*wanted):
 
 @pytest.fixture
 async def bob(talk, connect):
-    """A user who has logged in; stream `st` (1) with the topics `tp` (1) and `other` (2)."""
+    """Return a user who has logged in; stream `st` (1) has the topics `tp` (1) and `other` (2)."""
     await talk.create_topic()
     await talk.create_topic("other")
     await talk.send(b"x")
@@ -86,7 +86,8 @@ async def new_topic(one):
     return (await one.create_topic("new"))["status"]
 
 
-# What real clients may do by each; whoever may do something with a topic may see it here.
+# The allowed calls of real clients for each permission; any permission on a topic includes its
+# view.
 SEES = {"topic", "other", "topics"}
 READS = {*SEES, "group", "poll", "poll other"}
 MANAGES = {*READS, "new topic", "add partition", "send", "send other"}
@@ -122,7 +123,7 @@ WHAT = [
 
 
 @pytest.mark.parametrize(("permissions", "allowed"), WHAT)
-async def test_a_permission_is_held_to_and_told_back(talk, bob, permissions, allowed):
+async def test_a_permission_is_enforced_and_read_back(talk, bob, permissions, allowed):
     await set_permissions(talk, permissions)
     shown = await talk.ask(GET, user=named("bob"))
     assert shown["permissions"] == permissions
@@ -134,7 +135,7 @@ async def test_a_permission_is_held_to_and_told_back(talk, bob, permissions, all
 
 
 @pytest.mark.parametrize("seed", range(25))
-async def test_whatever_is_set_is_told_back(talk, bob, seed):
+async def test_all_permissions_are_read_back(talk, bob, seed):
     chance = random.Random(seed)
 
     def flags(count):
@@ -167,7 +168,7 @@ def test_no_two_permissions_share_a_mark():
     assert set(of_topic("s", "t")) == set(TOPIC_PERMISSIONS)
 
 
-async def test_a_user_is_made_with_permissions(talk, connect):
+async def test_a_user_is_created_with_permissions(talk, connect):
     await talk.create_topic()
     made = await talk.ask(CREATE, **BOB, permissions=topic_1("send_messages"))
     assert made["permissions"] == topic_1("send_messages")
@@ -182,7 +183,7 @@ async def test_a_user_is_made_with_permissions(talk, connect):
         (block(NOTHING, {3: ([1] * 6, {})}), ErrorCode.FEATURE_UNAVAILABLE),
     ],
 )
-async def test_what_no_grant_can_say_is_refused_and_nothing_is_kept(
+async def test_permissions_without_a_grant_are_refused_without_effect(
     talk, bob, broker, permissions, status
 ):
     await talk.status(202, stream_id=2, name="all*")
@@ -196,14 +197,14 @@ async def test_what_no_grant_can_say_is_refused_and_nothing_is_kept(
     assert broker.users.find("eve") is None
 
 
-async def test_grants_by_other_means_are_replaced_but_for_those_of_other_tenants(talk, bob, broker):
+async def test_grants_of_other_tools_are_replaced_except_other_tenants(talk, bob, broker):
     for resource in ("*", "public/default/orders@billing", "pub*", "cluster", "acme/x", "ac*"):
         await broker.permissions.grant(Grant("bob", "produce", resource))
     await set_permissions(talk, None)
     assert {grant.resource for grant in broker.permissions.list("bob")} == {"acme/x", "ac*"}
 
 
-async def test_permissions_stay_with_a_renamed_user_and_go_with_a_deleted_one(talk, bob, broker):
+async def test_permissions_follow_a_renamed_user_and_end_with_a_deleted_user(talk, bob, broker):
     await set_permissions(talk, topic_1("send_messages"))
     assert await talk.status(UPDATE, user=named("bob"), username="bobby", status=None) == 0
     assert (await talk.ask(GET, user=named("bobby")))["permissions"] == topic_1("send_messages")
@@ -213,7 +214,7 @@ async def test_permissions_stay_with_a_renamed_user_and_go_with_a_deleted_one(ta
     assert broker.permissions.list() == []
 
 
-async def test_everybody_sees_and_changes_themselves(bob):
+async def test_every_user_sees_and_changes_itself(bob):
     assert (await bob.ask(GET, user=named("bob")))["user"]["username"] == "bob"
     assert await bob.status(37, user=named("bob"), old="secret1", new="secret2") == 0
     assert await bob.status(GET, user=named("iggy")) == ErrorCode.UNAUTHORIZED
@@ -251,7 +252,7 @@ def told_of_changes(broker):
         connection.access_changed()
 
 
-async def test_a_member_who_may_no_longer_poll_is_in_the_group_no_more(talk, bob, broker):
+async def test_a_member_without_poll_permission_leaves_the_group(talk, bob, broker):
     await set_permissions(talk, topic_1("poll_messages"))
     group = {**TP, "group": named("grp")}
     await talk.ask(602, **TP, group_id=0, name="grp")
@@ -265,7 +266,7 @@ async def test_a_member_who_may_no_longer_poll_is_in_the_group_no_more(talk, bob
 
 
 @pytest.mark.parametrize("how", ["removed", "inactive"])
-async def test_a_user_who_is_gone_has_no_connection_left(talk, bob, broker, how):
+async def test_a_deleted_user_has_no_connection_left(talk, bob, broker, how):
     if how == "removed":
         assert await talk.status(DELETE, user=named("bob")) == 0
     else:
@@ -275,7 +276,7 @@ async def test_a_user_who_is_gone_has_no_connection_left(talk, bob, broker, how)
     assert await talk.status(1) == 0
 
 
-async def test_of_a_topics_groups_those_are_listed_that_the_user_may_see(talk, bob, broker):
+async def test_only_visible_groups_of_a_topic_are_listed(talk, bob, broker):
     for number, name in enumerate(("billing", "shipping"), 1):
         await talk.ask(602, **TP, group_id=number, name=name)
     await broker.permissions.grant(Grant("bob", "consume", "public/st/tp@billing"))
@@ -295,7 +296,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("name", EMPTY)
-async def test_permissions_that_are_all_false_are_kept_and_told(broker, talk, bob, name):
+async def test_permissions_that_are_all_false_are_kept_and_read_back(broker, talk, bob, name):
     async def told():
         return (await talk.ask(GET, user=named("bob")))["permissions"]
 
@@ -319,7 +320,7 @@ async def test_a_user_is_created_with_permissions_that_are_all_false(talk):
     assert created["permissions"] == EMPTY["nothing in a topic"]
 
 
-async def test_permissions_for_a_stream_that_is_gone_are_not_told(talk, bob):
+async def test_permissions_for_a_deleted_stream_are_not_returned(talk, bob):
     await set_permissions(talk, stream_1())
     assert await talk.status(203, stream=named("st")) == 0
     assert (await talk.ask(GET, user=named("bob")))["permissions"] == everywhere()

@@ -1,4 +1,4 @@
-"""What a poll converts at a time."""
+"""The size of a poll's conversion steps."""
 
 from dataclasses import replace
 

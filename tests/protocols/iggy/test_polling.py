@@ -19,7 +19,7 @@ ALL = [b"%d" % number for number in range(10)]
 
 @pytest.fixture
 async def filled(talk):
-    """Ten messages in batches of 1, 2, 3 and 4."""
+    """Return a connection, with ten messages in batches of 1, 2, 3 and 4."""
     await talk.create_topic(partitions=2)
     for start, end in ((0, 1), (1, 3), (3, 6), (6, 10)):
         assert await talk.send(*ALL[start:end]) == 0
@@ -44,7 +44,7 @@ async def filled(talk):
         (NEXT, 0, 4, ALL[:4]),
     ],
 )
-async def test_strategy_says_where_a_poll_begins(filled, kind, value, count, expected):
+async def test_the_strategy_decides_the_start_of_a_poll(filled, kind, value, count, expected):
     answer = await filled.poll(kind, value, count=count)
     assert [message["payload"] for message in answer["messages"]] == expected
     assert (answer["partition"], answer["current_offset"]) == (1, 9)
@@ -52,7 +52,7 @@ async def test_strategy_says_where_a_poll_begins(filled, kind, value, count, exp
     assert await filled.stored() is None
 
 
-async def test_of_more_messages_than_an_answer_holds_the_last_are_the_newest(talk):
+async def test_last_returns_the_newest_messages_that_fit(talk):
     await talk.create_topic()
     for _ in range(12):
         assert await talk.send(bytes(1024 * 1024)) == 0
@@ -67,7 +67,7 @@ async def test_of_more_messages_than_an_answer_holds_the_last_are_the_newest(tal
     assert await offsets(LAST, 2) == [10, 11]
 
 
-async def test_empty_partition_gives_the_bare_head(filled):
+async def test_an_empty_partition_returns_the_bare_head(filled):
     for kind in (FIRST, LAST, OFFSET, TIMESTAMP, NEXT):
         answer = await filled.poll(kind, partition=2, commit=True)
         assert answer == {
@@ -89,7 +89,7 @@ async def test_timestamp_begins_with_the_first_message_that_is_not_older(broker,
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_timestamp_of_any_message_finds_it_whatever_time_its_client_gave(broker, talk, seed):
+async def test_the_timestamp_of_any_message_finds_that_message(broker, talk, seed):
     chance = random.Random(seed)
     await talk.create_topic()
     time_us = 1_000_000
@@ -110,7 +110,7 @@ async def test_partition_none_is_the_first(filled):
 
 
 @pytest.mark.parametrize(("partition", "count", "status"), [(3, 1, 3007), (1, 0, 4009)])
-async def test_what_cannot_be_polled_is_refused(filled, partition, count, status):
+async def test_an_impossible_poll_is_refused(filled, partition, count, status):
     assert (await filled.poll(FIRST, partition=partition, count=count))["status"] == status
 
 
@@ -123,7 +123,7 @@ async def test_missing_topic_is_an_error_in_a_poll(filled, topic):
 # Auto commit.
 
 
-async def test_auto_commit_stores_the_last_message_given_and_next_goes_on_there(filled):
+async def test_auto_commit_stores_the_last_message_and_next_continues(filled):
     assert await filled.payloads(NEXT, count=4, commit=True) == ALL[:4]
     assert await filled.stored() == 3
     assert await filled.payloads(NEXT, count=4, commit=True) == ALL[4:8]
@@ -132,19 +132,19 @@ async def test_auto_commit_stores_the_last_message_given_and_next_goes_on_there(
 
 
 @pytest.mark.parametrize("broker", [{"log.flush_interval_ms": "1h"}], indirect=True, ids=[""])
-async def test_auto_commit_waits_for_no_disk_and_is_there_within_the_flush_interval(broker, filled):
-    await filled.payloads(NEXT, count=4, commit=True)  # The first makes the subscription.
+async def test_auto_commit_is_on_disk_within_the_flush_interval(broker, filled):
+    await filled.payloads(NEXT, count=4, commit=True)  # The first commit creates the subscription.
     await broker.durability.settled()
     gathering = broker.committer.ticket
     await filled.payloads(NEXT, count=4, commit=True)
     await trio.testing.wait_all_tasks_blocked()
-    assert broker.committer.ticket == gathering  # No round began for it.
-    broker.committer.promote_lazy()  # What the flush interval does.
+    assert broker.committer.ticket == gathering  # The auto commit started no round.
+    broker.committer.promote_lazy()  # As the flush interval does.
     await broker.durability.settled()
     assert broker.committer.durable_ticket >= gathering
 
 
-async def test_auto_commit_moves_no_position_in_the_next_partition_of_its_number(broker, filled):
+async def test_auto_commit_does_not_affect_a_new_partition_of_the_same_number(broker, filled):
     assert await filled.send(*ALL, partitioning=to_partition(2)) == 0
     topic = broker.topics.get(TopicName("public", "st", "tp"))
     broker.subscriptions.open(topic, b"1").start(1, 0)
@@ -180,9 +180,7 @@ async def test_consumer_shares_the_subscription_of_its_id_as_text(broker, filled
     assert await filled.payloads(NEXT) == ALL[8:]
 
 
-async def test_next_leaves_out_what_another_listener_acknowledged_and_auto_commit_covers_it(
-    broker, filled
-):
+async def test_next_skips_acknowledged_messages_and_auto_commit_covers_them(broker, filled):
     subscription = broker.subscriptions.open(topic_of(broker), b"1")
     subscription.commit(0, 1)
     subscription.ack(0, [(2, 4), (5, 6), (9, 10)], lazy=True)
@@ -195,7 +193,7 @@ async def test_next_leaves_out_what_another_listener_acknowledged_and_auto_commi
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_next_gives_exactly_what_is_not_acknowledged(broker, filled, seed):
+async def test_next_returns_exactly_the_unacknowledged_messages(broker, filled, seed):
     chance = random.Random(seed)
     subscription = broker.subscriptions.open(topic_of(broker), b"1")
     subscription.commit(0, chance.randrange(4))
@@ -211,7 +209,7 @@ async def test_next_gives_exactly_what_is_not_acknowledged(broker, filled, seed)
 # Records of other listeners.
 
 
-async def test_records_of_other_listeners_come_with_their_key_as_a_header(broker, talk):
+async def test_records_of_other_listeners_have_their_key_as_a_header(broker, talk):
     await talk.create_topic()
     await append(broker, b"one", key=b"k\x00")
     (message,) = (await talk.poll(FIRST))["messages"]
@@ -232,7 +230,7 @@ async def test_records_without_payload_are_left_out_and_offsets_stay(broker, tal
     assert left_out.value == 2
 
 
-async def test_auto_commit_covers_what_was_left_out(broker, talk):
+async def test_auto_commit_covers_left_out_records(broker, talk):
     await talk.create_topic()
     await append(broker, b"0", None, None)
     assert await talk.payloads(NEXT, commit=True) == [b"0"]
@@ -241,14 +239,14 @@ async def test_auto_commit_covers_what_was_left_out(broker, talk):
     assert broker.subscriptions.get(topic_of(broker), b"1").position(0) == 3
 
 
-async def test_auto_commit_of_an_empty_poll_covers_what_was_left_out(broker, talk):
+async def test_auto_commit_of_an_empty_poll_covers_left_out_records(broker, talk):
     await talk.create_topic()
     await append(broker, None, None)
     assert await talk.payloads(NEXT, commit=True) == []
     assert broker.subscriptions.get(topic_of(broker), b"1").position(0) == 2
 
 
-async def test_poll_walks_over_what_is_left_out_to_a_message_it_can_have(broker, talk):
+async def test_a_poll_skips_left_out_records_up_to_a_message(broker, talk):
     await talk.create_topic()
     await append(broker, *[None] * 50)
     await append(broker, *[None] * 50, b"100")
@@ -256,7 +254,7 @@ async def test_poll_walks_over_what_is_left_out_to_a_message_it_can_have(broker,
     assert await talk.payloads(NEXT, count=1) == [b"100"]
 
 
-async def test_walk_over_nothing_but_left_out_records_is_not_walked_again(broker, talk):
+async def test_a_long_walk_over_left_out_records_is_not_repeated(broker, talk):
     await talk.create_topic()
     await append(broker, *[None] * 50)
     left_out = broker.metrics.number("braidlog_records_left_out", "iggy", "public/st/tp")
@@ -267,14 +265,14 @@ async def test_walk_over_nothing_but_left_out_records_is_not_walked_again(broker
     assert await talk.payloads(NEXT) == [b"50"]
 
 
-async def test_last_looks_further_back_over_what_is_left_out(broker, talk):
+async def test_last_searches_further_back_over_left_out_records(broker, talk):
     await talk.create_topic()
     await append(broker, b"0", b"1", b"2", *[None] * 20)
     assert await talk.payloads(LAST, count=2) == [b"1", b"2"]
     assert await talk.payloads(LAST, count=9) == [b"0", b"1", b"2"]
 
 
-async def test_mixed_batches_come_in_order(broker, talk):
+async def test_mixed_batches_are_read_in_order(broker, talk):
     await talk.create_topic()
     await talk.send(b"iggy 0", b"iggy 1")
     await append(broker, b"plain 2", None, b"plain 4")

@@ -1,4 +1,4 @@
-"""Reads of a partition from which retention removes records meanwhile."""
+"""Reads of a partition while retention removes records."""
 
 from types import SimpleNamespace
 
@@ -26,17 +26,17 @@ class Shrinking:
         return getattr(self._partition, name)
 
     def read_warm(self, *_: object) -> None:
-        """Nothing is in memory."""
+        """Return None: no record is in memory."""
 
     async def read(self, *args: object) -> object:
-        """As of a partition."""
+        """Remove the records, then read the partition."""
         self._retention.delete_below(self._partition, KEPT)
         return await self._partition.read(*args)
 
 
 @pytest.fixture
 async def shrinking(broker, talk):
-    """Six messages, each in a batch of its own."""
+    """Return a partition with six messages, each in a separate batch."""
     await talk.create_topic()
     for number in range(6):
         assert await talk.send(b"%d" % number) == 0
@@ -45,24 +45,24 @@ async def shrinking(broker, talk):
 
 @pytest.fixture
 def context(broker):
-    """What a read needs of it."""
+    """Return the parts of a context that a read uses."""
     room = OutputBudget().reserve_now(1 << 20)
     return SimpleNamespace(broker=broker, dialect=D2, walked={}, room=room)
 
 
-async def test_a_poll_goes_on_where_the_log_begins_then(shrinking, context):
+async def test_a_poll_continues_at_the_new_log_start(shrinking, context):
     taken = await run(read(context, shrinking, 1, 10))
     assert [offset for offset, _ in messages(context, taken.parts)] == [4, 5]
     assert taken.next_offset == 6
 
 
-async def test_the_first_message_of_a_time_is_looked_for_in_what_is_left(shrinking):
+async def test_the_first_message_of_a_time_is_searched_in_the_rest(shrinking):
     assert await first_not_older(shrinking, 0) == KEPT
     assert await first_not_older(shrinking, 1 << 62) == 6
 
 
 @pytest.mark.parametrize(("dialect", "copies"), [(D2, 1), (V, 2)])
-async def test_memory_for_a_poll_is_reserved_and_counts_what_is_converted(dialect, copies):
+async def test_a_polls_reserved_memory_counts_its_converted_bytes(dialect, copies):
     budget = OutputBudget(64 * MIB)
     outbox = SimpleNamespace(budget=budget, unsent_bytes=0)
     context = SimpleNamespace(dialect=dialect, connection=SimpleNamespace(outbox=outbox))

@@ -1,4 +1,4 @@
-"""Iggy commands about topics of another broker: two brokers of one cluster, a client at each."""
+"""Iggy commands about topics of another broker: two brokers of a cluster, with a client at each."""
 
 import struct
 from contextlib import asynccontextmanager
@@ -32,7 +32,7 @@ CLIENT = {"kind": 1, "id": named(7)}
 
 
 class Pair:
-    """Two brokers; `near` is a client of one, `far` of the other, which owns `topic`."""
+    """Two brokers; `near` is a client of the first, `far` of the other, which owns `topic`."""
 
     def __init__(self, store, one, other, connects):
         self.store, self.one, self.other = store, one, other
@@ -49,7 +49,7 @@ class Pair:
         return Talk(await self._connects[which]("iggy"))
 
     def frame(self, code, **values):
-        """A command about the topic."""
+        """Return a command about the topic."""
         return description.request(code, stream=named("st"), topic=named(self.topic), **values)
 
     def poll(self, strategy=FIRST, value=0, *, partition=1, consumer=CLIENT, commit=False):
@@ -63,7 +63,7 @@ class Pair:
         )
 
     def served(self, api="poll_messages"):
-        """Commands of a kind that the owner has served."""
+        """Return the number of commands of a kind that the owner has served."""
         return self.other.broker.metrics.number("braidlog_requests", "iggy", api).value
 
 
@@ -90,13 +90,13 @@ async def stepping(*nodes):
 
 
 async def same(pair, frame):
-    """The answer to a frame, which is the same at both brokers, byte for byte."""
+    """Return the answer to a frame; both brokers must answer the same bytes."""
     answer = await pair.near.exchange(frame)
     assert answer is not None and answer == await pair.far.exchange(frame)
     return answer
 
 
-async def test_answers_are_those_of_the_owner(tmp_path):
+async def test_answers_equal_the_owners(tmp_path):
     async with two_brokers(tmp_path) as pair:
         assert await pair.near.send(b"a", b"b", topic=pair.topic) == 0
         assert await pair.far.send(b"c", topic=pair.topic) == 0
@@ -113,7 +113,7 @@ async def test_answers_are_those_of_the_owner(tmp_path):
         assert description.answer(GET_TOPIC, await same(pair, pair.frame(GET_TOPIC)))["status"] == 0
 
 
-async def test_what_the_owner_refuses_is_refused_in_its_words(tmp_path):
+async def test_refusals_have_the_owners_text(tmp_path):
     async with two_brokers(tmp_path) as pair:
         group = named("nope")
         refused = [
@@ -129,7 +129,7 @@ async def test_what_the_owner_refuses_is_refused_in_its_words(tmp_path):
         assert await pair.near.status(PING) == 0
 
 
-async def test_the_login_goes_along(tmp_path):
+async def test_the_login_is_relayed(tmp_path):
     async with two_brokers(tmp_path) as pair:
         stranger = await pair.connect()
         assert (await stranger.exchange(pair.poll()))[:4] == struct.pack("<I", 40)
@@ -162,13 +162,13 @@ async def test_members_of_a_group_are_members_at_its_owner(tmp_path):
         group = named("grp")
         make = pair.frame(CREATE_GROUP, group_id=0, name="grp")
         assert (await pair.near.exchange(make))[:4] == bytes(4)
-        for _ in range(2):  # Joined again, it is one member still.
+        for _ in range(2):  # After a second join, there is still a single member.
             assert await pair.near.exchange(pair.frame(JOIN, group=group)) == bytes(8)
         assert await members(pair) == 1
         by_group = pair.poll(NEXT, consumer={"kind": 2, "id": group}, partition=0, commit=True)
         taken = [description.answer(POLL, await pair.near.exchange(by_group)) for _ in range(2)]
         assert sorted(one["partition"] for one in taken) == [1, 2]
-        # The topic comes to the client's own broker: it is a member without asking again.
+        # The topic moves to the client's broker: the client stays a member without a request.
         pair.store.ledger.drain(3, drains=True)
         await until(lambda: not pair.other.held)
         assert (await pair.near.exchange(by_group))[:4] == bytes(4)
@@ -182,7 +182,7 @@ async def members(pair):
     return description.answer(GET_GROUP, answer)["group"]["members"]
 
 
-async def test_a_client_that_goes_is_a_member_no_longer(tmp_path):
+async def test_a_disconnected_client_is_no_longer_a_member(tmp_path):
     async with two_brokers(tmp_path) as pair:
         await pair.near.exchange(pair.frame(CREATE_GROUP, group_id=0, name="grp"))
         other = await pair.connect()
@@ -196,7 +196,7 @@ async def test_a_client_that_goes_is_a_member_no_longer(tmp_path):
 
 
 class FakeOwner:
-    """The other broker, which says something to each frame and hangs up: `said` in its turn."""
+    """The other broker: answers each frame with the next of `said`, and disconnects."""
 
     def __init__(self, nursery, *said, real=None):
         self.frames = []
@@ -226,7 +226,7 @@ class FakeOwner:
 
 @asynccontextmanager
 async def fake(pair, *said):
-    """The owner says this to frames of new connections, before the real one is asked."""
+    """Yield an owner that answers new connections with `said`, before the real owner."""
     siblings = pair.one.broker.siblings
     async with trio.open_nursery() as nursery:
         owner = FakeOwner(nursery, *said, real=siblings.relay)
@@ -243,8 +243,8 @@ TOO_LONG = ANSWER.pack(DONE, 1, relaying.ANSWER_BYTES_MAX)
 
 
 @pytest.mark.parametrize("said", [*CUTS, TOO_LONG])
-async def test_an_owner_that_dies_in_mid_answer_ends_the_connection(tmp_path, said):
-    """Nobody knows what became of the frame: it goes to nobody else, and no answer is made up."""
+async def test_an_owner_that_dies_within_an_answer_ends_the_connection(tmp_path, said):
+    """The frame's result is unknown: no other broker gets the frame, and no answer is invented."""
     async with two_brokers(tmp_path) as pair, fake(pair, said) as owner:
         frame = pair.poll()
         assert await pair.near.exchange(frame) is None
@@ -260,7 +260,7 @@ async def test_an_owner_that_is_silent_ends_the_connection(tmp_path, monkeypatch
         assert await pair.near.exchange(pair.poll()) is None
 
 
-async def test_an_owner_that_cannot_be_reached_is_looked_for_again(tmp_path):
+async def test_an_unreachable_owner_is_looked_up_again(tmp_path):
     moved = ANSWER.pack(MOVED, 1, 0) + b"\x90"
     async with two_brokers(tmp_path) as pair, fake(pair, None, moved, None):
         assert (await same(pair, pair.poll()))[:4] == bytes(4)
@@ -273,7 +273,7 @@ async def test_a_topic_without_owner_is_refused_in_time_and_the_client_stays(tmp
         assert await pair.near.status(PING) == 0
 
 
-async def test_a_slow_reader_makes_nobody_keep_its_answers(tmp_path):
+async def test_a_slow_readers_answers_are_not_buffered(tmp_path):
     count, payload = 40, bytes(1 << 20)
     async with two_brokers(tmp_path) as pair:
         assert await pair.near.send(payload, topic=pair.topic) == 0
@@ -326,7 +326,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("sent", HOSTILE.values(), ids=HOSTILE)
-async def test_what_no_broker_sends_ends_its_connection_alone(tmp_path, sent, caplog):
+async def test_an_invalid_frame_ends_only_its_connection(tmp_path, sent, caplog):
     async with two_brokers(tmp_path) as pair:
         session = pair.one.shared.session
         address = pair.other.internal.addresses([])[INTERNAL].rpartition(":")

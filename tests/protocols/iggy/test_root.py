@@ -1,4 +1,6 @@
-"""Root where other machines can connect and no password is set: one is made, once."""
+"""Root without a configured password on a reachable listener: the broker creates a
+password, once.
+"""
 
 import stat
 from pathlib import Path
@@ -14,7 +16,7 @@ from braidlog.protocols.iggy.root import PASSWORD_FILE
 
 @pytest.fixture
 def reachable(broker):
-    """Have the listener of the test be taken for one that other machines can reach."""
+    """Return a function that starts the listener as reachable by other machines."""
 
     async def start():
         await ADAPTER.start(broker, IggyOptions(), loopback=False)
@@ -24,9 +26,7 @@ def reachable(broker):
     return start
 
 
-async def test_a_password_by_chance_is_told_in_a_file_and_kept_as_a_hash(
-    broker, connect, reachable
-):
+async def test_a_generated_password_is_in_a_file_and_stored_as_a_hash(broker, connect, reachable):
     talk = await connect()
     await talk.status(1)
     await reachable()
@@ -43,7 +43,7 @@ async def test_a_password_by_chance_is_told_in_a_file_and_kept_as_a_hash(
     assert broker.users.by_id(ROOT_USER_ID) is root
 
 
-async def test_iggys_own_password_lets_nobody_in_even_if_root_is_deleted(
+async def test_iggys_default_password_is_refused_even_if_root_is_deleted(
     broker, connect, reachable
 ):
     talk = await connect()
@@ -53,7 +53,7 @@ async def test_iggys_own_password_lets_nobody_in_even_if_root_is_deleted(
     assert await talk.login() == ErrorCode.INVALID_CREDENTIALS
 
 
-async def test_on_loopback_and_with_a_password_file_nothing_is_made(broker, tmp_path):
+async def test_no_password_is_generated_on_loopback_or_with_a_password_file(broker, tmp_path):
     await ADAPTER.start(broker, IggyOptions(), loopback=True)
     file = tmp_path / "password"
     file.write_text("s3cret")
@@ -61,7 +61,7 @@ async def test_on_loopback_and_with_a_password_file_nothing_is_made(broker, tmp_
     assert broker.users.all() == []
 
 
-async def test_a_user_of_that_name_stays_who_it_is(broker):
+async def test_an_existing_user_of_that_name_is_kept(broker):
     await broker.users.create("iggy", "their own")
     await ADAPTER.start(broker, IggyOptions(), loopback=False)
     assert [user.name for user in broker.users.all()] == ["iggy"]

@@ -1,4 +1,4 @@
-"""SEND: where messages go, what is stored, and what is refused."""
+"""SEND: chosen partitions, stored records, and refusals."""
 
 import struct
 import zlib
@@ -28,7 +28,7 @@ async def send(talk: Talk, *messages: dict, partitioning: dict | None = None) ->
     )
 
 
-async def test_message_comes_back_with_offset_time_and_checksum(broker, talk):
+async def test_a_message_is_polled_with_offset_time_and_checksum(broker, talk):
     await talk.create_topic()
     before = broker.now_us()
     header = {"key": "kind", "kind": 2, "value": b"order"}
@@ -55,7 +55,7 @@ async def test_message_without_id_gets_one(talk):
     assert first["id"] != second["id"]
 
 
-async def test_messages_of_one_send_are_one_batch(broker, talk):
+async def test_messages_of_a_send_are_a_single_batch(broker, talk):
     await talk.create_topic()
     await send(talk, *[message(b"%d" % number) for number in range(100)])
     batches = await partition_of(broker).read(0, 1 << 20)
@@ -86,7 +86,7 @@ async def test_key_chooses_the_partition_and_becomes_the_records_key(broker, tal
     (batch,) = await partition_of(broker, index=of_3 - 1).read(0, 1000)
     assert bytes(key) in bytes(batch.body)[: 4 + len(key)]
     (polled,) = (await talk.poll(FIRST, partition=of_3))["messages"]
-    assert polled["headers"] == []  # Iggy's own readers are not shown it.
+    assert polled["headers"] == []  # Iggy's own readers do not see the key.
 
 
 @pytest.mark.parametrize(
@@ -102,9 +102,7 @@ async def test_key_chooses_the_partition_and_becomes_the_records_key(broker, tal
         ([message(headers=[{"key": "k", "kind": 1, "value": b""}])], to_partition(1), 3),
     ],
 )
-async def test_what_cannot_be_stored_is_refused_and_nothing_is_stored(
-    talk, messages, partitioning, status
-):
+async def test_an_invalid_send_is_refused_and_stores_nothing(talk, messages, partitioning, status):
     await talk.create_topic()
     assert await send(talk, *messages, partitioning=partitioning) == status
     assert await talk.payloads(FIRST) == []
@@ -117,7 +115,7 @@ async def test_topic_without_partitions_takes_nothing(talk):
 
 
 @pytest.mark.slow
-async def test_limits_of_one_send_are_exact(talk):
+async def test_limits_of_a_send_are_exact(talk):
     await talk.create_topic()
     halves = 10_485_760 // 2
     assert await send(talk, message(bytes(halves)), message(bytes(halves))) == 0
@@ -133,7 +131,7 @@ async def test_limits_of_one_send_are_exact(talk):
 
 
 def tiny(count: int, first: int = 0) -> bytes:
-    """A SEND of messages of one to five letters, to partition 1."""
+    """Return a SEND of messages of one to five letters, to partition 1."""
     texts = [b"%d" % number for number in range(first, first + count)]
     messages = b"".join(bytes(15) + b"\7" + struct.pack("<II", 0, len(t)) + t for t in texts)
     body = b"\2\2st\2\2tp\2\4\1\0\0\0" + messages
@@ -142,7 +140,7 @@ def tiny(count: int, first: int = 0) -> bytes:
 
 @pytest.mark.slow
 async def test_a_large_send_of_small_messages_keeps_its_order_among_others(connect, talk, broker):
-    # The loop is watched: no turn may be long, whatever a SEND holds.
+    # The loop is watched: no turn may be long for any SEND.
     await talk.create_topic()
     other = await connect()
     await other.login()

@@ -1,4 +1,6 @@
-"""A large SEND is made in a thread: who appends meanwhile is in time once, and then waits."""
+"""A large SEND is prepared in a thread: another append may overtake the SEND once,
+and then waits.
+"""
 
 import trio
 
@@ -8,7 +10,7 @@ from tests.protocols.iggy.test_sending import tiny
 from tests.waiting import until
 
 
-async def test_a_large_send_that_is_overtaken_is_made_again_and_others_then_wait(
+async def test_an_overtaken_large_send_is_prepared_again_and_others_wait(
     connect, talk, nursery, monkeypatch
 ):
     await talk.create_topic()
@@ -40,7 +42,7 @@ async def test_a_large_send_that_is_overtaken_is_made_again_and_others_then_wait
     assert payloads == [b"early", *(b"%d" % n for n in range(count)), b"late"]
 
 
-async def test_who_is_always_overtaken_is_stored_all_the_same(connect, talk, monkeypatch):
+async def test_a_send_that_is_always_overtaken_is_still_stored(connect, talk, monkeypatch):
     await talk.create_topic()
     other = await connect()
     await other.login()
@@ -51,7 +53,7 @@ async def test_who_is_always_overtaken_is_stored_all_the_same(connect, talk, mon
             return prepare(context, request, base_offset, append_us)
         tries.append(base_offset)
         if len(tries) <= sending.LARGE_TRIES:
-            context.shared.gated.clear()  # As if what appends were of another protocol.
+            context.shared.gated.clear()  # As if the append were of another protocol.
             assert trio.from_thread.run(other.send, b"other") == 0
         return prepare(context, request, base_offset, append_us)
 

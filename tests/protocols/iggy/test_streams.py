@@ -1,4 +1,4 @@
-"""Streams are the namespaces of one tenant."""
+"""Streams are the namespaces of a single tenant."""
 
 import pytest
 
@@ -26,7 +26,7 @@ async def test_server_picks_the_lowest_free_number(talk):
     assert await names(talk) == [(1, "one"), (2, "two"), (3, "three")]
 
 
-async def test_names_are_kept_as_given(talk):
+async def test_names_are_kept_as_sent(talk):
     for name in ("My  Stream", "zażółć", "UPPER", "a" * 255):
         await create(talk, name)
         answer = await talk.ask(GET, stream=named(name))
@@ -42,7 +42,7 @@ async def test_stream_that_cannot_be_made(talk, name, stream_id, status):
     assert (await create(talk, name, stream_id))["status"] == status
 
 
-async def test_numbers_of_other_listeners_are_not_for_clients_to_choose(talk):
+async def test_clients_cannot_choose_numbers_of_other_listeners(talk):
     assert (await create(talk, "st", MADE_ID_FIRST))["status"] == 1014
 
 
@@ -56,13 +56,13 @@ async def test_namespace_is_listed_once_it_has_a_topic(broker, talk):
     assert answer["topics"][0]["id"] >= MADE_ID_FIRST
 
 
-async def test_namespace_that_is_not_listed_can_be_created_and_then_is(broker, talk):
+async def test_an_unlisted_namespace_can_be_created_and_is_then_listed(broker, talk):
     assert (await create(talk, "default", 7))["stream"]["id"] == 7
     assert await names(talk) == [(7, "default")]
     assert (await create(talk, "default"))["status"] == 1012
 
 
-async def test_namespaces_of_other_tenants_are_none(broker, talk):
+async def test_namespaces_of_other_tenants_are_no_streams(broker, talk):
     await broker.namespaces.create("acme", "shop")
     await broker.topics.create(TopicName("acme", "shop", "orders"), 1)
     assert await names(talk) == []
@@ -70,7 +70,7 @@ async def test_namespaces_of_other_tenants_are_none(broker, talk):
     assert await talk.ask(GET, stream=named(stream_id)) == {"status": 0}
 
 
-async def test_stream_goes_with_its_topics(broker, talk):
+async def test_topics_end_with_their_stream(broker, talk):
     await talk.create_topic("a")
     await talk.create_topic("b")
     assert await talk.status(DELETE, stream=named("st")) == 0
@@ -80,7 +80,7 @@ async def test_stream_goes_with_its_topics(broker, talk):
     assert await talk.status(DELETE, stream=named(9)) == 1009
 
 
-async def test_deleted_default_stream_is_empty_and_still_there_for_other_listeners(broker, talk):
+async def test_the_deleted_default_stream_still_exists_for_other_listeners(broker, talk):
     await create(talk, "default")
     await broker.topics.create(DEFAULT, 1)
     assert await talk.status(DELETE, stream=named("default")) == 0
@@ -89,7 +89,7 @@ async def test_deleted_default_stream_is_empty_and_still_there_for_other_listene
     assert await names(talk) == [(MADE_ID_FIRST, "default")]
 
 
-async def test_figures_of_a_stream_are_those_of_its_topics(talk):
+async def test_figures_of_a_stream_are_the_sums_of_its_topics(talk):
     await talk.create_topic("a", 2)
     await talk.create_topic("b")
     await talk.send(b"1", b"2", topic="a")

@@ -1,4 +1,4 @@
-"""Login, and what a client is told about the broker and its clients."""
+"""Login, and a client's information about the broker and its clients."""
 
 import os
 
@@ -22,7 +22,7 @@ async def test_wrong_name_or_password_is_refused_and_may_be_tried_again(
     assert await talk.status(ME) == 0
 
 
-async def test_own_password(connect, tmp_path):
+async def test_configured_password(connect, tmp_path):
     file = tmp_path / "password"
     file.write_text("s3cret\n")
     talk = await connect(password_file=str(file))
@@ -32,7 +32,7 @@ async def test_own_password(connect, tmp_path):
     assert await talk.login(password="s3cret") == 42
 
 
-async def test_nothing_but_ping_and_login_is_taken_after_logout(talk):
+async def test_only_ping_and_login_are_served_after_logout(talk):
     assert await talk.status(LOGOUT) == 0
     assert await talk.status(PING) == 0
     assert await talk.status(ME) == 40
@@ -83,7 +83,7 @@ async def test_stats_are_those_of_this_process_and_its_topics(broker, talk):
     ("version", "absent_is_error", "errors_have_text"),
     [("0.6.202", False, False), ("0.6.12", False, True), ("0.5.0", True, True)],
 )
-async def test_errors_and_absence_are_told_as_the_client_reads_them(
+async def test_errors_and_absence_have_the_form_of_the_clients_dialect(
     connect, version, absent_is_error, errors_have_text
 ):
     talk = await connect()
@@ -97,7 +97,7 @@ async def test_errors_and_absence_are_told_as_the_client_reads_them(
     assert (answer[:4], len(answer) > 12) == (b"\xf2\x03\0\0", errors_have_text)
 
 
-async def test_broker_errors_have_numbers_and_the_connection_goes_on(broker, talk):
+async def test_broker_errors_have_numbers_and_the_connection_continues(broker, talk):
     await talk.create_topic()
     assert (
         await talk.status(

@@ -14,12 +14,12 @@ DAY_US = 86_400_000_000
 
 
 def u64(number: int) -> tuple[int, bytes]:
-    """A number option."""
+    """Return a number option."""
     return UINT64, struct.pack("<Q", number)
 
 
 def settings(broker) -> dict:
-    """Those of the topic, without the options as they were given."""
+    """Return the topic's settings, without the stored form of the options."""
     meta = broker.catalogue.state.topic(TopicName("public", "st", "tp"))
     return {key: value for key, value in meta.settings.items() if key != "iggy_options"}
 
@@ -67,7 +67,7 @@ async def test_a_stream_has_no_options(client, name):
     assert await client.status(UPDATE_STREAM, STREAM + name, {}) == 0
 
 
-async def test_options_given_as_texts_are_kept_and_told_in_their_own_kinds(broker, client):
+async def test_options_sent_as_texts_are_returned_in_their_kinds(broker, client):
     body = STREAM + struct.pack("<I", 1) + TOPIC[1:]
     texts = {"segment_size": "2 MiB", "enforce_fsync": "true", "message_expiry": "1h"}
     given = {key: (STRING, value.encode()) for key, value in texts.items()}
@@ -84,7 +84,7 @@ async def test_options_given_as_texts_are_kept_and_told_in_their_own_kinds(broke
     assert derived["max_topic_size"] == bytes([255]) * 8
 
 
-async def test_a_segments_size_of_0_is_the_servers_and_is_told_as_derived(client):
+async def test_a_segment_size_of_0_is_the_servers_and_returned_as_derived(client):
     body = STREAM + struct.pack("<I", 1) + TOPIC[1:]
     assert await client.status(CREATE_TOPIC, body, {"segment_size": u64(0)}) == 0
     topic = description_v.BODIES[300].parse((await client.query(300, STREAM + TOPIC))[1]).topic

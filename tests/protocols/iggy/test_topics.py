@@ -21,7 +21,7 @@ ADD_PARTITIONS = 402
 TOPIC = {"stream": named("st"), "topic": named("tp")}
 
 
-async def test_created_topic_is_told_whole(talk):
+async def test_a_created_topic_is_returned_whole(talk):
     answer = await talk.create_topic(partitions=2)
     assert {key: answer["topic"][key] for key in ("id", "partitions", "messages", "name")} == {
         "id": 1,
@@ -33,7 +33,7 @@ async def test_created_topic_is_told_whole(talk):
     assert await talk.ask(GET, **TOPIC) == answer
 
 
-async def test_partition_counts_what_may_be_read(talk):
+async def test_a_partition_counts_readable_messages(talk):
     await talk.create_topic(partitions=2)
     await talk.send(b"0", b"1", b"2")
     first, second = (await talk.ask(GET, **TOPIC))["partitions"]
@@ -51,14 +51,14 @@ async def test_partition_counts_what_may_be_read(talk):
         ({"max_size": 4_000_000_000}, (NEVER, 4_000_000_000)),
     ],
 )
-async def test_expiry_and_size_read_back_as_asked(talk, asked, told):
+async def test_expiry_and_size_are_read_back(talk, asked, told):
     topic = (await talk.create_topic(partitions=2, **asked))["topic"]
     assert (topic["expiry"], topic["max_size"]) == told
     assert (topic["compression"], topic["replication"]) == (1, 1)
 
 
 @pytest.mark.parametrize(("asked", "told"), [((1, 0), (1, 1)), ((1, 1), (1, 1)), ((2, 3), (2, 3))])
-async def test_compression_and_replication_read_back_as_asked(talk, asked, told):
+async def test_compression_and_replication_are_read_back(talk, asked, told):
     compression, replication = asked
     topic = (await talk.create_topic(compression=compression, replication=replication))["topic"]
     assert (topic["compression"], topic["replication"]) == told
@@ -76,7 +76,7 @@ async def test_bounds_are_settings_of_the_log_and_each_partition_has_its_share(b
     assert meta.settings == {**bounds, "iggy_expiry_us": 1_000_001}
 
 
-async def test_no_bound_is_told_from_the_brokers_own(broker, talk):
+async def test_unlimited_differs_from_the_brokers_default(broker, talk):
     await talk.create_topic("never", expiry=NEVER, max_size=NEVER)
     await talk.create_topic("default", expiry=0, max_size=0)
     settings = [meta.settings for meta in broker.catalogue.state.topics("public", "st")]
@@ -101,7 +101,7 @@ async def test_topic_that_cannot_be_made(talk, name, topic_id, partitions, statu
     assert answer["status"] == status
 
 
-async def test_topics_that_are_made_at_the_same_time_get_numbers_of_their_own(talk, connect):
+async def test_simultaneously_created_topics_get_different_numbers(talk, connect):
     await talk.create_topic("first")
     numbers, statuses = [], []
 
@@ -121,7 +121,7 @@ async def test_topics_that_are_made_at_the_same_time_get_numbers_of_their_own(ta
     assert sorted(statuses) == [0, 0, 0, 0, 2012]
 
 
-async def test_stream_of_a_topic_must_be_there(talk):
+async def test_the_stream_of_a_topic_must_exist(talk):
     missing = {"stream": named("nope"), "topic": named("tp")}
     assert await talk.ask(GET, **missing) == {"status": 0}
     assert await talk.status(LIST, stream=named("nope")) == 1010
@@ -130,7 +130,7 @@ async def test_stream_of_a_topic_must_be_there(talk):
     assert (await talk.ask(GET, stream=named("nope"), topic=named(1))) == {"status": 0}
 
 
-async def test_topic_of_another_listener_has_a_number_and_can_be_read_by_it(broker, talk):
+async def test_a_topic_of_another_listener_is_readable_by_number(broker, talk):
     await talk.ask(202, stream_id=0, name="st")
     await broker.topics.create(TopicName("public", "st", "kafka"), 1)
     (topic,) = (await talk.ask(LIST, stream=named("st")))["topics"]
@@ -139,7 +139,7 @@ async def test_topic_of_another_listener_has_a_number_and_can_be_read_by_it(brok
     assert await talk.payloads(FIRST, topic="kafka") == [b"x"]
 
 
-async def test_deleted_topic_is_gone_and_one_of_its_name_begins_anew(talk):
+async def test_a_recreated_topic_starts_empty(talk):
     await talk.create_topic()
     await talk.send(b"x")
     await talk.payloads(FIRST, commit=True)
@@ -159,7 +159,7 @@ async def test_partitions_are_added(talk):
         assert await talk.status(ADD_PARTITIONS, **TOPIC, count=count) == 2015
 
 
-async def test_a_purged_topic_is_empty_and_goes_on(talk):
+async def test_a_purged_topic_is_empty_and_takes_messages(talk):
     await talk.create_topic()
     await talk.send(b"a", b"b")
     assert await talk.payloads(5, commit=True, count=1) == [b"a"]
@@ -182,7 +182,7 @@ async def test_a_purged_stream_has_no_messages(talk):
 
 
 @pytest.mark.parametrize("meanwhile", ["deleted", "renamed"])
-async def test_a_purge_of_a_stream_goes_on_when_a_topic_goes_or_is_renamed(
+async def test_a_purge_of_a_stream_survives_deletions_and_renames(
     talk, broker, monkeypatch, meanwhile
 ):
     for name in ("tp", "second", "third"):
@@ -207,7 +207,7 @@ async def test_a_purge_of_a_stream_goes_on_when_a_topic_goes_or_is_renamed(
     )
 
 
-async def test_partitions_are_taken_away_with_their_offsets(talk, broker):
+async def test_partitions_are_removed_with_their_offsets(talk, broker):
     await talk.create_topic(partitions=3)
     await talk.send(b"a", partitioning=to_partition(3))
     assert await talk.payloads(5, partition=3, commit=True) == [b"a"]
@@ -220,7 +220,7 @@ async def test_partitions_are_taken_away_with_their_offsets(talk, broker):
     with trio.fail_after(HANG_S):
         while len(set(Path(broker.data_dir, "partitions").iterdir()) & folders) == 3:
             await trio.sleep(PAUSE_S)
-    # A new partition of that number is another one.
+    # A new partition of that number has no old messages.
     assert await talk.status(402, **TOPIC, count=1) == 0
     assert await talk.payloads(3, partition=3) == []
     await talk.send(b"new", partitioning=to_partition(3))
@@ -230,7 +230,7 @@ async def test_partitions_are_taken_away_with_their_offsets(talk, broker):
     assert await talk.status(403, **TOPIC, count=1) == 0
 
 
-async def test_a_flush_is_answered_where_there_is_such_a_partition(talk):
+async def test_a_flush_of_an_existing_partition_is_answered(talk):
     await talk.create_topic()
     await talk.send(b"a")
     assert await talk.status(102, **TOPIC, partition=1, fsync=True) == 0
@@ -247,7 +247,7 @@ async def test_settings_are_changed_and_shown(talk):
     assert await talk.status(304, **TOPIC, name="other", **changed) == 2013
 
 
-async def test_a_topic_takes_another_name_with_its_settings_groups_and_offsets(talk):
+async def test_a_renamed_topic_keeps_settings_groups_and_offsets(talk):
     await talk.create_topic(partitions=2)
     await talk.ask(602, **TOPIC, group_id=0, name="g")
     await talk.send(b"a", b"b")
@@ -273,7 +273,7 @@ async def test_a_topic_takes_another_name_with_its_settings_groups_and_offsets(t
     assert [one["payload"] for one in polled["messages"]] == [b"b", b"c"]
 
 
-async def test_deleted_by_a_client_that_says_how_many_partitions_there_are(connect):
+async def test_a_topic_is_deleted_by_a_client_that_sends_the_partition_count(connect):
     talk = await connect()
     assert await talk.login(version="") == 0  # As Node's clients do.
     assert await talk.exchange(frame(202, text8("st"))) != OK
@@ -282,10 +282,10 @@ async def test_deleted_by_a_client_that_says_how_many_partitions_there_are(conne
     assert made[:4] == bytes(4)
     named_one = identifier("st") + identifier("tp")
     assert await talk.exchange(frame(303, named_one + struct.pack("<I", 2))) == OK
-    assert await talk.exchange(frame(300, named_one)) == OK  # It is not there any more.
+    assert await talk.exchange(frame(300, named_one)) == OK  # The topic no longer exists.
 
 
-async def test_lists_and_statistics_look_at_many_topics_in_pieces():
+async def test_lists_and_statistics_read_many_topics_in_pieces():
     topics = [SimpleNamespace(partitions=[None] * 9) for _ in range(500)]
     seen = []
     with counting(lambda: 10 * len(seen)) as pieces:
@@ -295,7 +295,7 @@ async def test_lists_and_statistics_look_at_many_topics_in_pieces():
     assert pieces.largest == PIECE_PARTITIONS
 
 
-async def test_what_is_empty_has_no_size_before_and_after_a_purge(talk):
+async def test_empty_topics_have_no_size_before_and_after_a_purge(talk):
     await talk.create_topic(partitions=2)
 
     async def sizes() -> list[int]:
@@ -313,7 +313,7 @@ async def test_what_is_empty_has_no_size_before_and_after_a_purge(talk):
     assert await sizes() == [0, 0, 0, 0, 0]
 
 
-async def test_an_expiry_is_told_in_microseconds_and_held_in_whole_milliseconds(broker, talk):
+async def test_an_expiry_is_in_microseconds_and_stored_in_milliseconds(broker, talk):
     await talk.create_topic(expiry=1_500_001)
     name = TopicName("public", "st", "tp")
 
@@ -322,7 +322,7 @@ async def test_an_expiry_is_told_in_microseconds_and_held_in_whole_milliseconds(
 
     assert await told() == 1_500_001
     assert broker.topics.get(name).meta.settings["retention_ms"] == 1501
-    await broker.topics.alter_settings(name, {"retention_ms": 2000})  # In another protocol.
+    await broker.topics.alter_settings(name, {"retention_ms": 2000})  # By another protocol.
     assert await told() == 2_000_000
     changed = {"compression": 1, "max_size": 0, "replication": 0}
     for expiry in (1_999_999, 3_000_000, 7):

@@ -1,4 +1,4 @@
-"""Users, passwords and access tokens over dialect D2, and what becomes of who is not root."""
+"""Users, passwords and access tokens over dialect D2, and users other than root."""
 
 import struct
 
@@ -36,7 +36,7 @@ async def test_root_is_the_first_user_and_has_all_permissions(talk):
     assert await talk.ask(GET_USER, user=named(1)) == shown
 
 
-async def test_a_user_is_made_shown_changed_and_deleted(talk, broker):
+async def test_a_user_is_created_shown_changed_and_deleted(talk, broker):
     made = await talk.ask(CREATE, **BOB)
     assert made["user"]["username"] == "bob"
     number = made["user"]["id"]
@@ -78,20 +78,20 @@ async def test_a_user_logs_in_and_is_its_principal(talk, connect, broker):
     assert principals == {Principal("iggy"), Principal("bob")}
 
 
-async def test_an_inactive_user_is_not_let_in(talk, connect):
+async def test_an_inactive_user_cannot_log_in(talk, connect):
     await talk.ask(CREATE, **BOB | {"status": 2})
     other = await connect()
     assert (await login(other, "bob", "secret1"))["status"] == ErrorCode.INVALID_CREDENTIALS
 
 
-async def test_a_user_is_made_though_a_byte_follows_the_permissions(talk):
+async def test_a_user_is_created_despite_a_byte_after_the_permissions(talk):
     made = description.request(CREATE, **BOB | {"permissions": ALL})
-    longer = struct.pack("<I", len(made) - 3) + made[4:] + b"\0"  # As Go's clients to 0.6 do.
+    longer = struct.pack("<I", len(made) - 3) + made[4:] + b"\0"  # As Go's clients up to 0.6 do.
     assert (await talk.exchange(longer))[:4] == bytes(4)
     assert (await talk.ask(GET_USER, user=named("bob")))["permissions"] == ALL
 
 
-async def test_the_status_of_a_user_is_changed_though_a_byte_follows_it(talk):
+async def test_a_users_status_is_changed_despite_a_trailing_byte(talk):
     number = (await talk.ask(CREATE, **BOB))["user"]["id"]
     named_by_number = struct.pack("<BBI", 1, 4, number)
     change = named_by_number + bytes([0, 1, 2]) + b"\0"  # No new name; inactive; C#'s byte.
@@ -100,9 +100,9 @@ async def test_the_status_of_a_user_is_changed_though_a_byte_follows_it(talk):
     assert (await talk.ask(GET_USER, user=named("bob")))["user"]["status"] == 2
 
 
-async def test_permissions_are_taken_away_though_bytes_follow_that_there_are_none(talk):
+async def test_permissions_are_removed_despite_trailing_bytes(talk):
     number = (await talk.ask(CREATE, **BOB | {"permissions": ALL}))["user"]["id"]
-    none = b"\0" + struct.pack("<IB", 1, 0)  # As Node's clients say it.
+    none = b"\0" + struct.pack("<IB", 1, 0)  # As from Node's clients.
     change = struct.pack("<BBI", 1, 4, number) + none
     sent = struct.pack("<II", 4 + len(change), PERMISSIONS) + change
     assert (await talk.exchange(sent))[:4] == bytes(4)
@@ -120,7 +120,7 @@ async def test_the_password_of_an_inactive_user_is_changed(talk, connect):
     assert (await login(other, "bob", "secret2"))["status"] == 0
 
 
-async def test_only_root_looks_after_users(talk, connect):
+async def test_only_root_manages_users(talk, connect):
     await talk.ask(CREATE, **BOB)
     bob = await connect()
     await login(bob, "bob", "secret1")
@@ -131,7 +131,7 @@ async def test_only_root_looks_after_users(talk, connect):
     assert await bob.status(PASSWORD, **change) == ErrorCode.UNAUTHORIZED
 
 
-async def test_root_stays(talk):
+async def test_root_cannot_be_deleted(talk):
     assert await talk.status(DELETE, user=named("iggy")) == ErrorCode.CANNOT_DELETE_USER
     assert (
         await talk.status(PERMISSIONS, user=named("iggy"), permissions=None)
@@ -153,7 +153,7 @@ async def test_a_user_changes_its_own_password(talk, connect):
     assert (await login(again, "bob", "secret2"))["status"] == 0
 
 
-async def test_roots_password_once_changed_is_kept(talk, connect, broker):
+async def test_a_changed_root_password_is_kept(talk, connect, broker):
     change = {"user": named("iggy"), "old": "iggy", "new": "better"}
     assert await talk.status(PASSWORD, **change | {"old": "no"}) == ErrorCode.INVALID_CREDENTIALS
     assert await talk.status(PASSWORD, **change) == 0
@@ -164,9 +164,7 @@ async def test_roots_password_once_changed_is_kept(talk, connect, broker):
 
 
 @pytest.mark.parametrize("name", ["iggy", "nobody"])
-async def test_root_is_no_easier_to_guess_than_others_and_an_unknown_name_takes_as_long(
-    connect, broker, name
-):
+async def test_root_and_unknown_names_are_equally_hard_to_guess(connect, broker, name):
     guessing = await connect()
     numbers = broker.metrics.number
     for number in range(FREE_FAILURES):
@@ -178,14 +176,14 @@ async def test_root_is_no_easier_to_guess_than_others_and_an_unknown_name_takes_
     assert numbers("braidlog_logins_refused", "password").value == FREE_FAILURES + 1
 
 
-async def test_another_user_of_roots_name_has_not_its_password(connect, broker):
+async def test_another_user_of_roots_name_has_a_different_password(connect, broker):
     await broker.users.create("iggy", None)
     other = await connect()
     assert (await login(other, "iggy", "iggy"))["status"] == ErrorCode.INVALID_CREDENTIALS
 
 
 @pytest.mark.parametrize("name", ["iggy", "bob"])
-async def test_a_token_lets_its_user_in_until_it_is_deleted(talk, connect, name):
+async def test_a_token_works_until_its_deletion(talk, connect, name):
     await talk.ask(CREATE, **BOB)
     owner = await connect()
     await login(owner, name, "iggy" if name == "iggy" else "secret1")
@@ -199,7 +197,7 @@ async def test_a_token_lets_its_user_in_until_it_is_deleted(talk, connect, name)
     assert await owner.status(DELETE_TOKEN, name="tok") == 0
     assert await owner.status(DELETE_TOKEN, name="tok") == ErrorCode.RESOURCE_NOT_FOUND
     assert await other.status(LOGIN_TOKEN, token=raw) == ErrorCode.INVALID_TOKEN
-    assert (await login(other, "iggy", "iggy"))["status"] == 0  # A token takes nothing away.
+    assert (await login(other, "iggy", "iggy"))["status"] == 0  # A token removes nothing.
 
 
 @pytest.mark.parametrize(("name", "is_good"), [("to", False), ("t" * 30, True), ("t" * 31, False)])
@@ -208,7 +206,7 @@ async def test_names_of_tokens(talk, name, is_good):
     assert await talk.status(CREATE_TOKEN, name=name, expiry=NEVER) == expected
 
 
-async def test_a_token_lets_in_and_is_deleted_though_bytes_follow_it(talk, connect):
+async def test_a_token_works_and_is_deleted_despite_trailing_bytes(talk, connect):
     raw = (await talk.ask(CREATE_TOKEN, name="tok", expiry=0))["token"]
     other = await connect()
     for code, field in ((LOGIN_TOKEN, {"token": raw}), (DELETE_TOKEN, {"name": "tok"})):
@@ -219,7 +217,7 @@ async def test_a_token_lets_in_and_is_deleted_though_bytes_follow_it(talk, conne
 
 
 async def test_a_token_expires(talk, connect, broker):
-    raw = (await talk.ask(CREATE_TOKEN, name="tok", expiry=1))["token"]  # One microsecond.
+    raw = (await talk.ask(CREATE_TOKEN, name="tok", expiry=1))["token"]  # A microsecond.
     other = await connect()
     assert await other.status(LOGIN_TOKEN, token=raw) == ErrorCode.INVALID_TOKEN
     later = (await talk.ask(CREATE_TOKEN, name="later", expiry=10**12))["token"]
@@ -227,13 +225,13 @@ async def test_a_token_expires(talk, connect, broker):
 
 
 @pytest.mark.parametrize("broker", [{"access.required": "true"}], indirect=True)
-async def test_where_everybody_must_say_who_they_are_nothing_is_served_before(connect):
+async def test_with_authentication_nothing_is_served_before_login(connect):
     talk = await connect()
     assert await talk.status(201) == ErrorCode.UNAUTHENTICATED
     assert await talk.status(1) == 0
 
 
-async def test_who_does_not_log_in_is_let_go(connect, broker):
+async def test_a_client_without_login_is_disconnected(connect, broker):
     talk = await connect()
     assert await talk.status(1) == 0  # A ping is not enough.
     (connection,) = broker.connections
@@ -264,7 +262,7 @@ async def test_a_connection_ends_when_its_token_expires(talk, connect, broker):
     assert session.on_deadline(LOOK_S) == 2 * LOOK_S
 
 
-async def test_who_speaks_the_oldest_dialect_need_not_log_in(connect, broker):
+async def test_the_oldest_dialect_needs_no_login(connect, broker):
     talk = await connect(without_login=True)
     assert await talk.status(201) == 0
     (connection,) = broker.connections
@@ -301,10 +299,10 @@ async def test_a_users_tokens_are_limited_in_number(talk, connect, monkeypatch):
     ],
     ids=["everything", "a stream that is gone", "a topic that is gone"],
 )
-async def test_what_other_tools_granted_is_told_as_far_as_iggy_can(talk, broker, granted, told):
+async def test_grants_of_other_tools_are_shown_as_far_as_possible(talk, broker, granted, told):
     await talk.ask(CREATE, **BOB)
     await broker.permissions.grant(granted)
     shown = await talk.ask(GET_USER, user=named("bob"))
     raw = bytes(shown["permissions"])
     assert list(raw[:10]) == told
-    assert raw[10:] == b"\0"  # No streams of their own.
+    assert raw[10:] == b"\0"  # No stream permissions.

@@ -12,7 +12,7 @@ CLIENT = bytes(range(1, 17))
 
 
 def frame(*, operation: int, code: int = 0, body: bytes = b"", number: int = 0) -> bytes:
-    """A request as apache-iggy 0.9.0 builds it."""
+    """Return a request as apache-iggy 0.9.0 builds it."""
     head = bytearray(256)
     struct.pack_into("<I", head, 48, 256 + len(body))
     head[60] = 5
@@ -31,7 +31,7 @@ LOGIN = frame(
 
 
 @pytest.mark.parametrize("data", [PING, LOGIN])
-def test_frame_size_is_known_once_size_and_command_are_there(data):
+def test_frame_size_is_known_from_size_and_command(data):
     for end in range(61):
         assert vsr.frame_size(memoryview(data[:end]), 4096) is None
     assert vsr.frame_size(memoryview(data[:61]), 4096) == len(data)
@@ -41,16 +41,16 @@ def test_frame_size_is_known_once_size_and_command_are_there(data):
 @pytest.mark.parametrize(
     ("pos", "value"), [(47, 1), (8, 255), (48, 255), (51, 255), (49, 0), (60, 4), (60, 0)]
 )
-def test_what_is_no_request_header_is_refused(pos, value):
+def test_an_invalid_request_header_is_refused(pos, value):
     data = bytearray(PING)
     data[pos] = value
     if (pos, value) == (48, 255):
-        data[49] = 0  # A size of 255, below that of the header.
+        data[49] = 0  # A size of 255, below the header's size.
     with pytest.raises(ProtocolError):
         vsr.frame_size(memoryview(data), 4096)
 
 
-def test_bytes_that_are_not_zero_are_refused_before_the_header_is_there():
+def test_nonzero_reserved_bytes_are_refused_before_the_whole_header():
     with pytest.raises(ProtocolError):
         vsr.frame_size(memoryview(bytes(7) + b"\x01"), 4096)
 
@@ -61,15 +61,16 @@ def test_frame_above_the_limit_is_refused():
         vsr.frame_size(memoryview(LOGIN), len(LOGIN) - 1)
 
 
-def test_operation_says_which_command_it_carries():
+def test_the_operation_decides_the_command():
     ping, login = vsr.decode(memoryview(PING)), vsr.decode(memoryview(LOGIN))
     assert (ping.client, ping.number, ping.code) == (CLIENT, 1, Code.PING)
     assert (login.operation, login.code) == (vsr.OPERATION_REGISTER, Code.LOGIN_USER)
-    assert vsr.decode(memoryview(frame(operation=2, code=101))).code == 0  # Not by that one.
+    # This operation does not carry the code.
+    assert vsr.decode(memoryview(frame(operation=2, code=101))).code == 0
     assert vsr.decode(memoryview(frame(operation=77))).code == 0
 
 
-def test_every_command_has_one_operation():
+def test_every_command_has_a_single_operation():
     assert not vsr.PLAIN_CODES & set(vsr.CODES.values())
     assert vsr.PLAIN_CODES | set(vsr.CODES.values()) == set(Code) - {Code.LOGIN_WITH_TOKEN}
 
@@ -83,7 +84,7 @@ def test_reply_echoes_client_number_and_operation():
     assert struct.unpack_from("<I", data, 216) == (40,)
 
 
-def test_success_and_failure_where_there_is_a_result_section():
+def test_success_and_failure_with_a_result_section():
     made = vsr.decode(memoryview(frame(operation=128)))
     assert vsr.success(made, b"xy")[256:] == bytes(4) + b"xy"
     assert vsr.failure(made, 1012)[256:] == bytes.fromhex("01000000 00000000 f4030000")
@@ -94,7 +95,7 @@ def test_success_and_failure_where_there_is_a_result_section():
 
 @pytest.mark.parametrize("number", [1009, 2010, 3007, 41])
 def test_a_refused_deletion_of_segments_has_its_error_in_the_header(number):
-    """Clients look for no result section there, so an error in it would read as success."""
+    """Clients expect no result section there: an error there would read as success."""
     deleted = vsr.decode(memoryview(frame(operation=138)))
     refused = vsr.failure(deleted, number)
     assert len(refused) == 256
@@ -102,7 +103,7 @@ def test_a_refused_deletion_of_segments_has_its_error_in_the_header(number):
     assert len(vsr.success(deleted, b"")) == 256
 
 
-def test_success_and_failure_where_there_is_none():
+def test_success_and_failure_without_a_result_section():
     sent = vsr.decode(memoryview(frame(operation=160)))
     assert vsr.success(sent, b"xy", 3)[256:] == b"xy"
     assert struct.unpack_from("<I", vsr.success(sent, b"xy", 3), 48) == (261,)

@@ -1,4 +1,4 @@
-"""Clients that send commands before any login: of the oldest dialect, or too early."""
+"""Clients that send commands before a login: of the oldest dialect, or too early."""
 
 import struct
 
@@ -13,7 +13,7 @@ from braidlog.protocols.iggy.options import IggyOptions, WithoutLogin
 UNAUTHENTICATED = struct.pack("<II", 40, 0)
 STREAM = bytes.fromhex("010401000000")
 TOPIC = 2 * STREAM
-# Frames that D0 and later dialects share: what Go's client 0.8.0 sends when it forgets to log in.
+# Frames that D0 and later dialects share: Go's client 0.8.0 sends them when it forgets to log in.
 SHARED = {
     "GET_STATS": (10, b""),
     "GET_ME": (20, b""),
@@ -53,18 +53,19 @@ def test_a_frame_that_a_later_client_may_have_sent_gets_40(name):
     event = decode(machine, framed(*SHARED[name]))
     assert isinstance(event, Refused)
     assert (event.reply, event.may_be_oldest) == (UNAUTHENTICATED, True)
-    assert isinstance(decode(machine, framed(*ONLY_OLDEST["POLL"])), Command)  # It may go on so.
+    # The connection may continue so.
+    assert isinstance(decode(machine, framed(*ONLY_OLDEST["POLL"])), Command)
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_such_a_frame_is_served_where_everybody_is(name):
+def test_such_a_frame_is_served_if_all_clients_are_served(name):
     machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
     assert isinstance(decode(machine, framed(*SHARED[name])), Command)
     assert machine.dialect is D0
 
 
 @pytest.mark.parametrize("first", ONLY_OLDEST)
-def test_after_a_frame_that_only_the_oldest_dialect_has_all_are_served(first):
+def test_after_a_frame_unique_to_the_oldest_dialect_all_frames_are_served(first):
     machine = IggyMachine(without_login=WithoutLogin.CERTAIN)
     assert isinstance(decode(machine, framed(*ONLY_OLDEST[first])), Command)
     assert machine.dialect is D0
@@ -92,7 +93,7 @@ def test_a_long_frame_has_to_wait_until_the_dialect_is_certain():
         (False, True, WithoutLogin.NOBODY),
     ],
 )
-def test_the_setting_says_who_is_served(setting, loopback, served):
+def test_the_setting_decides_the_served_clients(setting, loopback, served):
     assert IggyOptions(without_login=setting).served_without_login(loopback=loopback) is served
 
 

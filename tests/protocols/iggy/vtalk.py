@@ -19,21 +19,21 @@ class Client:
         self._session = bytes(8)
 
     async def login(self) -> None:
-        """Log root in. This and the other calls raise EOFError if the connection is closed."""
+        """Log in as root."""
         answer = await self._exchange(LOGIN)
         self._session = answer[264:272]
 
     async def status(self, operation: int, body: bytes, options: Options | None = None) -> int:
-        """The status in the header of an answer to an operation."""
+        """Return the status in the header of an answer to an operation."""
         status, _ = await self.perform(operation, body + packed(options or {}))
         return status
 
     async def perform(self, operation: int, body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer to an operation."""
+        """Return status and body of the answer to an operation."""
         return await self._answer(frame(operation=operation, body=body))
 
     async def query(self, code: int, body: bytes) -> tuple[int, bytes]:
-        """Status and body of the answer to a command that is not replicated."""
+        """Return status and body of the answer to a command that is not replicated."""
         return await self._answer(frame(operation=NON_REPLICATED, code=code, body=body))
 
     async def _answer(self, request: bytes) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""The fixtures of the HTTP listener: its connections are those of the transport."""
+"""The fixtures of the HTTP listener, whose connections are those of the transport."""
 
 from tests.protocols.http.conftest import counted, listener
 

@@ -19,7 +19,7 @@ EVENTS = f"GET {MESSAGES} HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r
 
 @pytest.fixture
 async def counted(broker):
-    """A broker with a topic."""
+    """Return a broker with a topic."""
     await broker.topics.create(TopicName("public", "default", "orders"), 1)
     return broker
 
@@ -59,7 +59,7 @@ async def has_events(stream):
 @pytest.mark.parametrize(
     "talk", [two_requests, posts, no_request, half_a_body, waits_for_records, has_events]
 )
-async def test_an_ended_connection_goes_at_once_and_leaves_no_circle(
+async def test_an_ended_connection_is_freed_at_once_without_a_cycle(
     mock_clock, listener, counted, talk
 ):
     address, _, _ = listener
@@ -82,14 +82,14 @@ async def test_a_connection_without_requests_is_closed_in_time(mock_clock, liste
     address, _, _ = listener
     stream = await connect(address)
     await ask(stream, "/healthz")
-    for letter in b"GET":  # A head that never ends is no request.
+    for letter in b"GET":  # An endless head is no request.
         await wait_all_tasks_blocked()
         await stream.send_all(bytes([letter]))
         mock_clock.jump(KEEP_ALIVE_S / 3 + 0.1)
     assert await read_to_end(stream) == b""
 
 
-async def test_uploads_that_stall_keep_no_other_request_from_its_answer(
+async def test_stalled_uploads_do_not_block_other_requests(
     mock_clock, listener, counted, monkeypatch
 ):
     monkeypatch.setattr(requests, "REQUESTS_MAX", 3)
@@ -112,12 +112,14 @@ async def test_a_client_that_pipelined_and_closed_its_side_is_answered(mock_cloc
     assert (await read_to_end(stream)).count(b"HTTP/1.1 200") == 3
 
 
-async def test_a_stream_that_holds_up_a_request_ends_with_its_client(mock_clock, listener, counted):
+async def test_a_stream_before_a_waiting_request_ends_with_its_client(
+    mock_clock, listener, counted
+):
     address, _, _ = listener
     stream = await connect(address)
     await stream.send_all(EVENTS + HEALTH)
     await stream.send_eof()
-    for _ in range(5):  # The first of them may come before there is a pause.
+    for _ in range(5):  # The first may come before there is a pause.
         await wait_all_tasks_blocked(cushion=PAUSE_S)
         mock_clock.jump(HALF_CLOSED_S)
     await until(lambda: counted.admission.open == 0)

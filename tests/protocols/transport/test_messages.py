@@ -15,7 +15,7 @@ from braidlog.protocols.transport.messages import (
 
 
 def parsed(lines: bytes) -> tuple[h11.Connection, h11.Request]:
-    """A server's parser that has received a request, and the request."""
+    """Return a server's parser that has received a request, and the request."""
     connection = h11.Connection(h11.SERVER)
     connection.receive_data(lines + b"\r\n\r\n")
     request = connection.next_event()
@@ -52,7 +52,7 @@ def test_body_size_is_announced_by_the_head(header, size):
 
 
 def read(method: str, pieces: list[bytes]) -> tuple[h11.Response, bytes, h11.Connection]:
-    """A response as h11 parses it for a client."""
+    """Return a response as h11 parses it for a client."""
     client = h11.Connection(h11.CLIENT)
     client.send(h11.Request(method=method, target="/", headers=[("Host", "x")]))
     client.send(h11.EndOfMessage())
@@ -117,7 +117,7 @@ def test_large_body_is_not_copied_behind_the_head():
     assert head.endswith(b"\r\n\r\n") and sent is large
 
 
-def test_head_of_an_endless_response_leaves_at_once():
+def test_the_head_of_an_endless_response_is_sent_at_once():
     response, _ = responding()
     (head,) = response.write(start(200))
     assert b"chunked" in head

@@ -1,4 +1,4 @@
-"""Requests and their bodies on one connection, over sockets."""
+"""Requests and their bodies on a single connection, over sockets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHUNKED = (
 
 @pytest.fixture
 async def counted(broker):
-    """A broker with a topic."""
+    """Return a broker with a topic."""
     await broker.topics.create(TopicName("public", "default", "orders"), 1)
     return broker
 
@@ -34,7 +34,7 @@ def post(body: bytes, size: int | None = None, path: str = TOPIC) -> bytes:
 
 
 async def answer(stream) -> tuple[int, bytes]:
-    """The next answer; nothing is there behind it."""
+    """Return the next answer, without bytes behind."""
     received = b""
     while b"\r\n\r\n" not in received:
         received += await stream.receive_some(READ_BYTES)
@@ -65,7 +65,7 @@ async def test_a_body_may_come_in_pieces(listener):
         assert status == 200 and json.loads(body)["messageIds"]
 
 
-async def test_requests_that_came_together_are_answered_in_turn(listener):
+async def test_pipelined_requests_are_answered_in_turn(listener):
     address, _, _ = listener
     stream = await connect(address)
     await stream.send_all(post(ONE) + HEALTH + post(b"no JSON") + HEALTH[:9])
@@ -86,7 +86,7 @@ async def test_chunked_body_leaves_the_connection_open(listener):
         assert await ask(stream, "/healthz") == (200, b"ok\n")
 
 
-async def test_a_request_behind_one_that_waits_is_answered_after_it(listener, counted):
+async def test_a_request_behind_a_waiting_request_is_answered_after_it(listener, counted):
     address, _, _ = listener
     stream, other = await connect(address), await connect(address)
     await stream.send_all(f"GET {POLL} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -109,8 +109,8 @@ async def test_a_request_that_waits_ends_with_its_client(listener, counted):
     await until(lambda: counted.admission.open == 0)
 
 
-async def test_a_client_that_is_refused_while_it_sends_gets_the_answer(listener):
-    """It looks for an answer when it has sent all, and the connection goes on."""
+async def test_a_client_refused_while_it_sends_gets_the_answer(listener):
+    """The client reads the answer after it has sent everything, and the connection continues."""
     address, _, _ = listener
     stream = await connect(address)
     large = bytes(12 * 1024 * 1024)
@@ -120,7 +120,7 @@ async def test_a_client_that_is_refused_while_it_sends_gets_the_answer(listener)
 
 
 @pytest.mark.parametrize("size", [1000, UNREAD_BYTES_MAX + 2000])
-async def test_a_refused_body_that_does_not_come_ends_its_connection(mock_clock, listener, size):
+async def test_a_refused_body_that_never_arrives_ends_its_connection(mock_clock, listener, size):
     address, _, _ = listener
     stream = await connect(address)
     await stream.send_all(post(b"{", size, "/no-such"))
@@ -139,7 +139,7 @@ async def test_a_client_that_closes_its_side_is_answered(listener):
     assert received.count(b"HTTP/1.1 200") == 2
 
 
-async def test_the_connection_ends_where_the_client_wants_that(listener):
+async def test_the_connection_ends_on_the_clients_request(listener):
     address, _, _ = listener
     stream = await connect(address)
     await stream.send_all(HEALTH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n") + HEALTH)
@@ -147,7 +147,7 @@ async def test_the_connection_ends_where_the_client_wants_that(listener):
     assert received.count(b"HTTP/1.1") == received.lower().count(b"connection: close") == 1
 
 
-async def test_many_requests_at_once_leave_others_their_turn(listener):
+async def test_many_requests_at_once_give_turns_to_others(listener):
     address, _, _ = listener
     stream, other = await connect(address), await connect(address)
     many = 500

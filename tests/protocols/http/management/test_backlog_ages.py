@@ -1,4 +1,4 @@
-"""How old a backlog is, for metrics: looked up once, and unknown where it cannot be read."""
+"""Ages of backlogs, for metrics: cached, and unknown if unreadable."""
 
 import pytest
 
@@ -18,7 +18,7 @@ async def partition(broker):
 
 
 class Unreadable:
-    """A partition whose log is damaged, or whose records went meanwhile."""
+    """A partition whose log is damaged, or whose records are removed meanwhile."""
 
     partition_id, log_start_offset, high_watermark = 9, 0, 5
 
@@ -40,7 +40,7 @@ async def test_a_group_is_as_old_as_the_record_at_its_position(partition):
     assert await ages.since_us(partition, 2) is None  # There is no backlog.
 
 
-async def test_what_cannot_be_read_is_unknown_and_asked_for_again(partition):
+async def test_an_unreadable_age_is_unknown_and_read_again(partition):
     ages = Ages()
     ages.begin()
     unreadable = Unreadable(DamagedLog("t", 0, 0, "x"), [], [])
@@ -48,7 +48,7 @@ async def test_what_cannot_be_read_is_unknown_and_asked_for_again(partition):
     assert unreadable.answers == []
 
 
-async def test_a_scrape_looks_at_few_logs_and_the_next_one_at_others(partition, monkeypatch):
+async def test_a_scrape_reads_few_logs_and_the_next_scrape_others(partition, monkeypatch):
     monkeypatch.setattr(backlog_ages, "LOOKS_MAX", 1)
     ages = Ages()
     ages.begin()

@@ -19,7 +19,7 @@ async def topic(broker):
     return topic
 
 
-async def test_show_tells_position_ranges_and_backlog_of_each_partition(app, broker, topic):
+async def test_show_has_position_ranges_and_backlog_of_each_partition(app, broker, topic):
     group = broker.subscriptions.open(topic, b"billing")
     group.commit(0, 2)
     group.ack(0, [(4, 6), (7, 8)], lazy=False)
@@ -54,7 +54,7 @@ async def test_show_tells_position_ranges_and_backlog_of_each_partition(app, bro
     }
 
 
-async def test_only_the_first_ranges_are_told_and_all_are_counted(app, broker, topic):
+async def test_only_the_first_ranges_are_shown_and_all_are_counted(app, broker, topic):
     count = RANGES_TOLD_MAX + 1
     append_records(broker, topic.partition(0), 2 * count)
     group = broker.subscriptions.open(topic, b"g")
@@ -65,7 +65,7 @@ async def test_only_the_first_ranges_are_told_and_all_are_counted(app, broker, t
     assert position["acknowledged_ranges"] == count
 
 
-async def test_a_group_that_is_not_there_is_not_shown(app, topic):
+async def test_a_missing_group_is_not_found(app, topic):
     answer = await call(app, "GET", f"{PATH}/nobody")
     assert (answer.status, answer.json["code"]) == (404, "group_not_found")
 
@@ -77,7 +77,7 @@ async def test_a_group_of_any_text_name_has_a_path(app, broker, topic, name):
     assert (answer.status, answer.json["group"]) == (200, name.decode())
 
 
-async def test_a_group_whose_name_is_no_text_is_told_and_asked_for_in_base64(app, broker, topic):
+async def test_a_binary_group_name_is_in_base64(app, broker, topic):
     name = b"\xff/\x00"
     broker.subscriptions.open(topic, name).commit(0, 1)
     (listed,) = (await call(app, "GET", "/api/v1/groups")).json["groups"]
@@ -90,7 +90,7 @@ async def test_a_group_whose_name_is_no_text_is_told_and_asked_for_in_base64(app
     assert found.json["groups"] == [listed]
 
 
-async def test_groups_come_by_topic_and_name_in_pages_of_whole_topics(app, broker, topic):
+async def test_groups_are_listed_by_topic_and_name_in_pages_of_whole_topics(app, broker, topic):
     other = await broker.topics.create(TopicName("public", "default", "zebra"), 1)
     for owner, name in ((other, b"c"), (topic, b"b"), (topic, b"a")):
         broker.subscriptions.open(owner, name)
@@ -101,7 +101,7 @@ async def test_groups_come_by_topic_and_name_in_pages_of_whole_topics(app, broke
     assert second["next"] is None
 
 
-async def test_groups_can_be_those_of_one_topic_or_of_one_name(app, broker, topic):
+async def test_groups_can_be_filtered_by_topic_or_name(app, broker, topic):
     other = await broker.topics.create(TopicName("public", "default", "zebra"), 1)
     for owner, name in ((other, b"a"), (topic, b"a"), (topic, b"b")):
         broker.subscriptions.open(owner, name)
@@ -111,6 +111,6 @@ async def test_groups_can_be_those_of_one_topic_or_of_one_name(app, broker, topi
     assert [one["topic"].rpartition("/")[2] for one in of_name] == ["orders", "zebra"]
 
 
-async def test_groups_of_a_topic_that_is_not_there_are_refused(app):
+async def test_groups_of_a_missing_topic_are_refused(app):
     answer = await call(app, "GET", "/api/v1/groups?topic=nothing")
     assert (answer.status, answer.json["code"]) == (404, "topic_not_found")

@@ -25,32 +25,32 @@ async def test_healthz_answers(broker):
     assert (answer.status, answer.body) == (200, b"ok\n")
 
 
-async def test_readyz_says_yes_with_every_check(broker):
+async def test_readyz_is_ready_with_every_check(broker):
     answer = await call(app_of(broker), "GET", "/readyz")
     assert answer.status == 200
     checks = dict.fromkeys(("started", "not_stopping", "disk_space", "disk_writable"), True)
     assert answer.json == {"ready": True, "checks": checks}
 
 
-async def test_readyz_says_no_while_starting(tmp_path):
+async def test_readyz_is_not_ready_while_starting(tmp_path):
     answer = await call(app_of(bare_broker(str(tmp_path))), "GET", "/readyz")
     assert answer.status == 503
     assert answer.json["checks"]["started"] is False
 
 
-async def test_readyz_says_no_while_stopping(broker):
+async def test_readyz_is_not_ready_while_stopping(broker):
     broker.is_leaving = True
     answer = await call(app_of(broker), "GET", "/readyz")
     assert (answer.status, answer.json["ready"]) == (503, False)
 
 
-async def test_readyz_says_no_when_the_disk_is_nearly_full(broker):
+async def test_readyz_is_not_ready_on_a_nearly_full_disk(broker):
     answer = await call(app_of(broker, disk_free_bytes_min=1 << 62), "GET", "/readyz")
     assert answer.status == 503
     assert answer.json["checks"]["disk_space"] is False
 
 
-async def test_readyz_says_no_when_nothing_can_be_written(broker):
+async def test_readyz_is_not_ready_without_write_access(broker):
     async def has_room():
         return False
 
@@ -60,7 +60,7 @@ async def test_readyz_says_no_when_nothing_can_be_written(broker):
     assert answer.json["checks"]["disk_writable"] is False
 
 
-async def test_metrics_show_what_was_counted(broker):
+async def test_metrics_show_the_counted_values(broker):
     broker.metrics.records_in("kafka", "public/default/orders", 3, 99)
     answer = await call(app_of(broker), "GET", "/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
@@ -68,7 +68,7 @@ async def test_metrics_show_what_was_counted(broker):
     assert line in answer.body.decode()
 
 
-async def test_metrics_come_in_the_format_asked_for(broker):
+async def test_metrics_have_the_requested_format(broker):
     headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
     answer = await call(app_of(broker), "GET", "/metrics", headers=headers)
     assert answer.headers["content-type"].startswith("application/openmetrics-text")

@@ -10,7 +10,7 @@ from tests.protocols.http.asgi import call
 from tests.protocols.http.records import append_records
 
 
-async def test_offsets_sizes_and_backlogs_are_read_when_asked_for(app, broker):
+async def test_offsets_sizes_and_backlogs_are_read_on_request(app, broker):
     topic = await broker.topics.create(TopicName("public", "default", "orders"), 1)
     append_records(broker, topic.partition(0), 5)
     broker.subscriptions.open(topic, b"bill\xff").commit(0, 2)
@@ -24,7 +24,7 @@ async def test_offsets_sizes_and_backlogs_are_read_when_asked_for(app, broker):
     assert "braidlog_topics 1.0" in lines
 
 
-async def test_the_age_of_what_is_not_read_is_that_of_the_batch_at_the_position(app, broker):
+async def test_the_backlog_age_is_that_of_the_batch_at_the_position(app, broker):
     topic = await broker.topics.create(TopicName("public", "default", "orders"), 2)
     began_us = broker.now_us()
     for seconds in (90, 30):
@@ -52,7 +52,7 @@ async def test_rates_and_sums_have_the_names_of_pulsars_dashboards(app, broker):
     topic_label = 'topic="persistent://public/default/orders"'
     labels = f'{{cluster="standalone",namespace="public/default",{topic_label}}}'
     rate = float(shown[f"pulsar_rate_in{labels}"])
-    assert 0 < rate <= 600  # In the second, or more on a busy machine, since the listener began.
+    assert 0 < rate <= 600  # In the second since the listener started, or longer on a busy machine.
     assert float(shown[f"pulsar_throughput_in{labels}"]) == pytest.approx(10 * rate)
     assert float(shown[f"pulsar_producers_count{labels}"]) == 1.0
     assert float(shown[f"pulsar_storage_backlog_size{labels}"]) > 0
@@ -80,14 +80,14 @@ async def test_acknowledgements_have_a_rate(app, broker):
     assert 0 < float(line.rsplit(" ", 1)[1]) <= 3.0  # A second has passed, or more.
 
 
-async def test_what_runs_here_is_told(app, broker):
+async def test_metrics_have_the_version_info(app, broker):
     text = (await call(app, "GET", "/metrics")).body.decode()
     python = platform.python_version()
     assert f'braidlog_build_info{{python="{python}",version="{broker.version}"}} 1.0' in text
 
 
 def of_topics(families):
-    """The samples that name a topic or a group."""
+    """Return the samples with a topic or a group."""
     labels = (
         {"topic", "subscription", "consumergroup"} & set(one.labels) and one
         for family in families

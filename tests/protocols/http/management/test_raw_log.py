@@ -1,4 +1,4 @@
-"""Stored batches over HTTP, and the position of a reader that decodes by itself."""
+"""Stored batches over HTTP, and the position of a reader that decodes the batches."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def offsets_in(content):
     return found
 
 
-async def test_the_list_has_every_partition_and_comes_in_pages_of_whole_topics(app, topic, broker):
+async def test_the_list_has_every_partition_in_pages_of_whole_topics(app, topic, broker):
     await broker.topics.create(TopicName("public", "default", "zebra"), 1)
     first = (await call(app, "GET", "/api/v1/log?limit=1")).json
     assert [(one["topic"], one["partition"]) for one in first["partitions"]] == [
@@ -48,7 +48,7 @@ async def test_the_list_has_every_partition_and_comes_in_pages_of_whole_topics(a
     assert second["next"] is None
 
 
-async def test_the_list_leaves_out_what_its_reader_may_not_read(app, topic, broker):
+async def test_the_list_hides_forbidden_topics(app, topic, broker):
     class OnlyTheList(Nothing):
         def allows(self, principal, action, resource):
             return str(resource) == "cluster"
@@ -57,7 +57,7 @@ async def test_the_list_leaves_out_what_its_reader_may_not_read(app, topic, brok
     assert (await call(app, "GET", "/api/v1/log")).json["partitions"] == []
 
 
-async def test_batches_come_whole_from_the_offset_on(app, topic):
+async def test_batches_are_returned_whole_from_the_offset_on(app, topic):
     answer = await call(app, "GET", f"{PATH}/0/batches?offset=15")
     assert answer.status == 200
     assert offsets_in(answer.body) == list(range(10, 30))
@@ -88,19 +88,19 @@ async def test_an_answer_holds_its_room_of_the_output_budget_only_while_it_is_se
         ("/api/v1/log/public/default/none/0", 404, "topic_not_found"),
     ],
 )
-async def test_what_cannot_be_read_is_a_clear_error(app, topic, path, status, code):
+async def test_an_impossible_read_is_a_clear_error(app, topic, path, status, code):
     answer = await call(app, "GET", path)
     assert (answer.status, answer.json["code"]) == (status, code)
 
 
-async def test_the_state_of_a_partition_and_where_a_time_begins(app, topic):
+async def test_the_state_of_a_partition_and_the_offset_of_a_time(app, topic):
     found = (await call(app, "GET", f"{PATH}/0?time_us=0")).json
     assert (found["high_watermark"], found["first_offset"]) == (30, 0)
     late = (await call(app, "GET", f"{PATH}/0?time_us={1 << 62}")).json
     assert late["first_offset"] is None
 
 
-async def test_a_position_is_that_of_a_group_like_any_other(app, topic, broker):
+async def test_a_position_is_an_ordinary_groups_position(app, topic, broker):
     answer = await call(app, "PUT", f"{GROUP}/positions", {"positions": {"0": 12, "1": 0}})
     assert answer.status == 204
     group = broker.subscriptions.get(topic, b"export:all")

@@ -9,7 +9,7 @@ ORDERS = TopicName("public", "default", "orders")
 PATH = "/api/v1/topics/public/default/orders"
 
 
-async def test_a_topic_that_was_made_is_there_for_all_listeners(app, broker):
+async def test_a_created_topic_exists_for_all_listeners(app, broker):
     answer = await call(app, "PUT", PATH, {"partitions": 3})
     assert answer.status == 201
     assert answer.json["name"] == "public/default/orders"
@@ -18,7 +18,7 @@ async def test_a_topic_that_was_made_is_there_for_all_listeners(app, broker):
     assert [one["partition_id"] for one in answer.json["partitions"]] == topic.meta.partition_ids
 
 
-async def test_a_topic_is_on_disk_when_its_making_is_answered(app, broker):
+async def test_a_topic_is_on_disk_before_the_answer(app, broker):
     await call(app, "PUT", PATH)
     assert broker.durability.durable_ticket >= broker.topics.get(ORDERS).ticket
 
@@ -29,7 +29,7 @@ async def test_without_a_number_a_topic_gets_the_configured_partitions(app, brok
     assert answer.json["partitioned"] is False
 
 
-async def test_a_topic_that_is_there_is_not_made_again(app, broker):
+async def test_an_existing_topic_is_not_created_again(app, broker):
     await call(app, "PUT", PATH, {"partitions": 2})
     answer = await call(app, "PUT", PATH, {"partitions": 1})
     assert (answer.status, answer.json["code"]) == (409, "topic_exists")
@@ -47,14 +47,14 @@ async def test_a_topic_that_is_there_is_not_made_again(app, broker):
         ({"settings": {"retention_ms": True}}, "invalid_request"),
     ],
 )
-async def test_a_senseless_topic_is_not_made(app, broker, body, code):
+async def test_an_invalid_topic_is_not_created(app, broker, body, code):
     answer = await call(app, "PUT", PATH, body)
     assert answer.json["code"] == code
     assert answer.status in (400, 422)
     assert broker.topics.find(ORDERS) is None
 
 
-async def test_a_topic_of_no_namespace_is_not_made(app):
+async def test_a_topic_without_namespace_is_not_created(app):
     answer = await call(app, "PUT", "/api/v1/topics/public/nowhere/orders")
     assert (answer.status, answer.json["code"]) == (404, "namespace_not_found")
 
@@ -67,7 +67,7 @@ async def test_settings_are_kept_shown_and_followed(app, broker):
     assert broker.topics.get(ORDERS).partition(0).log.settings.retention_ms == 60_000
 
 
-async def test_show_tells_offsets_sizes_and_segments(app, broker):
+async def test_show_has_offsets_sizes_and_segments(app, broker):
     topic = await broker.topics.create(ORDERS, 1)
     append_records(broker, topic.partition(0), 5)
     await broker.durability.settled()
@@ -81,7 +81,7 @@ async def test_show_tells_offsets_sizes_and_segments(app, broker):
     assert segment["last_modified_us"] > 1_500_000_000_000_000
 
 
-async def test_show_tells_the_groups_and_how_far_behind_they_are(app, broker):
+async def test_show_has_the_groups_and_their_backlogs(app, broker):
     topic = await broker.topics.create(ORDERS, 1)
     append_records(broker, topic.partition(0), 5)
     broker.subscriptions.open(topic, b"billing").commit(0, 2)
@@ -89,12 +89,12 @@ async def test_show_tells_the_groups_and_how_far_behind_they_are(app, broker):
     assert (group["group"], group["backlog"]) == ("billing", 3)
 
 
-async def test_a_topic_that_is_not_there_is_not_shown(app):
+async def test_a_missing_topic_is_not_found(app):
     answer = await call(app, "GET", PATH)
     assert (answer.status, answer.json["code"]) == (404, "topic_not_found")
 
 
-async def test_growing_adds_partitions_and_never_takes_any(app, broker):
+async def test_growing_adds_partitions_and_never_removes_any(app, broker):
     await call(app, "PUT", PATH, {"partitions": 2})
     grown = await call(app, "PATCH", PATH, {"partitions": 5})
     assert (grown.status, len(grown.json["partitions"])) == (200, 5)
@@ -105,7 +105,7 @@ async def test_growing_adds_partitions_and_never_takes_any(app, broker):
     assert len(broker.topics.get(ORDERS).partitions) == 5
 
 
-async def test_a_setting_can_be_changed_and_taken_back(app, broker):
+async def test_a_setting_can_be_changed_and_reset(app, broker):
     await call(app, "PUT", PATH, {"settings": {"retention_ms": 60_000}})
     changed = await call(app, "PATCH", PATH, {"settings": {"durability": "written"}})
     assert changed.json["settings"] == {"retention_ms": 60_000, "durability": "written"}
@@ -115,7 +115,7 @@ async def test_a_setting_can_be_changed_and_taken_back(app, broker):
     assert broker.topics.get(ORDERS).partition(0).log.settings.durability == "synced"
 
 
-async def test_a_senseless_change_changes_nothing(app, broker):
+async def test_an_invalid_change_has_no_effect(app, broker):
     await call(app, "PUT", PATH)
     body = {"partitions": 3, "settings": {"durability": "maybe"}}
     answer = await call(app, "PATCH", PATH, body)
@@ -124,7 +124,7 @@ async def test_a_senseless_change_changes_nothing(app, broker):
     assert len(broker.topics.get(ORDERS).partitions) == 1
 
 
-async def test_a_setting_may_have_a_unit_and_show_tells_what_is_in_force(app):
+async def test_a_setting_may_have_a_unit_and_show_has_the_value_in_force(app):
     answer = await call(app, "PUT", PATH, {"settings": {"retention_bytes": "1GiB"}})
     assert answer.json["settings"] == {"retention_bytes": 1 << 30}
     in_force = answer.json["in_force"]
@@ -146,7 +146,7 @@ async def test_a_smaller_limit_takes_effect_with_the_answer(app, broker):
     assert answer.json["partitions"][0]["log_start_offset"] > 0
 
 
-async def test_a_deleted_topic_is_gone(app, broker):
+async def test_a_deleted_topic_is_not_found(app, broker):
     await call(app, "PUT", PATH)
     answer = await call(app, "DELETE", PATH)
     assert (answer.status, answer.body) == (204, b"")
@@ -155,7 +155,7 @@ async def test_a_deleted_topic_is_gone(app, broker):
     assert (await call(app, "DELETE", PATH)).status == 404
 
 
-async def test_topics_come_by_name_in_pages(app, broker):
+async def test_topics_are_listed_by_name_in_pages(app, broker):
     for name in ("c", "a", "b"):
         await broker.topics.create(TopicName("public", "default", name), 1)
     first = (await call(app, "GET", "/api/v1/topics?limit=2")).json
@@ -165,7 +165,7 @@ async def test_topics_come_by_name_in_pages(app, broker):
     assert second["next"] is None
 
 
-async def test_topics_can_be_those_of_one_namespace(app, broker):
+async def test_topics_can_be_filtered_by_namespace(app, broker):
     await broker.namespaces.create("public", "other")
     await broker.topics.create(ORDERS, 1)
     await broker.topics.create(TopicName("public", "other", "x"), 1)
@@ -173,7 +173,7 @@ async def test_topics_can_be_those_of_one_namespace(app, broker):
     assert [one["name"] for one in page["topics"]] == ["public/other/x"]
 
 
-async def test_the_list_counts_what_can_be_read(app, broker):
+async def test_the_list_counts_readable_topics(app, broker):
     topic = await broker.topics.create(ORDERS, 2)
     append_records(broker, topic.partition(0), 5)
     append_records(broker, topic.partition(1), 2)

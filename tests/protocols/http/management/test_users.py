@@ -9,7 +9,7 @@ USERS = "/api/v1/users"
 PERMISSIONS = "/api/v1/permissions"
 
 
-async def test_a_user_is_made_shown_changed_and_removed(app):
+async def test_a_user_is_created_shown_changed_and_removed(app):
     made = await call(app, "PUT", f"{USERS}/anna", {"password": "secret one", "roles": ["readers"]})
     assert made.status == 201
     assert (made.json["name"], made.json["has_password"]) == ("anna", True)
@@ -22,19 +22,19 @@ async def test_a_user_is_made_shown_changed_and_removed(app):
     assert (await call(app, "GET", f"{USERS}/anna")).status == 404
 
 
-async def test_a_changed_password_is_the_one_that_counts(app, broker):
+async def test_a_changed_password_replaces_the_old_password(app, broker):
     await call(app, "PUT", f"{USERS}/anna", {"password": "one"})
     await call(app, "PATCH", f"{USERS}/anna", {"password": "two"})
     assert (await broker.users.verify("anna", "two", "here")).name == "anna"
 
 
-async def test_a_name_may_hold_what_a_url_cannot(app):
+async def test_a_name_may_have_characters_that_a_url_must_encode(app):
     assert (await call(app, "PUT", f"{USERS}/a%2Fb%20%C3%A4", {})).json["name"] == "a/b ä"
     assert (await call(app, "GET", f"{USERS}/a%2Fb%20%C3%A4")).status == 200
     assert (await call(app, "GET", f"{USERS}/%FF")).status == 422
 
 
-async def test_a_token_is_told_once(app, broker):
+async def test_a_token_is_shown_once(app, broker):
     await call(app, "PUT", f"{USERS}/anna", {})
     made = await call(app, "PUT", f"{USERS}/anna/tokens/ci", {"expires_us": 2**60})
     assert made.status == 201
@@ -47,7 +47,7 @@ async def test_a_token_is_told_once(app, broker):
     assert (await call(app, "DELETE", f"{USERS}/anna/tokens/ci")).status == 404
 
 
-async def test_a_token_may_be_taken_back_before_it_is_on_disk(app, broker):
+async def test_a_token_may_be_revoked_before_it_is_on_disk(app, broker):
     await call(app, "PUT", f"{USERS}/anna", {})
     statuses = []
 
@@ -62,7 +62,7 @@ async def test_a_token_may_be_taken_back_before_it_is_on_disk(app, broker):
     assert statuses == [201]
 
 
-async def test_permissions_are_granted_tested_listed_and_taken_back(app):
+async def test_permissions_are_granted_tested_listed_and_revoked(app):
     await call(app, "PUT", f"{USERS}/anna", {})
     grant = {"subject": "anna", "action": "consume", "resource": "public/default/orders@billing"}
     assert (await call(app, "POST", PERMISSIONS, grant)).status == 201
@@ -93,8 +93,8 @@ async def test_permissions_are_granted_tested_listed_and_taken_back(app):
         ("GET", f"{PERMISSIONS}/test?user=nobody&action=dance&resource=a", None, 422),
     ],
 )
-async def test_what_makes_no_sense_is_refused(app, broker, method, path, body, status):
-    await broker.durability.settled()  # A lazy write of before is none of what follows.
+async def test_invalid_requests_are_refused(app, broker, method, path, body, status):
+    await broker.durability.settled()  # So an earlier lazy write is not counted below.
     ticket = broker.durability.ticket
     assert (await call(app, method, path, body)).status == status
     assert broker.durability.ticket == ticket

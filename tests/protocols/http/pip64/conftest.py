@@ -10,14 +10,14 @@ NOW_US = 1_795_228_435_964_123
 
 @pytest.fixture
 async def orders(broker):
-    """A topic of two partitions, with ledgers 1 and 2, at a time that stands still."""
+    """Return a topic of two partitions, with ledgers 1 and 2, and a stopped clock."""
     broker.now_us = lambda: NOW_US
     return await broker.topics.create(ORDERS, 2)
 
 
 @pytest.fixture
 def ask(app):
-    """`await ask(method, path, body)`: one request."""
+    """Return `ask`: `await ask(method, path, body)` sends a request."""
 
     async def ask(method, path, body=None, **options):
         return await call(app, method, path, body, **options)
@@ -26,5 +26,5 @@ def ask(app):
 
 
 def consumer_of(app, identity):
-    """The consumer of that id; None if there is none."""
+    """Return the consumer of that id, or None."""
     return next((one for one in app.consumers if one.id == identity), None)

@@ -1,4 +1,4 @@
-"""Consumers over HTTP and batches of Pulsar whose first message is acknowledged already."""
+"""Consumers over HTTP and Pulsar batches whose first message is already acknowledged."""
 
 import pytest
 from trio.testing import wait_all_tasks_blocked
@@ -18,7 +18,7 @@ LOOKS_MAX = 100
 
 @pytest.fixture
 async def batched(broker, orders):
-    """The topic, with one batch of four messages in a partition."""
+    """Return the topic, with a batch of four messages in a partition."""
     body = batch_entry([b"%d" % value for value in VALUES])
     orders.partitions[1].append(
         [body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1
@@ -28,7 +28,7 @@ async def batched(broker, orders):
 
 
 async def given(ask, path):
-    """The values and ids of what comes, once a thread has read it."""
+    """Return values and ids of the messages, once a thread has read them."""
     for _ in range(LOOKS_MAX):
         if messages := await fetch(ask, path):
             return [int(one["value"]) for one in messages], [one["messageId"] for one in messages]
@@ -37,7 +37,7 @@ async def given(ask, path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_batch_in_which_another_protocols_commit_ends_comes_whole(
+async def test_a_batch_with_another_protocols_commit_is_delivered_whole(
     broker,
     batched,
     ask,
@@ -51,7 +51,7 @@ async def test_a_batch_in_which_another_protocols_commit_ends_comes_whole(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_of_a_batch_whose_first_message_is_acknowledged_the_others_come(
+async def test_the_other_messages_of_a_partly_acknowledged_batch_are_delivered(
     broker,
     batched,
     ask,
@@ -67,7 +67,7 @@ async def test_of_a_batch_whose_first_message_is_acknowledged_the_others_come(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_others_come_again_when_they_are_handed_back(
+async def test_returned_messages_of_a_batch_are_redelivered(
     batched,
     ask,
     create,  # noqa: F811

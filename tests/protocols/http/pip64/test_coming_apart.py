@@ -1,5 +1,7 @@
-"""What is deleted goes at once, without a search for garbage: those leave out what has lived for
-long (`broker/runtime/garbage.py`), and a cycle there would stay for good.
+"""Deleted objects are freed at once, without a garbage collection.
+
+Collections leave out long-lived objects (`broker/runtime/garbage.py`), so a cycle among them would
+stay for good.
 """
 
 import gc
@@ -14,7 +16,7 @@ OURS = ("broker.", "protocols.", "storage.")
 
 
 def living():
-    """Objects of the product, by type."""
+    """Return the number of the product's objects, by type."""
     return Counter(
         f"{type(one).__module__}.{type(one).__qualname__}"
         for one in gc.get_objects()
@@ -31,7 +33,7 @@ def no_search():
 
 
 async def use(broker, ask, number):
-    """A topic with all that belongs to one, made and deleted again."""
+    """Create, use and delete a topic with all its parts."""
     name = TopicName("public", "default", f"apart-{number}")
     base = f"/topics/{name.tenant}/{name.namespace}/{name.topic}"
     await broker.topics.create(name, 2)
@@ -54,7 +56,7 @@ async def use(broker, ask, number):
     assert (await ask("DELETE", f"/api/v1/topics/public/default/{name.topic}")).status == 204
 
 
-async def test_a_deleted_topic_goes_without_a_search(app, broker, ask):
+async def test_a_deleted_topic_is_freed_without_a_garbage_collection(app, broker, ask):
     for number in range(2):
         await use(broker, ask, number)
     await app.consumers.sweep(0.0)
@@ -63,10 +65,10 @@ async def test_a_deleted_topic_goes_without_a_search(app, broker, ask):
         for number in range(TOPICS):
             await use(broker, ask, number)
         await app.consumers.sweep(0.0)
-        # Files are closed and removed in threads.
+        # Threads close and remove files.
         await until(lambda: not left_of_each(before), step_s=0.01)
 
 
 def left_of_each(before):
-    """What each topic has left, not what one or two may leave to the next."""
+    """Return the types that each topic leaves, not an object or two that the next topic reuses."""
     return {name for name, count in (living() - before).items() if count >= TOPICS // 2}

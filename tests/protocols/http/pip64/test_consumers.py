@@ -1,4 +1,4 @@
-"""Consumers over HTTP: what each row of docs/api.md's table of consumers says."""
+"""Consumers over HTTP: each row of the table of consumers in docs/api.md."""
 
 import pytest
 import trio
@@ -18,7 +18,7 @@ EARLIEST = {"initial_position": "Earliest"}
 
 @pytest.fixture
 def produce(ask):
-    """`await produce(values, partition)`: the ids."""
+    """Return `produce`: `await produce(values, partition)` returns the ids."""
 
     async def produce(values, partition=1):
         body = {"messages": [{"value": str(value)} for value in values]}
@@ -31,7 +31,7 @@ def produce(ask):
 
 @pytest.fixture
 def create(orders, ask):
-    """`await create(name, ...)`: the path of the consumer's messages."""
+    """Return `create`: `await create(name, ...)` returns the path of the consumer's messages."""
 
     async def create(name="w1", **fields):
         answer = await ask("POST", SUBSCRIPTION, {"name": name, **EARLIEST, **fields})
@@ -49,7 +49,9 @@ async def fetch(ask, path, query="?timeout=0"):
 
 @pytest.fixture
 def begin_fetch(ask, nursery):
-    """`await begin_fetch(path)`: a list that gets the messages of a fetch, which waits for them."""
+    """Return `begin_fetch`: `await begin_fetch(path)` starts a waiting fetch and returns the list
+    of its messages.
+    """
 
     async def begin_fetch(path):
         answers = []
@@ -131,7 +133,7 @@ async def test_every_spelling_of_the_paths(orders, ask, produce, base, made, use
     assert (await ask("DELETE", f"{base}/{used}/{identity}")).status == 204
 
 
-async def test_a_new_subscription_starts_at_the_end_unless_it_is_said(orders, ask, produce):
+async def test_a_new_subscription_starts_at_the_end_by_default(orders, ask, produce):
     await produce([0])
     identity = (await ask("POST", SUBSCRIPTION, {})).json["id"]
     await produce([1])
@@ -158,13 +160,14 @@ async def test_a_fetch_that_waits_holds_no_room(broker, ask, produce, create, nu
 
     nursery.start_soon(wait)
     await wait_all_tasks_blocked(0.01)
-    assert broker.output.used == 0  # Thousands that wait would leave nothing for the others.
+    # Thousands of waiting fetches would leave nothing for other answers.
+    assert broker.output.used == 0
     await produce([1])
     await until(lambda: found)
     assert broker.output.used == 0
 
 
-async def test_what_is_not_acknowledged_is_not_sent_twice_at_once(ask, produce, create):
+async def test_an_unacknowledged_message_is_not_sent_twice_at_once(ask, produce, create):
     await produce([0, 1])
     path = await create()
     assert told(await fetch(ask, path)) == [(0, 0), (1, 0)]
@@ -172,7 +175,7 @@ async def test_what_is_not_acknowledged_is_not_sent_twice_at_once(ask, produce, 
 
 
 @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
-async def test_the_head_of_a_fetch_takes_nothing(app, ask, produce, create, accept):
+async def test_a_head_request_of_a_fetch_takes_no_message(app, ask, produce, create, accept):
     await produce([0])
     messages = await create()
     with trio.fail_after(5):
@@ -182,7 +185,7 @@ async def test_the_head_of_a_fetch_takes_nothing(app, ask, produce, create, acce
 
 
 @pytest.mark.parametrize("query", ["max_messages=2", "max_bytes=2"])
-async def test_limits_cut_and_the_next_fetch_goes_on(ask, produce, create, query):
+async def test_a_fetch_after_a_limited_fetch_continues(ask, produce, create, query):
     await produce(range(5))
     path = await create()
     query = f"?timeout=0&{query}"
@@ -191,14 +194,16 @@ async def test_limits_cut_and_the_next_fetch_goes_on(ask, produce, create, query
     assert seen == [[0, 1], [2, 3], [4]]
 
 
-async def test_a_first_message_above_max_bytes_is_sent_all_the_same(ask, produce, create):
+async def test_a_first_message_above_max_bytes_is_still_sent(ask, produce, create):
     await produce([123456, 7])
     path = await create()
     assert told(await fetch(ask, path, "?timeout=0&max_bytes=1")) == [(123456, 0)]
     assert told(await fetch(ask, path, "?timeout=0&max_bytes=1")) == [(7, 0)]
 
 
-async def test_two_consumers_share_and_what_one_leaves_comes_to_the_other(ask, produce, create):
+async def test_two_consumers_share_and_a_closed_consumers_messages_go_to_the_other(
+    ask, produce, create
+):
     await produce(range(4))
     first, second = await create("w1"), await create("w2")
     one = told(await fetch(ask, first, "?timeout=0&max_messages=2"))
@@ -208,7 +213,7 @@ async def test_two_consumers_share_and_what_one_leaves_comes_to_the_other(ask, p
     assert sorted(told(await fetch(ask, second, "?timeout=1000"))) == [(v, 1) for v, _ in one]
 
 
-async def test_a_negative_acknowledgement_hands_back(ask, produce, create):
+async def test_a_negative_acknowledgement_returns_the_message(ask, produce, create):
     ids = await produce(range(3))
     path = await create()
     await fetch(ask, path)
@@ -216,7 +221,7 @@ async def test_a_negative_acknowledgement_hands_back(ask, produce, create):
     assert told(await fetch(ask, path, "?timeout=1000")) == [(1, 1)]
 
 
-async def test_an_acknowledgement_that_does_not_come_in_time_hands_back(app, ask, produce, create):
+async def test_a_late_acknowledgement_returns_the_message(app, ask, produce, create):
     ids = await produce(range(3))
     path = await create(ack_timeout_ms=5000)
     await fetch(ask, path)
@@ -227,7 +232,7 @@ async def test_an_acknowledgement_that_does_not_come_in_time_hands_back(app, ask
     assert told(await fetch(ask, path, "?timeout=1000")) == [(1, 1), (2, 1)]
 
 
-async def test_without_ack_timeout_nothing_comes_back(app, ask, produce, create):
+async def test_without_ack_timeout_no_message_is_returned(app, ask, produce, create):
     await produce([0])
     path = await create(ack_timeout_ms=0)
     await fetch(ask, path)
@@ -235,7 +240,7 @@ async def test_without_ack_timeout_nothing_comes_back(app, ask, produce, create)
     assert await fetch(ask, path) == []
 
 
-async def test_an_idle_consumer_ends_and_its_id_can_be_had_again(app, ask, produce, create):
+async def test_an_idle_consumer_ends_and_its_id_can_be_reused(app, ask, produce, create):
     await produce([0, 1])
     path = await create(id="cash-1")
     other = await create("w2")
@@ -255,10 +260,11 @@ async def test_a_known_id_is_attached_again(ask, create):
     answer = await ask("POST", SUBSCRIPTION, {"id": "cash-1"})
     assert (answer.status, answer.json["name"]) == (200, "w1")
     answer = await ask("POST", f"{BASE}/subscription/other", {"id": "cash-1"})
-    assert answer.status == 201  # An id of its own: nobody learns who has one elsewhere.
+    # A fresh id: an id does not reveal the existence of another consumer.
+    assert answer.status == 201
 
 
-async def test_a_newer_fetch_takes_the_place_of_an_open_one(produce, create, begin_fetch):
+async def test_a_newer_fetch_replaces_an_open_fetch(produce, create, begin_fetch):
     path = await create()
     older = await begin_fetch(path)
     newer = await begin_fetch(path)
@@ -280,7 +286,7 @@ async def test_the_end_answers_an_open_fetch_at_once(broker, ask, create, begin_
     assert answers == [[]]
 
 
-async def test_a_client_that_leaves_takes_nothing_with_it(app, ask, produce, create, nursery):
+async def test_a_disconnected_client_keeps_no_message(app, ask, produce, create, nursery):
     path = await create()
     leave = trio.Event()
     nursery.start_soon(_leaving, app, path, leave)
@@ -296,7 +302,7 @@ async def _leaving(app, path, leave):
     await call(app, "GET", f"{path}?timeout=60000", leave=leave)
 
 
-async def test_a_seek_brings_everything_again(ask, produce, create):
+async def test_a_seek_redelivers_everything(ask, produce, create):
     ids = await produce(range(3))
     path = await create()
     await fetch(ask, path)
@@ -313,7 +319,7 @@ async def test_an_ended_subscription_ends_its_consumers(broker, orders, ask, cre
     assert (answer.status, answer.json["error_code"]) == (404, 40403)
 
 
-async def test_a_partition_that_is_new_is_read_too(broker, orders, ask, produce, create):
+async def test_a_new_partition_is_read_too(broker, orders, ask, produce, create):
     path = await create()
     await broker.topics.add_partitions(orders.name, 3)
     await produce([9], partition=2)
@@ -338,7 +344,7 @@ async def test_the_other_kinds(ask, produce, create, kind):
 
 
 @pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])
-async def test_what_is_to_be_delivered_later_waits(ask, create, kind):
+async def test_a_delayed_message_waits(ask, create, kind):
     later = {"value": "0", "deliverAt": 2**42}  # In the year 2109.
     due = {"value": "1", "deliverAt": 1000}
     body = {"messages": [later, due, {"value": "2"}]}
@@ -352,7 +358,7 @@ async def test_what_is_to_be_delivered_later_waits(ask, create, kind):
     assert [one["value"] for one in read] == ["0", "1", "2"]  # Reads do not wait.
 
 
-async def test_where_order_is_kept_nothing_is_delayed(ask, create):
+async def test_ordered_subscriptions_delay_no_message(ask, create):
     await ask("POST", f"{BASE}/partitions/1", {"messages": [{"value": "0", "deliverAt": 2**42}]})
     path = await create(subscription_type="Exclusive")
     assert told(await fetch(ask, path, "?timeout=1000")) == [(0, 0)]
@@ -365,9 +371,7 @@ async def test_a_second_exclusive_consumer_is_refused(ask, create):
         assert (answer.status, answer.json["error_code"]) == (409, 40903)
 
 
-async def test_cumulative_is_not_for_several_consumers_of_a_shared_subscription(
-    ask, produce, create
-):
+async def test_cumulative_acks_are_refused_for_a_shared_subscription(ask, produce, create):
     ids = await produce([0])
     await create("w1")
     await create("w2")
@@ -394,7 +398,7 @@ async def test_cumulative_is_not_for_several_consumers_of_a_shared_subscription(
         ("/topics/public/default/none/subscription/billing", {}, 40401),
     ],
 )
-async def test_what_no_consumer_is_made_of(app, ask, create, path, body, code):
+async def test_invalid_consumers_are_refused(app, ask, create, path, body, code):
     await create("w1")
     answer = await ask("POST", path, body)
     assert answer.json["error_code"] == code, answer.body
@@ -409,7 +413,7 @@ async def test_consumers_are_limited_in_number(ask, create):
     assert (answer.status, answer.json["error_code"]) == (429, 42901)
 
 
-async def test_a_consumer_reads_as_its_schema_says(ask, produce, create):
+async def test_a_consumer_reads_by_its_schema(ask, produce, create):
     await ask(
         "POST", f"{BASE}/partitions/1", {"messages": [{"value": "AAAABQ==", "encoding": "base64"}]}
     )
@@ -440,7 +444,7 @@ class PulsarLike(Consumer):
         return True
 
 
-async def test_a_consumer_of_another_listener_shares_and_each_message_comes_once(
+async def test_a_consumer_of_another_listener_shares_the_messages(
     broker, orders, ask, produce, create
 ):
     path = await create()
@@ -461,7 +465,7 @@ async def test_a_consumer_of_another_listener_shares_and_each_message_comes_once
 
 
 def batch_entry(values):
-    """A batch of Pulsar messages, as a client sends it."""
+    """Return a batch of Pulsar messages, as a client sends the batch."""
     payload = b""
     for value in values:
         single = BatchedMetadata(payload_size=len(value)).SerializeToString()
@@ -473,7 +477,7 @@ def batch_entry(values):
     return ENTRY_PREFIX.pack(len(entry), 0, len(values)) + entry
 
 
-async def test_a_batch_of_pulsar_is_given_out_message_by_message(broker, orders, ask, create):
+async def test_a_pulsar_batch_is_delivered_message_by_message(broker, orders, ask, create):
     body = batch_entry([b"0", b"1", b"2", b"3"])
     orders.partitions[1].append(
         [body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1

@@ -9,7 +9,9 @@ CURSOR = f"{BASE}/subscription/billing/cursor"
 
 @pytest.fixture
 async def billing(broker, orders, ask):
-    """A subscription at the start of partition 1, which holds five messages; never set in 0."""
+    """Return a subscription at the start of partition 1, which has five messages;
+    never set in 0.
+    """
     body = {"messages": [{"value": n} for n in range(5)]}
     answer = await ask("POST", f"{BASE}/partitions/1", body)
     subscription = broker.subscriptions.open(orders, b"billing")
@@ -23,7 +25,7 @@ def partition_1(answer):
     return answer.json["cursor"]["partitions"][1]
 
 
-async def test_a_cursor_as_it_is_told(billing, ask):
+async def test_the_shape_of_a_cursor(billing, ask):
     ids = [billing.ids[0], billing.ids[2]]
     await ask("POST", CURSOR, {"type": "Individual", "messageIds": ids})
     answer = await ask("GET", CURSOR)
@@ -80,13 +82,13 @@ async def test_an_acknowledged_message_can_be_acknowledged_again(billing, ask):
     assert billing.position(1) == 2
 
 
-async def test_a_subscription_that_is_not_there(orders, ask):
+async def test_a_missing_subscription_is_not_found(orders, ask):
     assert (await ask("GET", CURSOR)).json["error_code"] == 40404
     body = {"type": "Seek", "position": "earliest"}
     assert (await ask("POST", CURSOR, body)).json["error_code"] == 40404
 
 
-async def test_where_it_was_never_set_an_acknowledgement_starts_at_the_beginning(billing, ask):
+async def test_an_acknowledgement_on_an_unset_cursor_starts_at_the_beginning(billing, ask):
     body = {"messages": [{"value": 1}, {"value": 2}]}
     answer = await ask("POST", f"{BASE}/partitions/0", body)
     second = answer.json["messageIds"][1]["messageId"]
@@ -114,7 +116,7 @@ async def test_seek_moves_and_forgets(billing, ask, seek, position):
     assert partition_1(answer)["individually_acked"] == []
 
 
-async def test_a_change_is_on_disk_when_it_is_answered(broker, billing, ask):
+async def test_a_change_is_on_disk_before_the_answer(broker, billing, ask):
     await ask("POST", CURSOR, {"type": "Individual", "messageIds": billing.ids})
     assert broker.durability.durable_ticket >= broker.durability.ticket - 1
     assert billing.backlog(1) == 0
@@ -150,7 +152,7 @@ GOOD = "CAIQABgB"
         ({"type": "Seek", "messageIds": [GOOD, GOOD]}, 42205),
     ],
 )
-async def test_one_fault_and_nothing_changes(billing, ask, body, code):
+async def test_a_single_fault_prevents_every_change(billing, ask, body, code):
     answer = await ask("POST", CURSOR, body)
     assert answer.json["error_code"] == code, answer.body
     assert billing.position(1) == 0 and not billing.acked(1)
@@ -158,7 +160,7 @@ async def test_one_fault_and_nothing_changes(billing, ask, body, code):
 
 async def test_other_protocols_see_the_same_position(broker, billing, ask):
     await ask("POST", CURSOR, {"type": "Cumulative", "messageIds": [billing.ids[1]]})
-    assert billing.committed(1).offset == 2  # What a Kafka group reads back.
+    assert billing.committed(1).offset == 2  # A Kafka group reads this back.
     billing.commit(1, 4)  # Kafka commits 4, or Iggy stores 3.
     answer = await ask("GET", CURSOR)
     assert partition_1(answer)["mark_delete"] == billing.ids[3]
@@ -174,8 +176,8 @@ async def test_other_protocols_see_the_same_position(broker, billing, ask):
     ],
     ids=["seek", "individual", "cumulative"],
 )
-async def test_a_change_moves_no_position_in_the_next_partition_of_its_number(broker, ask, change):
-    """That one's records are others: they would count as acknowledged."""
+async def test_a_change_does_not_affect_a_new_partition_of_the_same_number(broker, ask, change):
+    """The new partition has other records, which would count as acknowledged."""
     topic = await two_partitions(broker)
 
     async def update():

@@ -1,4 +1,4 @@
-"""Messages as server-sent events and as lines, until the client leaves or what it reads ends."""
+"""Messages as server-sent events and as lines, until the client disconnects or the source ends."""
 
 import json
 
@@ -27,7 +27,7 @@ def produce(ask):
 
 
 class Followed:
-    """An answer that goes on until the client leaves."""
+    """An answer that continues until the client disconnects."""
 
     def __init__(self):
         self.leave = trio.Event()
@@ -37,7 +37,7 @@ class Followed:
         self.answer = await call(app, "GET", path, headers=headers, leave=self.leave)
 
     async def end(self):
-        """The blocks that came until now."""
+        """Disconnect; return the blocks received so far."""
         await wait_all_tasks_blocked(0.02)
         self.leave.set()
         return await self.ended()
@@ -51,7 +51,7 @@ class Followed:
 
 @pytest.fixture
 def follow(app, nursery):
-    """`follow(path)`: begins to read a stream of events."""
+    """Return `follow`: `follow(path)` starts to read a stream of events."""
 
     def follow(path, **headers):
         followed = Followed()
@@ -63,7 +63,7 @@ def follow(app, nursery):
 
 
 def told(blocks):
-    """(id, value) of each event with data."""
+    """Return (id, value) of each event with data."""
     found = []
     for block in blocks:
         fields = dict(line.split(": ", 1) for line in block.splitlines() if line[0] != ":")
@@ -74,7 +74,7 @@ def told(blocks):
     return found
 
 
-async def test_a_stream_of_a_partition_goes_on_as_messages_come(orders, produce, follow):
+async def test_a_stream_of_a_partition_continues_with_new_messages(orders, produce, follow):
     ids = await produce("a", "b")
     followed = follow(f"{READ}?position=1")
     await wait_all_tasks_blocked(0.02)
@@ -84,16 +84,14 @@ async def test_a_stream_of_a_partition_goes_on_as_messages_come(orders, produce,
     assert told(blocks) == [(ids[1], "b"), (ids[2], "c")]
 
 
-async def test_a_client_that_comes_back_goes_on_after_the_last_event_that_it_saw(
-    orders, produce, follow
-):
+async def test_a_reconnecting_client_continues_after_its_last_event(orders, produce, follow):
     ids = await produce("a", "b", "c")
     followed = follow(f"{READ}?position=latest", Last_Event_ID=ids[0])
     assert told(await followed.end()) == [(ids[1], "b"), (ids[2], "c")]
 
 
-async def test_the_head_of_a_stream_ends_it(app, orders, produce):
-    """The connection would be of no more use: nothing says that an answer without body goes on."""
+async def test_a_head_request_of_a_stream_ends_at_once(app, orders, produce):
+    """Otherwise the connection would be blocked: an endless answer without body has no end mark."""
     await produce("a")
     with trio.fail_after(5):
         answer = await call(app, "HEAD", READ, headers={"Accept": EVENTS}, leave=trio.Event())
@@ -101,9 +99,7 @@ async def test_the_head_of_a_stream_ends_it(app, orders, produce):
     assert answer.headers["content-type"].startswith(EVENTS)
 
 
-async def test_a_stream_without_messages_says_now_and_then_that_it_lives(
-    orders, follow, autojump_clock
-):
+async def test_a_stream_without_messages_sends_keepalives(orders, follow, autojump_clock):
     followed = follow(READ)
     await trio.sleep(2.5 * HEARTBEAT_S)
     blocks = await followed.end()
@@ -118,7 +114,7 @@ async def test_a_stream_ends_when_the_broker_stops(broker, orders, produce, foll
     assert told(await followed.ended()) == [(ids[0], "a")]
 
 
-async def test_a_stream_whose_topic_goes_ends_with_the_reason(broker, orders, produce, follow):
+async def test_a_stream_of_a_deleted_topic_ends_with_the_reason(broker, orders, produce, follow):
     followed = follow(READ)
     await wait_all_tasks_blocked(0.02)
     await broker.topics.delete(orders.name)
@@ -128,12 +124,12 @@ async def test_a_stream_whose_topic_goes_ends_with_the_reason(broker, orders, pr
 
 @pytest.fixture
 async def consumer(orders, ask):
-    """The path of a consumer that begins with the first message."""
+    """Return the path of a consumer that begins with the first message."""
     made = await ask("POST", f"{BASE}/subscription/s", {"initial_position": "Earliest"})
     return f"{BASE}/subscription/s/consumer/{made.json['id']}"
 
 
-async def test_a_consumers_stream_gives_out_each_message_once(produce, consumer, follow, ask):
+async def test_a_consumers_stream_delivers_each_message_once(produce, consumer, follow, ask):
     ids = await produce("a", "b")
     followed = follow(f"{consumer}/messages")
     await wait_all_tasks_blocked(0.02)
@@ -152,7 +148,7 @@ async def test_a_consumer_that_is_deleted_ends_its_stream_with_the_reason(consum
     assert last.startswith("event: error\ndata: ") and "has ended" in last
 
 
-async def test_a_consumers_stream_lives_without_messages(consumer, follow, autojump_clock):
+async def test_a_consumers_stream_without_messages_stays_open(consumer, follow, autojump_clock):
     followed = follow(f"{consumer}/messages")
     await trio.sleep(1.5 * HEARTBEAT_S)
     assert await followed.end() == [": ready", ": nothing yet"]

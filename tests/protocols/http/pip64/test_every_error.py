@@ -1,4 +1,4 @@
-"""PIP-64's error list, with what was added: each number by a request that gets it."""
+"""PIP-64's error list with the additions: a request for each number."""
 
 import pytest
 from starlette.applications import Starlette
@@ -51,7 +51,7 @@ REQUESTS = [
     (42205, "POST", f"{SUBSCRIPTION}/cursor", {"type": "Individual", "messageIds": ["?"]}, {}),
     (42206, "POST", f"{SUBSCRIPTION}/cursor", {"type": "Perhaps", "messageIds": []}, {}),
 ]
-ELSEWHERE = {40101, 40301, 42901, 50001, 50301}  # Below.
+ELSEWHERE = {40101, 40301, 42901, 50001, 50301}  # See below.
 OF_THE_SPECIFICATION = {
     *(40001, 40002, 40003, 40101, 40301, 40400, 40401, 40402, 40403, 40404, 40500, 40601),
     *(40902, 40903, 41201, 41301, 41501, 41601),
@@ -59,12 +59,12 @@ OF_THE_SPECIFICATION = {
 }
 
 
-def test_no_number_is_left_out():
+def test_every_number_has_a_test():
     assert {number for number, *_ in REQUESTS} | ELSEWHERE == OF_THE_SPECIFICATION
 
 
 def check(answer, number):
-    """Status, the one form of errors, and when to come again."""
+    """Check the status, the common form of errors, and the retry time."""
     assert answer.json["error_code"] == number, answer.body
     assert answer.status == number // 100
     assert answer.json["message"] == answer.json["reason"] != ""
@@ -73,7 +73,7 @@ def check(answer, number):
 
 
 @pytest.mark.parametrize(("number", "method", "path", "body", "headers"), REQUESTS)
-async def test_each_number_has_a_request_that_gets_it(
+async def test_each_number_is_the_answer_to_a_request(
     orders, ask, number, method, path, body, headers
 ):
     assert (await ask("POST", SUBSCRIPTION, {"name": "w1"})).status == 201
@@ -82,7 +82,7 @@ async def test_each_number_has_a_request_that_gets_it(
 
 
 @pytest.mark.parametrize("app", [{"consumers_max": 1}], indirect=True, ids=[""])
-async def test_a_quota_is_429(orders, ask):
+async def test_an_exceeded_quota_is_429(orders, ask):
     assert (await ask("POST", SUBSCRIPTION, {"name": "w1"})).status == 201
     check(await ask("POST", SUBSCRIPTION, {"name": "w2"}), 42901)
 
@@ -90,7 +90,7 @@ async def test_a_quota_is_429(orders, ask):
 @pytest.mark.parametrize(
     "broker", [{"access.required": "true", "access.superusers": "root"}], indirect=True, ids=[""]
 )
-async def test_who_is_unknown_is_401_and_who_may_not_is_403(broker, orders, ask):
+async def test_an_unknown_client_gets_401_and_a_forbidden_client_403(broker, orders, ask):
     check(await ask("POST", BASE, ONE), 40101)
     anna, _ = await broker.users.create("anna", "secret")
     token, _ = await broker.users.create_token(anna, "ci", None)
@@ -104,12 +104,12 @@ async def test_who_is_unknown_is_401_and_who_may_not_is_403(broker, orders, ask)
         check(await ask(method, path, body, headers=bearer), 40301)
 
 
-async def test_a_broker_that_stops_is_503(broker, orders, ask):
+async def test_a_stopping_broker_answers_503(broker, orders, ask):
     broker.stopping.set()
     check(await ask("POST", BASE, ONE), 50301)
 
 
-async def test_a_fault_of_ours_is_500(broker):
+async def test_a_bug_is_500(broker):
     async def bug(_):
         raise RuntimeError("a bug")
 

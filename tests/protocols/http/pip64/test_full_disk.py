@@ -1,4 +1,4 @@
-"""Produce over HTTP on a disk that takes nothing."""
+"""Produce over HTTP on a full disk."""
 
 import errno
 
@@ -14,13 +14,13 @@ BOTH = {"messages": [{"value": "a", "partition": 0}, {"value": "b", "partition":
 
 @pytest.fixture
 def disk(broker, orders):
-    """The disk under the broker."""
+    """Return the disk under the broker."""
     disk = broker._storage.files.disk = FailingDisk()
     return disk
 
 
 @pytest.mark.parametrize("path", [BASE, SHIPPED, f"{BASE}/partitions/1"])
-async def test_a_full_disk_that_stores_nothing_is_unavailable(disk, orders, ask, path):
+async def test_a_full_disk_is_unavailable(disk, orders, ask, path):
     disk.fail("write", errno.ENOSPC)
     body = BOTH if path != f"{BASE}/partitions/1" else {"messages": [{"value": "a"}]}
     answer = await ask("POST", path, body)
@@ -31,7 +31,7 @@ async def test_a_full_disk_that_stores_nothing_is_unavailable(disk, orders, ask,
     assert (await ask("POST", path, body)).status == 200
 
 
-async def test_a_message_that_was_stored_is_answered_beside_one_that_was_not(disk, orders, ask):
+async def test_stored_and_refused_messages_share_an_answer(disk, orders, ask):
     disk.fail("write", errno.ENOSPC, under=orders.partitions[1].log.folder)
     answer = await ask("POST", BASE, BOTH)
     assert answer.status == 200, answer.body
@@ -41,7 +41,7 @@ async def test_a_message_that_was_stored_is_answered_beside_one_that_was_not(dis
     assert total(orders) == 1
 
 
-async def test_another_reason_is_told_message_by_message(disk, broker, orders, ask):
+async def test_another_reason_is_reported_per_message(disk, broker, orders, ask):
     await broker.topics.terminate(orders.name)
     disk.fail("write", errno.ENOSPC)
     answer = await ask("POST", BASE, BOTH)

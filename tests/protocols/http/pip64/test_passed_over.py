@@ -1,4 +1,4 @@
-"""Consumers over HTTP of a topic that skips what the broker cannot open."""
+"""Consumers over HTTP of a topic that skips unreadable records."""
 
 from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, PULSAR
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import MessageMetadata
@@ -14,7 +14,7 @@ from tests.waiting import until
 
 
 def encrypted_entry(value):
-    """Stored bytes of an entry that the broker cannot open, and clients with the key can."""
+    """Return the stored bytes of an entry that only clients with the key can open."""
     metadata = MessageMetadata(producer_name="p", sequence_id=0, publish_time=1)
     metadata.encryption_keys.add(key="k", value=b"v")
     packed = metadata.SerializeToString()
@@ -22,10 +22,10 @@ def encrypted_entry(value):
     return ENTRY_PREFIX.pack(len(entry), 0, 1) + entry
 
 
-async def test_what_another_consumer_holds_is_not_passed_over_with_what_cannot_be_opened(
+async def test_skipping_unreadable_records_keeps_another_consumers_messages(
     broker, orders, ask, nursery
 ):
-    """And the fetch goes on to what comes behind it."""
+    """The fetch continues to the messages behind."""
     await broker.topics.alter_settings(orders.name, {"unreadable_records": "skip"})
     made = await ask("POST", SUBSCRIPTION, EARLIEST)
     path = f"{SUBSCRIPTION}/consumer/{made.json['id']}/messages"

@@ -24,7 +24,7 @@ async def records_of(partition):
     return found
 
 
-async def test_what_is_stored_is_what_was_sent(orders, ask):
+async def test_stored_records_equal_sent_messages(orders, ask):
     message = {
         "key": "k",
         "value": "v",
@@ -59,7 +59,7 @@ async def test_delivery_times_are_stored_and_shown(orders, ask):
     assert [one.deliver_at_us for one in await records_of(orders.partitions[0])] == [
         1764000000001000,
         1764000000002000,
-        1795228440964000,  # From the time at which the broker took it.
+        1795228440964000,  # From the time of the broker's receipt.
         *(None, None, None),
     ]
     (batch,) = await orders.partitions[0].read(0, MIB)
@@ -70,7 +70,7 @@ async def test_delivery_times_are_stored_and_shown(orders, ask):
     ]
 
 
-async def test_produce_is_answered_once_it_is_on_disk(broker, orders, ask):
+async def test_produce_is_answered_once_the_records_are_on_disk(broker, orders, ask):
     await ask("POST", BASE, {"messages": [{"value": "x"}]})
     assert sum(partition.high_watermark for partition in orders.partitions) == 1
 
@@ -85,7 +85,7 @@ async def test_a_key_chooses_the_partition_and_keyless_messages_take_turns(order
     assert [one["partition"] for one in answer.json["messageIds"]] == [0, 1, 0, 1]
 
 
-async def test_messages_of_one_request_to_several_partitions_are_where_their_ids_say(orders, ask):
+async def test_messages_to_several_partitions_are_at_their_ids(orders, ask):
     body = {"messages": [{"value": n, "partition": n % 2} for n in range(6)]}
     for base_offset in (0, 3):
         answer = await ask("POST", BASE, body)
@@ -97,7 +97,7 @@ async def test_messages_of_one_request_to_several_partitions_are_where_their_ids
         assert [one["messageId"] for one in shown[base_offset:]] == told
 
 
-async def test_one_request_is_one_batch_a_partition(orders, ask):
+async def test_a_request_is_a_single_batch_per_partition(orders, ask):
     body = {"messages": [{"value": n, "partition": n % 2} for n in range(300)]}
     await ask("POST", BASE, body)
     for partition in orders.partitions:
@@ -187,7 +187,7 @@ async def test_a_fault_anywhere_writes_nothing(orders, ask, body, code):
         ([b" " * MIB] * 10 + [b"x"], 41301),
     ],
 )
-async def test_a_body_that_is_none_writes_nothing(orders, ask, pieces, code):
+async def test_an_invalid_body_writes_nothing(orders, ask, pieces, code):
     answer = await ask("POST", BASE, pieces=pieces)
     assert answer.json["error_code"] == code, answer.body
     assert total(orders) == 0
@@ -196,7 +196,7 @@ async def test_a_body_that_is_none_writes_nothing(orders, ask, pieces, code):
 @pytest.mark.parametrize(
     "headers", [{"Content-Type": "text/plain"}, {"Content-Encoding": "gzip"}], ids=str
 )
-async def test_what_is_not_plain_json_is_refused(orders, ask, headers):
+async def test_non_standard_json_is_refused(orders, ask, headers):
     answer = await ask("POST", BASE, {"messages": [FULL]}, headers=headers)
     assert (answer.status, answer.json["error_code"]) == (415, 41501)
     assert total(orders) == 0
@@ -218,7 +218,7 @@ async def test_what_is_not_plain_json_is_refused(orders, ask, headers):
         (f"{BASE}/", 40400),
     ],
 )
-async def test_what_the_path_does_not_lead_to(orders, ask, path, code):
+async def test_missing_destinations(orders, ask, path, code):
     answer = await ask("POST", path, {"messages": [FULL]})
     assert answer.json["error_code"] == code, answer.body
     assert total(orders) == 0
@@ -231,14 +231,14 @@ async def test_a_partition_of_a_message_must_agree_with_the_path(orders, ask):
     assert answer.status == 200
 
 
-async def test_unknown_fields_and_both_spellings_are_taken(orders, ask):
+async def test_unknown_fields_and_both_spellings_are_accepted(orders, ask):
     body = {"schemaType": "string", "schemaVersion": -1, "messages": [FULL | {"colour": "red"}]}
     answer = await ask("POST", BASE, body | {"more": [1]})
     assert answer.json["schema_version"] == 0
     assert [schema.type for schema in orders.meta.schemas] == [1]
 
 
-async def test_the_same_schema_twice_is_one_version_and_another_type_is_refused(orders, ask):
+async def test_the_same_schema_is_a_single_version_and_another_type_is_refused(orders, ask):
     for _ in range(2):
         body = {"schema_type": "INT64", "messages": [{"value": 5}]}
         assert (await ask("POST", BASE, body)).json["schema_version"] == 0
@@ -247,7 +247,7 @@ async def test_the_same_schema_twice_is_one_version_and_another_type_is_refused(
     assert total(orders) == 2
 
 
-async def test_bytes_of_any_kind_come_in_as_base64(orders, ask):
+async def test_any_bytes_can_be_sent_as_base64(orders, ask):
     data = bytes(range(256))
     text = base64.b64encode(data).decode()
     message = {"key": text, "key_encoding": "base64", "value": text, "encoding": "base64"}
@@ -261,14 +261,14 @@ async def test_bytes_of_any_kind_come_in_as_base64(orders, ask):
 
 
 @pytest.mark.parametrize("app", [{"auto_create_topics": True}], indirect=True)
-async def test_a_missing_topic_is_made_where_the_listener_may(broker, ask):
+async def test_a_missing_topic_is_created_if_the_listener_may(broker, ask):
     answer = await ask("POST", BASE, {"messages": [FULL]})
     assert answer.status == 200
     assert broker.topics.find(ORDERS) is not None
     assert answer.json["messageIds"][0]["messageId"] == "CAEQAA=="
 
 
-async def test_nothing_is_taken_once_the_broker_stops(broker, orders, ask):
+async def test_a_stopping_broker_takes_no_messages(broker, orders, ask):
     broker.stopping.set()
     answer = await ask("POST", BASE, {"messages": [FULL]})
     assert answer.status == 503 or answer.json["messageIds"][0]["error_code"] == 2
@@ -298,7 +298,7 @@ COUNT = {"name": "count", "type": "int"}  # Without a default.
         ("full", record_of(ID), 0),
     ],
 )
-async def test_a_schema_follows_another_by_the_topics_setting(
+async def test_the_topics_setting_decides_about_a_new_schema(
     broker, orders, ask, setting, following, version
 ):
     await ask("PATCH", "/api/v1/topics/public/default/orders", strategy(setting))
@@ -336,13 +336,13 @@ MANY = 200_000
     ],
     ids=["messages", "properties", "no array", "no objects"],
 )
-async def test_a_large_body_of_very_many_things_is_refused_in_small_steps(orders, ask, body):
+async def test_a_large_body_of_very_many_items_is_refused_in_small_steps(orders, ask, body):
     answer = await ask("POST", BASE, pieces=[body])
     assert (answer.status, answer.json["error_code"]) == (422, 42205), answer.body
     assert total(orders) == 0
 
 
-async def test_a_large_body_is_stored_as_a_small_one_is(orders, ask):
+async def test_a_large_body_is_stored_like_a_small_body(orders, ask):
     given = [
         {"key": f"k{n}", "value": "v" * 100, "properties": {"n": str(n)}, "partition": 0}
         for n in range(1000)
@@ -355,7 +355,7 @@ async def test_a_large_body_is_stored_as_a_small_one_is(orders, ask):
     assert records[0].producer_name == b"large"
 
 
-async def test_partitions_that_go_while_the_messages_are_read_are_not_found(broker, orders, ask):
+async def test_partitions_removed_during_the_parsing_are_not_found(broker, orders, ask):
     body = {"messages": [{"key": "k"}] * 4000}  # Read in forty turns of the loop.
     answers = []
 

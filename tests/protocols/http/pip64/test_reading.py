@@ -16,7 +16,7 @@ READ = f"{BASE}/partitions/0/messages"
 
 @pytest.fixture
 async def five(orders, ask):
-    """Five messages in partition 0: values 0 to 4."""
+    """Return a topic with five messages in partition 0: values 0 to 4."""
     body = {"messages": [{"value": n} for n in range(5)]}
     await ask("POST", f"{BASE}/partitions/0", body)
     return orders.partitions[0]
@@ -48,7 +48,7 @@ def values(answer):
         ("?colour=red", [0, 1, 2, 3, 4], 5),
     ],
 )
-async def test_where_a_read_starts_and_ends(five, ask, query, expected, next_offset):
+async def test_start_and_end_of_a_read(five, ask, query, expected, next_offset):
     answer = await ask("GET", READ + query)
     assert values(answer) == expected
     assert answer.json["next_offset"] == next_offset
@@ -118,7 +118,7 @@ async def test_a_read_waits_for_the_first_message_and_no_longer(
     assert len(answers[0].json["messages"]) == 2
 
 
-async def test_a_read_ends_empty_when_time_is_up(orders, ask, autojump_clock):
+async def test_a_read_ends_empty_after_its_timeout(orders, ask, autojump_clock):
     began = trio.current_time()
     answer = await ask("GET", f"{READ}?timeout=2000")
     assert answer.json["messages"] == [] and answer.json["next_offset"] == 0
@@ -177,7 +177,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("name", "given"), ROWS, ids=[row[0] for row in ROWS])
-async def test_each_type_comes_back_as_it_was_given(orders, ask, name, given):
+async def test_each_type_round_trips(orders, ask, name, given):
     body = {"schema_type": name, "messages": [{"value": value} for value in [*given, None]]}
     answer = await ask("POST", f"{BASE}/partitions/0", body)
     assert answer.status == 200, answer.body
@@ -198,7 +198,7 @@ async def test_json_keeps_the_text_of_the_request(orders, ask):
     assert text in (await ask("GET", READ)).body
 
 
-async def test_64_bit_numbers_as_text_where_that_is_wanted(orders, ask):
+async def test_64_bit_numbers_are_text_on_request(orders, ask):
     body = {"schema_type": "INT64", "messages": [{"value": str(2**63 - 1)}]}
     await ask("POST", f"{BASE}/partitions/0", body)
     (message,) = (await ask("GET", f"{READ}?int64=string")).json["messages"]
@@ -228,7 +228,7 @@ async def test_bytes_that_do_not_fit_their_schema_are_shown_as_base64(orders, as
     assert "4 bytes" in message["decode_error"]
 
 
-async def test_without_schema_text_is_text_and_uniform_base64_can_be_had(five, ask):
+async def test_without_schema_text_is_text_or_base64_on_request(five, ask):
     (message,) = (await ask("GET", f"{READ}?max_messages=1")).json["messages"]
     assert (message["value"], message["encoding"]) == ("0", "utf8")
     answer = await ask("GET", f"{READ}?max_messages=1&encoding=base64")
@@ -245,14 +245,14 @@ def chunk(number, count, payload, whole):
     return ENTRY_PREFIX.pack(len(entry), 0, 1) + entry
 
 
-async def test_a_chunked_message_of_pulsar_is_read_whole_at_its_last_piece(broker, orders, ask):
+async def test_a_chunked_pulsar_message_is_read_whole_at_its_last_chunk(broker, orders, ask):
     partition = orders.partitions[0]
     pieces = [b"one ", b"two ", b"three"]
     for number, piece in enumerate(pieces):
         body = chunk(number, 3, piece, 13)
         info = PULSAR.inspect(body)
         partition.append([body], info, body_format=PULSAR.format, append_us=1)
-        if number == 0:  # Others write between the pieces.
+        if number == 0:  # Other clients write between the pieces.
             await ask("POST", f"{BASE}/partitions/0", {"messages": [{"value": "between"}]})
     await broker.durability.settled()
     answer = (await ask("GET", READ)).json

@@ -1,4 +1,6 @@
-"""Bodies whose objects name a field twice: refused, whichever of the two a reader would take."""
+"""Bodies with a repeated field name in an object: refused, because readers differ
+in their choice.
+"""
 
 import json
 
@@ -12,7 +14,7 @@ RECORD = {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"
 
 
 def schema_of(kind: str) -> str:
-    """The fields of a request that give a schema."""
+    """Return the fields of a request with a schema."""
     schema = json.dumps(RECORD)
     return f'"schema_type": "{kind}", "value_schema": {{"type": "{kind}", "schema": {schema}}}'
 
@@ -36,7 +38,7 @@ def schema_of(kind: str) -> str:
     ],
     ids=["body", "message", "null", "escaped", "properties", "value", "schema"],
 )
-async def test_a_field_that_is_named_twice_is_refused(app, orders, body, code, padding):
+async def test_a_repeated_field_name_is_refused(app, orders, body, code, padding):
     answer = await call(app, "POST", BASE, pieces=[body.encode(), b" " * padding])
     assert answer.json["error_code"] == code, answer.body
     assert "an object names a field twice" in answer.json["message"]
@@ -53,7 +55,7 @@ async def test_a_json_value_is_the_clients_own_text(app, orders):
 
 
 @pytest.mark.parametrize("extra", ['"key": null', '"other": {"a": 1}', r'"key": "\u003a"'])
-async def test_a_field_without_a_use_is_no_fault(app, orders, extra):
+async def test_a_repeated_unused_field_is_accepted(app, orders, extra):
     body = f'{{"messages": [{{"value": "a", "partition": 0, {extra}}}]}}'
     answer = await call(app, "POST", BASE, pieces=[body.encode()])
     assert answer.status == 200, answer.body
@@ -78,7 +80,7 @@ async def test_a_field_without_a_use_is_no_fault(app, orders, extra):
         ),
     ],
 )
-async def test_every_api_refuses_it(app, orders, method, path, body, status):
+async def test_every_api_refuses_a_repeated_name(app, orders, method, path, body, status):
     answer = await call(app, method, path, pieces=[body.encode()])
     assert (answer.status, answer.json["error_code"]) == (status, 40001), answer.body
     assert "an object names a field twice" in answer.json["message"]

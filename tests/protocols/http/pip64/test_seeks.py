@@ -19,14 +19,16 @@ __all__ = ["create", "produce"]  # Fixtures.
 
 @pytest.mark.parametrize("kind", ["Exclusive", "Failover", "Shared", "Key_Shared"])
 @pytest.mark.parametrize("way", ["http", "commit"])
-async def test_a_consumer_stays_one_after_a_seek(broker, orders, ask, produce, create, kind, way):
+async def test_a_consumer_stays_attached_after_a_seek(
+    broker, orders, ask, produce, create, kind, way
+):
     await produce(range(3))
     path = await create(subscription_type=kind)
     assert told(await fetch(ask, path, "?timeout=1000")) == [(0, 0), (1, 0), (2, 0)]
     if way == "http":
         answer = await ask("POST", CURSOR, {"type": "Seek", "position": "earliest"})
         cursor = answer.json["cursor"]
-    else:  # A Kafka or Iggy client's commit.
+    else:  # A commit of a Kafka or Iggy client.
         for partition in (0, 1):
             broker.subscriptions.get(orders, b"billing").seek(partition, 0)
         cursor = (await ask("GET", CURSOR)).json["cursor"]
@@ -37,9 +39,7 @@ async def test_a_consumer_stays_one_after_a_seek(broker, orders, ask, produce, c
     assert told(await fetch(ask, path, "?timeout=1000")) == [(0, 0), (1, 0), (2, 0)]
 
 
-async def test_a_consumer_that_ends_during_a_seek_does_not_come_back(
-    broker, orders, ask, create, nursery
-):
+async def test_a_consumer_that_ends_during_a_seek_stays_ended(broker, orders, ask, create, nursery):
     path = await create()
     dispatcher = broker.dispatchers.find(orders.partition(1), b"billing")
     resolved = trio.Event()
@@ -57,7 +57,7 @@ async def test_a_consumer_that_ends_during_a_seek_does_not_come_back(
     assert dispatcher.consumers == []
 
 
-async def test_a_fetch_during_a_seek_goes_on_after_it(
+async def test_a_fetch_during_a_seek_continues_after_the_seek(
     broker, orders, ask, produce, create, nursery
 ):
     await produce(range(2))

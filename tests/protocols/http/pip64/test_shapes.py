@@ -1,5 +1,5 @@
-"""Requests in shapes that clients seldom use: pairs in one payload, payloads as text, ids of gone
-messages, a client's rate.
+"""Rare forms of requests: pairs in a single payload, payloads as text, ids of removed messages, a
+client's rate.
 """
 
 import pytest
@@ -22,7 +22,7 @@ PARTITION = f"{BASE}/partitions/0"
 
 @pytest.fixture
 def stored(orders, ask):
-    """`await stored(body)`: keys and values that a request leaves in partition 0."""
+    """Return `stored`: `await stored(body)` returns the keys and values stored in partition 0."""
 
     async def stored(body, path=PARTITION):
         answer = await ask("POST", path, body)
@@ -32,7 +32,7 @@ def stored(orders, ask):
     return stored
 
 
-async def test_a_pair_that_its_schema_wants_in_one_payload_is_stored_so(broker, orders, stored):
+async def test_a_pair_is_stored_in_a_single_payload_by_its_schema(broker, orders, stored):
     properties = {"key.schema.type": "INT32", "value.schema.type": "STRING"}
     schema = SchemaMeta(types.NUMBERS["KEY_VALUE"], "", join_pair(b"", b""), properties)
     broker.schemas.add(orders, schema)
@@ -52,18 +52,18 @@ async def test_a_pair_that_its_schema_wants_in_one_payload_is_stored_so(broker, 
         ("DATE", "1970-01-02", (86_400_000).to_bytes(8, "big")),
     ],
 )
-async def test_a_payload_is_text_whatever_the_type(stored, kind, payload, value):
+async def test_a_payload_is_text_for_any_type(stored, kind, payload, value):
     assert await stored({"schema_type": kind, "messages": [{"payload": payload}]}) == [
         (None, value)
     ]
 
 
-async def test_an_encoding_may_be_said_where_it_is_the_usual_one(stored):
+async def test_the_default_encoding_may_be_named(stored):
     message = {"key": "a2V5", "key_encoding": "base64", "value": "v", "encoding": "utf8"}
     assert await stored({"messages": [message]}) == [(b"key", b"v")]
 
 
-async def test_no_messages_are_none_in_the_shipped_dialect_and_a_fault_in_ours(orders, ask):
+async def test_no_messages_are_accepted_only_in_the_shipped_dialect(orders, ask):
     assert (await ask("POST", SHIPPED, {"messages": []})).json["messagePublishResults"] == []
     for path in (SHIPPED, BASE):
         answer = await ask("POST", path, pieces=[b'{"messages": null}'])
@@ -80,7 +80,7 @@ async def test_a_small_body_may_hold_too_many_messages(orders, ask):
     assert total(orders) == 0
 
 
-async def test_a_type_that_json_cannot_express_takes_base64_alone(broker, orders, ask, stored):
+async def test_a_type_that_json_cannot_express_takes_only_base64(broker, orders, ask, stored):
     broker.schemas.add(orders, SchemaMeta(types.NUMBERS["PROTOBUF"], "", EMPTY, {}))
     answer = await ask("POST", PARTITION, {"schema_version": 0, "messages": [{"value": 1}]})
     assert answer.json["error_code"] == 42204 and "cannot be given as JSON" in answer.json["reason"]
@@ -94,15 +94,13 @@ async def test_a_topic_without_partitions_takes_nothing(broker, orders, ask):
     assert (answer.status, answer.json["error_code"]) == (404, 40402)
 
 
-async def test_values_are_read_by_a_primitive_type_alone(broker, orders, ask):
+async def test_values_are_read_by_primitive_types_only(broker, orders, ask):
     broker.schemas.add(orders, SchemaMeta(types.NUMBERS["AVRO"], "", b'"int"', {}))
     answer = await ask("GET", f"{PARTITION}/messages?schema_type=AVRO")
     assert answer.json["error_code"] == 40002 and "not a primitive type" in answer.json["reason"]
 
 
-async def test_a_read_goes_on_behind_a_message_of_a_batch_and_at_the_start_if_it_is_gone(
-    broker, orders, ask
-):
+async def test_a_read_continues_behind_a_batch_message_or_at_the_log_start(broker, orders, ask):
     body = batch_entry([b"0", b"1", b"2"])
     orders.partitions[0].append(
         [body], PULSAR.inspect(body), body_format=PULSAR.format, append_us=1
@@ -135,7 +133,7 @@ async def test_a_seek_goes_to_a_message_within_a_batch(broker, orders, ask):
     assert subscription.position(1) == 2
 
 
-async def test_a_message_in_pieces_is_acknowledged_with_all_of_them(broker, orders, ask):
+async def test_a_chunked_message_is_acknowledged_with_all_chunks(broker, orders, ask):
     for number, piece in enumerate((b"one ", b"two")):
         body = chunk(number, 2, piece, 7)
         orders.partitions[1].append(
@@ -151,7 +149,7 @@ async def test_a_message_in_pieces_is_acknowledged_with_all_of_them(broker, orde
     assert (subscription.position(1), list(subscription.acked(1))) == (2, [])
 
 
-async def test_what_is_handed_back_and_nobody_holds_changes_nothing(broker, orders, ask):
+async def test_returning_a_message_that_is_not_held_changes_nothing(broker, orders, ask):
     await append(broker, orders.partitions[1], "plain", [b"0", b"1"])
     subscription = broker.subscriptions.open(orders, b"billing")
     subscription.start(1, 0)
@@ -177,9 +175,7 @@ class Allowance:
         return self.wait_s
 
 
-async def test_requests_count_against_the_clients_rate_and_one_over_it_is_refused(
-    broker, orders, ask, monkeypatch
-):
+async def test_requests_count_against_the_clients_rate(broker, orders, ask, monkeypatch):
     allowance = Allowance()
     monkeypatch.setattr(broker.quotas, "of", lambda principal: allowance)
     headers = {"content-length": "1000"}

@@ -1,4 +1,4 @@
-"""What a reader over HTTP sees of records that other protocols stored."""
+"""The view of a reader over HTTP on records of other protocols."""
 
 import base64
 
@@ -19,7 +19,7 @@ VERSION_0 = bytes(8)
 
 @pytest.fixture
 def read(broker, orders, ask):
-    """`await read(values, **query)`: the messages that a reader is shown of stored records."""
+    """Return `read`: `await read(values, **query)` returns a reader's view of stored records."""
 
     async def read(*values, query="", **fields):
         await append(broker, orders.partitions[0], "plain", values, **fields)
@@ -39,7 +39,7 @@ def b64(data):
     return base64.b64encode(data).decode()
 
 
-async def test_properties_that_a_map_cannot_hold_are_listed_in_order_too(read):
+async def test_properties_that_a_map_cannot_hold_are_also_a_list(read):
     headers = [
         Header(b"twice", b"1"),
         Header(b"twice", b"2"),
@@ -63,14 +63,14 @@ async def test_properties_that_a_map_holds_are_not_listed_again(read):
     assert shown["properties"] == {"a": "1", "b": "2"} and "headers" not in shown
 
 
-async def test_names_that_are_no_text_are_left_out(read):
+async def test_binary_property_names_are_left_out(read):
     (shown,) = await read(b"x", producer_name=b"\xff", ordering_key=b"\xff")
     assert "producerName" not in shown and "orderingKey" not in shown
     _, shown = await read(b"x", producer_name=b"p", ordering_key=b"o")
     assert (shown["producerName"], shown["orderingKey"]) == ("p", "o")
 
 
-async def test_bytes_that_are_no_text_are_base64(read):
+async def test_binary_bytes_are_base64(read):
     shown = await read(b"\xff", b"\0" * 20, b"tab\t and a bell \x07")
     assert [(one["value"], one["encoding"]) for one in shown] == [
         ("/w==", "base64"),
@@ -79,20 +79,20 @@ async def test_bytes_that_are_no_text_are_base64(read):
     ]
 
 
-async def test_a_version_that_the_topic_does_not_have_is_said_and_the_bytes_are_shown(read):
+async def test_an_unknown_schema_version_is_shown_with_the_bytes(read):
     (shown,) = await read(b"text", schema_version=(9).to_bytes(8, "big"))
     assert (shown["value"], shown["encoding"]) == (b64(b"text"), "base64")
     assert "no schema version 9" in shown["decode_error"]
     assert "schema_version" not in shown
 
 
-async def test_another_registrys_version_is_no_version(read):
+async def test_a_version_of_another_registry_is_ignored(read):
     (shown,) = await read(b"text", schema_version=b"\0\0\0\0\1")
     assert (shown["value"], shown["encoding"]) == ("text", "utf8")
     assert "decode_error" not in shown
 
 
-async def test_a_definition_that_is_none_shows_the_bytes(broker, orders, read):
+async def test_an_invalid_definition_shows_the_bytes(broker, orders, read):
     register(broker, orders, "KEY_VALUE", b"no pair")
     for shown in await read(b"a", b"b", schema_version=VERSION_0):
         assert shown["encoding"] == "base64"
@@ -102,7 +102,7 @@ async def test_a_definition_that_is_none_shows_the_bytes(broker, orders, read):
 PAIR = {"key_schema_type": "INT32", "value_schema_type": "STRING"}
 
 
-async def test_a_pair_within_the_payload_comes_apart(broker, orders, read):
+async def test_a_pair_in_a_payload_is_split(broker, orders, read):
     register(broker, orders, "KEY_VALUE", join_pair(b"", b""), **PAIR)
     shown = await read(
         join_pair(b"\0\0\0\5", b"five"),
@@ -118,7 +118,7 @@ async def test_a_pair_within_the_payload_comes_apart(broker, orders, read):
     assert not any("decode_error" in one for one in shown)
 
 
-async def test_a_payload_that_is_no_pair_is_shown_whole(broker, orders, read):
+async def test_a_payload_without_a_pair_is_shown_whole(broker, orders, read):
     register(broker, orders, "KEY_VALUE", join_pair(b"", b""), **PAIR)
     (shown,) = await read({"value": b"five", "key": b"k"}, schema_version=VERSION_0)
     assert (shown["key"], shown["value"]) == ("k", b64(b"five"))
@@ -136,7 +136,7 @@ async def test_a_key_that_does_not_fit_its_schema_is_base64(broker, orders, read
 
 
 @pytest.mark.parametrize("size", [10, INLINE_SLOW_BYTES + 1])
-async def test_avro_is_shown_alike_whether_in_the_loop_or_in_a_thread(broker, orders, read, size):
+async def test_avro_is_shown_alike_in_the_loop_and_in_a_thread(broker, orders, read, size):
     definition = b'{"type": "record", "name": "R", "fields": [{"name": "s", "type": "string"}]}'
     register(broker, orders, "AVRO", definition)
     value = {"s": "x" * size}

@@ -13,7 +13,7 @@ def shown(number: int, value: str) -> ShownMessage:
 
 
 async def sent(response) -> tuple[dict[bytes, bytes], list[bytes]]:
-    """The head and the pieces of an answer."""
+    """Return the head and the pieces of an answer."""
     head: dict[bytes, bytes] = {}
     pieces: list[bytes] = []
 
@@ -27,7 +27,7 @@ async def sent(response) -> tuple[dict[bytes, bytes], list[bytes]]:
     return head, pieces
 
 
-async def test_a_large_answer_is_made_and_sent_in_pieces():
+async def test_a_large_answer_is_encoded_and_sent_in_pieces():
     messages = [shown(number, "v" * 100_000) for number in range(20)]
     answer = FetchAnswer(list(messages), [ShownSchema("STRING", 0, "", {})])
     head, pieces = await sent(await streams.whole(answer))
@@ -56,23 +56,23 @@ async def test_lines_end_with_each_message():
         ]
 
 
-# A JSON value is kept as it was written, over as many lines as its client gave it.
+# A JSON value is kept as written, with its client's line breaks.
 PRETTY = ShownMessage("id 0", 0, value=msgspec.Raw(b'{\n  "a": 1,\r\n\r  "b": "x\\ny"\n}'))
 
 
-async def test_a_value_of_several_lines_is_one_line():
+async def test_a_value_of_several_lines_is_a_single_line():
     _, pieces = await sent(await streams.lines([PRETTY, PRETTY], {}))
     found = [json.loads(line) for line in b"".join(pieces).splitlines()]
     assert [one["value"] for one in found] == [{"a": 1, "b": "x\ny"}] * 2
 
 
-def test_a_value_of_several_lines_is_one_event():
+def test_a_value_of_several_lines_is_a_single_event():
     place, data, *end = streams._event(PRETTY).splitlines()
     assert place == b"id: id 0" and end == [b""]
     assert json.loads(data.removeprefix(b"data: "))["value"] == {"a": 1, "b": "x\ny"}
 
 
-async def test_a_value_of_several_lines_stays_as_it_was_in_one_object():
+async def test_a_value_of_several_lines_is_unchanged_in_an_object():
     _, pieces = await sent(await streams.whole(FetchAnswer([PRETTY])))
     assert bytes(PRETTY.value) in b"".join(pieces)
 

@@ -1,4 +1,4 @@
-"""Consumers over HTTP where something happens between a fetch and its answer, and their limits."""
+"""Consumers over HTTP with events between a fetch and its answer, and the consumers' limits."""
 
 import pytest
 import trio
@@ -27,7 +27,7 @@ PARTITION = f"{BASE}/partitions/1"
 
 @pytest.fixture
 async def path(orders, ask):
-    """The path of the messages of a consumer that begins with the first one."""
+    """Return the message path of a consumer that begins with the first message."""
     made = await ask("POST", SUBSCRIPTION, EARLIEST)
     return f"{SUBSCRIPTION}/consumers/{made.json['id']}/messages"
 
@@ -42,9 +42,7 @@ def produce(ask):
     return produce
 
 
-async def test_who_acknowledges_nothing_gets_no_more_than_it_may_hold(
-    produce, path, ask, monkeypatch
-):
+async def test_a_consumer_without_acknowledgements_has_a_limit(produce, path, ask, monkeypatch):
     monkeypatch.setattr(limits, "CONSUMER_UNACKED_MAX", 3)
     ids = await produce(*range(5))
     assert told(await fetch(ask, path)) == [(0, 0), (1, 0), (2, 0)]
@@ -55,17 +53,17 @@ async def test_who_acknowledges_nothing_gets_no_more_than_it_may_hold(
     assert told(await fetch(ask, path)) == [(3, 0)]
 
 
-async def test_a_consumer_reads_no_more_partitions_than_it_may(orders, ask, monkeypatch):
+async def test_a_consumer_has_a_limit_of_partitions(orders, ask, monkeypatch):
     monkeypatch.setattr(limits, "CONSUMER_PARTITIONS_MAX", 1)
     answer = await ask("POST", SUBSCRIPTION, {})
     assert (answer.status, answer.json["error_code"]) == (429, 42901)
     assert "at most 1 partitions" in answer.json["reason"]
 
 
-async def test_what_cannot_be_opened_is_said_with_the_id_to_pass_it(
+async def test_an_unreadable_record_is_reported_with_the_id_to_skip_it(
     broker, orders, produce, path, ask
 ):
-    """What comes before it is given out first."""
+    """Earlier messages are delivered first."""
     await produce(0)
     body = encrypted_entry(b"1")
     partition = orders.partitions[1]
@@ -79,9 +77,7 @@ async def test_what_cannot_be_opened_is_said_with_the_id_to_pass_it(
     assert told(await fetch(ask, path, "?timeout=1000")) == [(2, 0)]
 
 
-async def test_what_retention_removed_meanwhile_is_not_given_out(
-    app, broker, orders, produce, path, ask
-):
+async def test_records_removed_meanwhile_are_not_delivered(app, broker, orders, produce, path, ask):
     subscriber = consumer_of(app, path.split("/")[-2])
     fetch_ = await subscriber.begin(10, MIB)
     await produce(0, 1)
@@ -93,7 +89,7 @@ async def test_what_retention_removed_meanwhile_is_not_given_out(
     assert told(await fetch(ask, path, "?timeout=1000")) == [(7, 0)]
 
 
-async def test_what_was_acknowledged_meanwhile_is_not_given_out(app, broker, produce, path, ask):
+async def test_records_acknowledged_meanwhile_are_not_delivered(app, broker, produce, path, ask):
     subscriber = consumer_of(app, path.split("/")[-2])
     fetch_ = await subscriber.begin(10, MIB)
     ids = await produce(0, 1, 2)
@@ -104,10 +100,8 @@ async def test_what_was_acknowledged_meanwhile_is_not_given_out(app, broker, pro
     assert [one.record.record.value for one in given] == [b"2"]
 
 
-async def test_a_fetch_waits_for_nothing_that_came_after_its_first_message(
-    app, orders, produce, path, ask
-):
-    """Else it would follow the end of the log for as long as others write."""
+async def test_a_fetch_does_not_wait_for_later_messages(app, orders, produce, path, ask):
+    """Otherwise the fetch would follow the end of the log for as long as other clients write."""
     subscriber = consumer_of(app, path.split("/")[-2])
     fetch_ = await subscriber.begin(1, MIB)
     await produce(0)
@@ -119,7 +113,7 @@ async def test_a_fetch_waits_for_nothing_that_came_after_its_first_message(
     subscriber.finish(fetch_)
 
 
-async def test_a_seek_while_a_fetch_waits_brings_everything_again(produce, path, ask, nursery):
+async def test_a_seek_during_a_fetch_redelivers_everything(produce, path, ask, nursery):
     ids = await produce(0, 1)
     assert told(await fetch(ask, path)) == [(0, 0), (1, 0)]
     found = []
@@ -135,9 +129,7 @@ async def test_a_seek_while_a_fetch_waits_brings_everything_again(produce, path,
     assert told(found) == [(1, 0)]
 
 
-async def test_a_subscription_of_one_consumer_takes_another_once_the_first_is_silent(
-    app, orders, ask, produce
-):
+async def test_an_exclusive_subscription_replaces_a_silent_consumer(app, orders, ask, produce):
     await produce(5)
     kind = {"subscription_type": "Exclusive", **EARLIEST}
     first = (await ask("POST", SUBSCRIPTION, {"id": "first", **kind})).json["id"]
@@ -150,7 +142,7 @@ async def test_a_subscription_of_one_consumer_takes_another_once_the_first_is_si
     assert told(await fetch(ask, path.replace("first", "second"), "?timeout=1000")) == [(5, 0)]
 
 
-async def test_a_reader_that_keeps_no_position_has_its_name_for_itself(broker, orders, ask):
+async def test_a_non_durable_reader_has_its_name_alone(broker, orders, ask):
     reader = PulsarLike("reader")
     dispatcher = broker.dispatchers.make(
         orders.partitions[1], b"billing", SubscriptionKind.EXCLUSIVE, MemoryCursor(0)
@@ -161,11 +153,9 @@ async def test_a_reader_that_keeps_no_position_has_its_name_for_itself(broker, o
     assert "keeps no position" in answer.json["reason"]
 
 
-async def test_a_subscription_that_is_ended_while_a_consumer_joins_has_no_consumer(
-    broker, orders, ask
-):
-    """Else its acknowledgements would count for nothing."""
-    broker._storage.files.adopt("/proc")  # Each file is synced by itself.
+async def test_a_subscription_deleted_during_a_join_has_no_consumer(broker, orders, ask):
+    """Otherwise its acknowledgements would have no effect."""
+    broker._storage.files.adopt("/proc")  # Each file is synced separately.
     disk = HeldDisk([broker.data_dir])
     disk.may_sync.clear()
     broker.committer.mark(disk)

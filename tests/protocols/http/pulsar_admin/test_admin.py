@@ -1,4 +1,6 @@
-"""Pulsar's admin API and HTTP lookup: what tools and clients call, with the fields they read."""
+"""Pulsar's admin API and HTTP lookup: calls of tools and clients, with the fields
+that they read.
+"""
 
 from types import SimpleNamespace
 
@@ -49,13 +51,13 @@ async def test_the_cluster(ask, broker):
 
 
 class Three(Placement):
-    """Two other brokers, one of which has no such listener."""
+    """Two other brokers, the second without such a listener."""
 
     def others(self):
         return [Owner(2, {"http": ("10.0.0.2", 8080)}), Owner(3, {"kafka": ("10.0.0.3", 9092)})]
 
 
-async def test_the_other_brokers_of_a_cluster_are_told(ask, broker):
+async def test_the_other_brokers_of_a_cluster_are_listed(ask, broker):
     broker.placement = Three()
     broker.listeners["http"] = SimpleNamespace(name="http", protocol="http")
     answer = await ask("GET", f"{ADMIN}/brokers/standalone", headers={"Host": "h:8080"})
@@ -74,7 +76,7 @@ async def test_tenants_and_namespaces(ask):
     assert (await ask("GET", f"{ADMIN}/namespaces/shop")).json == ["shop/cash"]
     policies = (await ask("GET", f"{ADMIN}/namespaces/shop/cash")).json
     assert policies["bundles"]["numBundles"] == 1
-    named = {"namespace_auth", "destination_auth", "subscription_auth_roles"}  # Apache's words.
+    named = {"namespace_auth", "destination_auth", "subscription_auth_roles"}  # Apache's terms.
     assert policies["auth_policies"].keys() == named
     await ask("DELETE", f"{ADMIN}/tenants/shop", status=409)
     await ask("DELETE", f"{ADMIN}/namespaces/shop/cash", status=204)
@@ -82,7 +84,7 @@ async def test_tenants_and_namespaces(ask):
     await ask("GET", f"{ADMIN}/namespaces/shop/cash", status=404)
 
 
-async def test_a_tenant_keeps_the_roles_it_is_given(ask):
+async def test_a_tenant_keeps_its_roles(ask):
     tenant = f"{ADMIN}/tenants/public"
     assert (await ask("GET", tenant)).json["adminRoles"] == []
     await ask("POST", tenant, {"adminRoles": ["clerk", "boss"]}, 204)
@@ -92,7 +94,7 @@ async def test_a_tenant_keeps_the_roles_it_is_given(ask):
     await ask("POST", f"{ADMIN}/tenants/nobody", {}, 404)
 
 
-async def test_a_subscription_makes_its_topic(ask, broker):
+async def test_a_subscription_creates_its_topic(ask, broker):
     await ask("PUT", f"{TOPIC}/subscription/s", "earliest", 204)
     assert (await ask("GET", f"{TOPIC}/subscriptions")).json == ["s"]
     answer = await ask("DELETE", f"{TOPIC}/subscription/other", status=404)
@@ -110,7 +112,7 @@ async def test_a_deleted_schema_is_no_longer_in_force(ask):
         await ask("GET", f"{schemas}/{path}", status=404)
     await ask("DELETE", f"{schemas}/schema", status=404)
     assert (await ask("GET", f"{schemas}/schema/0")).json["type"] == "STRING"
-    number = {"type": "INT32", "schema": "", "properties": {}}  # Nothing that it has to follow.
+    number = {"type": "INT32", "schema": "", "properties": {}}  # A schema without rules.
     assert (await ask("POST", f"{schemas}/compatibility", number)).json["compatibility"]
     answer = await ask("POST", f"{schemas}/schema", number, 200)
     assert answer.json == {"version": {"version": 2}}
@@ -118,7 +120,7 @@ async def test_a_deleted_schema_is_no_longer_in_force(ask):
     assert [(one["version"], one["type"]) for one in found] == [(0, "STRING"), (2, "INT32")]
 
 
-async def test_topics_are_made_listed_grown_and_deleted(ask, broker):
+async def test_topics_are_created_listed_grown_and_deleted(ask, broker):
     await ask("PUT", TOPIC, status=204)
     answer = await ask("PUT", TOPIC, status=409)
     assert answer.json["reason"]
@@ -151,13 +153,13 @@ async def test_topics_are_made_listed_grown_and_deleted(ask, broker):
     assert len(broker.topics) == 0
 
 
-async def test_partitions_of_a_topic_that_is_still_to_be_made(ask):
+async def test_partitions_of_a_missing_topic(ask):
     await ask("GET", f"{TOPIC}/partitions", status=404)
     answer = await ask("GET", f"{TOPIC}/partitions?checkAllowAutoCreation=true")
     assert answer.json == {"partitions": 0, "deleted": False}
 
 
-async def test_subscriptions_are_made_moved_and_ended(ask, broker):
+async def test_subscriptions_are_created_moved_and_deleted(ask, broker):
     await ask("PUT", TOPIC, status=204)
     await produce(ask, "orders", *"01234")
     subscription = f"{TOPIC}/subscription/s"
@@ -181,7 +183,7 @@ async def test_subscriptions_are_made_moved_and_ended(ask, broker):
     place = {"ledgerId": 1, "entryId": 3, "partitionIndex": -1, "batchIndex": -1}
     await ask("POST", f"{subscription}/resetcursor", place, 204)
     assert found.position(0) == 3
-    for name in ("excluded", "isExcluded"):  # As Java's client sends it, and as it is documented.
+    for name in ("excluded", "isExcluded"):  # As Java's client sends the name, and as documented.
         found.seek(0, 0)
         await ask("POST", f"{subscription}/resetcursor", {**place, name: True}, 204)
         assert found.position(0) == 4
@@ -202,7 +204,7 @@ async def test_subscriptions_are_made_moved_and_ended(ask, broker):
     ],
 )
 async def test_a_reset_into_a_batch(ask, broker, batch_index, is_excluded, position, floor):
-    """Below the position and from the floor on the entry's messages are told as acknowledged."""
+    """From the floor to the position, the entry's messages count as acknowledged."""
     await ask("PUT", TOPIC, status=204)
     await produce(ask, "orders", "0")
     sent = entry(count=4)
@@ -218,7 +220,7 @@ async def test_a_reset_into_a_batch(ask, broker, batch_index, is_excluded, posit
     assert found.standing(0)[:2] == (position, floor)
 
 
-async def test_a_topic_is_emptied_for_everybody(ask, broker):
+async def test_a_topic_is_emptied_for_all_subscriptions(ask, broker):
     await ask("PUT", f"{PARTS}/partitions", 2, 204)
     for partition in (0, 1):
         await produce(ask, "parts", *"01234", partition=partition)
@@ -316,7 +318,7 @@ async def test_schemas(ask):
     assert answer.json == {"compatibility": False, "schemaCompatibilityStrategy": "FULL"}
 
 
-async def test_what_is_not_served_is_said_so(ask):
+async def test_unserved_calls_are_refused(ask):
     for path in ("functions/public/default", "persistent/public/default/orders/dispatchRate"):
         answer = await ask("GET", f"{ADMIN}/{path}")
         assert (answer.status, answer.json["error_code"]) == (501, 50101)

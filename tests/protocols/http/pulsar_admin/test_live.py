@@ -28,13 +28,13 @@ def ask(app):
 
 @pytest.fixture
 def topic(broker):
-    """A topic with a subscription that has one consumer without permits."""
+    """Return a topic with a subscription that has a consumer without permits."""
     made = broker.live.get(NAME, None, make=True)
     made.subscribe(b"s", SubscriptionKind.SHARED).attach(FakeConsumer("c"))
     return made
 
 
-async def test_made_listed_and_deleted(ask):
+async def test_topics_are_created_listed_and_deleted(ask):
     assert (await ask("GET", SPACE)).json == []
     await ask("PUT", LIVE, status=204)
     await ask("PUT", LIVE, status=409)
@@ -65,7 +65,7 @@ async def test_partitions(ask):
     await ask("DELETE", f"{PARTS}/partitions", status=404)
 
 
-async def test_a_topic_without_partitions_is_not_taken_for_a_partitioned_one(ask):
+async def test_a_topic_without_partitions_is_not_partitioned(ask):
     await ask("PUT", LIVE, status=204)
     for method, body in (("POST", 2), ("DELETE", None)):
         answer = await ask(method, f"{LIVE}/partitions", body, 409)
@@ -84,7 +84,7 @@ async def test_figures(ask, topic):
     assert (await ask("GET", f"{LIVE}/subscriptions")).json == ["s"]
 
 
-async def test_what_is_in_use_goes_by_force_alone(ask, topic):
+async def test_a_topic_in_use_is_deleted_only_by_force(ask, topic):
     await ask("DELETE", LIVE, status=412)
     await ask("DELETE", f"{LIVE}/subscription/s", status=412)
     await ask("DELETE", f"{LIVE}/subscription/nobody", status=404)
@@ -94,7 +94,7 @@ async def test_what_is_in_use_goes_by_force_alone(ask, topic):
     await ask("DELETE", f"{LIVE}?force=true", status=204)
 
 
-async def test_a_namespace_with_them_is_not_empty(ask):
+async def test_a_namespace_with_non_persistent_topics_is_not_empty(ask):
     space = "/admin/v2/namespaces/public/other"
     await ask("PUT", space, status=204)
     await ask("PUT", "/admin/v2/non-persistent/public/other/live/partitions", 2, 204)
@@ -114,7 +114,7 @@ async def test_a_namespace_with_them_is_not_empty(ask):
         ("GET", "retention"),
     ],
 )
-async def test_what_keeps_nothing_has_no_positions(ask, topic, method, rest):
+async def test_non_persistent_topics_have_no_positions(ask, topic, method, rest):
     answer = await ask(method, f"{LIVE}/{rest}", status=405)
     assert "keeps nothing" in answer.json["reason"]
 

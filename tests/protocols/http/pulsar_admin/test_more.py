@@ -1,4 +1,4 @@
-"""Pulsar's admin API where it is used in ways that tools seldom do: each has its own answer."""
+"""Rare uses of Pulsar's admin API: each has its own answer."""
 
 import json
 
@@ -23,14 +23,14 @@ async def parts(ask):  # noqa: F811
     await ask("PUT", f"{PARTS}/partitions", 2, 204)
 
 
-async def test_a_partition_of_a_topic_is_made_with_the_topic_alone(ask, parts):  # noqa: F811
+async def test_a_partition_is_created_only_with_its_topic(ask, parts):  # noqa: F811
     await ask("PUT", f"{PARTS}-partition-1", status=204)
     await ask("PUT", f"{PARTS}-partition-2", status=404)
     answer = await ask("PUT", f"{PARTS}-partition-1/partitions", 2, 406)
     assert "a partition has no partitions" in answer.json["reason"]
 
 
-async def test_a_non_persistent_partition_neither(ask):  # noqa: F811
+async def test_a_non_persistent_partition_is_created_only_with_its_topic(ask):  # noqa: F811
     await ask("PUT", f"{NON_PERSISTENT}/live/partitions", 2, 204)
     await ask("PUT", f"{NON_PERSISTENT}/live-partition-1", status=204)
     await ask("PUT", f"{NON_PERSISTENT}/live-partition-2", status=404)
@@ -42,7 +42,7 @@ async def test_a_topic_without_partitions_does_not_grow(ask, orders):  # noqa: F
     assert "is not a partitioned topic" in answer.json["reason"]
 
 
-async def test_a_topic_is_deleted_by_the_call_for_its_kind_alone(ask, orders, parts):  # noqa: F811
+async def test_a_topic_is_deleted_only_by_the_call_for_its_kind(ask, orders, parts):  # noqa: F811
     for force in ("", "?force=true"):
         answer = await ask("DELETE", f"{PARTS}{force}", status=409)
         assert answer.json["code"] == "other_kind_of_topic"
@@ -59,7 +59,7 @@ async def test_a_topic_does_not_shrink(ask, parts):  # noqa: F811
     assert (await ask("GET", f"{PARTS}/partitions")).json["partitions"] == 2
 
 
-async def test_a_message_is_shown_with_all_that_it_has(ask, broker, orders):  # noqa: F811
+async def test_a_message_is_shown_with_all_its_fields(ask, broker, orders):  # noqa: F811
     fields = {
         "key": b"k\xff",
         "event_us": 1_764_000_000_123_000,
@@ -107,7 +107,7 @@ async def test_a_message_is_examined_from_either_end(ask, broker, orders):  # no
     await ask("GET", f"{TOPIC}/examinemessage?messagePosition=x", status=400)
 
 
-async def test_the_id_at_a_time_behind_the_last_message_names_none(ask, broker, orders):  # noqa: F811
+async def test_the_id_of_a_time_after_the_last_message_names_no_message(ask, broker, orders):  # noqa: F811
     await append(broker, orders.partitions[0], "plain", [b"v"])
     found = (await ask("GET", f"{TOPIC}/messageid/1", status=200)).json
     assert found["entryId"] == 0
@@ -136,14 +136,14 @@ async def test_a_cursor_is_reset_to_the_ids_that_name_both_ends(
     assert broker.subscriptions.get(orders, b"s").position(0) == position
 
 
-async def test_a_cursor_is_not_reset_to_what_is_no_position(ask, broker, orders):  # noqa: F811
+async def test_a_cursor_is_not_reset_to_an_invalid_position(ask, broker, orders):  # noqa: F811
     broker.subscriptions.open(orders, b"s").start(0, 0)
     answer = await ask("POST", POSITION, ["earliest"])
     assert answer.status in (400, 412, 422), answer.body
     assert "expected earliest, latest or a message id" in answer.json["reason"]
 
 
-async def test_a_subscription_of_one_partition_is_deleted_alone(ask, broker, parts):  # noqa: F811
+async def test_a_subscription_of_a_single_partition_is_deleted_separately(ask, broker, parts):  # noqa: F811
     topic = broker.topics.get(ORDERS.__class__("public", "default", "parts"))
     subscription = broker.subscriptions.open(topic, b"s")
     for index in (0, 1):
@@ -153,7 +153,7 @@ async def test_a_subscription_of_one_partition_is_deleted_alone(ask, broker, par
     assert (left.position(0), left.position(1)) == (0, None)
 
 
-async def test_a_subscription_that_another_protocol_reads_is_deleted_by_force_alone(
+async def test_a_subscription_in_use_by_another_protocol_is_deleted_only_by_force(
     ask,  # noqa: F811
     broker,
     parts,
@@ -171,7 +171,7 @@ async def test_a_subscription_that_another_protocol_reads_is_deleted_by_force_al
     assert broker.subscriptions.find(topic, b"s") is None
 
 
-async def test_a_namespace_is_deleted_with_its_topics_by_force_alone(ask, broker):  # noqa: F811
+async def test_a_namespace_is_deleted_with_its_topics_only_by_force(ask, broker):  # noqa: F811
     await ask("PUT", f"{ADMIN}/namespaces/public/gone", status=204)
     await ask("PUT", f"{ADMIN}/persistent/public/gone/t", status=204)
     await ask("DELETE", f"{ADMIN}/namespaces/public/gone", status=409)
@@ -179,7 +179,7 @@ async def test_a_namespace_is_deleted_with_its_topics_by_force_alone(ask, broker
     await ask("GET", f"{ADMIN}/namespaces/public/gone", status=404)
 
 
-async def test_health_says_when_records_cannot_be_stored(ask, broker, monkeypatch):  # noqa: F811
+async def test_health_reports_that_records_cannot_be_stored(ask, broker, monkeypatch):  # noqa: F811
     async def full():
         return False
 
@@ -191,7 +191,7 @@ async def test_health_says_when_records_cannot_be_stored(ask, broker, monkeypatc
 
 
 @pytest.mark.parametrize("app", [{"advertised_url": "https://braidlog.example"}], indirect=True)
-async def test_tools_are_told_the_url_that_the_operator_advertises(ask):  # noqa: F811
+async def test_tools_receive_the_advertised_url(ask):  # noqa: F811
     answer = await ask("GET", f"{ADMIN}/brokers/standalone", headers={"Host": "h:1"})
     assert answer.json == ["braidlog.example"]
 
@@ -205,19 +205,21 @@ async def test_tools_are_told_the_url_that_the_operator_advertises(ask):  # noqa
         ({"type": "BYTES", "schema": ""}, "BYTES has no schema"),
     ],
 )
-async def test_what_is_no_schema_is_not_registered(ask, orders, body, said):  # noqa: F811
+async def test_an_invalid_schema_is_not_registered(ask, orders, body, said):  # noqa: F811
     answer = await ask("POST", f"{ADMIN}/schemas/public/default/orders/schema", body)
     assert answer.status in (400, 422) and said in answer.json["reason"]
     assert not orders.meta.schemas
 
 
-async def test_a_name_in_the_path_that_is_no_text_is_refused(ask):  # noqa: F811
+async def test_a_binary_name_in_the_path_is_refused(ask):  # noqa: F811
     answer = await ask("GET", f"{ADMIN}/tenants/%FF")
     assert answer.status in (400, 412) and "is not UTF-8" in answer.json["reason"]
 
 
 async def test_a_pair_of_schemas_is_an_object_of_both(ask, orders):  # noqa: F811
-    """Java's admin client reads and writes it so; producers join both parts after their lengths."""
+    """Java's admin client reads and writes this form; producers join both parts behind their
+    lengths.
+    """
     path = f"{ADMIN}/schemas/public/default/orders/schema"
     record = '{"type":"record","name":"U","fields":[{"name":"n","type":"int"}]}'
     text = f'{{"key":"","value":{record}}}'
@@ -230,7 +232,7 @@ async def test_a_pair_of_schemas_is_an_object_of_both(ask, orders):  # noqa: F81
     assert (await ask("GET", path)).json["data"] == text
 
 
-async def test_a_pair_of_schemas_that_is_no_object_is_not_registered(ask, orders):  # noqa: F811
+async def test_an_invalid_pair_of_schemas_is_not_registered(ask, orders):  # noqa: F811
     body = {"type": "KEY_VALUE", "schema": "x"}
     answer = await ask("POST", f"{ADMIN}/schemas/public/default/orders/schema", body)
     assert answer.status == 422 and "key and value" in answer.json["reason"]

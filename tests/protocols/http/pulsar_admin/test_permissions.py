@@ -1,4 +1,4 @@
-"""Pulsar's permission calls, over the one table of permissions."""
+"""Pulsar's permission calls, over the common table of permissions."""
 
 import base64
 
@@ -35,13 +35,13 @@ async def ask(app, broker):
 
 
 @secured
-async def test_what_is_granted_in_a_namespace_is_in_force_and_listed(ask, broker):
+async def test_grants_in_a_namespace_are_in_force_and_listed(ask, broker):
     await ask("POST", f"{IN_NAMESPACE}/anna", ["produce"], 204)
     assert broker.access.allows(ANNA, Action.PRODUCE, ORDERS)
-    assert broker.access.allows(ANNA, Action.CREATE, ORDERS)  # A Pulsar producer makes its topic.
+    assert broker.access.allows(ANNA, Action.CREATE, ORDERS)  # A Pulsar producer creates its topic.
     assert not broker.access.allows(ANNA, Action.CONSUME, ORDERS)
     assert await ask("GET", IN_NAMESPACE) == {"anna": ["produce"]}
-    await ask("POST", f"{IN_NAMESPACE}/anna", ["consume"], 204)  # In place of what was.
+    await ask("POST", f"{IN_NAMESPACE}/anna", ["consume"], 204)  # This replaces the earlier grant.
     assert await ask("GET", IN_NAMESPACE) == {"anna": ["consume"]}
     assert not broker.access.allows(ANNA, Action.CREATE, ORDERS)
     await ask("DELETE", f"{IN_NAMESPACE}/anna", status=204)
@@ -50,7 +50,7 @@ async def test_what_is_granted_in_a_namespace_is_in_force_and_listed(ask, broker
 
 
 @secured
-async def test_what_is_granted_on_a_topic_is_about_that_topic(ask, broker):
+async def test_grants_on_a_topic_apply_to_that_topic(ask, broker):
     await ask("POST", f"{IN_NAMESPACE}/anna", ["consume"], 204)
     await ask("POST", f"{ON_TOPIC}/anna", ["produce"], 204)
     assert broker.access.allows(ANNA, Action.PRODUCE, ORDERS)
@@ -63,19 +63,19 @@ async def test_what_is_granted_on_a_topic_is_about_that_topic(ask, broker):
 
 
 @secured
-async def test_nothing_that_is_granted_takes_everything_back_and_is_answered(ask, broker):
+async def test_an_empty_grant_revokes_all_grants(ask, broker):
     await ask("POST", f"{IN_NAMESPACE}/anna", ["produce"], 204)
     await broker.durability.settled()
-    for _ in range(2):  # The second time nothing is written, and so no sync is to come.
+    for _ in range(2):  # The second call writes nothing, and so must wait for no sync.
         with trio.fail_after(HANG_S):
             await ask("POST", f"{IN_NAMESPACE}/anna", [], 204)
     assert not broker.permissions.list()
 
 
 @secured
-async def test_who_leaves_while_grants_are_replaced_has_replaced_them(ask, broker):
+async def test_a_client_that_disconnects_still_replaces_the_grants(ask, broker):
     await ask("POST", f"{IN_NAMESPACE}/anna", ["produce"], 204)
-    broker._storage.files.adopt("/proc")  # Each file is synced by itself.
+    broker._storage.files.adopt("/proc")  # Each file is synced separately.
     disk = HeldDisk([broker.data_dir])
     disk.may_sync.clear()
     broker.committer.mark(disk)
@@ -93,7 +93,7 @@ async def test_who_leaves_while_grants_are_replaced_has_replaced_them(ask, broke
     ("body", "status"),
     [(["functions"], 501), (["dance"], 400), ("produce", 400), ([1], 400), (None, 400)],
 )
-async def test_what_means_nothing_here_is_refused_and_nothing_is_granted(ask, broker, body, status):
+async def test_unknown_actions_are_refused_without_a_grant(ask, broker, body, status):
     await ask("POST", f"{IN_NAMESPACE}/anna", body, status)
     assert not broker.permissions.list()
 
@@ -106,6 +106,6 @@ async def test_a_name_that_would_be_a_pattern_is_refused(ask, broker):
     assert not broker.permissions.list()
 
 
-async def test_where_nobody_is_asked_nothing_is_granted(ask, broker):
+async def test_without_authentication_nothing_is_granted(ask, broker):
     await ask("POST", f"{IN_NAMESPACE}/anna", ["produce"], 501)
     assert not broker.permissions.list()

@@ -1,4 +1,4 @@
-"""Policies of namespaces and topics by the admin API: what is set is in force, over restarts."""
+"""Policies of namespaces and topics by the admin API: they are in force, also after restarts."""
 
 import pytest
 
@@ -76,7 +76,7 @@ async def test_a_topic_is_compacted_on_request(ask, broker):
     assert (await ask("GET", f"{TOPIC}/compaction")).json["status"] == "NOT_RUN"
     await ask("PUT", f"{TOPIC}/compaction", status=204)
     found = (await ask("GET", f"{TOPIC}/compaction")).json["status"]
-    assert found in ("RUNNING", "SUCCESS")  # It may be quick.
+    assert found in ("RUNNING", "SUCCESS")  # The compaction may be quick.
 
 
 async def test_retention_by_namespace_and_topic(ask, broker):
@@ -91,7 +91,7 @@ async def test_retention_by_namespace_and_topic(ask, broker):
         5 << 20,
     )
     assert settings.settings.keep_unacknowledged
-    await ask("PUT", f"{PARTS}/partitions", 2, 204)  # A topic that comes later has it too.
+    await ask("PUT", f"{PARTS}/partitions", 2, 204)  # A later topic has this setting too.
     parts = broker.topics.list("public", "default")[1]
     assert parts.partitions[1].log.settings.retention_ms == 600_000
     infinite = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
@@ -150,7 +150,7 @@ async def test_backlog_quotas_by_namespace_and_topic(ask, broker):
     topic = broker.topics.get(ORDERS)
     quota = f"{NAMESPACE}/backlogQuota"
     assert (await ask("GET", f"{quota}Map")).json == {}
-    by_size = {"limit": 1000, "policy": "producer_exception"}  # As older tools write it.
+    by_size = {"limit": 1000, "policy": "producer_exception"}  # As older tools write the quota.
     await ask("POST", quota, by_size, 204)
     by_age = {"limitSize": -1, "limitTime": 10, "policy": "consumer_backlog_eviction"}
     await ask("POST", f"{quota}?backlogQuotaType=message_age", by_age, 204)
@@ -175,9 +175,7 @@ async def test_backlog_quotas_by_namespace_and_topic(ask, broker):
     await ask("POST", quota, {"policy": "producer_exception"}, 400)
 
 
-async def test_the_little_that_waits_for_connected_consumers_is_left_to_them(
-    ask, broker, monkeypatch
-):
+async def test_a_small_backlog_of_connected_consumers_does_not_expire(ask, broker, monkeypatch):
     await ask("PUT", TOPIC, status=204)
     await produce(ask, "orders", 1, 2)
     path = "/topics/public/default/orders/subscription/s"
@@ -191,11 +189,13 @@ async def test_messages_of_a_subscription_expire_on_request(ask, broker):
     await ask("PUT", TOPIC, status=204)
     await ask("PUT", f"{TOPIC}/subscription/s", "earliest", 204)
     await produce(ask, "orders", 1, 2)
-    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=204)  # None is so old.
+    # No message is so old.
+    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=204)
     assert broker.subscriptions.find(broker.topics.get(ORDERS), b"s").position(0) == 0
     now_us = broker.now_us
     broker.now_us = lambda: now_us() + 7200 * 1_000_000
     await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=204)
     assert broker.subscriptions.find(broker.topics.get(ORDERS), b"s").position(0) == 2
-    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=409)  # Nothing waits.
+    # No message is waiting.
+    await ask("POST", f"{TOPIC}/subscription/s/expireMessages/3600", status=409)
     await ask("PUT", f"{TOPIC}/unload", status=204)

@@ -1,4 +1,4 @@
-"""Tenants by the admin API: what was acknowledged is there after any end of the broker."""
+"""Tenants by the admin API: acknowledged changes survive any end of the broker."""
 
 from contextlib import asynccontextmanager
 
@@ -20,7 +20,7 @@ TENANTS = f"{ADMIN}/tenants"
 
 @asynccontextmanager
 async def running(folder, *, dies=False):
-    """A life of the broker over a folder: a function that asks for its tenants."""
+    """Run a life of the broker over a folder; yield a function that returns its tenants."""
     broker = Broker.open(config_for(folder))
     app = make_app(broker, RestOptions(), broker.stopping)
 
@@ -46,7 +46,7 @@ async def roles_of(asked, tenant):
 
 
 @pytest.mark.parametrize("dies", [False, True])
-async def test_a_restart_forgets_nothing_of_tenants(tmp_path, dies):
+async def test_tenants_survive_a_restart(tmp_path, dies):
     async with running(tmp_path, dies=dies) as asked:
         await asked("PUT", f"{TENANTS}/bank", {"adminRoles": ["boss", "clerk"]}, 204)
         await asked("PUT", f"{TENANTS}/gone", {}, 204)
@@ -68,7 +68,7 @@ async def test_a_restart_forgets_nothing_of_tenants(tmp_path, dies):
         await asked("GET", f"{TENANTS}/gone", status=404)
 
 
-async def test_what_is_refused_is_told_in_the_words_of_apaches_broker(ask, monkeypatch):
+async def test_refusals_have_the_texts_of_apaches_broker(ask, monkeypatch):
     monkeypatch.setattr(namespaces, "TENANTS_MAX", 1)
     await ask("PUT", f"{TENANTS}/bank", {"adminRoles": ["é" * 2048]}, 400)
     await ask("GET", f"{TENANTS}/bank", status=404)

@@ -1,4 +1,4 @@
-"""Avro values whose definitions let data decide: how deep it goes, how many items it has."""
+"""Avro values with a depth and size that the data decides."""
 
 import json
 import struct
@@ -16,7 +16,7 @@ LIST = {
         {"name": "next", "type": ["null", "Node"], "default": None},
     ],
 }
-# No value of it ends.
+# A value of this type never ends.
 ENDLESS = {"type": "record", "name": "E", "fields": [{"name": "e", "type": "E"}]}
 
 
@@ -32,12 +32,12 @@ def nested(depth):
 
 
 @pytest.mark.parametrize("depth", [0, 1, 30])
-def test_a_definition_that_names_itself_takes_values_in_each_other(depth):
+def test_a_recursive_definition_takes_nested_values(depth):
     packed = codec(LIST).write(nested(depth).encode())
     assert json.loads(codec(LIST).read(packed)) == json.loads(nested(depth))
 
 
-# Every kind of a definition, inside one that names itself by its full name.
+# Every kind of definition, inside a definition that refers to itself by its full name.
 TREE = {
     "type": "record",
     "name": "Tree",
@@ -72,11 +72,11 @@ def leaf(**fields):
         leaf(named={"x": {"a.b.Tree": leaf(named={"y": None})}, "z": None}),
     ],
 )
-def test_every_kind_of_value_inside_a_tree_comes_back(value):
+def test_every_kind_of_value_in_a_tree_round_trips(value):
     assert json.loads(codec(TREE).read(codec(TREE).write(json.dumps(value).encode()))) == value
 
 
-def test_a_default_stands_for_a_field_that_is_left_out():
+def test_a_default_replaces_a_missing_field():
     given = leaf()
     for name in ("children", "named", "again"):
         del given[name]
@@ -106,7 +106,7 @@ def test_a_value_of_another_shape_is_refused(value):
         codec(TREE).write(json.dumps(value).encode())
 
 
-def test_bytes_that_go_deeper_than_python_are_refused_and_nothing_else():
+def test_too_deep_bytes_are_refused():
     packed = b"\x02\x02" * 100_000 + b"\x02\x00"
     with pytest.raises(BadValue, match="does not fit"):
         codec(LIST).read(packed)
@@ -116,7 +116,7 @@ def test_bytes_that_go_deeper_than_python_are_refused_and_nothing_else():
 @pytest.mark.parametrize(
     "packed", [b"", b"\x02", b"\x02\x04", b"\x02\x02\x02", b"\x02\x00\x00", b"\xff" * 20]
 )
-def test_bytes_of_no_such_value_are_refused(packed):
+def test_invalid_bytes_are_refused(packed):
     with pytest.raises(BadValue):
         codec(LIST).read(packed)
 
@@ -144,12 +144,12 @@ def test_a_union_without_null_takes_no_null():
         {"type": "record", "name": "x.Empty", "fields": []},
     ],
 )
-def test_items_without_bytes_are_refused_as_nine_bytes_would_be_2_to_the_60_of_them(items):
+def test_items_without_bytes_are_refused(items):
     with pytest.raises(BadValue, match="items without bytes"):
         codec({"type": "array", "items": items})
 
 
-def test_a_name_with_a_namespace_of_its_own_gives_it_to_the_names_inside():
+def test_a_names_namespace_applies_to_inner_names():
     inner = {"name": "next", "type": ["null", "x.y.Node"], "default": None}
     definition = {"type": "record", "name": "x.y.Node", "namespace": "not.this", "fields": [inner]}
     value = {"next": {"x.y.Node": {"next": None}}}
@@ -160,7 +160,7 @@ def test_a_name_with_a_namespace_of_its_own_gives_it_to_the_names_inside():
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_a_number_that_json_does_not_have_is_not_shown(number):
+def test_a_number_outside_json_is_not_shown(number):
     with pytest.raises(BadValue, match="JSON has no"):
         codec("double").read(struct.pack("<d", number))
 
@@ -195,7 +195,7 @@ NOT_ORDERS = [
 
 
 @pytest.mark.parametrize(("value", "reason"), NOT_ORDERS)
-def test_json_of_another_shape_is_told_what_is_wanted_and_nothing_of_python(value, reason):
+def test_json_of_another_shape_gets_the_expected_type(value, reason):
     with pytest.raises(BadValue) as caught:
         codec(ORDER).write(json.dumps(value).encode())
     assert str(caught.value) == f"does not fit the Avro schema: {reason}"

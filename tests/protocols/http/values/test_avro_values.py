@@ -1,4 +1,4 @@
-"""Avro binary, held against what fastavro writes, and the branches of unions."""
+"""Avro binary, compared with fastavro's output, and the branches of unions."""
 
 import io
 import json
@@ -58,7 +58,7 @@ KIND = {"type": "enum", "name": "K", "symbols": ["A", "B"]}
         (fields("int", FIXED), {"f1": "abc", "f0": 1, "more": 0}, {"f0": 1, "f1": b"abc"}),
     ],
 )
-def test_bytes_are_those_of_fastavro(definition, value, native):
+def test_bytes_equal_fastavros(definition, value, native):
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(definition), native)
     data = out.getvalue()
@@ -92,7 +92,7 @@ RECORDS = [like("Created"), like("Deleted")]
         (RECORDS, {"a.Deleted": {"id": 1}}, 1),
     ],
 )
-def test_a_union_keeps_the_branch_that_a_value_names(union, value, branch):
+def test_a_union_keeps_the_named_branch(union, value, branch):
     data = written(fields(union), {"f0": value})
     assert data[0] == 2 * branch
     assert shown(fields(union), data) == {"f0": value}
@@ -101,12 +101,12 @@ def test_a_union_keeps_the_branch_that_a_value_names(union, value, branch):
 @pytest.mark.parametrize(
     "value", [{"long": "5"}, {"int": 5, "long": 5}, {"Deleted": {"id": 1}}, 5, None, {}]
 )
-def test_a_value_of_no_branch_is_refused(value):
+def test_a_value_without_a_branch_is_refused(value):
     with pytest.raises(BadValue):
         written(fields([*NUMBERS, *RECORDS, "string"]), {"f0": value})
 
 
-def test_values_of_logical_types_are_those_that_they_stand_on():
+def test_values_of_logical_types_are_their_underlying_values():
     types = {
         "date": "int",
         "time-millis": "int",
@@ -124,7 +124,7 @@ def test_values_of_logical_types_are_those_that_they_stand_on():
     assert shown(fields(*logical), written(fields(*logical), value)) == value
 
 
-def test_a_default_is_of_the_first_branch_that_it_fits():
+def test_a_default_uses_the_first_fitting_branch():
     inner = {"type": "record", "name": "In", "fields": [{"name": "x", "type": ["int", "string"]}]}
     defaults = [
         (["string", "null"], "q", {"string": "q"}),
@@ -160,7 +160,7 @@ def test_a_default_is_of_the_first_branch_that_it_fits():
         ({"type": "map", "values": "int"}, {"a": None}),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused(definition, value):
+def test_an_unfitting_value_is_refused(definition, value):
     with pytest.raises(BadValue, match="does not fit"):
         written(definition, value)
 
@@ -181,18 +181,18 @@ def test_a_value_that_does_not_fit_is_refused(definition, value):
         ("int", b"\x02\x02"),
     ],
 )
-def test_bytes_that_do_not_fit_are_refused(definition, data):
+def test_unfitting_bytes_are_refused(definition, data):
     with pytest.raises(BadValue):
         codec(definition).read(data)
 
 
 def test_blocks_with_their_sizes_are_read_too():
-    data = b"\x03\x04\x02\x04\x02\x06\x00"  # Two items in two bytes, then one item.
+    data = b"\x03\x04\x02\x04\x02\x06\x00"  # Two items in two bytes, then a single item.
     assert shown({"type": "array", "items": "int"}, data) == [1, 2, 3]
 
 
 def doubled(levels, leaf, **default):
-    """Records within records: each has the one below it twice."""
+    """Return nested records: each has the record below twice."""
     node = {"type": "record", "name": "R0", "fields": [{"name": "a", "type": leaf, **default}]}
     empty = {"default": {}} if default else {}
     for level in range(1, levels):

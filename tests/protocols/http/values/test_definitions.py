@@ -1,4 +1,4 @@
-"""Schemas as requests give them: in which forms a definition comes, and what is none."""
+"""Schemas in requests: the accepted forms of a definition, and invalid definitions."""
 
 import base64
 import json
@@ -26,13 +26,13 @@ def info(**fields):
     ],
     ids=["object", "text", "base64", "other text", "quoted text"],
 )
-def test_a_definition_comes_as_json_as_its_text_or_as_base64(schema, definition):
+def test_a_definition_may_be_json_text_or_base64(schema, definition):
     kind = "JSON" if definition == RECORD else "PROTOBUF"
     found = read_info(info(type=kind, schema=schema), None)
     assert (found.type, found.definition) == (kind, definition.encode())
 
 
-def test_a_whole_schema_may_come_as_text():
+def test_a_whole_schema_may_be_text():
     text = json.dumps(json.dumps({"type": "STRING", "name": "n", "properties": {"a": "b"}}))
     found = read_info(text.encode(), None)
     assert (found.type, found.name, found.properties) == ("STRING", "n", {"a": "b"})
@@ -46,7 +46,7 @@ def test_a_whole_schema_may_come_as_text():
         (json.dumps('"int"'), '"int"'),
     ],
 )
-def test_where_the_type_is_said_beside_it_the_definition_may_come_alone(given, definition):
+def test_with_a_separate_type_the_definition_may_be_alone(given, definition):
     found = read_info(given.encode(), "AVRO")
     assert (found.type, found.definition) == ("AVRO", definition.encode())
 
@@ -66,6 +66,6 @@ def test_where_the_type_is_said_beside_it_the_definition_may_come_alone(given, d
         (b"{", "INT32", "truncated"),
     ],
 )
-def test_what_is_no_schema_is_refused_with_its_reason(given, wanted, reason):
+def test_an_invalid_schema_is_refused_with_the_reason(given, wanted, reason):
     with pytest.raises(BadValue, match=reason):
         read_info(given, wanted)

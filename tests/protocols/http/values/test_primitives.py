@@ -1,4 +1,4 @@
-"""Pulsar's primitive types: JSON values and their bytes, both ways, and what is refused."""
+"""Pulsar's primitive types: JSON values and their bytes, both ways, and refusals."""
 
 import struct
 
@@ -9,7 +9,7 @@ from braidlog.protocols.http.values.primitives import PRIMITIVES, BadValue
 DAY_MS, NOON = 86_400_000, 43_200_000_000_000
 FLOAT_MAX = 3.4028235e38  # With the fewest digits.
 
-# (type, value, bytes) that are each other's.
+# (type, value, bytes) in both directions.
 PAIRS = [
     ("STRING", "für", "für".encode()),
     ("BYTES", "AP8=", b"\x00\xff"),
@@ -21,7 +21,8 @@ PAIRS = [
     ("INT64", -(1 << 63), b"\x80" + bytes(7)),
     ("FLOAT", 0.1, struct.pack(">f", 0.1)),
     ("FLOAT", FLOAT_MAX, b"\x7f\x7f\xff\xff"),
-    ("FLOAT", -110.589386, b"\xc2\xdd-\xc4"),  # Eight digits would be another one.
+    # With eight digits, the number would be another float.
+    ("FLOAT", -110.589386, b"\xc2\xdd-\xc4"),
     ("DOUBLE", 0.1, struct.pack(">d", 0.1)),
     ("DOUBLE", "NaN", struct.pack(">d", float("nan"))),
     ("FLOAT", "-Infinity", struct.pack(">f", float("-inf"))),
@@ -31,7 +32,7 @@ PAIRS = [
     ("LOCAL_DATE_TIME", "1970-01-03T12:00:00", struct.pack(">qq", 2, NOON)),
 ]
 
-# (type, value, bytes) that are written so, and read as something else.
+# (type, value, bytes) that are written so, and read as another value.
 WRITTEN = [
     ("INT32", "12", b"\0\0\0\x0c"),
     ("DATE", "1970-01-02", struct.pack(">q", DAY_MS)),
@@ -87,12 +88,12 @@ def test_other_texts_of_a_value(name, value, data):
 
 
 @pytest.mark.parametrize(("name", "value", "reason"), NO_VALUES)
-def test_what_is_no_value_is_refused(name, value, reason):
+def test_invalid_values_are_refused(name, value, reason):
     with pytest.raises(BadValue, match=reason):
         PRIMITIVES[name].write(value)
 
 
 @pytest.mark.parametrize(("name", "data", "reason"), NO_BYTES)
-def test_bytes_of_no_value_are_refused(name, data, reason):
+def test_invalid_bytes_are_refused(name, data, reason):
     with pytest.raises(BadValue, match=reason):
         PRIMITIVES[name].read(data)

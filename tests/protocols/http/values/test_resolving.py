@@ -1,4 +1,4 @@
-"""Which schema a request means: the one it gives, the topic's, or none."""
+"""The schema of a request: its own, the topic's, or none."""
 
 import json
 
@@ -27,7 +27,7 @@ def registry(broker):
 
 @pytest.fixture
 def add(broker, topic):
-    """`add(type, data)`: a version registered by another client."""
+    """Return `add`: `add(type, data)` registers a version by another client."""
 
     def add(kind, data=b"", **properties):
         return broker.schemas.add(topic, SchemaMeta(types.NUMBERS[kind], "", data, properties))[0]
@@ -39,14 +39,14 @@ def given(**fields):
     return json.dumps(fields).encode()
 
 
-async def test_without_a_word_on_schemas_it_is_the_topics_latest_one(topic, registry, add):
+async def test_the_default_schema_is_the_topics_latest(topic, registry, add):
     assert registry.choose(topic, SchemaFields()).version is None
     add("STRING")
     chosen = registry.choose(topic, SchemaFields())
     assert (chosen.version, chosen.codec.type) == (0, "STRING")
 
 
-async def test_a_type_that_needs_a_definition_is_the_newest_of_that_type(topic, registry, add):
+async def test_a_type_without_definition_uses_the_newest_of_that_type(topic, registry, add):
     topic.meta.settings["schema_compatibility"] = "always_compatible"
     add("AVRO", AVRO_INT)
     newest = add("AVRO", b'"long"')
@@ -58,14 +58,14 @@ async def test_a_type_that_needs_a_definition_is_the_newest_of_that_type(topic, 
 
 
 @pytest.mark.parametrize("name", ["BYTES", "NONE"])
-async def test_a_schema_that_says_nothing_is_not_registered(topic, registry, name):
+async def test_an_empty_schema_is_not_registered(topic, registry, name):
     chosen = registry.choose(topic, SchemaFields(value=given(type=name)))
     assert (chosen.codec.type, chosen.version, chosen.new) == (name, None, None)
     assert await registry.register(topic, chosen) == (None, 0)
     assert not topic.meta.schemas
 
 
-async def test_who_comes_second_with_another_schema_is_refused(topic, registry, add):
+async def test_a_second_different_schema_is_refused(topic, registry, add):
     chosen = registry.choose(topic, SchemaFields(type="STRING"))
     add("INT32")  # Meanwhile.
     with pytest.raises(Refused, match="Incompatible schema"):
@@ -73,7 +73,7 @@ async def test_who_comes_second_with_another_schema_is_refused(topic, registry, 
     assert len(topic.meta.schemas) == 1
 
 
-async def test_a_version_that_cannot_be_read_is_refused_each_time(topic, registry, add):
+async def test_an_unreadable_version_is_refused_each_time(topic, registry, add):
     add("KEY_VALUE", b"no pair")
     for _ in range(2):
         with pytest.raises(BadValue, match="a pair is cut short"):
@@ -82,7 +82,7 @@ async def test_a_version_that_cannot_be_read_is_refused_each_time(topic, registr
             registry.choose(topic, SchemaFields(version=0))
 
 
-async def test_parsed_schemas_are_kept_up_to_a_limit_and_parsed_again(topic, registry, add):
+async def test_parsed_schemas_are_cached_up_to_a_limit(topic, registry, add):
     for number in range(CODECS_MAX + 1):
         add("KEY_VALUE", join_pair(b"", b""), **{"value.schema.type": "INT32", "n": str(number)})
     first = registry.codec(topic, 0)

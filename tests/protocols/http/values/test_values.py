@@ -1,4 +1,4 @@
-"""Keys and values by their schema, both ways, and pairs of both in one payload."""
+"""Keys and values by their schema, both ways, and pairs of both in a single payload."""
 
 import msgspec
 import pytest
@@ -19,12 +19,12 @@ from braidlog.protocols.http.values.values import (
     [b"", b"{", b"{} {}", b'"\xff"', b"\xff", b"[" * 101 + b"]" * 101, b"[" * 5000],
     ids=["nothing", "cut", "two", "no text", "no JSON", "deep", "deep and cut"],
 )
-def test_stored_bytes_that_are_no_json_are_not_shown_as_json(data):
+def test_stored_bytes_without_json_are_not_shown_as_json(data):
     with pytest.raises(BadValue):
         value_codec("JSON", b"{}").read(data)
 
 
-def test_stored_json_is_shown_as_it_is():
+def test_stored_json_is_shown_unchanged():
     text = b'{"b": 1.10, "a": [ ]}'
     assert msgspec.json.encode(value_codec("JSON", b"{}").read(text)) == text
 
@@ -39,7 +39,7 @@ def test_without_a_schema_a_string_is_its_text_and_other_json_itself():
 
 
 @pytest.mark.parametrize("text", [b'"\\ud800"', b'"open'])
-def test_a_string_that_is_none_is_refused(text):
+def test_an_invalid_string_is_refused(text):
     with pytest.raises(BadValue):
         TEXT.write(text)
 
@@ -54,7 +54,7 @@ def test_a_type_that_json_cannot_express_is_neither_written_nor_shown():
 
 @pytest.mark.parametrize("key", [None, b"", b"key"])
 @pytest.mark.parametrize("value", [None, b"", b"value"])
-def test_a_pair_comes_apart_into_what_it_was_joined_from(key, value):
+def test_a_pair_is_split_into_its_parts(key, value):
     assert split_pair(join_pair(key, value)) == (key, value)
 
 
@@ -70,12 +70,12 @@ def test_a_pair_comes_apart_into_what_it_was_joined_from(key, value):
         join_pair(b"k", b"v")[:-1],
     ],
 )
-def test_what_is_no_pair_is_refused(data):
+def test_an_invalid_pair_is_refused(data):
     with pytest.raises(BadValue, match="a pair"):
         split_pair(data)
 
 
-def test_the_parts_of_a_pair_have_the_types_that_its_properties_say():
+def test_the_parts_of_a_pair_have_the_types_of_its_properties():
     properties = {"key.schema.type": "INT32", "value.schema.type": "STRING"}
     codec = record_codec("KEY_VALUE", join_pair(b"", b""), properties)
     assert codec.is_pair and codec.is_inline
