@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-import re
 import tomllib
 import types
 import typing
@@ -20,6 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from braidlog.broker.config.units import parse_bytes, parse_seconds
+from braidlog.broker.config.wording import SETTING_NOUNS, explain, fault_of
 from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX, RECEIVE_BYTES_ALL_MAX
 
 ENV_PREFIX = "BRAIDLOG_"
@@ -283,12 +283,9 @@ def decode(
     try:
         return msgspec.convert(_with_units(tree, into), into, strict=False)
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$")
-        unknown = re.search(r"unknown field `(.+?)`", text)
-        dotted = f"{at}.{place.strip('`').strip('.')}".strip(".")
-        if unknown:
-            dotted = f"{dotted}.{unknown[1]}".strip(".")
-            text = "unknown setting"
+        fault = fault_of(error, into, SETTING_NOUNS)
+        dotted = ".".join(filter(None, (at, fault.place, fault.unknown)))
+        text = "unknown setting" if fault.unknown else fault.reason
         where = _origin(dotted.partition("[")[0], origins)  # Of a list: `name[0]`.
         raise ConfigError(f"{where}: {dotted}: {text}") from None
     except _BadValue as error:
@@ -362,8 +359,10 @@ def _read_file(path: str) -> dict[str, object]:
             return tomllib.load(file)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: {explain(error)}") from None
 
 
 def _origin(dotted: str, origins: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ import sys
 from functools import lru_cache
 from typing import Any, Final
 
+from braidlog.broker.config.wording import explain
 from braidlog.broker.runtime.threads import import_in_thread
 from braidlog.storage.metadata.catalogue_records import SchemaMeta
 
@@ -27,6 +28,7 @@ IN_AVRO: Final = frozenset({JSON, PROTOBUF, AVRO})
 # One definition: a journal record, kept in memory, and milliseconds to parse.
 DEFINITION_BYTES_MAX: Final = 64 * 1024
 DEPTH_MAX: Final = 32  # Of nested definitions; Python's own limit is a thousand calls.
+REASON_CHARACTERS: Final = 500  # Characters; a reason may quote the definition.
 PARSED_MAX: Final = 64  # Parsed definitions that are remembered, some 100 KB each at worst.
 
 
@@ -117,7 +119,21 @@ def _parsed(data: bytes) -> Definition:
     except BadDefinition:
         raise
     except Exception as error:  # fastavro fails in many ways, also with KeyError and TypeError.
-        raise BadDefinition(f"not an Avro schema: {type(error).__name__}: {error}"[:500]) from None
+        reason = definition_fault(error)[:REASON_CHARACTERS]
+        raise BadDefinition(f"not an Avro schema: {reason}") from None
+
+
+def definition_fault(error: Exception) -> str:
+    """Return in plain words why fastavro could not parse a definition."""
+    from fastavro.schema import SchemaParseException, UnknownType
+
+    if isinstance(error, UnknownType):
+        return f"unknown type {error}"
+    if isinstance(error, KeyError):
+        return f"field {error.args[0]} is missing"
+    if isinstance(error, SchemaParseException | json.JSONDecodeError | RecursionError):
+        return explain(error)
+    return "a type is a name, an object or a list of types"
 
 
 def _check_depth(definition: Definition, left: int) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from braidlog.broker.config.settings import LogConfig, plain_value
+from braidlog.broker.config.wording import explain
 from braidlog.broker.errors import InvalidRequest
 from braidlog.storage.log.settings import (
     CleanupPolicy,
@@ -157,8 +158,7 @@ def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSetti
     try:
         found = msgspec.convert(merged, _Merged)
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$.")
-        raise InvalidRequest(f"topic setting {place.rstrip('`')}: {text}") from None
+        raise InvalidRequest(f"topic setting {explain(error, _Merged)}") from None
     return LogSettings(
         segment_bytes=found.segment_bytes,
         segment_ms=found.segment_ms,

@@ -14,9 +14,11 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import unquote_to_bytes
 
+import msgspec
 import trio
 from starlette.requests import Request
 
+from braidlog.broker.config.wording import explain
 from braidlog.broker.server.gate import Gate
 from braidlog.protocols.http.errors import (
     BAD_BODY,
@@ -37,8 +39,9 @@ from braidlog.protocols.http.limits import (
     SERVED_WAIT_S,
     UPLOADS_MAX,
 )
-from braidlog.protocols.http.management.messages import BadBody, Encoding, decode
+from braidlog.protocols.http.management.messages import Encoding
 from braidlog.protocols.http.query import DIGITS_MAX
+from braidlog.protocols.http.values.jsontext import RepeatedName, check_names
 from braidlog.protocols.transport.messages import WHOLE_BODY
 from braidlog.storage.metadata.names import (
     InvalidTopicName,
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from braidlog.protocols.http.options import RestOptions
     from braidlog.protocols.http.requests import Exchange
 
+BODY = "the body"  # The name of a whole body in texts of errors.
 PAGE_DEFAULT = 1000
 PAGE_MAX = 10_000  # Entries in one answer: a few ms of the loop, 2 MB of JSON.
 # Most bodies are complete within this time. Until then no task watches for a stop, because such a
@@ -132,9 +136,11 @@ class BodyReader:
         """
         body = await self._read(request)
         try:
-            return decode(body, into)
-        except BadBody as error:
-            raise Refused(BAD_BODY, str(error)) from None
+            value = msgspec.json.decode(body or b"{}", type=into)
+            check_names(body or b"{}")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RepeatedName) as error:
+            raise Refused(BAD_BODY, explain(error, into, BODY)) from None
+        return value
 
     async def read_json(self, request: Request) -> bytes:
         """Return the request's body as unparsed UTF-8. Raises Refused."""
@@ -143,7 +149,7 @@ class BodyReader:
             try:
                 body.decode()
             except UnicodeDecodeError as error:
-                raise Refused(BAD_BODY, f"the body is not UTF-8: {error.reason}") from None
+                raise Refused(BAD_BODY, explain(error, whole=BODY)) from None
         return body
 
     async def _read(self, request: Request) -> bytes:

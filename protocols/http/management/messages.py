@@ -3,22 +3,15 @@
 Knows no broker and no HTTP. Times are microseconds since 1970, sizes bytes.
 """
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import msgspec
-
-from braidlog.protocols.http.values.jsontext import RepeatedName, check_names
 
 PARTITIONS_MAX = 10_000  # As for `topics.num_partitions`: each is a folder and open files.
 
 Partitions = Annotated[int, msgspec.Meta(ge=1, le=PARTITIONS_MAX)]
 Encoding = Literal["utf8", "base64"]
 Setting = str | int | bool
-T = TypeVar("T")
-
-
-class BadBody(ValueError):
-    """A body is not JSON, or has the wrong form; the text names the place."""
 
 
 class CreateTopic(msgspec.Struct, forbid_unknown_fields=True):
@@ -156,26 +149,6 @@ class ErrorBody(msgspec.Struct):
     code: str
     message: str
     reason: str
-
-
-def decode(body: bytes, into: type[T]) -> T:
-    """Return a typed body; an empty body is the empty object. Raises BadBody."""
-    try:
-        value = msgspec.json.decode(body or b"{}", type=into)
-        check_names(body or b"{}")
-        return value
-    except msgspec.ValidationError as error:
-        raise BadBody(readable(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RepeatedName) as error:
-        raise BadBody(str(error)) from None
-
-
-def readable(error: msgspec.ValidationError) -> str:
-    """Return the fault of a body for a reader: the field first, no marks of the library."""
-    text, _, place = str(error).partition(" - at `$")
-    text = text.replace("`", "")
-    field = place.rstrip("`").lstrip(".")
-    return f"{field}: {text[:1].lower()}{text[1:]}" if field else text
 
 
 def encode(body: msgspec.Struct) -> bytes:

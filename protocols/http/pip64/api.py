@@ -8,10 +8,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from braidlog.broker.config.wording import explain, fault_of
 from braidlog.broker.errors import TopicNotFound
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.topics.schema_rules import load_parser
-from braidlog.protocols.http.bodies import topic_name
+from braidlog.protocols.http.bodies import BODY, topic_name
 from braidlog.protocols.http.errors import (
     BAD_ACK_TYPE,
     BAD_BODY,
@@ -178,7 +179,7 @@ def read_small(body: bytes) -> ProduceRequest:
         _check_names(body, OBJECT)
         if wanted.messages:
             messages = bytes(_decode(body, _Messages).messages)
-            _check_names(messages, OBJECTS, "messages: ", BAD_MESSAGES)
+            _check_names(messages, OBJECTS, "messages", BAD_MESSAGES)
     return wanted
 
 
@@ -189,15 +190,13 @@ class _Messages(msgspec.Struct):
 
 
 def _check_names(
-    text: bytes, within: msgspec.json.Decoder[Any], place: str = "", wire: WireCode = BAD_BODY
+    text: bytes, within: msgspec.json.Decoder[Any], place: str = BODY, wire: WireCode = BAD_BODY
 ) -> None:
     """Check that no object names a field twice. Raises Refused."""
     try:
         check_names(text, within)
-    except RepeatedName as error:
-        raise Refused(wire, f"{place}{error}") from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Refused(wire, f"{place}not JSON: {error}") from None
+    except (msgspec.DecodeError, RecursionError, RepeatedName) as error:
+        raise Refused(wire, explain(error, whole=place)) from None
 
 
 def _decode(body: bytes, into: type[BodyT]) -> BodyT:
@@ -205,14 +204,12 @@ def _decode(body: bytes, into: type[BodyT]) -> BodyT:
     try:
         return msgspec.json.decode(body, type=into)
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$.")
-        field = place.rstrip("`").partition(".")[0].partition("[")[0]
-        where = f"{place.rstrip('`')}: " if place else ""
-        raise Refused(FIELD_CODES.get(field, BAD_BODY), f"{where}{text}") from None
-    except msgspec.DecodeError as error:
-        raise Refused(BAD_BODY, f"not JSON: {error}") from None
-    except RecursionError:
-        raise Refused(BAD_MESSAGES, "nested too deeply") from None
+        field = fault_of(error).place.partition(".")[0].partition("[")[0]
+        wire = FIELD_CODES.get(field, BAD_BODY)
+        raise Refused(wire, explain(error, into, BODY)) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        wire = BAD_MESSAGES if isinstance(error, RecursionError) else BAD_BODY
+        raise Refused(wire, explain(error, into, BODY)) from None
 
 
 def read_large(body: bytes) -> ProduceRequest:
@@ -233,7 +230,7 @@ def read_large(body: bytes) -> ProduceRequest:
     if text == b"null":
         return wanted
     if not text.startswith(b"["):
-        raise Refused(BAD_MESSAGES, "messages: Expected `array`")
+        raise Refused(BAD_MESSAGES, "messages: expected a list")
     wanted.messages = []
     try:
         for one in elements(text, MESSAGES_MAX):
@@ -244,7 +241,10 @@ def read_large(body: bytes) -> ProduceRequest:
     except TooMany:
         raise Refused(BAD_MESSAGES, f"at most {MESSAGES_MAX} messages a request") from None
     except (msgspec.DecodeError, RepeatedName) as error:
-        raise Refused(BAD_MESSAGES, f"messages[{len(wanted.messages)}]: {error}") from None
+        place = f"messages[{len(wanted.messages)}]"
+        fault = fault_of(error, ProducedMessage)
+        field = f".{fault.place}" if fault.place else ""
+        raise Refused(BAD_MESSAGES, f"{place}{field}: {fault.reason}") from None
     return wanted
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from braidlog.broker.config.wording import explain
 from braidlog.broker.errors import (
     BrokerError,
     LimitExceeded,
@@ -389,10 +390,8 @@ def _properties(message: ProducedMessage) -> dict[str, str]:
         found = msgspec.json.decode(text, type=dict[str, str])
         if not has_every_member(text, found):
             check_names(text)
-    except msgspec.DecodeError as error:
-        raise BadValue(f"properties: {error}") from None
-    except RepeatedName as error:
-        raise BadValue(f"properties: {error}") from None
+    except (msgspec.DecodeError, RepeatedName) as error:
+        raise BadValue(f"properties: {explain(error)}") from None
     except TooMany:
         found = None
     if found is None or len(found) > PROPERTIES_MAX:

@@ -6,7 +6,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from braidlog.protocols.http.bodies import BodyReader
+from braidlog.broker.config.wording import explain
+from braidlog.protocols.http.bodies import BODY, BodyReader
 from braidlog.protocols.http.errors import BAD_BODY, Refused
 from braidlog.protocols.http.values.jsontext import RepeatedName, check_names
 
@@ -35,7 +36,5 @@ async def read_any(bodies: BodyReader, request: Request) -> object:
         value: object = msgspec.json.decode(body)
         check_names(body)
         return value
-    except RepeatedName as error:
-        raise Refused(BAD_BODY, str(error)) from None
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Refused(BAD_BODY, f"not JSON: {error}") from None
+    except (msgspec.DecodeError, RecursionError, RepeatedName) as error:
+        raise Refused(BAD_BODY, explain(error, whole=BODY)) from None

@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from braidlog.broker.config.wording import explain
 from braidlog.broker.topics.schema_rules import load_parser
 from braidlog.broker.topics.schemas import (
     IncompatibleSchema,
@@ -155,7 +156,8 @@ def _pair_definition(text: str) -> bytes:
         pair = msgspec.json.decode(text, type=_Pair)
         check_names(text.encode())
     except (msgspec.DecodeError, RecursionError, RepeatedName) as error:
-        raise BadValue(f"a KEY_VALUE's schema is an object of key and value: {error}") from None
+        reason = explain(error, _Pair)
+        raise BadValue(f"a KEY_VALUE's schema is an object of key and value: {reason}") from None
     parts = (compact(bytes(part)) for part in (pair.key, pair.value))
     return join_pair(*(b"" if part == b'""' else part for part in parts))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import fastavro
 
+from braidlog.broker.topics.schema_rules import definition_fault
 from braidlog.protocols.http.values.avro_values import AvroValues
 from braidlog.protocols.http.values.jsontext import RepeatedName
 from braidlog.protocols.http.values.primitives import BadValue
@@ -28,10 +29,10 @@ class AvroCodec:
     def __init__(self, definition: bytes) -> None:
         try:
             parsed = json.loads(definition)
-            shape = _Shape(parsed)
             self._values = AvroValues(fastavro.parse_schema(parsed))
+            shape = _Shape(parsed)
         except Exception as error:  # fastavro fails in many ways, also with KeyError and TypeError.
-            raise BadValue(f"not an Avro definition: {error or type(error).__name__}") from None
+            raise BadValue(f"not an Avro definition: {definition_fault(error)}") from None
         if shape.has_free_items:
             raise BadValue("arrays and maps of items without bytes are not served")
 

@@ -11,6 +11,7 @@ import binascii
 
 import msgspec
 
+from braidlog.broker.config.wording import explain
 from braidlog.protocols.http.values import types
 from braidlog.protocols.http.values.jsontext import RepeatedName, check_names, compact
 from braidlog.protocols.http.values.primitives import BadValue
@@ -67,7 +68,7 @@ def read_info(raw: bytes, wanted: str | None) -> SchemaInfo:
         raise BadValue(str(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         if wanted not in types.WITH_DEFINITION:
-            raise BadValue(str(error)) from None
+            raise BadValue(explain(error, _Given)) from None
         is_info = False
     if not is_info and wanted in types.WITH_DEFINITION:
         return _checked(SchemaInfo(wanted, compact(text)))
@@ -119,7 +120,7 @@ def _checked(info: SchemaInfo) -> SchemaInfo:
         try:
             msgspec.json.decode(info.definition, type=dict)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise BadValue(f"not a definition in JSON: {error}") from None
+            raise BadValue(f"not a definition: {explain(error)}") from None
     value_codec(info.type, info.definition)
     if info.type in (types.AVRO, types.JSON):
         _check_unique(info.definition)
@@ -133,4 +134,4 @@ def _check_unique(definition: bytes) -> None:
     try:
         check_names(definition)
     except (msgspec.DecodeError, RecursionError, RepeatedName) as error:
-        raise BadValue(f"not a definition: {error}") from None
+        raise BadValue(f"not a definition: {explain(error)}") from None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from braidlog.broker.config.wording import explain
 from braidlog.broker.topics.schemas import (
     IncompatibleSchema,
     SchemaMeta,
@@ -176,4 +177,4 @@ def _read(raw: bytes, wanted: str | None, field: str, wire: WireCode) -> SchemaI
     try:
         return read_info(raw, wanted)
     except (BadValue, msgspec.DecodeError) as error:
-        raise Refused(wire, f"{field}: {error}") from None
+        raise Refused(wire, f"{field}: {explain(error)}") from None

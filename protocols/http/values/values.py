@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import msgspec
 
+from braidlog.broker.config.wording import explain
 from braidlog.protocols.http.values import types
 from braidlog.protocols.http.values.jsontext import compact, is_deep
 from braidlog.protocols.http.values.primitives import PRIMITIVES, BadValue, Json, Primitive
@@ -76,7 +77,7 @@ class JsonCodec:
             data.decode()
             raw = msgspec.json.decode(data, type=msgspec.Raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise BadValue(f"not JSON: {error}") from None
+            raise BadValue(explain(error)) from None
         if is_deep(data):
             raise BadValue("JSON that is nested too deeply")
         return raw
@@ -221,4 +222,4 @@ def _parse(text: bytes) -> Json:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadValue(str(error)) from None
+        raise BadValue(explain(error)) from None

@@ -265,4 +265,4 @@ async def test_large_bodies_wait_for_the_end_of_others(autojump_clock, monkeypat
 async def test_a_fault_names_the_field_in_plain_words():
     with pytest.raises(Refused) as caught:
         await reader().read(request_of(b'{"number": "x"}'), Wanted)
-    assert str(caught.value) == "number: expected int, got str"
+    assert str(caught.value) == "number: expected a whole number, not text"

@@ -55,15 +55,15 @@ def test_with_a_separate_type_the_definition_may_be_alone(given, definition):
     ("given", "wanted", "reason"),
     [
         (info(type="KEY_VALUE"), None, "takes a key_schema and a value_schema"),
-        (info(type="JSON", schema="[]"), None, "not a definition in JSON"),
-        (info(type="JSON", schema="{"), None, "not a definition in JSON"),
+        (info(type="JSON", schema="[]"), None, "not a definition: "),
+        (info(type="JSON", schema="{"), None, "not a definition: "),
         (info(type="AVRO", schema={"type": "no"}), None, "not an Avro definition"),
         (info(type="PROTOBUF", schema="x " * DEFINITION_BYTES_MAX), None, "at most 262144 bytes"),
         (info(type="PROTOBUF"), None, "definition .* is missing"),
         (info(schema="{}"), None, "type is missing"),
         (info(type="COLOUR"), None, "no schema type 'COLOUR'"),
-        (b"{", None, "truncated"),
-        (b"{", "INT32", "truncated"),
+        (b"{", None, "ends too early"),
+        (b"{", "INT32", "ends too early"),
     ],
 )
 def test_an_invalid_schema_is_refused_with_the_reason(given, wanted, reason):
