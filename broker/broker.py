@@ -23,8 +23,8 @@ from braidlog.broker.access.quotas import Quotas
 from braidlog.broker.access.rules import GrantedRules
 from braidlog.broker.access.users import NAME_BYTES_MAX, Users
 from braidlog.broker.closing import Closing
+from braidlog.broker.cluster.alone import Alone
 from braidlog.broker.cluster.placement import Placement
-from braidlog.broker.cluster.siblings import Siblings
 from braidlog.broker.commit.durability import Durability
 from braidlog.broker.commit.waiters import Awaited, Waiters
 from braidlog.broker.config.logging import ThrottledLog
@@ -65,6 +65,7 @@ from braidlog.storage.metadata.cursors import CursorStore
 
 if TYPE_CHECKING:
     from braidlog.broker.access.rights import Principal
+    from braidlog.broker.cluster.peers import Peers
     from braidlog.broker.server.opened import OpenConnection, OpenListener
     from braidlog.storage.log.data_dir import OpenedJournal
     from braidlog.storage.metadata.cursor_book import CursorBook
@@ -110,7 +111,7 @@ class Broker:
             append_seconds=self.metrics.histogram("braidlog_append_seconds"),
         )
         self._connection_ids = 0
-        self.siblings = Siblings()
+        self.peers: Peers = Alone()
         self.ages = AgeClock(lambda: self.now_us(), lambda: self.steady_us())
         report = self.durability.report_storage_error
         self._partitions = Partitions(data_dir, config.log, self.durability)
@@ -304,6 +305,7 @@ class Broker:
         """Begin to stop: long polls are answered with what there is, and nothing new waits."""
         self.is_leaving = True
         self.stopping.set()
+        self.placement.wake()
         self.waiters.stop()
 
     def close(self) -> None:

@@ -110,10 +110,13 @@ class NotOwner(BrokerError):
     owner, and again after a pause.
     """
 
-    def __init__(self, text: str, node_id: int = 0) -> None:
-        """`node_id` is the owner's number, 0 if it is unknown now."""
+    def __init__(self, text: str, node_id: int = 0, *, is_unowned: bool = False) -> None:
+        """`node_id` is the owner's number, 0 if it is unknown now. `is_unowned`: this broker knows
+        of no owner, so another try makes sense only after news of owners.
+        """
         super().__init__(text)
         self.node_id = node_id
+        self.is_unowned = is_unowned
 
 
 class Unanswered(BrokerError):

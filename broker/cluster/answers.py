@@ -10,11 +10,11 @@ import trio
 
 from braidlog.broker import errors
 from braidlog.broker.access.rights import Action, Principal, Resource
-from braidlog.broker.cluster.calls import SPREAD_S, Call, Reply
 from braidlog.broker.cluster.change_rights import rights_for
+from braidlog.broker.cluster.cluster_peers import SPREAD_S, Call, Reply
 from braidlog.broker.cluster.links import LinkLost, receive_message, send_message
+from braidlog.broker.cluster.peers import Committed, named_error
 from braidlog.broker.cluster.placement import elsewhere
-from braidlog.broker.cluster.siblings import Committed, named_error
 from braidlog.broker.positions.subscriptions import KafkaCommit
 from braidlog.broker.topics.schemas import numbered
 from braidlog.storage.metadata.names import TopicName

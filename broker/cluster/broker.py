@@ -13,13 +13,13 @@ import trio
 
 from braidlog.broker.access.acting import asks
 from braidlog.broker.broker import Broker
-from braidlog.broker.cluster.calls import Home
 from braidlog.broker.cluster.changes import CatalogueChanges, LocalChanges
+from braidlog.broker.cluster.cluster_peers import ClusterPeers
 from braidlog.broker.cluster.cursors import ShardCursors
 from braidlog.broker.cluster.following import Following
 from braidlog.broker.cluster.links import Hello
+from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.cluster.placement import ClusterPlacement, Placement
-from braidlog.broker.cluster.siblings import Asker
 from braidlog.broker.config.settings import ConfigError
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.cluster_namespaces import ClusterNamespaces
@@ -55,11 +55,11 @@ class ClusterBroker(Broker):
         self.shared = shared
         self.cursors = ShardCursors(state, placement.check)
         self.followed = trio.lowlevel.ParkingLot()  # Woken when the catalogue has come further.
-        self.hand_over: Callable[[], Awaitable[None]] | None = None  # Once it takes part.
+        self._leave: Callable[[], Awaitable[None]] | None = None  # Set once it takes part.
         self.secret = _secret(self.config.cluster.secret_file, cluster.secret)
         hello = Hello(cluster.cluster_id, shared.session.number, "calls")
-        self.home = Home(placement, hello, self.secret, self.reached)
-        self.siblings = self.home
+        self.cluster_peers = ClusterPeers(placement, hello, self.secret, self.reached)
+        self.peers = self.cluster_peers
         return placement, catalogue, self.cursors
 
     @property
@@ -73,9 +73,11 @@ class ClusterBroker(Broker):
             await self.followed.park()
 
     async def spread(self, ticket: int, altered: TopicName | None) -> None:
-        """Wait until a change of the catalogue is published, and followed as `Home.spread` says."""
+        """Wait until a change of the catalogue is published, and others have followed the change as
+        `ClusterPeers.spread` says.
+        """
         await self.durability.reached(ticket)
-        await self.home.spread(self.catalogue_state.place, altered)
+        await self.cluster_peers.spread(self.catalogue_state.place, altered)
 
     def _registries(
         self, topics: Topics, namespaces: Namespaces
@@ -88,17 +90,21 @@ class ClusterBroker(Broker):
             lambda: self.catalogue.is_owned,
             self.spread,
             ask=self._ask,
-            follow=self.home.follow,
+            follow=self.cluster_peers.follow,
             place=lambda: self.catalogue_state.place,
         )
         return ClusterTopics(topics, self.changes), ClusterNamespaces(namespaces, self.changes)
 
+    def on_leave(self, leave: Callable[[], Awaitable[None]]) -> None:
+        """Have `leave` hand over all shards before a stop."""
+        self._leave = leave
+
     async def _hand_over(self) -> None:
-        if self.hand_over is not None:
-            await self.hand_over()
+        if self._leave is not None:
+            await self._leave()
 
     async def _ask(self, change: str, *arguments: object) -> None:
-        await self.home.change(Asker(*asks()), change, *arguments)
+        await self.cluster_peers.change(Asker(*asks()), change, *arguments)
 
     async def _note_ends(self) -> None:
         """Note nothing: the ledger has the ends of all logs."""

@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from braidlog.broker.cluster.answers import Answers
-from braidlog.broker.cluster.calls import INTERNAL
+from braidlog.broker.cluster.cluster_peers import INTERNAL
 from braidlog.broker.cluster.links import LinkLost, listening, welcome
 from braidlog.broker.config.settings import ConfigError, is_loopback, parse_address
 from braidlog.broker.server.adapters import Relaying, serves_relayed, takes_relayed

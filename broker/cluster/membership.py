@@ -218,7 +218,7 @@ class Membership:
         broker = self._broker
         journals = self._shared.hold(CATALOGUE_SHARD, taken, broker.committer)
         touched = broker.catalogue_state.own(journals["catalogue"], broker.now_us())
-        broker.placement.held.add(CATALOGUE_SHARD)
+        broker.placement.hold(CATALOGUE_SHARD)
         self._followed(touched)
 
     async def _hold(self, shard: int, taken: Taken) -> None:
@@ -242,7 +242,7 @@ class Membership:
             if (topic := topics.find(meta.name)) is not None:
                 topics.reopen(topic)
         shared.drop_unopened(shard)
-        broker.placement.held.add(shard)
+        broker.placement.hold(shard)
 
     # Giving up.
 
@@ -273,7 +273,7 @@ class Membership:
         state, topics = broker.catalogue_state, broker.local_topics
         async with self._changing, self._upkeep.lock:
             for shard in shards:
-                broker.placement.held.discard(shard)
+                broker.placement.let_go(shard)
                 for meta in state.topics_of(shard) if shard else ():
                     if (topic := topics.find(meta.name)) is not None:
                         topics.move_away(topic)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import trio
+
 from braidlog.broker.errors import NotOwner
 
 if TYPE_CHECKING:
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 NODE_ID: Final = 1
 CATALOGUE_SHARD: Final = 0
+# Between two tries at an owner that was not reached, or was not the owner after all: this broker
+# may hear of its shards a moment before that broker serves them.
+RETRY_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,12 @@ class Placement:
     def __init__(self, node_id: int = NODE_ID) -> None:
         """`node_id` is this broker's number (Kafka's node id)."""
         self.node_id = node_id
+        self.changed = trio.Event()  # Set, and replaced, at each change of owners.
+
+    def wake(self) -> None:
+        """Wake the tasks that wait for an owner."""
+        changed, self.changed = self.changed, trio.Event()
+        changed.set()
 
     def owner(self, name: TopicName) -> Owner | None:
         """The other broker that owns a topic, even one not made yet; None: this one does."""
@@ -104,8 +115,20 @@ class ClusterPlacement(Placement):
         self._newest = 0
 
     def show(self, owners: Mapping[int, Owner], others: list[Owner]) -> None:
-        """Take in who owns which shard, and which other brokers there are."""
+        """Take in the owners of shards, and the other brokers."""
+        is_news = (owners, others) != (self._owners, self._others)
         self._owners, self._others = owners, others
+        if is_news:
+            self.wake()
+
+    def hold(self, shard: int) -> None:
+        """Serve a shard from now on."""
+        self.held.add(shard)
+        self.wake()
+
+    def let_go(self, shard: int) -> None:
+        """Serve a shard no more."""
+        self.held.discard(shard)
 
     def show_sessions(self, live: frozenset[int], newest: int) -> None:
         """Take in which sessions are live, and the highest session number so far."""
@@ -142,8 +165,33 @@ class ClusterPlacement(Placement):
         return NOBODY if found.node_id == self.node_id else found
 
 
+class Tries:
+    """The tries of a request until a broker owns the topic or the catalogue."""
+
+    def __init__(self, placement: Placement, seconds: float) -> None:
+        """Created before the first try, so that no change of owners is missed; `seconds` limits the
+        time of all tries.
+        """
+        self._placement = placement
+        self._changed = placement.changed
+        self.deadline = trio.current_time() + seconds
+
+    async def again(self, error: NotOwner) -> bool:
+        """Wait after a try that raised `error`, until another try may succeed: for news of owners,
+        at most for `RETRY_S` if a broker was asked. Return False once the time is over.
+        """
+        now = trio.current_time()
+        if now >= self.deadline:
+            return False
+        due = self.deadline if error.is_unowned else min(self.deadline, now + RETRY_S)
+        with trio.move_on_at(due):
+            await self._changed.wait()
+        self._changed = self._placement.changed
+        return True
+
+
 def elsewhere(what: str, owner: Owner) -> NotOwner:
     """The error for what another broker owns."""
     if owner is NOBODY:
-        return NotOwner(f"no broker owns {what} now", 0)
+        return NotOwner(f"no broker owns {what} now", is_unowned=True)
     return NotOwner(f"{what} is owned by broker {owner.node_id}", owner.node_id)

@@ -31,7 +31,7 @@ async def take_part(broker: Broker, listeners: Sequence[Listener], root: trio.Nu
     root.start_soon(_tell_addresses, broker, internal, listeners)
     membership = Membership(broker, upkeep, ledger_of(broker.config))
     await root.start(membership.run)
-    broker.hand_over = membership.hand_over
+    broker.on_leave(membership.hand_over)
 
 
 async def _tell_addresses(

@@ -14,9 +14,9 @@ Guarantees:
 * A change is in memory when the call returns, listeners have heard of it, and further partitions
   have their folders on disk. The change is durable once the returned ticket is. With ticket 0 the
   change is durable already, as another broker has published it.
-* In a cluster, all other brokers that answer have followed the change when the call returns, or one
-  second has passed. The call may also raise `NotOwner` (nothing was done: ask again) and
-  `Unanswered` (the change may have been made).
+* In a cluster, the topic's owner has followed the change when the call returns, within ten seconds,
+  and so have all other brokers that answer, within a second. The call may also raise `NotOwner`
+  (nothing was done: ask again) and `Unanswered` (the change may have been made).
 * All changes may raise `StorageFull` (nothing changed) and `StorageFailed` (the broker stops).
 * A caller that is cancelled leaves either no change or the whole change.
 """

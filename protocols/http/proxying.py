@@ -49,7 +49,6 @@ OWN_HEADERS: Final = frozenset(
 # Time limit for finding a topic's owner. After a kill of the owner, the next broker owns the topic
 # after the lease (5 s) and the time of the takeover.
 FIND_S: Final = 10.0
-LOOK_S: Final = 0.05
 RECEIVE_BYTES: Final = 64 * 1024
 # After this silence of an owner, check that the owner's session is alive. A frozen broker, or a
 # broker cut off from this one, closes no connection: other brokers take over its topics, and the
@@ -123,17 +122,16 @@ class Proxy:
             if HOP in request.headers:
                 return await self._serve_for_another(request, handler)
             body = Body(request, self._budget)
-            deadline = trio.current_time() + FIND_S
+            tries = self._broker.peers.tries(FIND_S)
             while True:
                 try:
                     return await self._serve_once(body.request(), handler)
                 except NotOwner as error:
-                    is_over = trio.current_time() > deadline or self._broker.stopping.is_set()
-                    if is_over or not body.is_kept:
-                        text = f"no broker serves that now: try again ({error})"
-                        raise Refused(NO_OWNER, text) from error
-                with request.scope["exchange"].waiting():
-                    await trio.sleep(LOOK_S)
+                    may_retry = body.is_kept and not self._broker.stopping.is_set()
+                    with request.scope["exchange"].waiting():
+                        if not may_retry or not await tries.again(error):
+                            text = f"no broker serves that now: try again ({error})"
+                            raise Refused(NO_OWNER, text) from error
 
         return serve
 
@@ -157,7 +155,7 @@ class Proxy:
                 raise elsewhere("that", owner)
             name = _topic_of(request)
             if name is not None and self._broker.topics.find(name) is None:
-                await self._broker.siblings.follow()  # The other broker may be ahead.
+                await self._broker.peers.follow()  # The other broker may be ahead.
             return await handler(body.request())
         except NotOwner as error:
             await body.drain()
@@ -181,7 +179,7 @@ class Proxy:
         during a request that changes nothing. Raises Refused.
         """
         name = next(one.name for one in self._broker.listeners.values() if one.protocol == "http")
-        stream = await self._broker.siblings.relay(owner.node_id, name)
+        stream = await self._broker.peers.relay(owner.node_id, name)
         exchange = _Exchange(stream, partial(self._broker.placement.is_over, owner.session))
         try:
             answer = await exchange.ask(request)

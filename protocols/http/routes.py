@@ -88,7 +88,7 @@ class Routes:
     def __init__(self, broker: Broker) -> None:
         self.described: list[Described] = []  # The routes made so far.
         self._broker = broker
-        self._proxy = None if broker.siblings.is_alone else Proxy(broker)
+        self._proxy = None if broker.peers.is_alone else Proxy(broker)
 
     def route(self, path: str, **methods: Served) -> Route:
         """Return the route of a path with all its methods, so that the answer to an unknown method

@@ -33,7 +33,7 @@ class IggyAdapter:
     ) -> IggySession:
         """Handlers for a new connection."""
         shared = self._shared_of(broker)
-        kind = IggySession if broker.siblings.is_alone else RelayingSession
+        kind = IggySession if broker.peers.is_alone else RelayingSession
         return kind(broker, connection, options, shared)
 
     def open_relayed(

@@ -52,7 +52,7 @@ class Stored:
 
 async def broker_figures(broker: Broker, clients_count: int) -> Stats:
     """The record of GET_STATS."""
-    stored, elsewhere = Stored(), await broker.siblings.kept()
+    stored, elsewhere = Stored(), await broker.peers.kept()
     async for topic in in_pieces(broker.topics.all()):
         if not topic.deleted:
             stored.add(broker, topic, elsewhere)

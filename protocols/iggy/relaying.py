@@ -28,7 +28,7 @@ from braidlog.storage.formats.api import Buffer
 from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from braidlog.broker.cluster.placement import Owner
+    from braidlog.broker.cluster.placement import Owner, Tries
     from braidlog.broker.server.connection import Connection
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.iggy.context import Answer, Context
@@ -46,7 +46,6 @@ ANSWER_BYTES_MAX: Final = 2 * SEND_BYTES_MAX
 # Time limit for finding a topic's owner. After an owner is killed, the next broker owns the topic
 # after the lease (5 s) and the time of the takeover.
 FIND_S: Final = 10.0
-LOOK_S: Final = 0.05
 ANSWER_S: Final = 60.0  # A poll may wait for memory; a SEND waits for the object store.
 
 Membership = tuple[str, str]  # Full name of a topic, and name of a group.
@@ -116,7 +115,7 @@ class Relays:
         link = self._links.get(node)
         if link is None:
             name = self._context.connection.listener_name
-            link = Link(await self._context.broker.siblings.relay(node, name))
+            link = Link(await self._context.broker.peers.relay(node, name))
             self._links[node] = link
         joined = [
             one for one in self._memberships() if self._is_at(one, node) and one not in link.joined
@@ -222,12 +221,11 @@ class RelayingSession(IggySession):
         try:
             yield from super()._serve(frame)
         except NotOwner as error:
-            yield self._relay(bytes(frame), error)
+            yield self._relay(bytes(frame), error, self._context.broker.peers.tries(FIND_S))
 
-    async def _relay(self, frame: bytes, error: NotOwner) -> None:
+    async def _relay(self, frame: bytes, error: NotOwner, tries: Tries) -> None:
         """Return the answer of the topic's owner, once there is an owner."""
         relays = self._relays = self._relays or Relays(self._context)
-        deadline = trio.current_time() + FIND_S
         while True:
             if error.node_id != NOBODY.node_id:
                 try:
@@ -239,10 +237,9 @@ class RelayingSession(IggySession):
                     if answer is not None:
                         self._outbox.answer([answer])
                         return
-            if trio.current_time() > deadline:
+            if not await tries.again(error):
                 self._fail_frame(frame, error)
                 return
-            await trio.sleep(LOOK_S)
             relays.come_home()
             try:
                 waited = begin(IggySession._serve(self, memoryview(bytearray(frame))))
@@ -338,7 +335,7 @@ class RelayedSession(IggySession):
         """
         broker = self._context.broker
         if not names.is_known(broker, command.request):
-            yield broker.siblings.follow()
+            yield broker.peers.follow()
         return (yield from super()._carry_out(command))
 
     def joined(self) -> list[Membership]:

@@ -10,7 +10,7 @@ import trio
 
 from braidlog.broker import errors
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.cluster.siblings import Asker
+from braidlog.broker.cluster.peers import Asker
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy import replies as r
@@ -31,14 +31,14 @@ async def get_stream(context: Context, request: m.GetStream) -> Answer:
     """A stream with its topics. Raises Absent."""
     stream = names.get_stream(context.broker, request.stream, listed=True)
     broker = context.broker
-    infos = await topic_infos(broker, names.topics(broker, stream), await broker.siblings.kept())
+    infos = await topic_infos(broker, names.topics(broker, stream), await broker.peers.kept())
     return Answer([_stream_info(stream, infos), *infos])
 
 
 async def get_streams(context: Context, request: m.GetStreams) -> Answer:
     """All streams."""
     broker = context.broker
-    elsewhere = await broker.siblings.kept()
+    elsewhere = await broker.peers.kept()
     records = []
     for stream in names.streams(broker):
         infos = await topic_infos(broker, names.topics(broker, stream), elsewhere)
@@ -125,7 +125,7 @@ async def _purge(broker: Broker, asker: Asker, topic: Topic) -> None:
     if owner is None:
         await broker.retention.purge(topic)
     else:
-        await broker.siblings.purge(owner.node_id, asker, topic.name.full)
+        await broker.peers.purge(owner.node_id, asker, topic.name.full)
 
 
 def _stream_info(stream: names.Stream, infos: Sequence[r.TopicInfo]) -> r.StreamInfo:

@@ -69,7 +69,7 @@ OF_OPTIONS = {  # The setting that each option of V stands for.
 STEP_TRIES = 4  # For adding or removing partitions while other clients do so.
 
 KeptElsewhere = Mapping[str, tuple[int, int, int]]
-"""Messages, bytes and segments of topics of other brokers (`Siblings.kept`)."""
+"""Messages, bytes and segments of topics of other brokers (`Peers.kept`)."""
 
 # Partitions that a list looks at between two checkpoints: some ms of work.
 PIECE_PARTITIONS = 200
@@ -92,7 +92,7 @@ async def get_topics(context: Context, request: m.GetTopics) -> Answer:
             return Answer([r.Count(0)])
         raise
     topics = names.topics(broker, stream)
-    infos = await topic_infos(broker, topics, await broker.siblings.kept())
+    infos = await topic_infos(broker, topics, await broker.peers.kept())
     return Answer([r.Count(len(infos)), *infos])
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 
 import trio
 
-from braidlog.broker.cluster.siblings import Commit, Committed, Place
+from braidlog.broker.cluster.peers import Commit, Committed, Place
 from braidlog.broker.errors import (
     BrokerError,
     NotOwner,
@@ -33,7 +33,6 @@ from braidlog.protocols.kafka.messages import (
     OffsetFetchRequest,
 )
 from braidlog.protocols.kafka.names import visible
-from braidlog.protocols.kafka.scatter import all_elsewhere, commit_elsewhere, fetch_elsewhere
 from braidlog.storage.metadata.names import parse_topic
 
 US_PER_MS = 1000
@@ -47,7 +46,6 @@ WHOLE_ERROR_VERSION = 2  # From here on an OffsetFetch can fail as a whole.
 # How long an OffsetFetch waits for the owner of a topic that moves: a takeover takes a second or
 # two, or a lease of 5 s. Heartbeats wait on the same connection; the shortest session is 6 s.
 FIND_S = 5.0
-LOOK_S = 0.1
 
 Wanted = tuple[bytes | None, int, CommitTarget]  # topic name, partition number, commit
 
@@ -92,7 +90,7 @@ async def _commit_elsewhere(
     numbers = [number for number, code in enumerate(codes) if isinstance(code, Elsewhere)]
     theirs = [one for one in codes if isinstance(one, Elsewhere)]
     wanted = [(one.node, one.commit) for one in theirs]
-    told = await commit_elsewhere(context, request.group or b"", wanted)
+    told = await context.broker.peers.commit(context.asker, request.group or b"", wanted)
     for number, error in zip(numbers, told, strict=True):
         codes[number] = Code.NONE if error is None else _code(context, request.version, error)
 
@@ -219,12 +217,11 @@ async def _fetch_elsewhere(
     """Ask the topics' owners, and put their answers into `topics`. Return an error if no owner
     answered for a partition within `FIND_S`; the error then replaces the partition's position.
     """
-    deadline = trio.current_time() + FIND_S
+    tries = context.broker.peers.tries(FIND_S)
     while True:
-        theirs, error = await _ask_owners(context, request, theirs, topics, deadline)
-        if error is None or trio.current_time() >= deadline:
+        theirs, error = await _ask_owners(context, request, theirs, topics, tries.deadline)
+        if error is None or not await tries.again(error):
             break
-        await trio.sleep(LOOK_S)
     for name, index in theirs:
         assert error is not None
         topics[name][index] = CommittedOffset(-1, b"", _retried(context, error))
@@ -252,12 +249,14 @@ async def _ask_owners(
             names[place] = name
     left: list[tuple[bytes | None, int]] = []
     failure: NotOwner | None = None
-    found = await fetch_elsewhere(context, request.group or b"", owners, deadline)
+    ask, group = context.broker.peers.committed, request.group or b""
+    found = await ask(context.asker, group, owners, deadline)
     for place, name in names.items():
         told, index = found[place], place[1]
         if isinstance(told, NotOwner):
             left.append((name, index))
-            failure = told
+            if failure is None or failure.is_unowned:  # Retry soon if any owner was asked.
+                failure = told
         elif isinstance(told, BrokerError):
             topics[name][index] = _no_position(context, request, told)
         else:
@@ -282,7 +281,7 @@ async def _all_committed(context: Context, group: bytes) -> dict[bytes | None, l
         indexes = range(len(topic.partitions))
         if committed := [one for one in indexes if subscription.position(one) is not None]:
             found[topic.name.topic.encode()] = committed
-    for full, index in await all_elsewhere(context, group):
+    for full, index in await broker.peers.positions(context.asker, group, context.namespace):
         there = broker.topics.find(parse_topic(full))
         if there is not None and visible(there.name) and context.may_see(there):
             found.setdefault(there.name.topic.encode(), []).append(index)

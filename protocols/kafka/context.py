@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Action, Resource
+from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.errors import BrokerError, NotAuthorized, TopicNotFound
 from braidlog.protocols.kafka.errors import Code, GroupNotAuthorized, wire_code
 from braidlog.protocols.kafka.messages import BrokerAddress, Reply
@@ -147,6 +148,16 @@ class Context:
             self.connection.outbox.pending_answers > 0
             or self.written_ticket > self.broker.durability.durable_ticket
         )
+
+    @property
+    def asker(self) -> Asker:
+        """The client, for calls to other brokers."""
+        return Asker(self.connection.principal, self.connection.at)
+
+    @property
+    def namespace(self) -> tuple[str, str]:
+        """The listener's: a group of the same name in another namespace is a different group."""
+        return self.names.tenant, self.names.namespace
 
     async def own_writes(self) -> None:
         """Wait until all earlier writes of this connection are readable, with acks 0 or not.

@@ -20,7 +20,6 @@ from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.members import described_others
 from braidlog.protocols.kafka.membership import State
 from braidlog.protocols.kafka.names import PROTOCOL
-from braidlog.protocols.kafka.scatter import all_elsewhere, end_elsewhere
 from braidlog.protocols.kafka.seen_members import seen_members
 from braidlog.protocols.kafka.wire.delete_groups import (
     DeletableGroupResult,
@@ -81,7 +80,8 @@ async def _described(context: Context, name: bytes | None) -> DescribedGroup:
                 protocol_type=PROTOCOL_TYPE,
                 members=others,
             )
-        if topics or await all_elsewhere(context, name or b""):
+        peers, namespace = context.broker.peers, context.namespace
+        if topics or await peers.positions(context.asker, name or b"", namespace):
             return DescribedGroup(group_id=name, group_state=State.EMPTY.value)
     except BrokerError as error:
         context.refused(error)
@@ -148,7 +148,8 @@ async def _delete(context: Context, name: bytes) -> tuple[Code, int]:
         topics = await _topics_of(context, name)
         if await _others(context, topics, name):
             return Code.NON_EMPTY_GROUP, 0
-        is_elsewhere = await end_elsewhere(context, name)
+        peers = context.broker.peers
+        is_elsewhere = await peers.end_group(context.asker, name, context.namespace)
         context.groups.forget(name)
         for topic in topics:
             ticket = max(ticket, context.broker.subscriptions.delete(topic, name))

@@ -58,7 +58,7 @@ def partitioned_metadata(client: Client, command: CommandPartitionedTopicMetadat
     elif _is_to_be_made(client, command):
         work = partial(_make_and_tell_partitions, client, command)
         client.lanes.in_order((LANE, command.request_id), work)
-    elif is_unknown(client.broker.topics, command.topic) and not client.broker.siblings.is_alone:
+    elif is_unknown(client.broker.topics, command.topic) and not client.broker.peers.is_alone:
         work = partial(_find_and_tell_partitions, client, command)
         client.lanes.in_order((LANE, command.request_id), work)
     else:
@@ -231,7 +231,7 @@ async def _tell_topics(
         live = client.broker.live.list(*parts)
         seen = await client.connection.seen(parts, live, attrgetter("resource"))
         names += [topic.full for topic in seen]
-        named = [*(await client.broker.siblings.live(parts)).items()]
+        named = [*(await client.broker.peers.live(parts)).items()]
         theirs = await client.connection.seen(parts, named, lambda one: Resource.of_topic(one[1]))
         names = [*dict.fromkeys([*names, *(full for full, _ in theirs)])]
     digest = topics_hash(names)

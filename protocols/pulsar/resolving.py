@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import trio
-
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.cluster.placement import NOBODY
+from braidlog.broker.cluster.placement import NOBODY, elsewhere
 from braidlog.broker.errors import BrokerError, InvalidRequest, NamespaceNotFound, TopicNotFound
 from braidlog.protocols.pulsar.errors import Refused
 from braidlog.protocols.pulsar.names import is_live, is_unknown, parse
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 # Time limit for finding a topic's owner. After an owner is killed, the next broker owns the topic
 # after the lease (5 s) and the time of the takeover.
 FIND_S: Final = 10.0
-LOOK_S: Final = 0.05
 
 
 def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int | None]:
@@ -54,7 +51,7 @@ def is_deduplicated(client: Client, text: str) -> bool:
 
 def is_unowned(client: Client, text: str) -> bool:
     """Return True if no broker serves the topic now: the topic is moving between brokers."""
-    if client.broker.siblings.is_alone:
+    if client.broker.peers.is_alone:
         return False
     try:
         name, _ = parse(client.broker.topics, text)
@@ -67,9 +64,9 @@ async def await_owner(client: Client, text: str) -> None:
     """Wait until a broker serves the topic, at most `FIND_S`: the Go client does not retry after a
     temporary refusal.
     """
-    deadline = trio.current_time() + FIND_S
-    while is_unowned(client, text) and trio.current_time() < deadline:
-        await trio.sleep(LOOK_S)
+    tries = client.broker.peers.tries(FIND_S)
+    while is_unowned(client, text) and await tries.again(elsewhere(text, NOBODY)):
+        pass
 
 
 async def find(client: Client, action: Action, text: str) -> Topic | None:
@@ -82,7 +79,7 @@ async def find(client: Client, action: Action, text: str) -> Topic | None:
     topics = client.broker.topics
     name, _ = resolve(client, action, text)
     if is_unknown(topics, text):
-        await client.broker.siblings.follow()
+        await client.broker.peers.follow()
     return topics.find(name)
 
 

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import trio
-
 from braidlog.broker.access.rights import Action
-from braidlog.broker.cluster.siblings import Asker
+from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.errors import BrokerError, NotOwner, TopicNotFound
 from braidlog.broker.topics.schemas import (
     IncompatibleSchema,
@@ -25,7 +23,7 @@ from braidlog.broker.topics.schemas import (
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import Refused, refusal
 from braidlog.protocols.pulsar.names import is_live
-from braidlog.protocols.pulsar.resolving import FIND_S, LOOK_S, live_topic, resolve
+from braidlog.protocols.pulsar.resolving import FIND_S, live_topic, resolve
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandGetOrCreateSchema,
     CommandGetSchema,
@@ -112,16 +110,15 @@ def _here(client: Client, command: CommandGetSchema, name: TopicName) -> Found:
 
 async def _ask_owner(client: Client, command: CommandGetSchema, name: TopicName) -> None:
     """Ask the topic's owner, which has its schemas; wait for one while the topic moves."""
-    deadline = trio.current_time() + FIND_S
+    tries = client.broker.peers.tries(FIND_S)
     while True:
         try:
             answer = _told(command, name, await _there_or_here(client, command, name))
             break
         except NotOwner as error:
-            if trio.current_time() > deadline:
+            if not await tries.again(error):
                 answer = _refused(command, error)
                 break
-            await trio.sleep(LOOK_S)
         except BrokerError as error:
             answer = _refused(command, error)
             break
@@ -136,7 +133,7 @@ async def _there_or_here(client: Client, command: CommandGetSchema, name: TopicN
         return _here(client, command, name)
     asker, live = Asker(connection.principal, connection.at), is_live(command.topic)
     version = _wanted(command)
-    return await broker.siblings.schema(owner.node_id, asker, name, version=version, live=live)
+    return await broker.peers.schema(owner.node_id, asker, name, version=version, live=live)
 
 
 def _told(command: CommandGetSchema, name: TopicName, found: Found) -> bytes:

@@ -49,7 +49,7 @@ class TopicsApi:
             return in_namespace and name.full > after and is_seen(topic.resource)
 
         topics = await first_topics(self._broker.topics.all(), wanted, limit + 1)
-        kept = await self._broker.siblings.kept()
+        kept = await self._broker.peers.kept()
         page = messages.TopicPage(
             topics=[self._summary(topic, kept) async for topic in in_turns(topics[:limit])],
             next=topics[limit - 1].name.full if len(topics) > limit else None,

@@ -56,7 +56,7 @@ class AdminLive:
         self._broker.namespaces.get(*place)
         found = await topics_seen(self._broker, request, place, self._live.list(*place))
         is_seen = seen_by(self._broker, request)
-        elsewhere = await self._broker.siblings.live(place)
+        elsewhere = await self._broker.peers.live(place)
         theirs = [one for one, of in elsewhere.items() if is_seen(Resource.of_topic(of))]
         return told(sorted({*theirs, *(topic.full for topic in found)}))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from braidlog.broker.broker import Broker
-from braidlog.broker.cluster.calls import INTERNAL
+from braidlog.broker.cluster.cluster_peers import INTERNAL
 from braidlog.broker.cluster.links import MAC_BYTES, MAGIC, NONCE_BYTES
 from braidlog.broker.topics.topic import Topic
 from braidlog.storage.metadata.names import TopicName
@@ -97,7 +97,7 @@ async def cut_links(asker: Node, owner: Node) -> AsyncIterator[Cutter]:
         await trio.to_thread.run_sync(owner.shared.session.tell_addresses, told)
         others = asker.broker.placement.others
         await until(lambda: [one.addresses[INTERNAL] for one in others()] == [shown])
-        await asker.broker.home.close()  # Connections that bypass the cutter.
+        await asker.broker.cluster_peers.close()  # Connections that bypass the cutter.
         yield cutter
         nursery.cancel_scope.cancel()
 

@@ -68,7 +68,7 @@ class Node:
                 yield self
             finally:
                 with trio.CancelScope(shield=True):
-                    await self.broker.home.close()
+                    await self.broker.cluster_peers.close()
                 nursery.cancel_scope.cancel()
         if self.is_closing:
             self.broker.close()

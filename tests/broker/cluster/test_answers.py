@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import trio
 
 from braidlog.broker.cluster.answers import TURN_PARTITIONS, Answers
-from braidlog.broker.cluster.calls import Call
+from braidlog.broker.cluster.cluster_peers import Call
 from braidlog.storage.metadata.names import TopicName
 
 

@@ -7,10 +7,10 @@ from braidlog.broker import errors
 from braidlog.broker.access.access import Access
 from braidlog.broker.access.acting import asks, work_for
 from braidlog.broker.access.rights import ANONYMOUS, Principal
-from braidlog.broker.cluster.calls import Call
 from braidlog.broker.cluster.change_rights import ON_NAMESPACE, ON_TOPIC
 from braidlog.broker.cluster.changes import LocalChanges
-from braidlog.broker.cluster.siblings import Asker
+from braidlog.broker.cluster.cluster_peers import Call
+from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.delivery.non_persistent.topics import PARTITIONS_OF
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import Node, balanced
@@ -87,7 +87,7 @@ async def test_the_owner_refuses_a_forbidden_change_and_changes_nothing(tmp_path
         owner, asker = (first, second) if first.broker.catalogue.is_owned else (second, first)
         rules = Only()
         owner.broker.access = Access(rules)
-        home, state = asker.broker.home, owner.broker.catalogue.state
+        home, state = asker.broker.cluster_peers, owner.broker.catalogue.state
         with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(stepping_on, first, second)

@@ -3,11 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
+import trio
 
 from braidlog.broker import errors
 from braidlog.broker.access.rights import ANONYMOUS
-from braidlog.broker.cluster import calls
-from braidlog.broker.cluster.siblings import Asker
+from braidlog.broker.cluster import cluster_peers
+from braidlog.broker.cluster.peers import Asker
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.cut_links import lossy
 
@@ -18,7 +19,7 @@ def parts(name):
 
 async def test_an_unanswered_change_is_not_repeated(tmp_path):
     async with lossy(tmp_path) as (asker, owner, cutter, _):
-        home = asker.broker.home
+        home = asker.broker.cluster_peers
         name = TopicName("public", "default", "orders")
         cutter.answers_to_lose = 1
         with pytest.raises(errors.Unanswered):
@@ -30,7 +31,7 @@ async def test_an_unanswered_change_is_not_repeated(tmp_path):
 
 async def test_an_unsent_change_is_made_at_the_next_attempt(tmp_path):
     async with lossy(tmp_path) as (asker, _owner, _, _names):
-        home = asker.broker.home
+        home = asker.broker.cluster_peers
         name = TopicName("public", "default", "orders")
         await home.kept()
         ((_, idle),) = home._idle.items()
@@ -44,12 +45,13 @@ async def test_an_unanswered_question_may_be_repeated(tmp_path):
     async with lossy(tmp_path) as (asker, owner, cutter, names):
         theirs = next(name for name in names if owner.broker.placement.is_here(name))
         cutter.answers_to_lose = 1
-        with pytest.raises(errors.NotOwner):
-            await asker.broker.home.committed(
-                owner.number, Asker(ANONYMOUS, "test"), b"g", [(theirs.full, 0)]
-            )
+        place = theirs.full, 0
+        results = await asker.broker.cluster_peers.committed(
+            Asker(ANONYMOUS, "test"), b"g", [(owner.number, place)], trio.current_time() + 10.0
+        )
+        assert isinstance(results[place], errors.NotOwner)
         cutter.answers_to_lose = 1
-        await asker.broker.home.follow()
+        await asker.broker.cluster_peers.follow()
         assert cutter.lost == 2
 
 
@@ -57,10 +59,11 @@ async def test_an_unanswered_commit_may_have_been_made(tmp_path):
     async with lossy(tmp_path) as (asker, owner, cutter, names):
         theirs = next(name for name in names if owner.broker.placement.is_here(name))
         cutter.answers_to_lose = 1
-        with pytest.raises(errors.Unanswered):
-            await asker.broker.home.commit(
-                owner.number, Asker(ANONYMOUS, "test"), b"g", [(theirs.full, 0, 7, b"", 1)]
-            )
+        commit = (theirs.full, 0, 7, b"", 1)
+        (error,) = await asker.broker.cluster_peers.commit(
+            Asker(ANONYMOUS, "test"), b"g", [(owner.number, commit)]
+        )
+        assert isinstance(error, errors.Unanswered)
         topic = owner.broker.topics.get(theirs)
         assert owner.broker.subscriptions.get(topic, b"g").position(0) == 7
 
@@ -157,7 +160,7 @@ async def test_a_change_with_a_lost_answer_is_made_once_and_reported_as_made(tmp
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_change_by_a_silent_owner_is_reported_as_unknown(tmp_path, name, monkeypatch):
-    monkeypatch.setattr(calls, "FIND_S", 0.0)
+    monkeypatch.setattr(cluster_peers, "FIND_S", 0.0)
     async with lossy(tmp_path) as (asker, owner, cutter, _):
         await prepared(asker)
         change, _ = Changes(asker.broker).changes()[name]
@@ -182,7 +185,7 @@ async def test_a_late_request_does_not_affect_a_changed_topic(tmp_path):
         ]
         for change, *arguments in late:
             with pytest.raises(errors.Conflict):
-                await asker.broker.home.change(
+                await asker.broker.cluster_peers.change(
                     Asker(ANONYMOUS, "test"), change, based_on, *arguments
                 )
         assert len(owner.broker.topics.get(ORDERS).partitions) == 8

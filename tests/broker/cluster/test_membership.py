@@ -8,7 +8,7 @@ import trio
 from braidlog.broker import errors
 from braidlog.broker.access.rights import ANONYMOUS
 from braidlog.broker.cluster.membership import HAND_OVER_S
-from braidlog.broker.cluster.siblings import Asker
+from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.positions.members import Member
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import LEASE_MS, Node, balanced, settle, topic_of
@@ -116,7 +116,9 @@ async def test_a_topic_just_created_by_another_broker_is_used(store):
                     await trio.lowlevel.checkpoint()
                 assert asker.broker.topics.find(name) is None
                 nursery.start_soon(use)
-                while not any(asker.broker.home._idle.values()):  # The request has been answered.
+                while not any(
+                    asker.broker.cluster_peers._idle.values()
+                ):  # The request has been answered.
                     await trio.lowlevel.checkpoint()
                 nursery.start_soon(stepping_on, asker)
                 while not found:
@@ -234,21 +236,19 @@ async def test_only_the_topics_owner_moves_a_position(store):
                 while second.broker.topics.find(name) is None:
                     await trio.lowlevel.checkpoint()
                 nursery.cancel_scope.cancel()
-        asker, home = Asker(ANONYMOUS, "test"), first.broker.home
-        commits = [(name.full, 0, 7, b"m", 1), (name.full, 5, 7, b"m", 1)]
-        told = await home.commit(OTHER, asker, b"g", commits)
-        assert told[0] is None and isinstance(told[1], errors.PartitionNotFound)
-        assert await home.committed(OTHER, asker, b"g", [(name.full, 0)]) == [
-            (name.full, 0, (7, b"m"))
-        ]
-        assert await home.committed(OTHER, asker, b"h", [(name.full, 0)]) == [(name.full, 0, None)]
+        asker, home = Asker(ANONYMOUS, "test"), first.broker.cluster_peers
+        place, soon = (name.full, 0), trio.current_time() + 60
+        commits = [(OTHER, (*place, 7, b"m", 1)), (OTHER, (name.full, 5, 7, b"m", 1))]
+        errors_of = await home.commit(asker, b"g", [*commits, (9, (*place, 7, b"m", 1))])
+        assert errors_of[0] is None and isinstance(errors_of[1], errors.PartitionNotFound)
+        assert isinstance(errors_of[2], errors.NotOwner)
+        assert await home.committed(asker, b"g", [(OTHER, place)], soon) == {place: (7, b"m")}
+        assert await home.committed(asker, b"h", [(OTHER, place)], soon) == {place: None}
         here, elsewhere = ("public", "default"), ("public", "other")
-        assert await home.positions(OTHER, asker, b"g", here) == [(name.full, 0)]
+        assert await home.positions(asker, b"g", here) == [place]
         for group, namespace in ((b"h", here), (b"g", elsewhere)):
-            assert await home.positions(OTHER, asker, group, namespace) == []
-            assert not await home.end_group(OTHER, asker, group, namespace)
-        with pytest.raises(errors.NotOwner):
-            await home.commit(9, asker, b"g", commits)
+            assert await home.positions(asker, group, namespace) == []
+            assert not await home.end_group(asker, group, namespace)
         partition = second.broker.topics.partition(name, 0)
         await append(second.broker, partition, "kafka", [b"x", b"y"])
         assert await home.kept() == {name.full: (2, partition.size_bytes, 1)}
@@ -258,8 +258,8 @@ async def test_only_the_topics_owner_moves_a_position(store):
         # A broker that was fenced during a hang forwards its clients' earlier requests.
         store.ledger.fence(first.shared.session.number, -1)
         await second.membership.step()
-        with pytest.raises(errors.Unanswered):
-            await home.commit(OTHER, asker, b"g", [(name.full, 0, 3, b"m", 1)])
+        (error,) = await home.commit(asker, b"g", [(OTHER, (*place, 3, b"m", 1))])
+        assert isinstance(error, errors.Unanswered)
         topic = second.broker.topics.get(name)
         assert second.broker.subscriptions.get(topic, b"g").committed(0).offset == 7
 
@@ -279,13 +279,13 @@ async def test_a_group_is_deleted_only_in_its_namespace(store):
                     topic = await second.broker.topics.create(one, 1)
                     second.broker.subscriptions.open(topic, b"g").commit(0, 0)
                 nursery.cancel_scope.cancel()
-        asker, home = Asker(ANONYMOUS, "test"), first.broker.home
+        asker, home = Asker(ANONYMOUS, "test"), first.broker.cluster_peers
         readers = [Member("pulsar", "p", "", (0,))]
         second.broker.members.add_source(lambda topic, group: readers)
         with pytest.raises(errors.SubscriptionBusy):
-            await home.end_group(OTHER, asker, b"g", ("public", "default"))
+            await home.end_group(asker, b"g", ("public", "default"))
         readers.clear()
-        assert await home.end_group(OTHER, asker, b"g", ("public", "default"))
+        assert await home.end_group(asker, b"g", ("public", "default"))
         topics, subscriptions = second.broker.topics, second.broker.subscriptions
         assert subscriptions.find(topics.get(name), b"g") is None
         assert subscriptions.find(topics.get(same), b"g") is not None
@@ -297,16 +297,16 @@ async def test_non_persistent_topics_are_listed_at_every_broker(store):
         name = topic_of(second.held)
         second.broker.live.create(name)
         with trio.fail_after(60):
-            found = await first.broker.home.live(("public", "default"))
+            found = await first.broker.cluster_peers.live(("public", "default"))
             assert found == {f"non-persistent://{name.full}": name}
-            assert not await first.broker.home.live(("public", "other"))
+            assert not await first.broker.cluster_peers.live(("public", "other"))
 
 
 async def test_a_leaving_broker_serves_until_others_own_everything(store):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
         held = first.held
-        first.broker.hand_over = first.membership.hand_over
+        first.broker.on_leave(first.membership.hand_over)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(first.broker.leave)
             while not any(row.drains for row in store.ledger.sessions()):
@@ -321,7 +321,7 @@ async def test_a_leaving_broker_serves_until_others_own_everything(store):
 async def test_a_broker_without_successor_leaves_at_once(store):
     async with Node(store, ONE).running() as first:
         await settle(first)
-        first.broker.hand_over = first.membership.hand_over
+        first.broker.on_leave(first.membership.hand_over)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(first.broker.leave)
             while not first.broker.is_leaving:
@@ -334,7 +334,7 @@ async def test_a_broker_without_successor_leaves_at_once(store):
 async def test_a_leaving_broker_waits_with_a_limit_for_a_passive_broker(store, autojump_clock):
     async with Node(store, ONE).running() as first, Node(store, OTHER).running() as second:
         await both(store, first, second)
-        first.broker.hand_over = first.membership.hand_over
+        first.broker.on_leave(first.membership.hand_over)
         before = trio.current_time()
         await first.broker.leave()
         assert trio.current_time() - before == pytest.approx(HAND_OVER_S)

@@ -5,7 +5,7 @@ owner for what they have changed.
 import pytest
 import trio
 
-from braidlog.broker.cluster import answers, calls
+from braidlog.broker.cluster import answers, cluster_peers
 from tests.broker.cluster.nodes import two_brokers
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
@@ -15,7 +15,7 @@ SPREAD_S = 0.01  # For the other brokers; the owner of the topic has `FOLLOW_S`.
 
 @pytest.fixture
 def quick(monkeypatch):
-    for module in (answers, calls):
+    for module in (answers, cluster_peers):
         monkeypatch.setattr(module, "SPREAD_S", SPREAD_S)
 
 
@@ -77,7 +77,7 @@ async def test_a_creation_does_not_wait_for_an_owner_that_is_behind(tmp_path, qu
 
 
 async def test_an_owner_that_stays_behind_is_waited_for_with_a_limit(tmp_path, quick, monkeypatch):
-    monkeypatch.setattr(calls, "FOLLOW_S", 5 * SPREAD_S)
+    monkeypatch.setattr(cluster_peers, "FOLLOW_S", 5 * SPREAD_S)
     async with two_brokers(SharedStore(tmp_path)) as (nodes, names):
         far, catalogue = sorted(nodes, key=lambda node: node.broker.catalogue.is_owned)
         name = next(one for one in names if far.broker.placement.is_here(one))

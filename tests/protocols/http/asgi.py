@@ -9,7 +9,7 @@ from typing import Any
 import trio
 
 from braidlog.broker.access.access import Access
-from braidlog.broker.cluster.siblings import Siblings
+from braidlog.broker.cluster.alone import Alone
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.metrics import Metrics
 from braidlog.broker.runtime.poller import Poller
@@ -107,7 +107,7 @@ def bare_broker(data_dir: str = "/") -> Any:
     metrics, seldom = Metrics(), ThrottledLog()
     return BareBroker(
         version="0.0",
-        siblings=Siblings(),
+        peers=Alone(),
         access=Access(),
         quotas=SimpleNamespace(of=lambda principal: None),
         authentication=SimpleNamespace(required=False),

@@ -8,8 +8,8 @@ import trio.testing
 from starlette.requests import Request
 from starlette.responses import Response
 
-from braidlog.broker.cluster.placement import NOBODY, Owner, Placement, elsewhere
-from braidlog.broker.cluster.siblings import Siblings
+from braidlog.broker.cluster.alone import Alone
+from braidlog.broker.cluster.placement import NOBODY, Owner, Placement, Tries, elsewhere
 from braidlog.broker.errors import NotOwner
 from braidlog.broker.metrics import Metrics
 from braidlog.protocols.http import proxying
@@ -40,6 +40,7 @@ class Moving(Placement):
         return session in self.ended
 
     def owner(self, name):
+        self.wake()  # The next look finds another owner.
         return self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
 
 
@@ -47,16 +48,20 @@ class Frozen(bytes):
     """The answer of a broker before it froze: its connection stays open."""
 
 
-class Other(Siblings):
+class Other(Alone):
     """The other broker with an answer per request; None: the broker is unreachable."""
 
     is_alone = False
 
-    def __init__(self, nursery, *answers):
+    def __init__(self, placement, nursery, *answers):
+        self.placement = placement
         self.nursery = nursery
         self.answers = list(answers)
         self.asked = []
         self.followed = 0
+
+    def tries(self, seconds):
+        return Tries(self.placement, seconds)
 
     async def relay(self, node, listener):
         answer = self.answers.pop(0)
@@ -99,10 +104,11 @@ class Asked:
     """A request through a proxy in front of `received`."""
 
     def __init__(self, nursery, owners, *answers, handler=received):
-        self.siblings = Other(nursery, *answers)
+        placement = Moving(*owners)
+        self.peers = Other(placement, nursery, *answers)
         self.broker = bare_broker()
-        self.broker.placement = Moving(*owners)
-        self.broker.siblings = self.siblings
+        self.broker.placement = placement
+        self.broker.peers = self.peers
         self.broker.listeners = {"http": SimpleNamespace(name="http", protocol="http")}
         self.broker.topics = SimpleNamespace(find=lambda name: None)
         self.serve = Proxy(self.broker).around(handler)
@@ -127,11 +133,6 @@ class Asked:
         return await self.serve(Request(scope, receive))
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch):
-    monkeypatch.setattr(proxying, "LOOK_S", 0.0)
-
-
 async def test_a_request_for_a_topic_without_owner_waits_for_an_owner(nursery):
     asked = Asked(nursery, [NOBODY, NOBODY, None])
     answer = await asked()
@@ -148,7 +149,7 @@ async def test_a_request_at_a_former_owner_goes_to_the_new_owner(nursery, before
 async def test_a_body_goes_whole_to_the_next_owner_too(nursery):
     asked = Asked(nursery, [OTHER], MOVED, http(201))
     assert (await asked()).status_code == 201
-    first, second = asked.siblings.asked
+    first, second = asked.peers.asked
     assert first == second and first.count(b"a") >= 1000 and first.count(b"b") >= 1000
 
 
@@ -250,10 +251,10 @@ async def test_a_forwarded_request_is_not_forwarded_again(nursery):
     answer = await asked(**{HOP: "1"})
     assert (answer.status_code, answer.headers[HOP]) == (503, "0")
     assert answer.headers["retry-after"] == "1"
-    assert not asked.siblings.asked
+    assert not asked.peers.asked
 
 
 async def test_a_forwarded_request_makes_the_owner_follow_the_catalogue(nursery):
     asked = Asked(nursery, [None])
     assert (await asked(**{HOP: "1"})).status_code == 200
-    assert asked.siblings.followed == 1
+    assert asked.peers.followed == 1

@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from braidlog.broker.cluster.calls import INTERNAL
+from braidlog.broker.cluster.cluster_peers import INTERNAL
 from braidlog.broker.cluster.links import Hello, connect
 from braidlog.broker.errors import NotOwner
 from braidlog.broker.server.endings import ProtocolError
@@ -227,10 +227,10 @@ class FakeOwner:
 @asynccontextmanager
 async def fake(pair, *said):
     """Yield an owner that answers new connections with `said`, before the real owner."""
-    siblings = pair.one.broker.siblings
+    peers = pair.one.broker.peers
     async with trio.open_nursery() as nursery:
-        owner = FakeOwner(nursery, *said, real=siblings.relay)
-        siblings.relay = owner.relay
+        owner = FakeOwner(nursery, *said, real=peers.relay)
+        peers.relay = owner.relay
         yield owner
         nursery.cancel_scope.cancel()
 

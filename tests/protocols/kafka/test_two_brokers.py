@@ -1,6 +1,6 @@
 """Groups with positions on topics of two brokers: any of them serves both."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -8,7 +8,9 @@ import pytest
 import trio
 
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.cluster.siblings import Asker, Committed, Place, Siblings
+from braidlog.broker.cluster.alone import Alone
+from braidlog.broker.cluster.peers import Asker, Committed, Place
+from braidlog.broker.cluster.placement import Tries
 from braidlog.broker.errors import BrokerError, NotOwner
 from braidlog.broker.positions.members import Member
 from braidlog.protocols.kafka import commits
@@ -23,6 +25,18 @@ from tests.protocols.kafka.frames import Client
 from tests.storage.shared.shared_dirs import SharedStore
 
 GROUP = b"g"
+
+
+class CutOff(Alone):
+    """Peers that no call reaches."""
+
+    async def positions(
+        self, asker: Asker, group: bytes, namespace: tuple[str, str]
+    ) -> Sequence[Place]:
+        raise NotOwner("broker 2 is not reached")
+
+    async def end_group(self, asker: Asker, group: bytes, namespace: tuple[str, str]) -> bool:
+        raise NotOwner("broker 2 is not reached")
 
 
 class Cluster:
@@ -80,7 +94,7 @@ class Cluster:
 
     def cut_off(self) -> None:
         """The second broker is not reached any more."""
-        self.first.broker.siblings = Siblings()
+        self.first.broker.peers = CutOff()
 
 
 @pytest.fixture
@@ -158,22 +172,24 @@ async def test_positions_wait_for_the_new_owner_of_a_topic(
     """Clients read no more from a partition whose position was an error."""
     mine, theirs = cluster.mine, cluster.theirs
     await cluster.commit((mine, 0, 3), (theirs, 0, 5))
-    there, asked = cluster.first.broker.siblings, 0
+    there, asked = cluster.first.broker.peers, 0
 
-    class Moving(Siblings):
+    class Moving(Alone):
         """The topic has no owner at first."""
 
+        def tries(self, seconds: float) -> Tries:
+            return there.tries(seconds)
+
         async def committed(
-            self, node: int, asker: Asker, group: bytes, wanted: Sequence[Place]
-        ) -> list[tuple[str, int, Committed | BrokerError]]:
+            self, asker: Asker, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float
+        ) -> Mapping[Place, Committed | BrokerError]:
             nonlocal asked
             asked += 1
             if asked < 3:
-                raise NotOwner("it moves")
-            return await there.committed(node, asker, group, wanted)
+                return {place: NotOwner("it moves") for _, place in wanted}
+            return await there.committed(asker, group, wanted, deadline)
 
-    cluster.first.broker.siblings = Moving()
-    monkeypatch.setattr(commits, "LOOK_S", 0)
+    cluster.first.broker.peers = Moving()
     reply = await cluster.fetch(version, (mine, 0), (theirs, 0))
     assert (reply.error, asked) == (0, 3)
     assert (reply.topics[mine][0].offset, reply.topics[theirs][0].offset) == (3, 5)
@@ -197,11 +213,10 @@ async def test_without_an_owner_the_whole_answer_fails_where_the_version_can_say
 async def test_a_broker_that_hangs_is_not_awaited_longer_than_a_new_owner(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Hanging(Siblings):
-        async def committed(self, *_: object) -> NoReturn:
-            await trio.sleep_forever()
+    async def hang(*_: object) -> NoReturn:
+        await trio.sleep_forever()
 
-    cluster.first.broker.siblings = Hanging()
+    monkeypatch.setattr(cluster.first.broker.peers, "_ask_node", hang)
     monkeypatch.setattr(commits, "FIND_S", 0.01)
     with trio.fail_after(10):
         reply = await cluster.fetch(2, (cluster.theirs, 0))
@@ -237,19 +252,3 @@ async def test_what_the_owner_refuses_is_said(cluster: Cluster) -> None:
     cluster.second.broker.access.rules = Rules()
     (code,) = await cluster.commit((cluster.theirs, 0, 5))
     assert code == Code.TOPIC_AUTHORIZATION_FAILED
-
-
-async def test_a_broker_alone_has_nobody_to_ask() -> None:
-    alone, nobody = Siblings(), object()
-    asked = (
-        alone.commit(2, nobody, GROUP, []),
-        alone.committed(2, nobody, GROUP, []),
-        alone.positions(2, nobody, GROUP, ("public", "default")),
-        alone.end_group(2, nobody, GROUP, ("public", "default")),
-        alone.relay(2, "kafka"),
-        alone.schema(2, nobody, nobody, version=None, live=False),
-        alone.purge(2, nobody, "public/default/t"),
-    )
-    for one in asked:
-        with pytest.raises(NotOwner, match="there is no other broker"):
-            await one

@@ -2,8 +2,8 @@
 
 import pytest
 
-from braidlog.broker.cluster.placement import NOBODY, Owner, Placement, elsewhere
-from braidlog.broker.cluster.siblings import Siblings
+from braidlog.broker.cluster.alone import Alone
+from braidlog.broker.cluster.placement import NOBODY, Owner, Placement, Tries, elsewhere
 from braidlog.protocols.pulsar import resolving
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
@@ -31,13 +31,20 @@ class Moving(Placement):
 
     def owner(self, name):
         self.looks -= 1
+        self.wake()  # The next look finds another owner.
         return NOBODY if self.looks >= 0 else self.next_owner
 
 
-class Several(Siblings):
+class Several(Alone):
     """There are other brokers."""
 
     is_alone = False
+
+    def __init__(self, broker):
+        self.broker = broker
+
+    def tries(self, seconds):
+        return Tries(self.broker.placement, seconds)
 
 
 @pytest.fixture
@@ -68,8 +75,7 @@ async def test_a_client_that_looks_again_by_itself_is_told_no_more(moved, open_c
 async def test_whoever_comes_while_a_topic_moves_waits_for_its_owner(
     broker, open_client, monkeypatch
 ):
-    monkeypatch.setattr(resolving, "LOOK_S", 0.0)
-    broker.siblings = Several()
+    broker.peers = Several(broker)
     await broker.topics.create(NAME, 1)
     async with talking(open_client) as client:
         broker.placement = Moving(Owner(2, {"pulsar": ("other", 6650)}))
@@ -85,7 +91,7 @@ async def test_who_waits_in_vain_for_an_owner_is_told_to_come_again(
     broker, open_client, monkeypatch
 ):
     monkeypatch.setattr(resolving, "FIND_S", 0.0)
-    broker.siblings = Several()
+    broker.peers = Several(broker)
     async with talking(open_client) as client:
         broker.placement = Moving(None)
         broker.placement.looks = 1000

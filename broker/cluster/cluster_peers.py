@@ -1,11 +1,7 @@
-"""Calls between brokers: changes of the catalogue, and positions of groups.
+"""The implementation of `Peers` in a cluster: calls over connections between brokers.
 
-The broker that is asked checks the client's rights once more, and answers once what it did is
-published. The broker that asks for a change goes on once it has followed the change.
-
-A call that was not sent, or that the other broker refused as not its own, raises `NotOwner`:
-nothing was done, and the call is made again. If the answer to a change is lost, the call raises
-`Unanswered` and is not made again. A call that only reads raises `NotOwner` in both cases.
+`broker/cluster/answers.py` answers the calls at the other broker. A change of the catalogue returns
+once this broker has followed the change.
 """
 
 from __future__ import annotations
@@ -29,8 +25,8 @@ from braidlog.broker.cluster.links import (
     receive_message,
     send_message,
 )
-from braidlog.broker.cluster.placement import NOBODY, Owner, elsewhere
-from braidlog.broker.cluster.siblings import Asker, Commit, Committed, Kept, Place, Siblings
+from braidlog.broker.cluster.peers import Asker, Commit, Committed, Kept, Place
+from braidlog.broker.cluster.placement import NOBODY, Owner, Tries, elsewhere
 from braidlog.storage.metadata.catalogue_records import SchemaMeta
 from braidlog.storage.metadata.names import TopicName
 
@@ -41,7 +37,6 @@ if TYPE_CHECKING:
 INTERNAL: Final = "cluster"
 CALL_S: Final = 15.0  # A change waits for a round, which waits for the object store.
 FIND_S: Final = 3.0  # For the catalogue to have an owner: a shard changes hands in less.
-LOOK_S: Final = 0.05
 # For this broker to follow the catalogue as far as another one has: a look takes milliseconds,
 # taking shards over a second or two.
 FOLLOW_S: Final = 10.0
@@ -73,8 +68,8 @@ class Reply(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     place: int = 0
 
 
-class Home(Siblings):
-    """The other brokers, as this one asks them."""
+class ClusterPeers:
+    """The other brokers of the cluster, with the connections to them."""
 
     is_alone = False
 
@@ -111,19 +106,20 @@ class Home(Siblings):
         """The owner's answer, which may be an error; None if this broker is the owner. Raises
         NotOwner, and what `ask` raises.
         """
-        deadline = trio.current_time() + FIND_S
+        tries = self.tries(FIND_S)
         while (owner := self._placement.catalogue_owner()) is not None:
             try:
+                if owner is NOBODY:
+                    raise elsewhere("the catalogue", owner)
                 reply = await ask(owner)
                 if reply.error is not None and isinstance(
                     error := _error(reply.error), errors.NotOwner
                 ):
                     raise error
                 return reply
-            except errors.NotOwner:
-                if trio.current_time() > deadline:
+            except errors.NotOwner as refusal:
+                if not await tries.again(refusal):
                     raise
-                await trio.sleep(LOOK_S)
         return None
 
     async def _has_followed(self, place: int) -> bool:
@@ -133,39 +129,79 @@ class Home(Siblings):
             return True
         return False
 
+    def tries(self, seconds: float) -> Tries:
+        """As `Peers.tries`."""
+        return Tries(self._placement, seconds)
+
     async def commit(
-        self, node: int, asker: Asker, group: bytes, commits: Sequence[Commit]
-    ) -> list[errors.BrokerError | None]:
-        """As `Siblings.commit`."""
-        reply = await self._ask_node(node, asker, "commit", [group, list(commits)])
-        return [None if one is None else _error(one) for one in reply.result]
+        self, asker: Asker, group: bytes, commits: Sequence[tuple[int, Commit]]
+    ) -> Sequence[errors.BrokerError | None]:
+        """As `Peers.commit`."""
+        results: list[errors.BrokerError | None] = [None] * len(commits)
+
+        async def at(node: int, numbers: Sequence[int]) -> None:
+            chosen = [commits[number][1] for number in numbers]
+            try:
+                reply = await self._ask_node(node, asker, "commit", [group, chosen])
+                given = [None if one is None else _error(one) for one in reply.result]
+            except errors.BrokerError as error:
+                given = [error] * len(numbers)
+            for number, result in zip(numbers, given, strict=True):
+                results[number] = result
+
+        await _at_each(commits, at)
+        return results
 
     async def committed(
-        self, node: int, asker: Asker, group: bytes, wanted: Sequence[Place]
-    ) -> list[tuple[str, int, Committed | errors.BrokerError]]:
-        """As `Siblings.committed`."""
-        reply = await self._read(node, asker, "committed", [group, list(wanted)])
-        return [
-            (name, index, _position(given, *error)) for name, index, given, *error in reply.result
-        ]
+        self, asker: Asker, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float
+    ) -> Mapping[Place, Committed | errors.BrokerError]:
+        """As `Peers.committed`."""
+        results: dict[Place, Committed | errors.BrokerError] = {}
+
+        async def at(node: int, numbers: Sequence[int]) -> None:
+            chosen = [wanted[number][1] for number in numbers]
+            late = errors.NotOwner(f"broker {node} does not answer in time")
+            results.update(dict.fromkeys(chosen, late))
+            with trio.move_on_at(deadline):
+                try:
+                    reply = await self._read(node, asker, "committed", [group, chosen])
+                except errors.BrokerError as error:
+                    results.update(dict.fromkeys(chosen, error))
+                    return
+                results.update(dict.fromkeys(chosen))
+                for name, index, given, *refusal in reply.result:
+                    results[name, index] = _position(given, *refusal)
+
+        await _at_each(wanted, at)
+        return results
 
     async def positions(
-        self, node: int, asker: Asker, group: bytes, namespace: tuple[str, str]
-    ) -> list[Place]:
-        """As `Siblings.positions`."""
-        reply = await self._read(node, asker, "positions", [group, *namespace])
-        return [(name, index) for name, index in reply.result]
+        self, asker: Asker, group: bytes, namespace: tuple[str, str]
+    ) -> Sequence[Place]:
+        """As `Peers.positions`."""
+        found: list[Place] = []
+        for owner in self._placement.others():
+            reply = await self._read(owner.node_id, asker, "positions", [group, *namespace])
+            found += [(name, index) for name, index in reply.result]
+        return found
 
-    async def end_group(
-        self, node: int, asker: Asker, group: bytes, namespace: tuple[str, str]
-    ) -> bool:
-        """As `Siblings.end_group`."""
-        return bool((await self._ask_node(node, asker, "end_group", [group, *namespace])).result)
+    async def end_group(self, asker: Asker, group: bytes, namespace: tuple[str, str]) -> bool:
+        """As `Peers.end_group`."""
+        had_any = False
+        for owner in self._placement.others():
+            try:
+                reply = await self._ask_node(owner.node_id, asker, "end_group", [group, *namespace])
+                had_any |= bool(reply.result)
+            except errors.NotOwner as error:
+                if had_any:
+                    raise errors.Unanswered(str(error)) from error
+                raise
+        return had_any
 
     async def schema(
         self, node: int, asker: Asker, topic: TopicName, *, version: int | None, live: bool
     ) -> tuple[int, SchemaMeta] | None:
-        """As `Siblings.schema`."""
+        """As `Peers.schema`."""
         reply = await self._read(node, asker, "schema", [topic.full, version, live])
         if reply.result is None:
             return None
@@ -173,11 +209,11 @@ class Home(Siblings):
         return number, SchemaMeta(kind, name, data, properties)
 
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
-        """As `Siblings.purge`."""
+        """As `Peers.purge`."""
         await self._ask_node(node, asker, "purge", [topic])
 
     async def kept(self) -> Mapping[str, Kept]:
-        """As `Siblings.kept`; concurrent callers share the answers."""
+        """As `Peers.kept`; concurrent callers share the answers."""
         return await self._kept()
 
     async def _ask_what_is_kept(self) -> Mapping[str, Kept]:
@@ -185,13 +221,13 @@ class Home(Siblings):
         return {name: (a, b, c) for reply in replies for name, a, b, c in reply.result}
 
     async def live(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
-        """As `Siblings.live`."""
+        """As `Peers.live`."""
         replies = await self._ask_all(Call("live", list(namespace)), KEPT_S)
         named = [one for reply in replies for one in reply.result]
         return {full: TopicName(*namespace, topic) for full, topic in named}
 
     async def relay(self, node: int, listener: str) -> trio.SocketStream:
-        """As `Siblings.relay`."""
+        """As `Peers.relay`."""
         address = self._address(self._owner(node))
         hello = msgspec.structs.replace(self._hello, kind="relay", listener=listener)
         try:
@@ -200,7 +236,7 @@ class Home(Siblings):
             raise errors.NotOwner(str(error), 0) from error
 
     async def follow(self) -> None:
-        """As `Siblings.follow`."""
+        """As `Peers.follow`."""
         reply = await self._ask_catalogue_owner(self._place)
         if reply is not None and not await self._has_followed(reply.place):
             raise errors.NotOwner("the catalogue is not followed here now", 0)
@@ -222,14 +258,16 @@ class Home(Siblings):
 
     async def _await_owner(self, topic: TopicName, place: int) -> None:
         """Wait until the owner of a topic has followed the catalogue that far."""
-        with trio.move_on_after(FOLLOW_S):
+        tries = self.tries(FOLLOW_S)
+        with trio.move_on_at(tries.deadline):
             while (owner := self._placement.owner(topic)) is not None:
                 # The owner answers after `SPREAD_S`, whether or not it has followed.
                 with trio.move_on_after(2 * SPREAD_S), suppress(errors.BrokerError):
                     reply = await self._reply(owner, Call("reached", [place]))
                     if reply.place >= place:
                         return
-                await trio.sleep(LOOK_S)
+                if not await tries.again(elsewhere(str(topic), owner)):
+                    return
 
     async def _ask_all(self, call: Call, seconds: float) -> Sequence[Reply]:
         """The other brokers' answers within that time."""
@@ -261,6 +299,8 @@ class Home(Siblings):
             return await self._ask_node(node, asker, name, arguments)
 
     def _owner(self, node: int) -> Owner:
+        if node == NOBODY.node_id:
+            raise elsewhere("the topic", NOBODY)
         for owner in self._placement.others():
             if owner.node_id == node:
                 return owner
@@ -322,6 +362,19 @@ class Home(Siblings):
         else:
             await stream.aclose()
         return reply
+
+
+async def _at_each(
+    wanted: Sequence[tuple[int, object]],
+    ask: Callable[[int, Sequence[int]], Awaitable[None]],
+) -> None:
+    """Ask every node of `wanted` at the same time, with the indexes of its items."""
+    by_node: dict[int, list[int]] = {}
+    for number, (node, _) in enumerate(wanted):
+        by_node.setdefault(node, []).append(number)
+    async with trio.open_nursery() as nursery:
+        for node, numbers in by_node.items():
+            nursery.start_soon(ask, node, numbers)
 
 
 @contextmanager

@@ -1,0 +1,78 @@
+"""The implementation of `Peers` for a broker without a cluster: there is no other broker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from braidlog.broker.cluster.placement import Placement, Tries
+from braidlog.broker.errors import NotOwner
+
+if TYPE_CHECKING:
+    import trio
+
+    from braidlog.broker.cluster.peers import Asker, Commit, Committed, Kept, Place
+    from braidlog.broker.errors import BrokerError
+    from braidlog.storage.metadata.catalogue_records import SchemaMeta
+    from braidlog.storage.metadata.names import TopicName
+
+
+class Alone:
+    """No other brokers. A question to a node raises NotOwner; a question to all has no answers."""
+
+    is_alone = True
+
+    def tries(self, seconds: float) -> Tries:
+        """As `Peers.tries`: no owner will come, so there is no second try."""
+        return Tries(Placement(), 0.0)
+
+    async def commit(
+        self, asker: Asker, group: bytes, commits: Sequence[tuple[int, Commit]]
+    ) -> Sequence[BrokerError | None]:
+        """As `Peers.commit`."""
+        return [_alone() for _ in commits]
+
+    async def committed(
+        self, asker: Asker, group: bytes, wanted: Sequence[tuple[int, Place]], deadline: float
+    ) -> Mapping[Place, Committed | BrokerError]:
+        """As `Peers.committed`."""
+        return {place: _alone() for _, place in wanted}
+
+    async def positions(
+        self, asker: Asker, group: bytes, namespace: tuple[str, str]
+    ) -> Sequence[Place]:
+        """As `Peers.positions`."""
+        return []
+
+    async def end_group(self, asker: Asker, group: bytes, namespace: tuple[str, str]) -> bool:
+        """As `Peers.end_group`."""
+        return False
+
+    async def schema(
+        self, node: int, asker: Asker, topic: TopicName, *, version: int | None, live: bool
+    ) -> tuple[int, SchemaMeta] | None:
+        """As `Peers.schema`."""
+        raise _alone()
+
+    async def purge(self, node: int, asker: Asker, topic: str) -> None:
+        """As `Peers.purge`."""
+        raise _alone()
+
+    async def kept(self) -> Mapping[str, Kept]:
+        """As `Peers.kept`."""
+        return {}
+
+    async def live(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
+        """As `Peers.live`."""
+        return {}
+
+    async def follow(self) -> None:
+        """As `Peers.follow`."""
+
+    async def relay(self, node: int, listener: str) -> trio.SocketStream:
+        """As `Peers.relay`."""
+        raise _alone()
+
+
+def _alone() -> NotOwner:
+    return NotOwner("there is no other broker", 0)

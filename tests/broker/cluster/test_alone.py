@@ -1,0 +1,37 @@
+"""A broker without a cluster has no peers."""
+
+import pytest
+
+from braidlog.broker.cluster.alone import Alone
+from braidlog.broker.errors import NotOwner
+
+PLACE, NOBODY = ("public/default/t", 0), object()
+DEFAULT = ("public", "default")
+
+
+async def test_a_question_to_a_node_finds_no_owner():
+    alone = Alone()
+    asked = (
+        alone.relay(2, "kafka"),
+        alone.schema(2, NOBODY, NOBODY, version=None, live=False),
+        alone.purge(2, NOBODY, PLACE[0]),
+    )
+    for question in asked:
+        with pytest.raises(NotOwner, match="there is no other broker"):
+            await question
+    (error,) = await alone.commit(NOBODY, b"g", [(2, (*PLACE, 1, None, 0))])
+    assert isinstance(error, NotOwner)
+    positions = await alone.committed(NOBODY, b"g", [(2, PLACE)], 0.0)
+    assert isinstance(positions[PLACE], NotOwner)
+
+
+async def test_a_question_to_all_brokers_has_no_answers():
+    alone = Alone()
+    assert await alone.positions(NOBODY, b"g", DEFAULT) == []
+    assert not await alone.end_group(NOBODY, b"g", DEFAULT)
+    assert (await alone.kept(), await alone.live(DEFAULT)) == ({}, {})
+    await alone.follow()
+
+
+async def test_there_is_no_second_try():
+    assert not await Alone().tries(10.0).again(NotOwner("it moves"))
