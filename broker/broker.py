@@ -47,7 +47,7 @@ from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.compaction import Compactor
 from braidlog.broker.topics.figures import TopicFigures
 from braidlog.broker.topics.groups import NamedGroups
-from braidlog.broker.topics.known_ends import KnownEnds
+from braidlog.broker.topics.known_ends import KnownEnds, note_regularly
 from braidlog.broker.topics.namespaces import Namespaces
 from braidlog.broker.topics.partition_factory import Partitions
 from braidlog.broker.topics.producers import ProducerNumbers
@@ -289,7 +289,7 @@ class Broker:
                 nursery.start_soon(self.live.run)
                 nursery.start_soon(self.renaming.run)
                 nursery.start_soon(self.audit.run)
-                nursery.start_soon(self._note_ends)
+                nursery.start_soon(note_regularly, self._storage.note_used)
                 await self.durability.run()
 
     async def leave(self) -> None:
@@ -358,6 +358,12 @@ class Broker:
                 host=host,
             )
 
+    async def published(self, ticket: int) -> None:
+        """Wait until a change of users or permissions is on disk. In a cluster the other brokers
+        that answer have followed it too: a revoked right is gone everywhere.
+        """
+        await self.durability.reached(ticket)
+
     async def has_room(self) -> bool:
         """Whether there was room for a small record a moment ago."""
         return await self._partitions.has_room()
@@ -393,10 +399,6 @@ class Broker:
         self.durability.round_listeners.append(lambda _: self.ages.look())
         self.topics.listeners.add(self.dispatchers)
         self.figures = TopicFigures(self.metrics, self.topics, self.live)
-
-    async def _note_ends(self) -> None:
-        """Keep noting how far the logs reach."""
-        await self._known_ends.run(self._storage.note_used)
 
     def _recover(self, topics: Topics) -> None:
         """Reconcile folders, catalogue and cursors, which a crash may have left out of step."""

@@ -72,6 +72,10 @@ class ClusterBroker(Broker):
         while self.catalogue_state.place < place:
             await self.followed.park()
 
+    async def published(self, ticket: int) -> None:
+        """As `Broker.published`."""
+        await self.spread(ticket, None)
+
     async def spread(self, ticket: int, altered: TopicName | None) -> None:
         """Wait until a change of the catalogue is published, and others have followed the change as
         `ClusterPeers.spread` says.
@@ -105,9 +109,6 @@ class ClusterBroker(Broker):
 
     async def _ask(self, change: str, *arguments: object) -> None:
         await self.cluster_peers.change(Asker(*asks()), change, *arguments)
-
-    async def _note_ends(self) -> None:
-        """Note nothing: the ledger has the ends of all logs."""
 
     def _recover(self, topics: Topics) -> None:
         """Nothing: shards come while the broker runs."""

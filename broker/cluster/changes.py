@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.namespaces import Namespaces
     from braidlog.broker.topics.topics import Topics
     from braidlog.storage.metadata.catalogue_records import Setting
-    from braidlog.storage.shared.catalogue import SharedCatalogue, Subject
+    from braidlog.storage.shared.catalogue import Named, SharedCatalogue, Subject
 
 # For a change that lost to another change: each time this broker has followed that change first.
 TRIES: Final = 4
@@ -96,9 +96,13 @@ class LocalChanges:
         """Check that the subject of a change was not changed after that place in the catalogue: the
         request may be late, or come from a broker that is behind. Raises Conflict.
 
-        The subject of a creation does not exist yet: the change itself checks that.
+        The subject of a creation must not have been deleted after that place either, nor the
+        namespace of a topic: a late request would create again what was created and deleted since.
         """
         if change.startswith("create"):
+            names = _names_of_creation(change, arguments)
+            if any(state.last_deletion(name) > based_on for name in names):
+                raise Conflict("the catalogue was changed meanwhile")
             return
         subject: Subject
         if change in self.of_topics:
@@ -124,6 +128,15 @@ class LocalChanges:
             name, partitions, partitioned=partitioned, settings=settings, iggy_id=iggy_id
         )
         return topic.ticket
+
+
+def _names_of_creation(change: str, arguments: Sequence[Any]) -> Sequence[Named]:
+    """Return what a creation is about, by name, and what that lies in."""
+    if change == "create":
+        name = TopicName(*arguments[0])
+        return name, (name.tenant, name.namespace)
+    tenant, *rest = arguments
+    return (tenant,) if change.endswith("tenant") else ((tenant, rest[0]),)
 
 
 def _nothing() -> None:

@@ -24,19 +24,20 @@ log = structlog.get_logger()
 NOTE_S = 60.0  # Files of an older backup are noticed if the backup is older than this.
 
 
+async def note_regularly(note_used: Callable[[], None]) -> None:
+    """Note the ends of the logs in use every minute, for a start after a kill: without this only
+    full segments and clean stops note them. Raises StorageFailed.
+    """
+    while True:
+        await trio.sleep(NOTE_S)
+        note_used()
+
+
 class KnownEnds:
     """The durable ends of a broker's logs. A data directory calls `note`."""
 
     def __init__(self, cursors: CursorStore) -> None:
         self._cursors = cursors
-
-    async def run(self, note_used: Callable[[], None]) -> None:
-        """Note the ends of the logs in use every minute, for a start after a kill: without this
-        only full segments and clean stops note them. Raises StorageFailed.
-        """
-        while True:
-            await trio.sleep(NOTE_S)
-            note_used()
 
     def note(self, ends: Mapping[int, int]) -> None:
         """Note durable ends by partition id; 0 for a partition that is gone. On a full disk they

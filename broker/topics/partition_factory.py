@@ -176,6 +176,12 @@ class Partitions:
         for partition in topic.partitions:
             partition.log.alter(settings)
 
+    def check(self, settings: Mapping[str, Setting]) -> None:
+        """Check settings that topics are to have. Raises InvalidRequest for an invalid value,
+        UnwritableChange for a value that this store cannot have.
+        """
+        self._data_dir.check_settings(log_settings(self._config, settings))
+
     async def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
         """Apply these settings to one partition's log; waits for the disk in a thread. Raises as
         `alter`.

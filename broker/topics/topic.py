@@ -41,6 +41,9 @@ class PartitionFactory(Protocol):
     def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
         """Apply these settings to the partitions. Raises InvalidRequest, with nothing changed."""
 
+    def check(self, settings: Mapping[str, Setting]) -> None:
+        """Check settings that topics are to have. Raises InvalidRequest, UnwritableChange."""
+
     async def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
         """Apply these settings to one partition. Raises as `alter`."""
 

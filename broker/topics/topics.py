@@ -8,10 +8,11 @@ files) and no protocol but for the shapes of names.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import structlog
 import trio
 
 from braidlog.broker import errors
@@ -43,6 +44,8 @@ from braidlog.storage.metadata.names import (
 if TYPE_CHECKING:
     from braidlog.broker.cluster.placement import Placement
     from braidlog.broker.topics.partition import Partition
+
+log = structlog.get_logger()
 
 
 class Topics:
@@ -179,6 +182,8 @@ class Topics:
         made = await self._make_partitions(topic, partitions)
         with self._discarded_if_it_fails(made):
             self._check_new(name, partitions, iggy_id)  # Another client may have been quicker.
+            if topic.inherited != self._inherited(name):
+                raise errors.Conflict(f"the settings of the namespace of {name} were changed")
             ids = [partition.partition_id for partition in made]
             topic.ticket = await self._catalogue.create_topic(planned, ids)
         meta = self._catalogue.state.topic(name)
@@ -194,10 +199,10 @@ class Topics:
         """As `TopicRegistry.add_partitions`."""
         check_count(self.get(name), seen)
         topic = self._growing(name, total)
-        count, settings = len(topic.partitions), topic.meta.settings
+        count, settings = len(topic.partitions), topic.settings
         made = await self._make_partitions(topic, total - count)
         with self._discarded_if_it_fails(made):
-            now = (self._growing(name, total), len(topic.partitions), topic.meta.settings)
+            now = (self._growing(name, total), len(topic.partitions), topic.settings)
             if now != (topic, count, settings):
                 raise errors.Conflict(f"{name} was changed meanwhile")
             await self._enter(topic, made)
@@ -224,6 +229,8 @@ class Topics:
             topic = self.get(name)
             settings = changed_settings(topic.meta.settings, changes)
             before = topic.settings
+            with as_broker_errors(self._report):
+                self._factory.check({**topic.inherited, **settings})
             try:
                 with as_broker_errors(self._report):
                     await self._alter_partitions(topic, {**topic.inherited, **settings})
@@ -243,20 +250,36 @@ class Topics:
             if meta is None:
                 raise errors.NamespaceNotFound(f"no namespace {tenant}/{namespace}")
             settings = changed_settings(meta.settings, changes)
+            with as_broker_errors(self._report):
+                self._factory.check(settings)
             ticket = await self._catalogue.alter_namespace(tenant, namespace, settings)
             with trio.CancelScope(shield=True):  # The client may leave meanwhile.
                 for topic in self.list(tenant, namespace):
                     topic.inherited = settings
-                    with as_broker_errors(self._report), suppress(errors.TopicNotFound):
-                        await self._alter_partitions(topic, topic.settings)
+                    await self._follow_namespace(topic)
             return ticket
+
+    async def _follow_namespace(self, topic: Topic) -> None:
+        """Apply the settings of the namespace. The change is published: a topic that cannot follow
+        now, for which a full disk is the only reason, follows with its next change or start.
+        """
+        try:
+            with as_broker_errors(self._report):
+                await self._alter_partitions(topic, topic.settings)
+        except errors.TopicNotFound:
+            pass  # It was deleted meanwhile.
+        except errors.StorageFull as error:
+            log.warning("settings_not_applied", topic=topic.name.full, reason=str(error))
 
     def named(self, meta: TopicMeta) -> Topic:
         """Return a topic without partitions, with the settings of its namespace."""
         alone, placement = self._placement.is_alone, self._placement
         topic = Topic(meta) if alone else PlacedTopic(meta, placement)
-        topic.inherited = self.namespace_settings(meta.name.tenant, meta.name.namespace) or {}
+        topic.inherited = self._inherited(meta.name)
         return topic
+
+    def _inherited(self, name: TopicName) -> Mapping[str, Setting]:
+        return self.namespace_settings(name.tenant, name.namespace) or {}
 
     def namespace_settings(self, tenant: str, namespace: str) -> Mapping[str, Setting] | None:
         """Return the settings of a namespace; None if the namespace does not exist."""
@@ -270,7 +293,7 @@ class Topics:
             await trio.lowlevel.checkpoint()
         if topic.deleted:
             raise errors.TopicNotFound(f"{topic.name} was deleted")
-        self._factory.alter(topic, settings)  # Checks the settings of a topic without partitions.
+        self._factory.alter(topic, settings)
 
     async def terminate(self, name: TopicName) -> int:
         """As `TopicRegistry.terminate`."""

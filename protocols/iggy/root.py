@@ -36,5 +36,5 @@ async def make_root(broker: Broker, name: str) -> None:
         _, ticket = await broker.users.create(name, password, user_id=ROOT_USER_ID)
     else:
         ticket = await broker.users.set_password(root, password)
-    await broker.durability.reached(ticket)
+    await broker.published(ticket)
     log.warning("iggy_root_made", user=name, password_file=str(path))

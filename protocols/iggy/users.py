@@ -109,7 +109,9 @@ async def create_user(context: Context, request: u.CreateUser) -> Answer:
     _audit(context, "user_created", user.name)
     if request.permissions is not None:
         ticket = await _set_permissions(context, user, grants, permitted)
-    return Answer(_details(context, user), ticket=ticket)
+    details = _details(context, user)
+    await context.broker.published(ticket)
+    return Answer(details)
 
 
 async def update_user(context: Context, request: u.UpdateUser) -> Answer:
@@ -128,7 +130,8 @@ async def update_user(context: Context, request: u.UpdateUser) -> Answer:
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.INVALID_USERNAME, str(error)) from None
     _audit(context, "user_changed", user.name)
-    return Answer(ticket=ticket)
+    await context.broker.published(ticket)
+    return Answer()
 
 
 async def delete_user(context: Context, request: u.DeleteUser) -> Answer:
@@ -140,7 +143,8 @@ async def delete_user(context: Context, request: u.DeleteUser) -> Answer:
     stored = _get_stored(context, request.user)
     ticket = await context.broker.users.delete(stored)
     _audit(context, "user_deleted", stored.name)
-    return Answer(ticket=ticket)
+    await context.broker.published(ticket)
+    return Answer()
 
 
 async def update_permissions(context: Context, request: u.UpdatePermissions) -> Answer:
@@ -156,7 +160,9 @@ async def update_permissions(context: Context, request: u.UpdatePermissions) -> 
         raise Refusal(ErrorCode.CANNOT_CHANGE_PERMISSIONS)
     grants = _grants(context, user.name, request.permissions)
     permitted = granting_nothing(context.broker, request.permissions)
-    return Answer(ticket=await _set_permissions(context, user, grants, permitted))
+    ticket = await _set_permissions(context, user, grants, permitted)
+    await context.broker.published(ticket)
+    return Answer()
 
 
 async def change_password(context: Context, request: u.ChangePassword) -> Answer:
@@ -181,7 +187,8 @@ async def change_password(context: Context, request: u.ChangePassword) -> Answer
         raise Refusal(ErrorCode.INVALID_CREDENTIALS, str(error)) from None
     ticket = await users.set_password(user, request.new)
     _audit(context, "user_changed", user.name)
-    return Answer(ticket=ticket)
+    await context.broker.published(ticket)
+    return Answer()
 
 
 def get_tokens(context: Context, request: u.GetTokens) -> Answer:
@@ -208,7 +215,8 @@ async def create_token(context: Context, request: u.CreateToken) -> Answer:
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.INVALID_TOKEN_NAME, str(error)) from None
     _audit(context, "token_created", f"{user.name} {request.name}")
-    return Answer([r.RawToken(text)], ticket=ticket)
+    await broker.published(ticket)
+    return Answer([r.RawToken(text)])
 
 
 async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
@@ -219,7 +227,8 @@ async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
     except errors.UserNotFound as error:
         raise Refusal(ErrorCode.RESOURCE_NOT_FOUND, str(error)) from None
     _audit(context, "token_revoked", f"{user.name} {request.name}")
-    return Answer(ticket=ticket)
+    await context.broker.published(ticket)
+    return Answer()
 
 
 def _let_in(context: Context, number: int, identity: Identity, *, is_kept: bool = True) -> Answer:

@@ -208,6 +208,9 @@ class DataDir:
             candidate = f"{path}.{number}"
         return candidate
 
+    def check_settings(self, settings: LogSettings) -> None:
+        """Check that partitions here can have these settings: they can."""
+
     def create_partitions(
         self, new: Sequence[NewPartition], settings: LogSettings, committer: Committer
     ) -> list[PartitionLog]:

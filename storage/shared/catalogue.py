@@ -46,6 +46,9 @@ KEPT_BY_TOPICS = (SchemaAdded, EpochSet, GroupMade, GroupGone)
 
 Changes = ChangeJournal[CatalogueChange]
 Subject = int | tuple[str, str] | str  # A topic's id, tenant and namespace, or a tenant.
+Named = TopicName | tuple[str, str] | str  # The same, by name.
+
+DELETED_MAX = 10_000  # Deleted names whose places are known: some 2 MB.
 
 
 @dataclass(slots=True)
@@ -75,6 +78,8 @@ class SharedCatalogue(Catalogue):
         self._producer_counts: dict[int, int] = {}  # The next number, by scope.
         self._owned_from = 0  # The place of the last change before shard 0 was taken over.
         self._changed: dict[Subject, int] = {}  # The places of the last changes since then.
+        self._deleted: dict[Named, int] = {}  # The places of the last deletions, oldest first.
+        self._deletions_from = 0  # The place that stands for all earlier deletions.
 
     # Following, and owning shard 0.
 
@@ -89,6 +94,12 @@ class SharedCatalogue(Catalogue):
         """
         # A snapshot may take the places of changes that were never published.
         return min(self._changed.get(subject, self._owned_from), self.place)
+
+    def last_deletion(self, name: Named) -> int:
+        """Return the place of the last deletion of a topic, namespace or tenant of that name, as
+        `last_change`.
+        """
+        return min(self._deleted.get(name, self._deletions_from), self.place)
 
     @property
     def is_owned(self) -> bool:
@@ -126,6 +137,7 @@ class SharedCatalogue(Catalogue):
         self._restart(changes)
         self._main, self._main_journal = changes, journal
         self._owned_from, self._changed = journal.last_place, {}
+        self._deletions_from, self._deleted = journal.last_place, {}
         self._make_default(now_us)
         return self._taken()
 
@@ -225,13 +237,29 @@ class SharedCatalogue(Catalogue):
         return journal, self._changes_in(shard) if shard else self._main_changes()
 
     def _change(self, change: CatalogueChange) -> int:
+        gone: Named | None = None
+        match change:
+            case TopicGone():
+                gone = self._by_id[change.topic_id].name
+            case NamespaceGone():
+                gone = change.tenant, change.namespace
+            case TenantGone():
+                gone = change.tenant
         ticket = super()._change(change)
         subject = subject_of(change)
-        if subject is not None and isinstance(change, TopicGone | NamespaceGone | TenantGone):
+        if gone is not None:
+            self._note_deletion(gone)
+        if subject is not None and gone is not None:
             self._changed.pop(subject, None)
         elif subject is not None:
             self._changed[subject] = self.place
         return ticket
+
+    def _note_deletion(self, name: Named) -> None:
+        self._deleted.pop(name, None)  # The newest is last.
+        self._deleted[name] = self.place
+        if len(self._deleted) > DELETED_MAX:
+            self._deletions_from = self._deleted.pop(next(iter(self._deleted)))
 
     def _main_changes(self) -> Iterator[CatalogueChange]:
         yield self._counters

@@ -206,6 +206,10 @@ class SharedDir(DataDir):
 
     # Partitions.
 
+    def check_settings(self, settings: LogSettings) -> None:
+        """Check settings. Raises UnwritableChange for durability `written`."""
+        check_settings(settings)
+
     def create_partitions(
         self, new: Sequence[NewPartition], settings: LogSettings, committer: Committer
     ) -> list[PartitionLog]:

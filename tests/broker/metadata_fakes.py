@@ -3,10 +3,12 @@
 import trio
 
 from braidlog.broker.cluster.placement import Placement
+from braidlog.broker.config.settings import LogConfig
 from braidlog.broker.positions.subscriptions import Subscriptions
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.namespaces import Namespaces
 from braidlog.broker.topics.registry import TopicDefaults
+from braidlog.broker.topics.settings import log_settings
 from braidlog.broker.topics.topics import Topics
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.metadata.catalogue import Catalogue
@@ -55,6 +57,9 @@ class FakeFactory:
 
     def alter(self, topic, changed):
         self.settings = changed
+
+    def check(self, settings):
+        log_settings(LogConfig(), settings)
 
     async def alter_one(self, partition, changed):
         """Alter a partition."""

@@ -119,7 +119,7 @@ class UsersApi:
             _name(request, "user"), wanted.password, roles=wanted.roles
         )
         self._audit(request, "user_created", user.name)
-        await self._broker.durability.reached(ticket)
+        await self._broker.published(ticket)
         return json_response(_info(user), 201)
 
     async def alter(self, request: Request) -> Response:
@@ -130,15 +130,16 @@ class UsersApi:
             await users.set_password(user, wanted.password)
         ticket = await users.alter(user, is_active=wanted.active, roles=wanted.roles)
         self._audit(request, "user_changed", user.name)
-        await self._broker.durability.reached(ticket)
-        return json_response(_info(self._user(request)))
+        changed = self._user(request)  # Before the wait: another client may delete the user.
+        await self._broker.published(ticket)
+        return json_response(_info(changed))
 
     async def delete(self, request: Request) -> Response:
         """Remove a user with their tokens."""
         user = self._user(request)
         ticket = await self._broker.users.delete(user)
         self._audit(request, "user_deleted", user.name)
-        await self._broker.durability.reached(ticket)
+        await self._broker.published(ticket)
         return Response(status_code=204)
 
     async def create_token(self, request: Request) -> Response:
@@ -150,7 +151,7 @@ class UsersApi:
         self._audit(request, "token_created", f"{self._user(request).name} {name}")
         # Before the wait: another client may revoke the token meanwhile.
         kept = next(one for one in self._user(request).tokens if one.name == name)
-        await self._broker.durability.reached(ticket)
+        await self._broker.published(ticket)
         return json_response(NewToken(kept.name, kept.created_us, kept.expires_us, text), 201)
 
     async def delete_token(self, request: Request) -> Response:
@@ -158,7 +159,7 @@ class UsersApi:
         user, name = self._user(request), _name(request, "token")
         ticket = await self._broker.users.delete_token(user, name)
         self._audit(request, "token_revoked", f"{user.name} {name}")
-        await self._broker.durability.reached(ticket)
+        await self._broker.published(ticket)
         return Response(status_code=204)
 
     async def list_permissions(self, request: Request) -> Response:
@@ -173,7 +174,7 @@ class UsersApi:
         grant = Grant(wanted.subject, wanted.action, wanted.resource)
         ticket = await self._broker.permissions.grant(grant)
         self._audit(request, "permission_granted", _text(grant))
-        await self._broker.durability.reached(ticket)
+        await self._broker.published(ticket)
         return json_response(wanted, 201)
 
     async def revoke(self, request: Request) -> Response:
@@ -182,7 +183,7 @@ class UsersApi:
         grant = Grant(query.get("subject", ""), query.get("action", ""), query.get("resource", ""))
         ticket = await self._broker.permissions.revoke(grant)
         self._audit(request, "permission_revoked", _text(grant))
-        await self._broker.durability.reached(ticket)
+        await self._broker.published(ticket)
         return Response(status_code=204)
 
     async def test(self, request: Request) -> Response:

@@ -55,7 +55,7 @@ class AdminPermissions:
     async def revoke_in_namespace(self, request: Request) -> Response:
         """Revoke all actions of a role in a namespace."""
         ticket = await self._revoke(request, self._namespace(request), NAMESPACE_ACTIONS)
-        await self._broker.durability.reached(ticket or 0)
+        await self._broker.published(ticket or 0)
         return done()
 
     async def of_topic(self, request: Request) -> Response:
@@ -76,7 +76,7 @@ class AdminPermissions:
         ticket = await self._revoke(request, _topic(request), TOPIC_ACTIONS)
         if ticket is None:
             raise Refused(PERMISSIONS_NOT_SET, "Permissions are not set at the topic level")
-        await self._broker.durability.reached(ticket)
+        await self._broker.published(ticket)
         return done()
 
     def _namespace(self, request: Request) -> str:
@@ -108,7 +108,7 @@ class AdminPermissions:
                 grant = Grant(role, word, resource)
                 ticket = await self._broker.permissions.grant(grant)
                 self._audit(request, "permission_granted", grant)
-        await self._broker.durability.reached(ticket)
+        await self._broker.published(ticket)
         return done()
 
     async def _revoke(

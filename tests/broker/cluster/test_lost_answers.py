@@ -192,6 +192,52 @@ async def test_a_late_request_does_not_affect_a_changed_topic(tmp_path):
         assert owner.broker.topics.get(ORDERS).settings["retention_ms"] == 5
 
 
+async def test_a_late_request_does_not_create_what_was_deleted_since(tmp_path):
+    async with lossy(tmp_path) as (asker, owner, _, _names):
+        await prepared(asker)
+        based_on = asker.broker.catalogue.state.place
+        topics, namespaces = owner.broker.topics, owner.broker.namespaces
+        await topics.create(MADE, 1)
+        await topics.delete(MADE)
+        await namespaces.create("made", "made")
+        await namespaces.delete("made", "made")
+        await namespaces.delete("acme", "empty")
+        await namespaces.create("acme", "empty")
+        await namespaces.create_tenant("made", [])
+        await namespaces.delete_tenant("made")
+        late = [
+            ("create", parts(MADE), 1, None, {}, None),
+            ("create", ["acme", "empty", "late"], 1, None, {}, None),
+            ("create_namespace", "made", "made", None),
+            ("create_tenant", "made", []),
+        ]
+        for change, *arguments in late:
+            with pytest.raises(errors.Conflict):
+                await asker.broker.home.change(
+                    Asker(ANONYMOUS, "test"), change, based_on, *arguments
+                )
+        assert (await asker.broker.topics.create(MADE, 1)).partitions
+        await asker.broker.namespaces.create("made", "made")
+
+
+async def test_a_namespace_gets_no_settings_that_the_shared_store_cannot_have(tmp_path):
+    async with lossy(tmp_path) as (asker, owner, _, _names):
+        await prepared(asker)
+        for broker in (asker.broker, owner.broker):
+            with pytest.raises(errors.InvalidRequest, match="written"):
+                await broker.topics.alter_namespace("acme", "empty", {"durability": "written"})
+        assert owner.broker.namespaces.get("acme", "empty").settings == {}
+
+
+async def test_a_change_of_users_is_followed_before_it_is_answered(tmp_path):
+    async with lossy(tmp_path) as (asker, owner, _, _names):
+        user, ticket = await owner.broker.users.create("anna", None)
+        await owner.broker.published(ticket)
+        assert asker.broker.users.find("anna") is not None
+        await owner.broker.published(await owner.broker.users.delete(user))
+        assert asker.broker.users.find("anna") is None
+
+
 async def test_a_broker_that_is_behind_catches_up_and_asks_again(tmp_path):
     async with lossy(tmp_path) as (asker, owner, _, _names):
         await prepared(asker)

@@ -4,6 +4,7 @@ from braidlog.broker import errors
 from braidlog.broker.limits import TOPIC_PARTITIONS_MAX
 from braidlog.broker.topics import topics as module
 from braidlog.broker.topics.topic import TopicEvent
+from braidlog.storage.errors import StorageFull
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.metadata_fakes import NOW_US, FakeFactory, Heard, House
 from tests.broker.pieces import counting
@@ -337,3 +338,52 @@ async def test_deleting_many_topics_gives_turns_to_other_tasks(topics):
             await topics.delete(name)
     assert len(topics) == 0
     assert pieces.largest == 1
+
+
+NAMESPACE = ("public", "default")
+
+
+async def test_settings_of_a_namespace_are_checked_before_anything_is_published(house, topics):
+    """A namespace without topics too: its later topics inherit the settings."""
+    topic = await topics.create(ORDERS, 1)
+    await house.namespaces.create("acme", "empty")
+    for place in (NAMESPACE, ("acme", "empty")):
+        with pytest.raises(errors.InvalidRequest, match="durability"):
+            await topics.alter_namespace(*place, {"durability": "hopeful"})
+        assert house.namespaces.get(*place).settings == {}
+    assert topic.settings == {}
+
+
+async def test_a_published_change_of_a_namespace_does_not_fail_on_a_full_disk(house, topics):
+    first, second = [await topics.create(TopicName(*NAMESPACE, name), 1) for name in ("a", "b")]
+
+    async def full_for_the_first(partition, changed):
+        if partition.topic is first.meta:
+            raise StorageFull("no room")
+        house.factory.followed = partition.topic
+
+    house.factory.alter_one = full_for_the_first
+    await topics.alter_namespace(*NAMESPACE, {"durability": "written"})
+    assert first.settings == second.settings == {"durability": "written"}
+    assert house.factory.followed is second.meta
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_partitions_made_while_their_namespace_changes_are_refused(house, topics, is_new):
+    """They have the old settings."""
+    if not is_new:
+        await topics.create(ORDERS, 1)
+    create = house.factory.create
+
+    async def create_slowly(*what):
+        made = await create(*what)
+        await topics.alter_namespace(*NAMESPACE, {"retention_ms": 5})
+        return made
+
+    house.factory.create = create_slowly
+    with pytest.raises(errors.Conflict):
+        await (topics.create(ORDERS, 1) if is_new else topics.add_partitions(ORDERS, 2))
+    assert len(house.factory.folders) == (0 if is_new else 1)
+    house.factory.create = create
+    topic = await topics.create(TopicName(*NAMESPACE, "later"), 1)
+    assert topic.settings == {"retention_ms": 5}
