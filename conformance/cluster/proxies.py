@@ -11,11 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Self
 
+from braidlog.broker.cluster.links import MAC_BYTES, MAGIC, NONCE_BYTES
 from conformance.cluster.network import LOOPBACK, Place
 
 BROKERS: Final = "node"  # The names of all brokers begin so.
 CHUNK_BYTES: Final = 1 << 16
 CONNECT_S: Final = 10.0
+# What the broker that is asked sends before its first answer.
+HANDSHAKE_BYTES: Final = len(MAGIC) + NONCE_BYTES + MAC_BYTES
 
 
 class Proxies:
@@ -26,6 +29,7 @@ class Proxies:
         self._changed = threading.Condition()
         self._is_closed = False
         self._sockets: list[socket.socket] = []
+        self._losing: str | None = None
 
     def place(self, name: str) -> Place:
         """Return the place of a party."""
@@ -51,6 +55,16 @@ class Proxies:
         with self._changed:
             self._cuts.clear()
             self._changed.notify_all()
+
+    def lose_answer(self, broker: str | None) -> None:
+        """The next answer of that broker to another one is lost; None: no answer is."""
+        with self._changed:
+            self._losing = broker
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether the answer is lost that `lose_answer` was called for."""
+        return self._losing is None
 
     def close(self) -> None:
         """End every connection."""
@@ -95,15 +109,27 @@ class Proxies:
     def _pump(
         self, reading: socket.socket, writing: socket.socket, sender: str, receiver: str
     ) -> None:
+        passed = 0
         try:
             while data := reading.recv(CHUNK_BYTES):
                 self._await_way(sender, receiver)
+                if receiver == BROKERS and passed >= HANDSHAKE_BYTES and self._loses(sender):
+                    break
                 writing.sendall(data)
+                passed += len(data)
         except OSError:  # An end has closed: close the other end too.
             pass
         finally:
             _end(reading)
             _end(writing)
+
+    def _loses(self, sender: str) -> bool:
+        """Whether to lose the answer that comes now."""
+        with self._changed:
+            if self._losing != sender:
+                return False
+            self._losing = None
+            return True
 
     def _await_way(self, sender: str, receiver: str) -> None:
         with self._changed:

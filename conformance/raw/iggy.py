@@ -10,7 +10,8 @@ from conformance.raw.wire import TIMEOUT_S, Wire
 PING, LOGIN, POLL, SEND, GET_OFFSET, STORE_OFFSET, DELETE_OFFSET = 1, 38, 100, 101, 120, 121, 122
 CREATE_STREAM, GET_TOPIC, CREATE_TOPIC, UPDATE_TOPIC = 202, 300, 302, 304
 CREATE_PARTITIONS, DELETE_PARTITIONS = 402, 403
-GET_GROUP, CREATE_GROUP, DELETE_GROUP, JOIN_GROUP, LEAVE_GROUP = 600, 602, 603, 604, 605
+GET_GROUP, GET_GROUPS, CREATE_GROUP, DELETE_GROUP = 600, 601, 602, 603
+JOIN_GROUP, LEAVE_GROUP = 604, 605
 STRING_KIND, UINT32_KIND, RAW_KIND = 2, 11, 1
 BY_OFFSET, FIRST, NEXT = 1, 3, 5
 NEVER = (1 << 64) - 1
@@ -187,6 +188,17 @@ class IggyWire(Wire):
         """Return the topic's number of partitions."""
         answer = self.ok(GET_TOPIC, identifier("default") + identifier(topic))
         return int(struct.unpack_from("<I", answer, TOPIC_PARTITIONS_POS)[0])
+
+    def groups_of(self, topic: str) -> list[str]:
+        """The names of a topic's groups."""
+        answer = self.ok(GET_GROUPS, identifier("default") + identifier(topic))
+        pos, found = 0, []
+        while pos < len(answer):
+            size = GROUP_HEAD.unpack_from(answer, pos)[3]
+            pos += GROUP_HEAD.size
+            found.append(answer[pos : pos + size].decode())
+            pos += size
+        return found
 
     def members_of(self, topic: str, group: str) -> list[list[int]]:
         """Return the partitions of each member, in the order of the answer."""

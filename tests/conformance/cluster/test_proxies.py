@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from conformance.cluster.network import OUTSIDE
-from conformance.cluster.proxies import BROKERS, Proxies
+from conformance.cluster.proxies import BROKERS, HANDSHAKE_BYTES, Proxies
 
 SOON_S, NEVER_S = 30.0, 0.1
 
@@ -92,3 +92,29 @@ def test_a_connection_to_a_closed_port_ends(proxies):
         client.settimeout(SOON_S)
         with suppress(ConnectionResetError):
             assert client.recv(1) == b""
+
+
+def test_an_answer_to_a_broker_is_lost_behind_the_handshake_and_its_connection_ends(proxies, echo):
+    address = proxies.through(BROKERS, "node1", echo)
+    with socket.create_connection(address) as asker, socket.create_connection(address) as next_one:
+        for client in (asker, next_one):
+            client.sendall(bytes(HANDSHAKE_BYTES))
+            client.settimeout(SOON_S)
+            assert len(client.recv(HANDSHAKE_BYTES, socket.MSG_WAITALL)) == HANDSHAKE_BYTES
+        proxies.lose_answer("node2")
+        assert said(asker, b"of node 2 alone")
+        proxies.lose_answer("node1")
+        assert not proxies.has_lost
+        asker.sendall(b"lost")
+        assert asker.recv(100) == b""
+        assert proxies.has_lost
+        assert said(next_one, b"of another connection")
+
+
+def test_no_answer_to_a_client_and_no_handshake_is_lost(proxies, echo):
+    proxies.lose_answer("node1")
+    with socket.create_connection(proxies.through(OUTSIDE, "node1", echo)) as client:
+        assert said(client, bytes(HANDSHAKE_BYTES)[:90]) and said(client, b"answer")
+    with socket.create_connection(proxies.through(BROKERS, "node1", echo)) as client:
+        assert said(client, b"less than a handshake")
+    assert not proxies.has_lost

@@ -1,0 +1,211 @@
+"""Lost answers between real brokers: a client asks a broker that is not the owner for a change; the
+owner does the work, and a proxy on loopback cuts the link before the answer passes.
+
+`python -m conformance.cluster.unanswered` makes each change twice, on topics of equal state: once
+with every answer, and once with the owner's answer lost. The answer to the client must be true:
+done, not done or unknown. After an unknown outcome the client asks again, which must do no harm:
+only an append without sequence numbers may be stored twice, and a step (one partition more) is
+another step.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import httpx
+
+from braidlog.storage.shared.layout import shard_of
+from conformance.cluster import servers
+from conformance.cluster.brokers import ClusterBroker
+from conformance.cluster.faults import SHARDS
+from conformance.cluster.proxies import BROKERS, Proxies
+from conformance.cluster.running import GOES_ON_S, LOOK_S, QUICK, Cluster, Lost
+from conformance.cluster.unanswered_changes import (
+    ANSWER_S,
+    CHANGES,
+    GROUP,
+    OTHER_GROUP,
+    PARTITIONS,
+    Change,
+    Near,
+    Told,
+)
+from conformance.ending import end_on_signals
+from conformance.raw.iggy import IggyWire
+
+CATALOGUE_SHARD: Final = 0
+RECORDS: Final = 3  # In each topic before its change.
+NAMES_MAX: Final = 10_000
+SETTLED_S: Final = 7.0  # Without a move: a broker that joins takes its share after two leases.
+
+State = Mapping[str, Any] | None  # None: there is no topic of that name.
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Three brokers: `near` is asked, and owns neither the catalogue nor most topics."""
+
+    near: ClusterBroker
+    catalogue: ClusterBroker
+    other: ClusterBroker
+
+
+class Run:
+    """All changes, one after the other."""
+
+    def __init__(self, cluster: Cluster, proxies: Proxies) -> None:
+        self._cluster = cluster
+        self._proxies = proxies
+        self._names = iter(range(NAMES_MAX))
+        owner = settled_owners(cluster)[CATALOGUE_SHARD]
+        near, other = (one for one in cluster.brokers if one.node != owner)
+        self._roles = Roles(near, cluster.brokers[owner - 1], other)
+        self.told: dict[str, Told] = {}
+
+    def faults(self, names: Sequence[str]) -> Iterator[str]:
+        """Make these changes; yield all faults."""
+        for name in names:
+            try:
+                self._check(name, CHANGES[name])
+            except AssertionError as error:
+                yield f"{name}: {error}"
+
+    def _check(self, name: str, change: Change) -> None:
+        whole, cut = self._topic(change), self._topic(change)
+        near: Near = {one: self._roles.near.address(one) for one in self._roles.near.addresses}
+        before = self._state(whole)
+        assert self._state(cut) == before, "the topics differ before the change"
+        assert change.make(near, whole) is Told.DONE, "the change is refused with every answer"
+        after = self._state(whole)
+        assert after != before, "the change changes nothing"
+        asked = self._roles.other if change.over_topic else self._roles.catalogue
+        self._proxies.lose_answer(f"{BROKERS}{asked.node}")
+        told = self.told[name] = change.make(near, cut)
+        has_lost = self._proxies.has_lost
+        self._proxies.lose_answer(None)
+        assert has_lost, "no answer was lost"
+        now = self._state(cut)
+        allowed = {Told.DONE: [after], Told.NOT_DONE: [before], Told.UNKNOWN: [before, after]}
+        assert now in allowed[told], f"the client was told {told.value}: {before}, now {now}"
+        if told is Told.UNKNOWN and not change.is_step:
+            self._check_repeat(change, near, cut, (now, after))
+
+    def _check_repeat(
+        self, change: Change, near: Near, topic: str, states: tuple[State, State]
+    ) -> None:
+        """Ask again after an unknown outcome. `states`: now, and after the change."""
+        now, after = states
+        change.make(near, topic)
+        repeated = self._state(topic)
+        if change.appends and now == after:
+            assert repeated is not None and now is not None
+            ends = [sum(one["ends"]) for one in (repeated, now)]
+            assert ends[0] in (ends[1], ends[1] + 1), f"a repeat stored {ends[0] - ends[1]} more"
+        else:
+            assert repeated == after, f"a repeat made {repeated} of {now}"
+
+    def _topic(self, change: Change) -> str:
+        """Create a topic, with the same state for each change; only a name for a creation."""
+        owner = self._roles.near if change.at_near else self._roles.other
+        owners = self._cluster.owners()
+        topic = next(
+            topic
+            for topic in (f"unanswered{number}" for number in self._names)
+            if owners.get(shard_of(f"public/default/{topic}", SHARDS)) == owner.node
+        )
+        if not change.creates:
+            with IggyWire(owner.address("iggy")) as wire:
+                wire.create_topic(topic, partitions=PARTITIONS)
+                wire.send_messages(topic, [(0, [], b"x")] * RECORDS)
+                wire.create_group(topic, OTHER_GROUP)
+                wire.store_offset(topic, GROUP, 0)
+        return topic
+
+    def _state(self, topic: str) -> State:
+        """The state of a topic that clients can change, as the owner shows the topic."""
+        found = self._shown(f"topics/public/default/{topic}")
+        if found is None:
+            return None
+        groups = [one["group"] for one in found["groups"]]
+        shown = {one: self._shown(f"groups/public/default/{topic}/{one}") for one in groups}
+        with IggyWire(self._roles.other.address("iggy")) as wire:
+            iggy_groups = wire.groups_of(topic)
+        return {
+            "partitions": len(found["partitions"]),
+            "settings": found["settings"],
+            "starts": [one["log_start_offset"] for one in found["partitions"]],
+            "ends": [one["log_end_offset"] for one in found["partitions"]],
+            "positions": {
+                name: [one["position"] for one in group["partitions"]]
+                for name, group in shown.items()
+                if group is not None
+            },
+            "groups": iggy_groups,
+        }
+
+    def _shown(self, path: str) -> Any:
+        host, port = self._roles.other.address("http")
+        url = f"http://{host}:{port}/api/v1/{path}"
+        answer = httpx.get(url, timeout=ANSWER_S, trust_env=False)
+        return None if answer.status_code == 404 else answer.raise_for_status().json()
+
+
+def settled_owners(cluster: Cluster) -> Mapping[int, int]:
+    """Return the owner of each shard, once no more shards move to new brokers. Raises Lost."""
+    deadline, seen, since = time.monotonic() + GOES_ON_S, cluster.owners(), time.monotonic()
+    while len(set(seen.values())) < len(cluster.brokers) or time.monotonic() < since + SETTLED_S:
+        if time.monotonic() > deadline:
+            raise Lost(f"topics move and move: {cluster.tails()}")
+        time.sleep(LOOK_S)
+        if (now := cluster.owners()) != seen:
+            seen, since = now, time.monotonic()
+    return seen
+
+
+def run(folder: Path, names: Sequence[str]) -> tuple[Mapping[str, Told], list[str]]:
+    """Return the answer to each change after a lost answer, and all faults. Raises Lost."""
+    with Cluster(folder, QUICK, namespaces=False) as cluster:
+        cluster.await_all()
+        assert isinstance(cluster.network, Proxies)
+        made = Run(cluster, cluster.network)
+        faults = list(made.faults(names))
+        return made.told, faults
+
+
+def main() -> int:
+    """Exit code 1 after an answer that is not true."""
+    parser = argparse.ArgumentParser(
+        prog="python -m conformance.cluster.unanswered",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--only", default="", help="changes, with commas between them")
+    asked = parser.parse_args()
+    names = [name for name in asked.only.split(",") if name] or list(CHANGES)
+    unknown = [name for name in names if name not in CHANGES]
+    reason = servers.missing() or (unknown and f"{unknown}: there are {', '.join(CHANGES)}")
+    if reason:
+        print(reason, file=sys.stderr)
+        return 1
+    with tempfile.TemporaryDirectory(prefix="braidlog-unanswered-") as scratch:
+        try:
+            told, faults = run(Path(scratch), names)
+        except Lost as lost:
+            print(lost, file=sys.stderr)
+            return 1
+    for name, what in told.items():
+        print(f"{name}: the client was told: {what.value}")
+    for fault in faults:
+        print(f"* {fault}")
+    print(f"{len(told)} changes whose answer was lost, {len(faults)} faults")
+    return int(bool(faults))
+
+
+if __name__ == "__main__":
+    end_on_signals()
+    sys.exit(main())
