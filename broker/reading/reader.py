@@ -30,7 +30,7 @@ from braidlog.broker.limits import (
 )
 from braidlog.broker.reading.chunks import join_chunks
 from braidlog.broker.reading.cutting import CutBatches
-from braidlog.broker.reading.result import ReadResult
+from braidlog.broker.reading.result import ReadResult, record_bytes
 from braidlog.broker.reading.turn import BATCH_US, TURN_US_MAX, Turn, decoding_us
 from braidlog.broker.reading.unopened import Passed, cannot_decode, settle
 from braidlog.broker.reading.unpacking import run_packing, run_unpacking
@@ -363,6 +363,5 @@ def _large_bytes(decoded: Decoded) -> int:
     """Bytes of the last record if it is a large one: a decoded piece ends with such a record."""
     if not decoded.records:
         return 0
-    value = decoded.records[-1].value
-    size = 0 if value is None else len(value)
+    size = record_bytes(decoded.records[-1])
     return size if size > DECODE_BYTES_MAX else 0

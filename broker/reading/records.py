@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.delivery.entries import record_places
 from braidlog.broker.reading.reader import Reader
-from braidlog.broker.reading.result import ReadResult
+from braidlog.broker.reading.result import ReadResult, record_bytes
 from braidlog.broker.runtime.output_budget import Reservation
 from braidlog.broker.runtime.steps import run
 from braidlog.storage.formats.api import Decoded
@@ -96,9 +96,3 @@ class _RecordReader(Reader):
             for record, (entry, index) in zip(fitting, places, strict=True)
         )
         result.next_offset = max(next_offset, result.next_offset)
-
-
-def record_bytes(record: Record) -> int:
-    """Bytes of a record's key, value and headers."""
-    size = len(record.key or b"") + len(record.value or b"")
-    return size + sum(len(header.name) + len(header.value) for header in record.headers)

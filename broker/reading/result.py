@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from braidlog.storage.formats.api import Buffer, Part
+    from braidlog.storage.formats.record import Record
 
 
 @dataclass(slots=True)
@@ -46,3 +47,9 @@ class ReadResult:
         self.parts.append(body)
         self.size += len(body)
         self.record_count += record_count
+
+
+def record_bytes(record: Record) -> int:
+    """Bytes of a record's key, value and headers."""
+    size = len(record.key or b"") + len(record.value or b"")
+    return size + sum(len(header.name) + len(header.value) for header in record.headers)

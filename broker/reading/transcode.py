@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from braidlog.broker.limits import CONVERTED_BYTES_MAX, CONVERTED_RECORDS_MAX, READ_PARTS_MAX
 from braidlog.broker.reading.cutting import CutBatches, Rest, cut_body
 from braidlog.broker.reading.reader import Reader, trust_of
-from braidlog.broker.reading.records import record_bytes
-from braidlog.broker.reading.result import ReadResult
+from braidlog.broker.reading.result import ReadResult, record_bytes
 from braidlog.broker.reading.turn import BATCH_US, CONVERTED_BYTES_PER_US, Turn
 from braidlog.broker.reading.unopened import marked
 from braidlog.broker.runtime.output_budget import Reservation

@@ -194,11 +194,7 @@ SCENARIOS: dict[str, Scenario] = {
     "half frames": half_frames,
     "peers that never read": silent_readers,
     "polls for nobody": polls_for_nobody,
-    **{
-        f"unread {name}": unread_answers(name)
-        for name in unread.SCENARIOS
-        if name not in unread.BY_HAND
-    },
+    **{f"unread {name}": unread_answers(name) for name in unread.SCENARIOS},
     "bombs": bombs,
     "connection churn": churn,
     "topic flood": topic_flood,

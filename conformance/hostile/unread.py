@@ -131,9 +131,6 @@ SCENARIOS: dict[str, Peers] = {
     "requests": requests,
     "requests of bombs": requests_of_bombs,
 }
-# Not in the automatic run: the JSON of such a record is made in a single turn of the loop, of 0.3
-# s.
-BY_HAND = ("requests of bombs",)
 # The number of peers at which each scenario was first seen to be unlimited.
 PEERS = {"polls": 100, "deliveries": 300, "fetches": 500, "requests": 100}
 PEERS_OF_BOMBS = 20

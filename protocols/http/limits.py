@@ -43,6 +43,8 @@ READ_MESSAGES_DEFAULT, READ_MESSAGES_MAX = 100, 10_000
 READ_BYTES_DEFAULT, READ_BYTES_MAX = MIB, 10 * MIB
 # Memory of an answer, as a multiple of its keys and values: the bytes, their text and its JSON.
 ANSWER_EXPANSION = 4
+# Messages with a larger record are made in a thread: 62 MiB took a turn of a quarter of a second.
+LARGE_RECORD_BYTES = MIB
 # JSON encoded between two checkpoints and sent at once: a millisecond.
 JSON_PIECE_BYTES = 256 * KIB
 

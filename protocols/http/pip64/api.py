@@ -147,10 +147,11 @@ class MessagesApi:
         answer, schemas = await reader.answer(offset, wanted, self._broker.output)
         if kind == streams.LINES:
             headers = {"X-Next-Offset": str(answer.next_offset)}
-            return await streams.lines(answer.messages, headers)
+            shown, answer.messages = streams.Shown(answer.messages, shower.take_largest()), []
+            return await streams.lines(shown, headers)
         if wanted.include_schema:
             answer.schemas = list(schemas)
-        return await streams.whole(answer)
+        return await streams.whole(answer, shower.take_largest())
 
     async def other_domain(self, request: Request) -> Response:
         """Refuse topics of a domain that the broker does not serve."""

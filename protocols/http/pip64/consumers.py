@@ -261,11 +261,11 @@ class ConsumersApi:
             room.until_sent(request)
         shown = await self._show(shower, given)
         if kind == streams.LINES:
-            return await streams.lines(shown, {})
+            return await streams.lines(streams.Shown(shown, shower.take_largest()), {})
         answer = FetchAnswer(shown)
         if wanted.include_schema:
             answer.schemas = [shower.schemas[version] for version in sorted(shower.schemas)]
-        return await streams.whole(answer)
+        return await streams.whole(answer, shower.take_largest())
 
     def _subscriber(self, request: Request) -> Subscriber:
         """Return the consumer of the path. Raises Refused, TopicNotFound."""
@@ -371,7 +371,7 @@ class _Follower:
         self._shower = shower
 
     @asynccontextmanager
-    async def next_messages(self, seconds: float) -> AsyncIterator[Sequence[ShownMessage]]:
+    async def next_messages(self, seconds: float) -> AsyncIterator[streams.Shown]:
         """Yield the next messages, after at most `seconds`. Raises Refused if the consumer has
         ended.
         """
@@ -383,7 +383,8 @@ class _Follower:
         )
         given, room = await api._take(self._request, subscriber, wanted, is_stream=True)
         try:
-            yield await api._show(self._shower, given)
+            messages = await api._show(self._shower, given)
+            yield streams.Shown(messages, self._shower.take_largest())
         finally:
             if room is not None:
                 room.give_back()

@@ -20,8 +20,9 @@ from braidlog.broker.reading.records import PlacedRecord, RecordsRead, read_reco
 from braidlog.protocols.http import limits, query
 from braidlog.protocols.http.errors import BAD_QUERY, BAD_QUERY_ID, OFFSET_OUT_OF_RANGE, Refused
 from braidlog.protocols.http.ids import BadMessageId, MessageId, read_id
-from braidlog.protocols.http.pip64.messages import ReadAnswer, ShownMessage, ShownSchema
+from braidlog.protocols.http.pip64.messages import ReadAnswer, ShownSchema
 from braidlog.protocols.http.pip64.showing import Shower, ShowOptions, message_id
+from braidlog.protocols.http.pip64.streams import Shown
 from braidlog.protocols.http.values import types
 from braidlog.protocols.http.values.resolving import SchemaFields, SchemaRegistry
 from braidlog.protocols.http.waiting import Waiting
@@ -260,14 +261,15 @@ class Follower:
         self._offset = offset
 
     @asynccontextmanager
-    async def next_messages(self, seconds: float) -> AsyncIterator[Sequence[ShownMessage]]:
+    async def next_messages(self, seconds: float) -> AsyncIterator[Shown]:
         """Yield the next messages, after at most `seconds`."""
         await self._reader.wait(self._offset, seconds, is_stream=True)
         room = await room_for(self._output, limits.READ_BYTES_DEFAULT)
         try:
             read = await self._reader.read(self._offset, room, limits.READ_MESSAGES_DEFAULT)
             self._offset = read.next_offset
-            yield await self._shower.show(self._partition, read.records, with_offset=True)
+            messages = await self._shower.show(self._partition, read.records, with_offset=True)
+            yield Shown(messages, self._shower.take_largest())
         finally:
             room.give_back()
 

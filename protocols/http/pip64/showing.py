@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
-from braidlog.broker.reading.records import PlacedRecord, record_bytes
+from braidlog.broker.reading.records import PlacedRecord
+from braidlog.broker.reading.result import record_bytes
+from braidlog.broker.reading.unpacking import run_packing
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.topics.schemas import schema_of
 from braidlog.protocols.http.ids import MessageId, write_id
-from braidlog.protocols.http.limits import INLINE_SLOW_BYTES, TURN_MESSAGES
+from braidlog.protocols.http.limits import INLINE_SLOW_BYTES, LARGE_RECORD_BYTES, TURN_MESSAGES
 from braidlog.protocols.http.pip64.messages import ShownHeader, ShownMessage, ShownSchema
 from braidlog.protocols.http.values import types
 from braidlog.protocols.http.values.primitives import BadValue, Json
@@ -32,6 +36,9 @@ US = 1000  # Microseconds in a millisecond.
 # Control characters other than blanks and line ends; text may have a few of them.
 CONTROLS = bytes(sorted({*range(32), 127} - set(b"\t\n\r")))
 CONTROLS_MIN = 16
+# A large value becomes text in such pieces: each holds Python's lock for a fraction of a
+# millisecond. Base64 needs a multiple of three.
+TEXT_PIECE_BYTES = 3 << 16
 
 
 @dataclass(slots=True, frozen=True)
@@ -48,6 +55,7 @@ class Shower:
 
     def __init__(self, registry: SchemaRegistry, topic: Topic, options: ShowOptions) -> None:
         self.schemas: dict[int, ShownSchema] = {}  # Schemas of the messages so far, by version.
+        self.largest_bytes = 0  # Of the records shown so far.
         self._registry = registry
         self._topic = topic
         self._options = options
@@ -56,6 +64,11 @@ class Shower:
         self, partition: Partition, placed: Sequence[PlacedRecord], *, with_offset: bool
     ) -> list[ShownMessage]:
         """Return a message for each record, in order."""
+        largest_bytes = max((record_bytes(one.record) for one in placed), default=0)
+        self.largest_bytes = max(self.largest_bytes, largest_bytes)
+        if largest_bytes > LARGE_RECORD_BYTES:
+            work = partial(self._show_all, partition, placed, with_offset)
+            return await run_packing(work, largest_bytes)
         if self._is_slow(placed):
             return await run_in_thread(self._show_all, partition, placed, with_offset)
         shown: list[ShownMessage] = []
@@ -64,6 +77,11 @@ class Shower:
                 await trio.lowlevel.checkpoint()
             shown.append(self.message(partition, one, with_offset=with_offset))
         return shown
+
+    def take_largest(self) -> int:
+        """Return `largest_bytes` of a read, and begin the next one."""
+        largest_bytes, self.largest_bytes = self.largest_bytes, 0
+        return largest_bytes
 
     def _show_all(
         self, partition: Partition, placed: Sequence[PlacedRecord], with_offset: bool
@@ -226,7 +244,7 @@ def _as_text(data: bytes, encoding: str) -> tuple[str, str]:
     """
     if encoding != "base64" and not is_binary(data):
         try:
-            return data.decode(), "utf8"
+            return _decoded(data), "utf8"
         except UnicodeDecodeError:
             pass
     return _base64(data), "base64"
@@ -234,8 +252,27 @@ def _as_text(data: bytes, encoding: str) -> tuple[str, str]:
 
 def is_binary(data: bytes) -> bool:
     """Return True for more control characters than text has; each takes six bytes of JSON."""
-    return len(data) - len(data.translate(None, CONTROLS)) > CONTROLS_MIN + len(data) // 10
+    count = sum(len(piece) - len(piece.translate(None, CONTROLS)) for piece in _pieces(data))
+    return count > CONTROLS_MIN + len(data) // 10
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    if len(data) <= TEXT_PIECE_BYTES:
+        yield data
+        return
+    for start in range(0, len(data), TEXT_PIECE_BYTES):
+        yield data[start : start + TEXT_PIECE_BYTES]
+
+
+def _decoded(data: bytes) -> str:
+    """Return the text of UTF-8. Raises UnicodeDecodeError."""
+    if len(data) <= TEXT_PIECE_BYTES:
+        return data.decode()
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    texts = [decoder.decode(piece) for piece in _pieces(data)]
+    texts.append(decoder.decode(b"", final=True))
+    return "".join(texts)
 
 
 def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode("ascii")
+    return "".join([base64.b64encode(piece).decode("ascii") for piece in _pieces(data)])

@@ -5,9 +5,10 @@ Knows the framing of messages, not their source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import trio
@@ -16,8 +17,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from braidlog.broker.errors import BrokerError
+from braidlog.broker.reading.unpacking import run_packing
 from braidlog.protocols.http.errors import NOT_ACCEPTABLE, Refused
-from braidlog.protocols.http.limits import JSON_PIECE_BYTES
+from braidlog.protocols.http.limits import JSON_PIECE_BYTES, LARGE_RECORD_BYTES
 from braidlog.protocols.http.pip64.messages import FetchAnswer, ReadAnswer, ShownMessage
 from braidlog.protocols.http.waiting import Waiting, disconnected
 
@@ -29,11 +31,9 @@ ANY = {"*/*": JSON, "application/*": JSON, "text/*": EVENTS, JSON: JSON, LINES: 
 ANY[EVENTS] = EVENTS
 # After some ten seconds of silence, proxies and browsers take a stream for dead.
 HEARTBEAT_S = 10.0
+# Longer text is encoded in such parts: each holds Python's lock for a fraction of a millisecond.
+TEXT_PART_CHARACTERS = 128 * 1024
 _STANDARD_TO_URL = str.maketrans("+/", "-_")
-
-# Waits at most that many seconds for messages and yields them. The messages' room is held until
-# exit.
-NextMessages = Callable[[float], AbstractAsyncContextManager[Sequence[ShownMessage]]]
 
 
 def accepted(request: Request) -> str:
@@ -47,40 +47,90 @@ def accepted(request: Request) -> str:
     raise Refused(NOT_ACCEPTABLE, f"there are {JSON}, {LINES} and {EVENTS}, not {accept[:80]!r}")
 
 
-async def lines(messages: Sequence[ShownMessage], headers: dict[str, str]) -> Response:
+class Shown(NamedTuple):
+    """Messages to encode, and the bytes of the largest record among them."""
+
+    messages: Sequence[ShownMessage]
+    largest_bytes: int = 0
+
+
+# Waits at most that many seconds for messages and yields them. The messages' room is held until
+# exit.
+NextMessages = Callable[[float], AbstractAsyncContextManager[Shown]]
+
+
+async def lines(shown: Shown, headers: dict[str, str]) -> Response:
     """Return an answer with a message per line."""
-    pieces = await _encoded(messages, b"\n", _line)
+    pieces = await _encoded(shown, b"\n", _line)
     if pieces:
         pieces.append(b"\n")
     return Pieces(pieces, LINES, headers)
 
 
-async def whole(answer: ReadAnswer | FetchAnswer) -> Response:
-    """Return an answer of a single JSON object."""
-    messages, answer.messages = answer.messages, []
+async def whole(answer: ReadAnswer | FetchAnswer, largest_bytes: int = 0) -> Response:
+    """Return an answer of a single JSON object; `largest_bytes` is of its largest record."""
+    shown, answer.messages = Shown(answer.messages, largest_bytes), []
     head, empty, tail = msgspec.json.encode(answer).partition(b'"messages":[')
-    return Pieces([head + empty, *await _encoded(messages, b",", msgspec.json.encode), tail], JSON)
+    return Pieces([head + empty, *await _encoded(shown, b",", msgspec.json.encode), tail], JSON)
 
 
 async def _encoded(
-    messages: Sequence[ShownMessage], between: bytes, encode: Callable[[ShownMessage], bytes]
+    shown: Shown, between: bytes, encode: Callable[[ShownMessage], bytes]
 ) -> list[bytes]:
     """Return the JSON of messages in pieces, each small enough to encode and send in a single
-    turn.
+    turn; a large record is encoded in a thread.
     """
+    work = _pieces(shown.messages, between, encode)
+    if shown.largest_bytes > LARGE_RECORD_BYTES:
+        return await run_packing(partial(list, work), shown.largest_bytes)
     pieces: list[bytes] = []
+    for piece in work:
+        pieces.append(piece)
+        if len(piece) >= JSON_PIECE_BYTES:
+            await trio.lowlevel.checkpoint()
+    return pieces
+
+
+def _pieces(
+    messages: Sequence[ShownMessage], between: bytes, encode: Callable[[ShownMessage], bytes]
+) -> Iterator[bytes]:
+    """Yield pieces of JSON_PIECE_BYTES or more: a little more, but for values other than text."""
     gathered: list[bytes] = []
     size = 0
-    for message in messages:
-        if pieces or gathered:
+    for number, message in enumerate(messages):
+        if number:
             gathered.append(between)
-        gathered.append(encode(message))
-        size += len(gathered[-1])
-        if size >= JSON_PIECE_BYTES:
-            pieces.append(b"".join(gathered))
-            gathered, size = [], 0
-            await trio.lowlevel.checkpoint()
-    return [*pieces, b"".join(gathered)] if gathered else pieces
+        for part in _parts(message, encode):
+            gathered.append(part)
+            size += len(part)
+            if size >= JSON_PIECE_BYTES:
+                yield b"".join(gathered)
+                gathered, size = [], 0
+    if gathered:
+        yield b"".join(gathered)
+
+
+def _parts(
+    message: ShownMessage, encode: Callable[[ShownMessage], bytes]
+) -> Iterable[bytes]:  # hot: see make bench
+    """Return the JSON of a message, long text in parts."""
+    text = message.value
+    if type(text) is not str or len(text) <= TEXT_PART_CHARACTERS:
+        return (encode(message),)
+    return _text_parts(text, message, encode)
+
+
+def _text_parts(
+    text: str, message: ShownMessage, encode: Callable[[ShownMessage], bytes]
+) -> Iterator[bytes]:
+    message.value = ""
+    # The first such member is the message's own: no field before it is free text.
+    head, value, tail = encode(message).partition(b'"value":""')
+    message.value = text
+    yield head + value[:-1]
+    for start in range(0, len(text), TEXT_PART_CHARACTERS):
+        yield msgspec.json.encode(text[start : start + TEXT_PART_CHARACTERS])[1:-1]
+    yield value[-1:] + tail
 
 
 class Pieces(Response):
@@ -143,13 +193,15 @@ class EventStream(Response):
     async def _stream(self, send: Send) -> None:
         exchange: Exchange = self._request.scope["exchange"]
         body = b": ready\n\n"
+        await send({"type": "http.response.body", "body": body, "more_body": True})
         while not self._waiting.stopping.is_set():
-            await send({"type": "http.response.body", "body": body, "more_body": True})
             try:
-                async with self._next_messages(HEARTBEAT_S) as messages:
+                async with self._next_messages(HEARTBEAT_S) as shown:
                     exchange.check_again()
-                    body = b"".join(map(_event, messages)) or b": nothing yet\n\n"
-                    await trio.lowlevel.checkpoint()
+                    pieces = await _encoded(shown, b"", _event) or [b": nothing yet\n\n"]
+                    del shown
+                    for piece in pieces:
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
             except (BrokerError, Refused) as error:  # The status is sent already.
                 text = msgspec.json.encode(str(error))
                 body = b"event: error\ndata: %b\n\n" % text

@@ -23,7 +23,8 @@ from braidlog.broker.errors import (
     SubscriptionNotFound,
     UnreadableRecord,
 )
-from braidlog.broker.reading.records import PlacedRecord, read_records, record_bytes
+from braidlog.broker.reading.records import PlacedRecord, read_records
+from braidlog.broker.reading.result import record_bytes
 from braidlog.broker.runtime.output_budget import Reservation
 from braidlog.protocols.http.limits import CONSUMER_PARTITIONS_MAX, CONSUMER_UNACKED_MAX
 from braidlog.protocols.http.pip64.attached import HttpConsumer, Taken, attach, detach

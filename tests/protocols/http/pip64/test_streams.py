@@ -1,11 +1,15 @@
+import base64
 import json
+import random
+import threading
 
 import msgspec
+import pytest
 
-from braidlog.protocols.http.limits import JSON_PIECE_BYTES
+from braidlog.protocols.http.limits import JSON_PIECE_BYTES, LARGE_RECORD_BYTES
 from braidlog.protocols.http.pip64 import streams
 from braidlog.protocols.http.pip64.messages import FetchAnswer, ShownMessage, ShownSchema
-from braidlog.protocols.http.pip64.showing import is_binary
+from braidlog.protocols.http.pip64.showing import TEXT_PIECE_BYTES, _as_text, is_binary
 
 
 def shown(number: int, value: str) -> ShownMessage:
@@ -48,7 +52,7 @@ async def test_an_answer_without_messages_is_whole():
 async def test_lines_end_with_each_message():
     many = [shown(number, "v" * 100_000) for number in range(9)]
     for messages in ([], many[:1], many):
-        _, pieces = await sent(await streams.lines(messages, {}))
+        _, pieces = await sent(await streams.lines(streams.Shown(messages), {}))
         text = b"".join(pieces)
         assert text.count(b"\n") == len(messages)
         assert [json.loads(line)["messageId"] for line in text.splitlines()] == [
@@ -61,7 +65,7 @@ PRETTY = ShownMessage("id 0", 0, value=msgspec.Raw(b'{\n  "a": 1,\r\n\r  "b": "x
 
 
 async def test_a_value_of_several_lines_is_a_single_line():
-    _, pieces = await sent(await streams.lines([PRETTY, PRETTY], {}))
+    _, pieces = await sent(await streams.lines(streams.Shown([PRETTY, PRETTY]), {}))
     found = [json.loads(line) for line in b"".join(pieces).splitlines()]
     assert [one["value"] for one in found] == [{"a": 1, "b": "x\ny"}] * 2
 
@@ -77,8 +81,56 @@ async def test_a_value_of_several_lines_is_unchanged_in_an_object():
     assert bytes(PRETTY.value) in b"".join(pieces)
 
 
+LONG_TEXTS = {
+    "ascii": "v" * 3_000_000,
+    "escaped": '"value":"" \\ \n\x01' * 200_000,
+    "wide": "vé€😀" * 500_000,
+}
+
+
+@pytest.mark.parametrize("name", LONG_TEXTS)
+@pytest.mark.parametrize("largest_bytes", [0, 16 << 20], ids=["in the loop", "in a thread"])
+async def test_long_text_is_encoded_in_pieces(name, largest_bytes):
+    """Beside a property that looks like the text's place."""
+    message = ShownMessage(
+        "id 0", 0, value=LONG_TEXTS[name], key="k", properties={"value": "", "b": '"value":""'}
+    )
+    expected = json.loads(msgspec.json.encode(message))
+    for encode, form in ((msgspec.json.encode, b","), (streams._line, b"\n")):
+        pieces = await streams._encoded(
+            streams.Shown([message, message], largest_bytes), form, encode
+        )
+        assert max(map(len, pieces)) < 6 * JSON_PIECE_BYTES
+        assert len(pieces) > 8
+        assert json.loads(b"[" + b"".join(pieces).replace(b"\n", b",") + b"]") == [expected] * 2
+
+
+async def test_a_message_with_a_large_record_is_encoded_in_the_thread_for_large_records():
+    threads = []
+
+    def encode(message):
+        threads.append(threading.current_thread())
+        return msgspec.json.encode(message)
+
+    for largest_bytes in (LARGE_RECORD_BYTES, LARGE_RECORD_BYTES + 1):
+        await streams._encoded(streams.Shown([PRETTY], largest_bytes), b",", encode)
+    own = threading.current_thread()
+    assert [thread is own for thread in threads] == [True, False]
+
+
 def test_a_few_control_characters_are_text_and_many_are_not():
     assert not is_binary(b"\0\x1b[0m")
     assert not is_binary("tab\tand é\n".encode() * 1000)
     assert is_binary(bytes(1000))
     assert is_binary(b"abcd\0" * 1000)
+
+
+@pytest.mark.parametrize("size", [TEXT_PIECE_BYTES, TEXT_PIECE_BYTES + 1, 5 * TEXT_PIECE_BYTES])
+def test_long_values_are_shown_as_short_values_are(size):
+    rng = random.Random(size)
+    text = ("é€😀" * size)[: size // 3].encode()
+    assert _as_text(text, "auto") == (text.decode(), "utf8")
+    data = rng.randbytes(size)
+    assert _as_text(data, "auto") == (base64.b64encode(data).decode(), "base64")
+    cut = text[:-1]  # In the middle of a character.
+    assert _as_text(cut, "auto") == (base64.b64encode(cut).decode(), "base64")
