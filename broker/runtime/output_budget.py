@@ -11,7 +11,8 @@ neither memory nor time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -33,6 +34,15 @@ class ReadAhead(Protocol):
 
     def drop(self) -> None:
         """Forget it; it is read again when it is wanted."""
+
+
+# Awaits a wait for memory. Raises where the wait is in vain: the client has left.
+Waits = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
+
+
+async def just_wait(act: Callable[[], Awaitable[None]]) -> None:
+    """Wait as long as it takes: the caller is cancelled when its client has left."""
+    await act()
 
 
 class OutputBudget:
@@ -95,18 +105,19 @@ class OutputBudget:
         for ahead in tuple(self.read_ahead):
             ahead.drop()
 
-    async def reserve(self, wanted: int, copies: int = 1) -> Reservation:
+    async def reserve(self, wanted: int, copies: int = 1, waits: Waits = just_wait) -> Reservation:
         """Room for an answer of up to `wanted` bytes: `Reservation.size` says how much of it.
 
-        At least OUTPUT_LAST_BYTES or all that is wanted; waits until there is that much.
+        At least OUTPUT_LAST_BYTES or all that is wanted; waits until there is that much, and so
+        does the reservation when it grows, by way of `waits`.
         """
-        if wanted > 0:
-            await self.some_free()
-        return self.reserve_now(wanted, copies)
+        while wanted > 0 and self.is_spent():
+            await waits(self.some_free)
+        return self.reserve_now(wanted, copies, waits)
 
-    def reserve_now(self, wanted: int, copies: int = 1) -> Reservation:
+    def reserve_now(self, wanted: int, copies: int = 1, waits: Waits = just_wait) -> Reservation:
         """The same for an answer that has waited already, or wants nothing."""
-        return Reservation(self, self.allowance(wanted) if wanted > 0 else 0, copies)
+        return Reservation(self, self.allowance(wanted) if wanted > 0 else 0, copies, waits)
 
     async def some_free(self, unsent_bytes: Callable[[], int] = lambda: 0) -> None:
         """Wait while a connection with so many unsent bytes has to."""
@@ -149,11 +160,14 @@ class Reservation:
     back.
     """
 
-    __slots__ = ("_budget", "copies", "size")
+    __slots__ = ("_budget", "_waits", "copies", "size")
 
-    def __init__(self, budget: OutputBudget, size: int, copies: int = 1) -> None:
+    def __init__(
+        self, budget: OutputBudget, size: int, copies: int = 1, waits: Waits = just_wait
+    ) -> None:
         """`copies` says how often the bytes of a record are in memory while its answer is made."""
         self._budget = budget
+        self._waits = waits
         self.copies = copies
         self.size = size
         budget.used += size
@@ -178,6 +192,9 @@ class Reservation:
         """
         self.keep(0)
         size = self._budget.large_size(record_bytes * self.copies)
+        await self._waits(partial(self._take_large, size))
+
+    async def _take_large(self, size: int) -> None:
         await self._budget.large(size)
         self.size = size
 

@@ -71,7 +71,7 @@ def make_routes(
         *_watching(broker, options, routes),
         *admin_routes(broker, options, bodies.of_others, routes),
         *_managing(broker, bodies.of_others, routes),
-        *_raw_log(broker, bodies.of_others, routes),
+        *_raw_log(broker, bodies.of_others, waiting, routes),
     ]
     documentation = Documentation(routes.described, broker.version)
     return [
@@ -154,12 +154,12 @@ def _managing(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]
     ]
 
 
-def _raw_log(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]:
+def _raw_log(broker: Broker, bodies: BodyReader, waiting: Waiting, routes: Routes) -> list[Route]:
     """Return the routes of the log as stored, for Spark's readers, and of the positions that
     readers store.
     """
     route = routes.route
-    raw_log = RawLogApi(broker, bodies)
+    raw_log = RawLogApi(broker, bodies, waiting)
     partition = f"{API}/log/{TOPIC}/{{partition}}"
     stored = ("application/octet-stream",)
     return [

@@ -1,5 +1,5 @@
 """Waiting requests: each waits for records until the client leaves, the broker stops, or the
-timeout ends.
+timeout ends; or for output memory until the first two.
 
 Knows no route. ASGI reports a disconnected client only by a message (`http.disconnect`), so a task
 has to watch for that message.
@@ -7,17 +7,19 @@ has to watch for that message.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import trio
 from starlette.requests import ClientDisconnect, Request
 
-from braidlog.broker.errors import BrokerError
+from braidlog.broker.errors import BrokerError, ShuttingDown
 from braidlog.protocols.http.errors import TOO_BUSY, Refused
 from braidlog.protocols.http.limits import WAITING_MAX
 
 if TYPE_CHECKING:
+    from braidlog.broker.runtime.output_budget import Waits
     from braidlog.protocols.http.requests import Exchange
 
 
@@ -53,6 +55,19 @@ class Waiting:
                 return await self._race(None if is_stream else request, seconds, act)
         finally:
             self.count -= 1
+
+    def for_memory(self, request: Request, *, is_stream: bool = False) -> Waits:
+        """Return a function that awaits a wait for output memory, however long.
+
+        It raises ClientDisconnect when the client leaves (except for a stream), ShuttingDown when
+        the broker stops, and Refused if too many requests wait already.
+        """
+
+        async def wait(act: Callable[[], Awaitable[None]]) -> None:
+            if not await self.wait(request, math.inf, act, is_stream=is_stream):
+                raise ShuttingDown("the broker is stopping")
+
+        return wait
 
     async def _race(
         self, request: Request | None, seconds: float, act: Callable[[], Awaitable[None]]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.requests import Exchange
+    from braidlog.protocols.http.waiting import Waiting
 
 
 class RawPartition(msgspec.Struct):
@@ -71,9 +72,10 @@ class Positions(msgspec.Struct, forbid_unknown_fields=True):
 class RawLogApi:
     """Handlers of a broker's raw log."""
 
-    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+    def __init__(self, broker: Broker, bodies: BodyReader, waiting: Waiting) -> None:
         self._broker = broker
         self._bodies = bodies
+        self._waiting = waiting
 
     async def list_partitions(self, request: Request) -> Response:
         """A page of the partitions that the client may read, whole topics by name."""
@@ -128,7 +130,8 @@ class RawLogApi:
             most=limits.RAW_BYTES_MAX,
         )
         assert wanted is not None
-        room = await self._broker.output.reserve(wanted)
+        waits = self._waiting.for_memory(request)
+        room = await self._broker.output.reserve(wanted, waits=waits)
         exchange: Exchange = request.scope["exchange"]
         exchange.at_end.append(partial(room.keep, 0))
         found = await read_raw(partition, offset, room.size)

@@ -54,6 +54,7 @@ from braidlog.protocols.http.values.resolving import SchemaFields, SchemaRegistr
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.positions.subscriptions import Subscription
+    from braidlog.broker.runtime.output_budget import Waits
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.bodies import BodyReader
     from braidlog.protocols.http.options import RestOptions
@@ -314,7 +315,8 @@ class ConsumersApi:
                 if fetch.ended.is_set():
                     return (), None
                 await subscriber.settle(fetch)
-                given, room = await self._give_out(subscriber, wanted)
+                waits = self._waiting.for_memory(request, is_stream=is_stream)
+                given, room = await self._give_out(subscriber, wanted, waits)
                 if given:
                     self._count(subscriber, given)
                     return given, room
@@ -325,9 +327,9 @@ class ConsumersApi:
             subscriber.finish(fetch)
 
     async def _give_out(
-        self, subscriber: Subscriber, wanted: ReadLimits
+        self, subscriber: Subscriber, wanted: ReadLimits, waits: Waits
     ) -> tuple[Sequence[Given], Room | None]:
-        room, given = await room_for(self._broker.output, wanted.bytes), list[Given]()
+        room, given = await room_for(self._broker.output, wanted.bytes, waits), list[Given]()
         try:
             given = await subscriber.give_out(
                 wanted.messages, min(wanted.bytes, room.bytes), room.held

@@ -28,7 +28,7 @@ from braidlog.protocols.http.values.resolving import SchemaFields, SchemaRegistr
 from braidlog.protocols.http.waiting import Waiting
 
 if TYPE_CHECKING:
-    from braidlog.broker.runtime.output_budget import OutputBudget, Reservation
+    from braidlog.broker.runtime.output_budget import OutputBudget, Reservation, Waits
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.http.requests import Exchange
@@ -162,10 +162,12 @@ async def after(wanted: MessageId, partition: Partition) -> int:
     return min(wanted.entry + wanted.batch_index + 1, covered.position)
 
 
-async def room_for(output: OutputBudget, wanted: int) -> Room:
-    """Reserve room for an answer with up to `wanted` bytes of keys and values."""
+async def room_for(output: OutputBudget, wanted: int, waits: Waits) -> Room:
+    """Reserve room for an answer with up to `wanted` bytes of keys and values. Raises what `waits`
+    raises: see `Waiting.for_memory`.
+    """
     expansion = limits.ANSWER_EXPANSION
-    return Room(await output.reserve(expansion * wanted, expansion))
+    return Room(await output.reserve(expansion * wanted, expansion, waits))
 
 
 class Room:
@@ -202,7 +204,7 @@ class PartitionReader:
         """Return messages from `offset` on, and the schemas that the messages use."""
         partition = self._partition
         await self.wait(offset, wanted.timeout_s)
-        room = await room_for(output, wanted.bytes)
+        room = await room_for(output, wanted.bytes, self.waits())
         room.until_sent(self._request)
         read = await self.read(offset, room, wanted.messages)
         whole = ReadAnswer(
@@ -214,6 +216,10 @@ class PartitionReader:
         )
         schemas = self._shower.schemas
         return whole, [schemas[version] for version in sorted(schemas)]
+
+    def waits(self, *, is_stream: bool = False) -> Waits:
+        """Return how this request waits for output memory."""
+        return self._waiting.for_memory(self._request, is_stream=is_stream)
 
     async def wait(self, offset: int, seconds: float, *, is_stream: bool = False) -> None:
         """Wait for a record at `offset` or later. Raises Refused, ClientDisconnect."""
@@ -264,7 +270,8 @@ class Follower:
     async def next_messages(self, seconds: float) -> AsyncIterator[Shown]:
         """Yield the next messages, after at most `seconds`."""
         await self._reader.wait(self._offset, seconds, is_stream=True)
-        room = await room_for(self._output, limits.READ_BYTES_DEFAULT)
+        waits = self._reader.waits(is_stream=True)
+        room = await room_for(self._output, limits.READ_BYTES_DEFAULT, waits)
         try:
             read = await self._reader.read(self._offset, room, limits.READ_MESSAGES_DEFAULT)
             self._offset = read.next_offset
