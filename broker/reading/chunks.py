@@ -21,7 +21,7 @@ from braidlog.storage.formats.registry import codec_for
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.log.batch import Batch
-    from braidlog.storage.log.partition_log import PartitionLog
+    from braidlog.storage.log.log import Log
 
 
 class JoiningCodec(Codec, Protocol):
@@ -66,7 +66,7 @@ def _joins(codec: object) -> TypeGuard[JoiningCodec]:
     return hasattr(codec, "join")
 
 
-def _join(log: PartitionLog, codec: Codec, batch: Batch, last: Record) -> Record | None:
+def _join(log: Log, codec: Codec, batch: Batch, last: Record) -> Record | None:
     assert last.chunk is not None and _joins(codec)
     declared = max(last.chunk.total_bytes, last.chunk.uncompressed_bytes)
     check_large(min(declared, JOINED_BYTES_MAX))
@@ -127,9 +127,7 @@ async def piece_offsets(partition: Partition, offset: int, *, of_any: bool = Fal
         raise to_broker_error(error) from error
 
 
-def _piece_offsets(
-    log: PartitionLog, codec: Codec, batch: Batch, offset: int, of_any: bool
-) -> list[int]:
+def _piece_offsets(log: Log, codec: Codec, batch: Batch, offset: int, of_any: bool) -> list[int]:
     records = codec.decode(batch.body, batch.base_offset, batch.header.append_us).records
     last = next((record for record in records if record.offset == offset), None)
     if last is None or last.chunk is None:

@@ -183,13 +183,13 @@ class Compactor:
     async def _compact_log(self, partition: Partition) -> None:
         opened = partition.log
         lag_us = opened.settings.min_compaction_lag_ms * US_PER_MS
-        end_offset = opened.closed_offset(self._ages.now_us(lag_us) - lag_us)
-        if opened.is_dirty(end_offset) and not self._has_failed(partition):
+        end_offset = opened.compacted.closed_offset(self._ages.now_us(lag_us) - lag_us)
+        if opened.compacted.is_dirty(end_offset) and not self._has_failed(partition):
             wall_us = self._ages.wall_us()
             aged_us = self._ages.now_us(opened.settings.delete_retention_ms * US_PER_MS)
             compaction = LogCompaction(opened, self._files, wall_us, end_offset, aged_us=aged_us)
             if not await self._run(partition, compaction, "log"):
-                opened.cleaned_offset = end_offset
+                opened.compacted.note_cleaned(end_offset)
 
     def _has_failed(self, partition: Partition) -> bool:
         """Whether the last one failed, and nothing is new since: it would fail again."""
@@ -205,9 +205,9 @@ class Compactor:
             await self._run_steps(partition, compaction)
         except Fault as fault:
             failure = str(fault)
-            view = partition.log.view
+            view = partition.log.compacted.view
             if view is not None and fault.path == view.segment.path:
-                partition.log.drop_view()  # The next one is made from the log alone.
+                partition.log.compacted.drop_view()  # The next one is made from the log alone.
         except FileGone:
             failure = "the log was changed meanwhile"  # By retention, or it was deleted.
         except StorageFull as error:

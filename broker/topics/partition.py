@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.producer_memory import ProducerMemory
     from braidlog.storage.log.batch import Batch
     from braidlog.storage.log.in_place import PlacedRun
-    from braidlog.storage.log.partition_log import PartitionLog
+    from braidlog.storage.log.log import Log
     from braidlog.storage.log.reading import Trusted
     from braidlog.storage.log.sequences import SequenceTable
     from braidlog.storage.metadata.catalogue_records import TopicMeta
@@ -76,7 +76,7 @@ class Partition:
         self,
         topic: TopicMeta,
         index: int,
-        log: PartitionLog,
+        log: Log,
         memory: ProducerMemory,
         waiters: Waiters,
         calls: Callbacks,
@@ -340,7 +340,7 @@ class Partition:
     @property
     def compacted_offset(self) -> int:
         """Where the compacted view ends; 0 where there is none."""
-        view = self.log.view
+        view = self.log.compacted.view
         return 0 if view is None else view.horizon
 
     def _failed(self, error: storage_errors.StorageError) -> errors.BrokerError:

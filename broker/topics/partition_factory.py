@@ -20,7 +20,7 @@ from braidlog.broker.topics.settings import log_settings
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.log.data_dir import DataDir, NewPartition
 from braidlog.storage.log.files import FileGone
-from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.log import Log
 from braidlog.storage.log.settings import Durability as DurabilityMode
 from braidlog.storage.log.settings import LogSettings
 
@@ -98,7 +98,7 @@ class Partitions:
         _tell_recovery(topic, index, opened)
         return self._of(topic, index, opened)
 
-    def _of(self, topic: Topic, index: int, opened: PartitionLog) -> Partition:
+    def _of(self, topic: Topic, index: int, opened: Log) -> Partition:
         memory = ProducerMemory(opened, self.memories)
         waiters = self._durability.waiters
         return Partition(topic.meta, index, opened, memory, waiters, self._callbacks)
@@ -223,7 +223,7 @@ def _named(topics: Sequence[tuple[Topic, TopicName]]) -> Sequence[NewPartition]:
     ]
 
 
-def _tell_recovery(topic: Topic, index: int, opened: PartitionLog) -> None:
+def _tell_recovery(topic: Topic, index: int, opened: Log) -> None:
     report = opened.recovery
     if report.is_clean:
         return

@@ -23,7 +23,7 @@ from braidlog.storage.log.sequences import ProducerState, SequenceTable, StoredB
 if TYPE_CHECKING:
     from braidlog.storage.formats.api import BodyInfo
     from braidlog.storage.log.files import Files
-    from braidlog.storage.log.readable_log import ReadableLog
+    from braidlog.storage.log.log import Log
 
 # Protocols take the types of what is remembered from here.
 __all__ = ["ProducerMemories", "ProducerMemory", "ProducerState", "SequenceTable", "StoredBatch"]
@@ -41,7 +41,7 @@ log = structlog.get_logger()
 class ProducerMemory:
     """The memory of one partition."""
 
-    def __init__(self, partition_log: ReadableLog, memories: ProducerMemories) -> None:
+    def __init__(self, partition_log: Log, memories: ProducerMemories) -> None:
         self._log = partition_log
         self._memories = memories
         self.table: SequenceTable | None = None  # Set by `loaded`.

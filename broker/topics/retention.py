@@ -100,7 +100,7 @@ class Retention:
         durable records (None). Raises the broker's StorageFull, StorageFailed.
         """
         with as_broker_errors(self._report):
-            partition.log.drop_view()
+            partition.log.compacted.drop_view()
             self._use_reserve(partial(partition.log.drop, count))
 
     def delete_below(self, partition: Partition, offset: int) -> None:
@@ -108,7 +108,7 @@ class Retention:
         StorageFailed.
         """
         with as_broker_errors(self._report):
-            partition.log.drop_view()
+            partition.log.compacted.drop_view()
             self._use_reserve(partial(partition.log.delete_below, offset))
 
     async def _retain(self, topic: Topic) -> None:

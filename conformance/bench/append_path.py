@@ -24,7 +24,7 @@ PIECE_BYTES = 2 * 1024 * 1024
 
 
 def append_ratios(folder: Path) -> dict[int, float]:
-    """Return body size -> median of (time of PartitionLog.append) / (time of a pwritev of the
+    """Return body size -> median of (time of LocalLog.append) / (time of a pwritev of the
     bytes).
     """
     with tempfile.TemporaryDirectory(dir=folder) as scratch:

@@ -118,7 +118,9 @@ def fill(data_dir: Path, size: int, megabytes: int) -> float:
     committer = Committer(directory.files)
     settings = LogSettings(segment_bytes=64 << 20)
     logs = [
-        directory.create_partitions([NewPartition(number + 1, TOPIC, number)], settings, committer)
+        directory.create_partitions([NewPartition(number + 1, TOPIC, number)], settings, committer)[
+            0
+        ]
         for number in range(PARTITIONS)
     ]
     count = BATCH_BYTES // size

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from braidlog.storage.errors import DamagedLog, StorageError
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.batch import Batch
-from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.log import Log
 from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
 from conformance.simulation.calls import TracedDisk
 from conformance.simulation.facts import Facts, agreed, catalogue_state, cursor_state
@@ -109,7 +109,7 @@ def ended(life: Workload, folder: str, *, cleanly: bool) -> Sound:
     return sound
 
 
-def all_batches(log: PartitionLog) -> Iterator[Batch]:
+def all_batches(log: Log) -> Iterator[Batch]:
     """Yield every batch of a log. Raises DamagedLog."""
     offset = log.log_start_offset
     while batches := log.read(offset, READ_BYTES):
@@ -186,7 +186,7 @@ def judge_house(sound: Sound, house: House) -> str:
     return result
 
 
-def judge_log(known: SoundLog, log: PartitionLog, house: House) -> str:
+def judge_log(known: SoundLog, log: Log, house: House) -> str:
     """Return how a log handles the damage."""
     result = REPORTED if log.recovery.cuts or log.recovery.damages else HARMLESS
     if log.log_start_offset > known.start or log.log_end_offset > known.end:
@@ -218,14 +218,14 @@ def judge_log(known: SoundLog, log: PartitionLog, house: House) -> str:
     return MET if met and result == HARMLESS else result
 
 
-def check_found(log: PartitionLog, batch: Batch, known: SoundLog) -> None:
+def check_found(log: Log, batch: Batch, known: SoundLog) -> None:
     """Check that a batch is unchanged, or the gap behind a reported cut."""
     gap = log.recovery.gap
     if not (log.recovery.cuts and gap and gap[0] <= batch.base_offset):
         check_batch(batch, known)
 
 
-def try_append(log: PartitionLog, house: House) -> None:
+def try_append(log: Log, house: House) -> None:
     """Append another batch: the log stores the batch, or refuses clearly."""
     end = log.log_end_offset
     try:

@@ -15,6 +15,7 @@ from types import FrameType
 
 from braidlog.broker import errors as broker_errors
 from braidlog.storage import errors as storage_errors
+from braidlog.storage.log.local_log import LocalLog
 from conformance.simulation.calls import (
     ALLOCATE,
     CREATE,
@@ -234,7 +235,9 @@ def recover_and_go_on(path: str, facts: Facts, stamp: int, shape: Shape) -> None
     try:
         verify(house, facts, stamp)
         for partition in house.partitions.values():
-            partition.log.append_gap(partition.log.log_end_offset + 1, 1)
+            log = partition.log
+            assert isinstance(log, LocalLog)
+            log.append_gap(log.log_end_offset + 1, 1)
         house.broker.committer.commit()
     finally:
         house.kill()

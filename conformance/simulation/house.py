@@ -22,7 +22,7 @@ from braidlog.storage.log.committer import Committer, Round
 from braidlog.storage.log.data_dir import JOURNAL_KINDS, DataDir, NewPartition
 from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.files import Files
-from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.log import Log
 from braidlog.storage.log.recovery import RecoveryReport
 from braidlog.storage.log.reserve import Reserve
 from braidlog.storage.log.settings import LogSettings
@@ -86,7 +86,7 @@ class ShapedDir(DataDir):
 
     def create_partitions(
         self, new: Sequence[NewPartition], settings: LogSettings, committer: Committer
-    ) -> list[PartitionLog]:
+    ) -> Sequence[Log]:
         return super().create_partitions(new, self._shaped(settings), committer)
 
     def open_partition(
@@ -96,7 +96,7 @@ class ShapedDir(DataDir):
         committer: Committer,
         *,
         topic: str | None = None,
-    ) -> PartitionLog:
+    ) -> Log:
         shaped = self._shaped(settings)
         return super().open_partition(partition_id, shaped, committer, topic=topic)
 

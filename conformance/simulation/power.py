@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.log.data_dir import SET_ASIDE_NAME
-from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.log import Log
 from conformance.simulation.calls import TracedDisk
 from conformance.simulation.facts import (
     Facts,
@@ -154,7 +154,7 @@ def found_facts(house: House, before: Facts, now: int) -> Facts:
     return facts
 
 
-def found_log(log: PartitionLog, is_written: bool, now: int) -> LogFacts:
+def found_log(log: Log, is_written: bool, now: int) -> LogFacts:
     """Return a recovered log's facts. A gap from the recovery counts from its end on."""
     durable = log.recovery.gap[0] if log.recovery.gap else log.log_end_offset
     found = LogFacts(

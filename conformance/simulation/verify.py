@@ -6,7 +6,7 @@ from braidlog.storage.errors import StorageError
 from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.log.batch import Batch
 from braidlog.storage.log.data_dir import PARTITIONS_NAME
-from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.log import Log
 from braidlog.storage.log.reader import ReadOnlyLog, list_partitions
 from conformance.simulation.facts import (
     Facts,
@@ -45,7 +45,7 @@ def verify(house: House, facts: Facts, stamp: int, *, is_whole: bool = False) ->
             raise Broken(f"partition {partition_id}: {broken}") from None
 
 
-def verify_log(log: PartitionLog, facts: LogFacts, stamp: int, *, is_whole: bool) -> None:
+def verify_log(log: Log, facts: LogFacts, stamp: int, *, is_whole: bool) -> None:
     """Check that a recovered log has all required records, and no others. Raises Broken."""
     if log.recovery.damages:
         raise Broken(f"a crash was taken for damage: {log.recovery.damages}")

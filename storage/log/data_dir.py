@@ -21,8 +21,8 @@ from braidlog.storage.log.catalogue_age import older_catalogue
 from braidlog.storage.log.committer import Committer, DiskKeeper, Keeper
 from braidlog.storage.log.directory_id import named_elsewhere, new_directory_id, stored_directory_id
 from braidlog.storage.log.files import FULL, Files, storage_error
+from braidlog.storage.log.log import Log
 from braidlog.storage.log.opening import begin_log, open_log
-from braidlog.storage.log.partition_log import PartitionLog
 from braidlog.storage.log.read_ahead import read_ahead
 from braidlog.storage.log.recovery import RecoveryReport
 from braidlog.storage.log.reserve import RESERVE_BYTES, RESERVE_NAME, Reserve
@@ -83,7 +83,7 @@ class DataDir:
         self.reserve = Reserve(files, os.path.join(path, RESERVE_NAME), self.reserve_bytes)
         self._lock_fd = lock_fd
         self._partitions_path = os.path.join(path, PARTITIONS_NAME)
-        self._logs: dict[int, PartitionLog] = {}
+        self._logs: dict[int, Log] = {}
         self._journals: list[JournalLog] = []
         self._retired_in_place: deque[str] = deque()
         self.note_ends: Callable[[Mapping[int, int]], None] = lambda _: None
@@ -213,7 +213,7 @@ class DataDir:
 
     def create_partitions(
         self, new: Sequence[NewPartition], settings: LogSettings, committer: Committer
-    ) -> list[PartitionLog]:
+    ) -> Sequence[Log]:
         """Make partitions and open their logs; all folders are durable on return.
 
         The catalogue may name them from now on. Waits for the disk.
@@ -258,7 +258,7 @@ class DataDir:
         committer: Committer,
         *,
         topic: str | None = None,
-    ) -> PartitionLog:
+    ) -> Log:
         """Open an existing partition, recovering it.
 
         After opening the last one, commit once before readers come: only then are the records shown
@@ -279,9 +279,7 @@ class DataDir:
         self._logs[partition_id] = log
         return log
 
-    def open_of_topic(
-        self, one: NewPartition, settings: LogSettings, committer: Committer
-    ) -> PartitionLog:
+    def open_of_topic(self, one: NewPartition, settings: LogSettings, committer: Committer) -> Log:
         """As `open_partition`, for a partition that the catalogue names. If a crash left the folder
         with the topic's old name, it gets the new one that was prepared.
         """
@@ -412,7 +410,7 @@ class DataDir:
             committer.commit()
             self.note_used()
             committer.commit()
-            sealed: list[PartitionLog | JournalLog] = [*self._logs.values(), *self._journals]
+            sealed: list[Log | JournalLog] = [*self._logs.values(), *self._journals]
             self.files.close_idle()
             at_once = _sealed_at_once()
             for number, one in enumerate(sealed, 1):

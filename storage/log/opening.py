@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 from braidlog.storage.log.committer import Committer
+from braidlog.storage.log.disk_rounds import DiskRounds
 from braidlog.storage.log.files import Files
-from braidlog.storage.log.partition_log import LogPlace, PartitionLog
+from braidlog.storage.log.local_log import LocalLog, LogPlace
 from braidlog.storage.log.plain_end import plain_end
 from braidlog.storage.log.recovery import LogIdentity, recover
 from braidlog.storage.log.reservation import Reservation
@@ -20,7 +21,7 @@ def open_log(
     settings: LogSettings,
     committer: Committer,
     on_rolled: Callable[[int, int], None] | None = None,
-) -> PartitionLog:
+) -> LocalLog:
     """Recover and open a partition's log; its `recovery` says what was found.
 
     What recovery kept above the watermark slot is shown once the next round has synced it.
@@ -38,7 +39,9 @@ def open_log(
     is_reserved = RESERVED_NAME in names
     reservation = Reservation(files, folder, partition_id, may_exist=is_reserved)
     place = LogPlace(files, identity, committer, on_rolled)
-    return PartitionLog(place, settings, recovered, slot, reservation)
+    log = LocalLog(place, settings, recovered, DiskRounds(folder, slot), reservation)
+    log.begin(recovered)
+    return log
 
 
 def begin_log(files: Files, folder: str, partition_id: int) -> None:

@@ -13,7 +13,7 @@ from crc32c import crc32c
 
 from braidlog.storage.log.files import Files
 from braidlog.storage.log.gone import may_be_gone
-from braidlog.storage.log.readable_log import ReadableLog
+from braidlog.storage.log.log import Log
 from braidlog.storage.log.scan import NO_OFFSET, Fault, find_good, load_checked, walk
 from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.sequences import ProducerState, SequenceTable, StoredBatch
@@ -63,7 +63,7 @@ def unpack_table(data: bytes, partition_id: int) -> SequenceTable:
         raise BadSnapshot(str(error)) from error
 
 
-def save(files: Files, log: ReadableLog, packed: bytes) -> None:
+def save(files: Files, log: Log, packed: bytes) -> None:
     """Replace the snapshot, durably. The batches that it covers must be on disk already.
 
     Raises: StorageFull, StorageFailed, FileGone where the partition was deleted.
@@ -81,7 +81,7 @@ def save(files: Files, log: ReadableLog, packed: bytes) -> None:
     files.sync_folder(log.folder)
 
 
-def load(files: Files, log: ReadableLog) -> SequenceTable:
+def load(files: Files, log: Log) -> SequenceTable:
     """What was remembered when the broker stopped, to be brought up to date by `catch_up`.
 
     Raises: BadSnapshot; StorageFull, StorageFailed, FileGone; OSError if the disk cannot read.
@@ -98,7 +98,7 @@ def load(files: Files, log: ReadableLog) -> SequenceTable:
     return table
 
 
-def catch_up(table: SequenceTable, log: ReadableLog) -> None:
+def catch_up(table: SequenceTable, log: Log) -> None:
     """Note every batch from the table's `next_offset` to the log's end. Only headers are read.
 
     What cannot be read is skipped: nothing can be compared with it. Raises: FileGone, OSError.

@@ -20,7 +20,7 @@ from braidlog.storage.log.data_dir import (
     take_lock,
 )
 from braidlog.storage.log.directory_id import id_of_cluster
-from braidlog.storage.log.partition_log import LogPlace, PartitionLog
+from braidlog.storage.log.local_log import LogPlace
 from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.segment import KIND_PARTITION
 from braidlog.storage.log.sequence_store import SEQUENCES_NAME, pack_table
@@ -36,7 +36,8 @@ from braidlog.storage.shared.points import Backlog
 from braidlog.storage.shared.publisher import Publisher, RoundSettings, Watch
 from braidlog.storage.shared.session import Session
 from braidlog.storage.shared.shard import Shard
-from braidlog.storage.shared.shared_log import ShardLink, SharedLog, check_settings, open_shared_log
+from braidlog.storage.shared.shard_rounds import ShardLink
+from braidlog.storage.shared.shared_log import SharedLog, check_settings, open_shared_log
 from braidlog.storage.shared.sweeper import Sweeper
 from braidlog.storage.shared.takeover import Found, read_shards, surely
 
@@ -212,7 +213,7 @@ class SharedDir(DataDir):
 
     def create_partitions(
         self, new: Sequence[NewPartition], settings: LogSettings, committer: Committer
-    ) -> list[PartitionLog]:
+    ) -> Sequence[SharedLog]:
         """Open logs of new partitions: nothing is stored before their first record.
 
         Raises: UnwritableChange for durability `written`; StorageFull, StorageFailed.
@@ -222,13 +223,12 @@ class SharedDir(DataDir):
 
     def open_of_topic(
         self, one: NewPartition, settings: LogSettings, committer: Committer
-    ) -> PartitionLog:
+    ) -> SharedLog:
         """Open a partition as found. If its shard is not ours, the log is empty and takes no
         records. Raises StorageFull, StorageFailed; DamagedLog, as `check`.
         """
         number, shard = one.partition_id, self.shard_of(one.topic)
         folder = self.partition_folder(number)
-        place = LogPlace(self.files, LogIdentity(folder, KIND_PARTITION, number), committer)
         is_held = shard in self._shards
         if is_held and not os.path.isdir(folder):
             self.files.make_folder(folder)
@@ -239,11 +239,13 @@ class SharedDir(DataDir):
         epoch = self.session.epochs[shard] if is_held else 0
         if found.log_end:
             self._give_sequences(folder, found)
-        log = open_shared_log(place, settings, found, ShardLink(shard, epoch, self.backlog))
+        identity = LogIdentity(folder, KIND_PARTITION, number)
+        place = LogPlace(self.files, identity, committer, owner_epoch=epoch)
+        log = open_shared_log(place, settings, found, ShardLink(shard, self.backlog))
         if is_held:
             self._logs[number] = self._logs_of[shard][number] = log
         else:
-            log.takes_appends = False
+            log.seal()
         return log
 
     def _give_sequences(self, folder: str, found: PartitionPieces) -> None:

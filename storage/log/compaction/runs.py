@@ -16,7 +16,7 @@ from braidlog.storage.log.compaction.rewriting import rewrite
 from braidlog.storage.log.compaction.sources import Source
 from braidlog.storage.log.compaction.writer import CompactedWriter
 from braidlog.storage.log.files import Files
-from braidlog.storage.log.partition_log import PartitionLog
+from braidlog.storage.log.log import Log
 from braidlog.storage.log.segment import (
     FLAG_COMPACTED,
     KIND_PARTITION,
@@ -44,7 +44,7 @@ class Compaction(abc.ABC):
 
     drops_keyless: bool
 
-    def __init__(self, log: PartitionLog, files: Files, keys_max: int = KEYS_MAX) -> None:
+    def __init__(self, log: Log, files: Files, keys_max: int = KEYS_MAX) -> None:
         self.log = log
         self.done = Done()
         self.sources: list[Source] = []
@@ -112,24 +112,24 @@ class ViewCompaction(Compaction):
 
     drops_keyless = True  # As Apache Pulsar does (topicCompactionRetainNullKey=false).
 
-    def __init__(self, log: PartitionLog, files: Files, keys_max: int = KEYS_MAX) -> None:
+    def __init__(self, log: Log, files: Files, keys_max: int = KEYS_MAX) -> None:
         """Owner's thread."""
         super().__init__(log, files, keys_max)
         self.horizon = log.durable_offset
-        self._views_dropped = log.views_dropped
-        view = log.view
+        self._views_dropped = log.compacted.views_dropped
+        view = log.compacted.view
         start = log.log_start_offset
         self._generation = 1
         if view is not None:
             self.sources.append(Source(view.segment, 0, view.horizon))
             start = max(start, view.horizon)
             self._generation = view.segment.name.generation + 1
-        self.sources += log.sources(start, self.horizon)
+        self.sources += log.compacted.sources(start, self.horizon)
 
     @property
     def is_needless(self) -> bool:
         """Whether there is nothing new."""
-        view = self.log.view
+        view = self.log.compacted.view
         return self.horizon <= (view.horizon if view is not None else 0)
 
     def is_tombstone(self, record: Record) -> bool:
@@ -148,7 +148,7 @@ class ViewCompaction(Compaction):
 
     def publish(self, writer: CompactedWriter) -> bool:
         """As `Compaction.publish`."""
-        return self.log.show_view(writer, self._views_dropped)
+        return self.log.compacted.show_view(writer, self._views_dropped)
 
 
 class LogCompaction(Compaction):
@@ -158,7 +158,7 @@ class LogCompaction(Compaction):
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: Log,
         files: Files,
         now_us: int,
         end_offset: int,
@@ -171,7 +171,7 @@ class LogCompaction(Compaction):
         """
         super().__init__(log, files, keys_max)
         self.end_offset = end_offset
-        self.sources += log.sources(log.segments()[0][0], end_offset)
+        self.sources += log.compacted.sources(log.segments()[0][0], end_offset)
         self._now_us = now_us
         self._aged_us = now_us if aged_us is None else aged_us
         self._delay_us = log.settings.delete_retention_ms * US_PER_MS
@@ -240,7 +240,7 @@ class LogCompaction(Compaction):
         """As `Compaction.publish`."""
         start, end = writer.name.base_offset, writer.name.end_offset
         segments = [one.segment for one in self.sources if start <= one.start < end]
-        return self.log.show_compacted(writer, segments)
+        return self.log.compacted.show(writer, segments)
 
 
 def grouped(sources: Sequence[Source], bytes_max: int) -> list[list[Source]]:

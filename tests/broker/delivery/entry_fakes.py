@@ -35,7 +35,7 @@ def entry_bytes(count=1, *, batched=None, time_ms=0, **metadata):
 
 @dataclass
 class FakeLog:
-    """The directly used part of `PartitionLog`."""
+    """The directly used part of `Log`."""
 
     partition: "FakePartition"
     settings: LogSettings = field(default_factory=LogSettings)

@@ -228,10 +228,10 @@ async def test_an_unreadable_view_is_dropped_and_rebuilt_from_the_log(broker, mo
     assert (await finished(broker.compactor, topic)).state is State.SUCCESS
     await fill(broker, topic, 20)
     with monkeypatch.context() as patched:
-        failing(patched, Fault(partition.log.view.segment, 5, 7, "damaged"))
+        failing(patched, Fault(partition.log.compacted.view.segment, 5, 7, "damaged"))
         broker.compactor.ask(topic)
         assert (await finished(broker.compactor, topic)).state is State.ERROR
-    assert partition.log.view is None
+    assert partition.log.compacted.view is None
     broker.compactor.ask(topic)
     assert (await finished(broker.compactor, topic)).state is State.SUCCESS
     assert view_records(partition) == 10

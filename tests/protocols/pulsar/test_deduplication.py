@@ -140,20 +140,31 @@ async def test_a_topic_made_anew_during_a_probe_remembers_nothing(broker, client
     assert await payloads(broker) == [b"d", b"e"]
 
 
+class FullOnce:
+    """A log whose disk has no room for the next append, and has room for smaller ones."""
+
+    def __init__(self, log):
+        self._log = log
+        self._is_full = True
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    def append(self, *body, **more):
+        if self._is_full:
+            self._is_full = False
+            raise StorageFull("no space")
+        return self._log.append(*body, **more)
+
+
 @ON
 async def test_what_is_sent_behind_a_refused_message_is_not_stored_before_it(broker, client):
     """Else the refused one, sent again, would be a repeat of what nobody has."""
     opened = {"producer_name": "p", "user_provided_producer_name": True}
     await client.produce(**opened)
     assert await send(client, 0, entry(b"a")) == [(1, 0)]
-    log = broker.topics.partition(NAME, 0).log
-    append = log.append
-
-    def refused(*_, **__):
-        log.append = append  # There is room for what is smaller.
-        raise StorageFull("no space")
-
-    log.append = refused
+    partition = broker.topics.partition(NAME, 0)
+    partition.log = FullOnce(partition.log)
     await client.send(Type.SEND, entry(b"b"), producer_id=0, sequence_id=1)
     error = await client.next(Type.SEND_ERROR)
     assert (error.sequence_id, error.error) == (1, ServerError.PersistenceError)

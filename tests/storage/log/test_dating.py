@@ -22,11 +22,11 @@ def one(tmp_path):
 
 
 def test_the_greatest_append_time_counts_not_the_last(one):
-    assert newest_append_us(one.log._segments.last) == NOW_US + 8
+    assert newest_append_us(one.log.segment_set.last) == NOW_US + 8
 
 
 def test_a_damaged_batch_is_passed_over(one):
-    segment = one.log._segments.last
+    segment = one.log.segment_set.last
     flip(segment.path, 64 + 8 * (128 + 200) + 50)
     assert newest_append_us(segment) == NOW_US + 7
     flip(segment.path, 64 + 50)
@@ -37,7 +37,7 @@ def test_a_segment_whose_header_is_gone_has_no_age(one):
     one.stop()
     flip(one.file(f"{0:020d}.log"), 20)
     again = OneLog(one.path)
-    segment = again.log._segments.view.segments[0]
+    segment = again.log.segment_set.view.segments[0]
     assert newest_append_us(segment) == 0
     with pytest.raises(Fault):
         list(append_times(segment))
@@ -48,7 +48,7 @@ def test_a_large_segment_is_read_in_pieces_and_its_bodies_are_not(tmp_path):
     for number in range(40):
         one.append(bytes(CHUNK_BYTES // 4), append_us=NOW_US - number)
     one.commit()
-    segment = one.log._segments.last
+    segment = one.log.segment_set.last
     times = list(append_times(segment))
     assert set(times[1:]) == {NOW_US} and len(times) > 10
     assert os.path.getsize(segment.path) > 9 * CHUNK_BYTES

@@ -86,7 +86,7 @@ def test_a_damaged_body_that_was_not_checked_is_never_given(tmp_path):
     one.fill(written)
     place = one.log.read(15, 0)[0].file_pos
     one = restarted(one)
-    path = one.log._segments.last.path
+    path = one.log.segment_set.last.path
     with open(path, "r+b") as file:
         file.seek(place + 1000)
         file.write(b"\0damage\0")
@@ -101,7 +101,7 @@ def test_a_damaged_body_that_was_not_checked_is_never_given(tmp_path):
 def test_a_damaged_header_ends_the_run_before_it(one):
     one.fill(bodies(4, 30))
     batch = one.log.read(14, 0)[0]
-    with open(one.log._segments.last.path, "r+b") as file:
+    with open(one.log.segment_set.last.path, "r+b") as file:
         file.seek(batch.file_pos + 20)
         file.write(b"\xff")
     one.log.read(0, 0)

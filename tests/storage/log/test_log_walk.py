@@ -13,7 +13,7 @@ def segments(tmp_path):
     """Four segments of two batches each, one record a batch."""
     one = OneLog(tmp_path, segment_bytes=700)
     one.fill([b"x" * 100] * 8)
-    found = list(one.log._segments.view.segments)
+    found = list(one.log.segment_set.view.segments)
     assert [segment.base_offset for segment in found] == [0, 2, 4, 6]
     yield found
     one.crash()

@@ -21,7 +21,7 @@ def filled(tmp_path, **settings):
     """Eight batches of ten records."""
     one = OneLog(tmp_path, index_interval_bytes=INTERVAL, **settings)
     one.fill([b"%d" % number * 100 for number in range(8)], 10)
-    return one, one.log._segments.last
+    return one, one.log.segment_set.last
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -34,7 +34,7 @@ def test_an_offset_is_found_without_an_index_as_near_as_with_one(tmp_path, seed)
         one.append(body, rng.choice((1, 1, 7)))
     one.commit()
     batches = one.all_batches()
-    segment = one.log._segments.last
+    segment = one.log.segment_set.last
     for batch in batches:
         for offset in (batch.base_offset, batch.next_offset - 1):
             place = searched_place(segment, offset, INTERVAL)
@@ -81,7 +81,7 @@ def test_who_cannot_wait_is_told_where_the_index_is_not_in_memory(tmp_path):
     one.fill([b"x" * 100] * 20)
     one.stop()
     one = one.again(segment_bytes=1000, index_interval_bytes=INTERVAL)
-    offset = one.log._segments.view.segments[1].base_offset + 2
+    offset = one.log.segment_set.view.segments[1].base_offset + 2
     with pytest.raises(WouldBlock):
         one.log.read(offset, 0, wait=False)
     assert one.log.read(offset, 0)[0].base_offset == offset
@@ -99,7 +99,7 @@ def lost(tmp_path, **settings):
 def test_the_newest_segment_goes_on_without_its_index(tmp_path):
     one, segment = lost(tmp_path, segment_bytes=4000)
     one.fill([b"more"] * 50)
-    assert segment is not one.log._segments.last
+    assert segment is not one.log.segment_set.last
     assert segment.index_in_memory is None
     assert not os.path.exists(one.file(f"{FIRST}.index"))
     assert [one.log.read(offset, 0)[0].base_offset for offset in range(80, 130)] == [
@@ -144,7 +144,7 @@ def test_what_is_appended_while_it_is_built_is_in_it(tmp_path, monkeypatch):
 def test_the_index_of_a_full_segment_that_a_time_had_built_is_written(tmp_path):
     one = OneLog(tmp_path, segment_bytes=1000, index_interval_bytes=INTERVAL)
     one.fill([b"x" * 100] * 20)
-    first = one.log._segments.view.segments[0]
+    first = one.log.segment_set.view.segments[0]
     first.drop_index()
     path = one.file(f"{FIRST}.index")
     with open(path, "rb") as file:
@@ -159,7 +159,7 @@ def test_sizes_between_offsets_are_told_without_a_read(tmp_path):
     one = OneLog(tmp_path, segment_bytes=1000, index_interval_bytes=INTERVAL)
     one.fill([b"x" * 100] * 20)
     assert one.log.bytes_between(1, 19) >= 18 * (HEADER_BYTES + 100)
-    for segment in one.log._segments.view.segments:
+    for segment in one.log.segment_set.view.segments:
         segment.drop_index()
         segment.header = None
     between = one.log.bytes_between(1, 18)

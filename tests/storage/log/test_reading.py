@@ -8,7 +8,7 @@ PLACE = (0, SEGMENT_HEADER_BYTES)
 def filled(tmp_path, **settings):
     one = OneLog(tmp_path, **settings)
     one.fill([b"%d" % number * 100 for number in range(8)], 10)
-    return one, one.log._segments.last
+    return one, one.log.segment_set.last
 
 
 def bases(batches):

@@ -8,6 +8,7 @@ from braidlog.storage.errors import DamagedLog
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.log.batch import HEADER_BYTES
 from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES
+from braidlog.storage.log.watermark import read_watermark
 from tests.storage.files_twins import RecordingDisk
 from tests.storage.log.logs import FORMAT, OneLog, flip, segment_names
 
@@ -317,7 +318,7 @@ def test_a_slot_that_is_missing_or_wrong_only_costs_time(tmp_path, harm):
         with open(path, "wb") as file:
             file.write(random.Random(7).randbytes(1024))
     else:
-        flip(path, 30 + 512 * (one.log._slot.mark.sequence % 2))
+        flip(path, 30 + 512 * (read_watermark(one.folder, 1).sequence % 2))
     again = one.again(segment_bytes=5_000)
     assert again.log.recovery.is_clean
     assert again.all_bodies() == [b"x" * 100] * 60
@@ -330,7 +331,7 @@ def test_entries_of_a_cut_tail_do_not_come_back(tmp_path):
     one.fill([b"a" * 100] * 3)
     for _ in range(70):
         one.append(b"b" * 100)
-    one.log._segments.last.index.flush()
+    one.log.segment_set.last.index.flush()
     one.crash()
     flip(path_of(one), SEGMENT_HEADER_BYTES + 4 * (HEADER_BYTES + 100) + HEADER_BYTES)
     again = one.again(index_interval_bytes=1)
@@ -408,7 +409,7 @@ def test_a_start_walks_little_of_a_large_file_whose_index_is_lost(tmp_path, harm
             one.commit()
     one.commit()
     one.append(b"not acknowledged")
-    one.log._segments.last.index.flush()
+    one.log.segment_set.last.index.flush()
     one.crash()
     path = path_of(one, suffix=".index")
     if harm == "deleted":

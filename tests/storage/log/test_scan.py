@@ -18,7 +18,7 @@ START = SEGMENT_HEADER_BYTES
 def filled(tmp_path, sizes=(10, 300_000, 0, 20)):
     one = OneLog(tmp_path)
     one.fill([b"x" * size for size in sizes], 2, commit=len(sizes) < 10)
-    return one, one.log._segments.last
+    return one, one.log.segment_set.last
 
 
 def walked(segment, file_pos=START, offset=0, check_bodies_from=0):
@@ -85,7 +85,7 @@ def test_bodies_are_those_of_every_batch_small_and_large(tmp_path):
     one = OneLog(tmp_path)
     contents = [number.to_bytes(4, "big") * (size // 4) for number, size in enumerate(SIZES)]
     one.fill(contents, 2, commit=False)
-    segment = one.log._segments.last
+    segment = one.log.segment_set.last
     found = [(offset, file_pos, bytes(body)) for offset, file_pos, body in bodies(segment)]
     places = [(base, pos) for pos, base, _ in walked(segment)]
     assert found == [(*at, content) for at, content in zip(places, contents, strict=True)]

@@ -17,7 +17,7 @@ def test_a_remembered_place_is_that_of_its_own_offset_only(tmp_path):
 def test_few_indexes_of_full_segments_stay_in_memory(tmp_path):
     one = OneLog(tmp_path, segment_bytes=600)
     one.fill([b"x" * 100] * 60)
-    segments = one.log._segments.view.segments
+    segments = one.log.segment_set.view.segments
     assert len(segments) > 3 * LOADED_INDEXES_MAX
     for offset in range(60):
         assert one.log.read(offset, 0)[0].base_offset == offset

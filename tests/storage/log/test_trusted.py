@@ -27,7 +27,7 @@ def one(tmp_path):
 def damage(one):
     """Change bytes of the third batch, offsets 4 and 5, behind everybody's back."""
     place = one.all_batches()[2].file_pos
-    with open(one.log._segments.last.path, "r+b") as file:
+    with open(one.log.segment_set.last.path, "r+b") as file:
         file.seek(place + 1000)
         file.write(b"\0damage\0")
 
@@ -95,7 +95,7 @@ def test_a_batch_that_is_cut_at_its_beginning_is_checked(one):
 
 def test_a_file_that_lost_bytes_is_not_trusted(one):
     damage(one)
-    one.files.leases.lost.add(one.log._segments.last.path)
+    one.files.leases.lost.add(one.log.segment_set.last.path)
     assert len(trusting(one, 0)) == 2
 
 

@@ -23,15 +23,29 @@ def store(tmp_path):
     return SharedStore(tmp_path)
 
 
+class NothingToUpload:
+    """A log whose segments are packed only."""
+
+    def __init__(self, log):
+        self._log = log
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    def segments_to_upload(self):
+        return []
+
+
 @pytest.fixture
 def life(store):
     """A log with two segments, which have to be packed each by itself."""
     life = Life(store)
     life.directory._packer._settings = PackerSettings(delete_after_ms=0, pack_bytes=1)
     life.append(*BODIES[:3])
-    life.log._roll(life.log._active)
+    life.log.local.roll()
     life.append(*BODIES[3:])
-    life.log.segments_to_upload = list  # None of them is uploaded.
+    logs = life.directory._logs_of[life.log.shard]
+    logs[1] = NothingToUpload(logs[1])
     return life
 
 

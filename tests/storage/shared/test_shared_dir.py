@@ -102,7 +102,7 @@ def test_a_full_segment_is_uploaded_with_its_index_and_needs_no_pack(store):
     assert life.read() == BODIES[:7]
     life.crash()
     again = Life(store, settings=SMALL)
-    segment = again.log._segments.view.segments[0]
+    segment = again.log.local.segment_set.view.segments[0]
     again.read()
     assert segment.load_index().last()[1] == segment.size
     again.stop()
@@ -113,7 +113,7 @@ def test_what_is_not_here_is_fetched_by_who_can_wait(store):
     first.append(b"a" * 100)
     first.crash()
     second = Life(store)
-    file = second.log._segments.view.segments[0].file
+    file = second.log.local.segment_set.view.segments[0].file
     with pytest.raises(WouldBlock):
         second.read(wait=False)
     with pytest.raises(WouldBlock):
@@ -156,7 +156,7 @@ def test_a_full_cache_disk_refuses_appends_and_everything_can_be_read(store):
     second = Life(store, settings=SMALL)
     assert second.read() == BODIES[:30]
     held = second.directory.cache.bytes
-    for segment in second.log._segments.view.segments[:3]:
+    for segment in second.log.local.segment_set.view.segments[:3]:
         segment.file.empty()  # What is not in the cache any more.
     second.directory.files.disk = FullDisk()
     assert second.read() == BODIES[:30]
@@ -415,7 +415,7 @@ def test_a_folder_that_is_no_cache_is_left_alone(store):
 def test_unreadable_local_bytes_end_the_session_and_are_not_acknowledged(store):
     life = Life(store)
     life.write(b"x" * 100)
-    os.truncate(life.log._active.path, 10)
+    os.truncate(life.log.local.segment_set.last.path, 10)
     with pytest.raises(StorageFailed):
         life.committer.commit()
     life.directory.abandon()

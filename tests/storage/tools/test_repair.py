@@ -237,7 +237,7 @@ def test_a_lost_reservation_is_replaced_by_one_that_is_high_enough(tmp_path):
     one.fill(2)
     one.logs[1].append_gap(5_000_000, 1)
     one.committer.commit()
-    reserved = one.logs[1]._reservation.limit
+    reserved = one.logs[1]._written.reserved_offset
     one.crash()
     flip(one.file("reserved"), 30)
     flip(one.file("reserved"), 512 + 30)

@@ -21,7 +21,7 @@ def finish(compaction, one):
 
 def compact_log(one, *, now_us=0, **more):
     """Compact all closed segments."""
-    end_offset = one.log.closed_offset(1 << 62)
+    end_offset = one.log.compacted.closed_offset(1 << 62)
     compaction = LogCompaction(one.log, one.files, now_us, end_offset, **more)
     assert finish(compaction, one)
     return compaction

@@ -47,7 +47,7 @@ class Worked:
                 self.records += fill(self.one, self.rng, 6, formats=FORMATS, keys=5)
                 self.promise()
             elif what < 0.8:
-                end_offset = self.one.log.closed_offset(1 << 62)
+                end_offset = self.one.log.compacted.closed_offset(1 << 62)
                 self.hour += 1
                 now_us = self.hour * HOUR_US
                 if end_offset:
@@ -79,7 +79,7 @@ class Worked:
 
     def promise(self):
         log = self.one.log
-        horizon = log.view.horizon if log.view else 0
+        horizon = log.compacted.view.horizon if log.compacted.view else 0
         calls = len(self.disk.calls)
         self.promises.append((calls, log.durable_offset, log.log_start_offset, horizon))
 
@@ -97,10 +97,10 @@ def check(path, worked, promised):
         assert log.log_start_offset >= start or seen is None
         found = read_all(log)
         check_latest(found, worked.records, log.log_start_offset, log.log_end_offset)
-        assert (log.view.horizon if log.view else 0) >= horizon
-        view_start = 0 if log.view else log.log_start_offset
+        assert (log.compacted.view.horizon if log.compacted.view else 0) >= horizon
+        view_start = 0 if log.compacted.view else log.log_start_offset
         view = read_view(log, view_start)
-        view_start = worked.view_start if log.view else log.log_start_offset
+        view_start = worked.view_start if log.compacted.view else log.log_start_offset
         check_latest(view, worked.records, view_start, log.log_end_offset, is_view=True)
         assert seen in (None, (found, view))
         seen = found, view

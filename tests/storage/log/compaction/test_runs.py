@@ -64,7 +64,7 @@ def test_a_compacted_log_holds_the_latest_record_of_each_key(tmp_path, seed):
     one = OneLog(tmp_path, **SMALL)
     records = fill(one, chosen, 150)
     for keys_max in (3, 1000):
-        end = one.log.closed_offset(1 << 62)
+        end = one.log.compacted.closed_offset(1 << 62)
         compaction = compact_log(one, keys_max=keys_max)
         assert (compaction.done.walks > 1) == (keys_max == 3)
         records = latest_of(records, end)
@@ -94,7 +94,7 @@ def test_a_view_holds_the_latest_and_the_log_holds_all(tmp_path, seed):
         wanted = latest_of(wanted + new, end, empties_delete=True, drops_keyless=True)
         assert read_view(one.log) == wanted, seed
         assert read_all(one.log) == records, seed
-        assert one.log.view.horizon == end
+        assert one.log.compacted.view.horizon == end
     behind = fill(one, chosen, 5)
     assert read_view(one.log) == wanted + behind
     one.stop()
@@ -145,12 +145,12 @@ def test_a_view_that_is_being_made_while_records_are_deleted_is_not_shown(tmp_pa
     compaction = ViewCompaction(one.log, one.files)
     steps = compaction.steps()
     writer = next(step for step in steps if step is not None)
-    one.log.drop_view()
+    one.log.compacted.drop_view()
     one.log.delete_below(1)
     one.commit()
     assert not compaction.publish(writer)
     steps.close()
-    assert one.log.view is None
+    assert one.log.compacted.view is None
     assert not [name for name in os.listdir(one.folder) if ".view" in name]
 
 
@@ -164,7 +164,7 @@ def test_a_view_of_deleted_records_is_gone_once_their_deletion_is_durable(tmp_pa
         steps = compaction.steps()
         assert compaction.publish(next(step for step in steps if step is not None))
         steps.close()
-    one.log.drop_view()
+    one.log.compacted.drop_view()
     one.log.delete_below(2)
     running = one.committer.begin()
     one.committer.sync(running)
@@ -174,7 +174,7 @@ def test_a_view_of_deleted_records_is_gone_once_their_deletion_is_durable(tmp_pa
     assert {"sync_folder", "sync_file_system"} & {call.name for call in disk.calls[last:]}
     one.committer.finish(running)
     one.crash()
-    assert one.again().log.view is None
+    assert one.again().log.compacted.view is None
 
 
 @pytest.mark.parametrize("name", FORMATS[:4])  # Iggy's keys are those of whole batches.
@@ -253,7 +253,7 @@ def test_compaction_gives_up_where_retention_took_its_segments(tmp_path):
     one = OneLog(tmp_path, segment_bytes=600)
     chosen = random.Random(1)
     fill(one, chosen, 40, formats=("plain",))
-    compaction = LogCompaction(one.log, one.files, 0, one.log.closed_offset(1 << 62))
+    compaction = LogCompaction(one.log, one.files, 0, one.log.compacted.closed_offset(1 << 62))
     steps = compaction.steps()
     writer = next(step for step in steps if step is not None)
     one.log.drop()
@@ -274,7 +274,7 @@ def test_a_damaged_view_is_passed_over(tmp_path):
     flip(one.file(name), os.path.getsize(one.file(name)) - 1)
     again = OneLog(tmp_path)
     assert read_view(again.log) == records
-    again.log.drop_view()
+    again.log.compacted.drop_view()
     again.commit()
     assert read_view(again.log) == records
     compact_view(again)

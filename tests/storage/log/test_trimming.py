@@ -6,7 +6,6 @@ import os
 import pytest
 
 from braidlog.storage.errors import OffsetOutOfRange, StorageFailed
-from braidlog.storage.log.segment_set import SegmentSet
 from braidlog.storage.log.settings import LogSettings
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 from tests.storage.log.logs import OneLog, before_and_after_restart, segment_names
@@ -84,22 +83,19 @@ def test_what_is_dropped_while_a_round_runs_goes_with_the_next_one(tmp_path):
     assert segment_names(one.folder) == [f"{4:020d}.log"]
 
 
-class InterruptedSegments(SegmentSet):
-    """Segments between whose look-up and a reader's look at the log start something happens."""
-
-    def read(self, want):
-        between, self.between = self.between, lambda: None
-        between()
-        return super().read(want)
-
-
 def test_a_reader_that_retention_overtakes_is_told_and_gets_nothing_else(tmp_path):
     """It has seen that its offset is kept, and then finds other segments."""
     one = OneLog(tmp_path, segment_bytes=1000)
     one.fill([b"x" * 800] * 4)
-    segments = InterruptedSegments(one.log._segments.view.segments, 1000)
-    one.log._segments = segments
-    segments.between = lambda: one.log.delete_below(3)
+    segments = one.log.segment_set
+    read = segments.read
+
+    def interrupted(want):
+        one.log.delete_below(3)
+        segments.read = read
+        return read(want)
+
+    segments.read = interrupted
     with pytest.raises(OffsetOutOfRange) as caught:
         one.log.read(1, 1)
     assert (caught.value.offset, caught.value.log_start_offset) == (1, 3)
@@ -209,7 +205,7 @@ def test_only_segments_that_would_go_for_their_age_are_read_for_it(tmp_path):
     one.stop()
     set_times(one, NOW_US - 2 * HOUR_US)
     again = one.again(retention_ms=3_600_000, retention_bytes=0, segment_bytes=5000)
-    assert again.log.undated(NOW_US).base_offset == again.log._segments.last.base_offset
+    assert again.log.undated(NOW_US).base_offset == again.log.segment_set.last.base_offset
     again.log.alter(LogSettings(retention_bytes=0))
     assert again.log.undated(NOW_US) is None
 
@@ -232,3 +228,15 @@ def test_a_hold_by_age_counts_the_newest_record(tmp_path):
     again = one.again(**settings)
     assert again.log.retain(NOW_US + HOUR_US, None, 0) == 0
     assert again.log.retain(NOW_US + HOUR_US + 200, None, 0) > 0
+
+
+def test_a_log_that_lost_all_files_has_nothing_to_trim(tmp_path):
+    one = OneLog(tmp_path, retention_ms=1000)
+    one.fill([b"x"] * 3)
+    one.crash()
+    for name in segment_names(one.folder):
+        os.remove(one.file(name))
+    again = OneLog(tmp_path, retention_ms=1000)
+    assert again.log.recovery.damages and not again.log.takes_appends
+    assert (again.log.retain(NOW_US), again.log.drop(), again.log.drop(1)) == (0, 0, 0)
+    assert again.log.log_end_offset == 3
