@@ -6,6 +6,7 @@ A Kafka group is the subscription of its name. Version 0 (ZooKeeper in 0.8.1 and
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -21,18 +22,24 @@ from braidlog.broker.errors import (
 )
 from braidlog.broker.positions.subscriptions import Commits, KafkaCommit
 from braidlog.broker.runtime.steps import Steps
+from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.groups import check_commit
-from braidlog.protocols.kafka.messages import (
-    CommitTarget,
-    CommittedOffset,
-    OffsetCommitReply,
-    OffsetCommitRequest,
-    OffsetFetchReply,
-    OffsetFetchRequest,
-)
 from braidlog.protocols.kafka.names import visible
+from braidlog.protocols.kafka.wire.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from braidlog.protocols.kafka.wire.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
 from braidlog.storage.metadata.names import parse_topic
 
 US_PER_MS = 1000
@@ -47,7 +54,13 @@ WHOLE_ERROR_VERSION = 2  # From here on an OffsetFetch can fail as a whole.
 # two, or a lease of 5 s. Heartbeats wait on the same connection; the shortest session is 6 s.
 FIND_S = 5.0
 
-Wanted = tuple[bytes | None, int, CommitTarget]  # topic name, partition number, commit
+NO_TIME = -1  # of a commit: the server's clock
+NO_OFFSET = -1
+
+# Topic name, partition number, commit.
+Wanted = tuple[bytes | None, int, OffsetCommitRequestPartition]
+# Topic name -> partition number -> position.
+Found = dict[bytes | None, dict[int, OffsetFetchResponsePartition]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -63,12 +76,17 @@ def commit_offsets(context: Context, request: OffsetCommitRequest) -> Steps[Answ
 
     Many are written at once; each partition gets its own code.
     """
-    answers: dict[bytes | None, dict[int, int]] = {name: {} for name in request.topics}
+    topics = by_partition(
+        (topic.name, one.partition_index, one)
+        for topic in request.topics
+        for one in topic.partitions
+    )
     wanted = (
         (name, index, target)
-        for name, targets in request.topics.items()
+        for name, targets in topics.items()
         for index, target in targets.items()
     )
+    answers: dict[bytes | None, list[OffsetCommitResponsePartition]] = {name: [] for name in topics}
     ticket = 0
     while piece := list(islice(wanted, PIECE_COMMITS)):
         codes, needed = _commit(context, request, piece)
@@ -76,11 +94,16 @@ def commit_offsets(context: Context, request: OffsetCommitRequest) -> Steps[Answ
             yield _commit_elsewhere(context, request, codes)
         for (name, index, _), code in zip(piece, codes, strict=True):
             assert isinstance(code, int)
-            answers[name][index] = code
+            result = OffsetCommitResponsePartition(partition_index=index, error_code=code)
+            answers[name].append(result)
         ticket = max(ticket, needed)
         if len(piece) == PIECE_COMMITS:
             yield trio.lowlevel.checkpoint()
-    return Answer(OffsetCommitReply(answers), ticket)
+    done = [
+        OffsetCommitResponseTopic(name=name, partitions=results)
+        for name, results in answers.items()
+    ]
+    return Answer(OffsetCommitResponse(topics=done), ticket)
 
 
 async def _commit_elsewhere(
@@ -90,9 +113,9 @@ async def _commit_elsewhere(
     numbers = [number for number, code in enumerate(codes) if isinstance(code, Elsewhere)]
     theirs = [one for one in codes if isinstance(one, Elsewhere)]
     wanted = [(one.node, one.commit) for one in theirs]
-    told = await context.broker.peers.commit(context.asker, request.group or b"", wanted)
+    told = await context.broker.peers.commit(context.asker, request.group_id or b"", wanted)
     for number, error in zip(numbers, told, strict=True):
-        codes[number] = Code.NONE if error is None else _code(context, request.version, error)
+        codes[number] = Code.NONE if error is None else _code(context, error)
 
 
 def _commit(
@@ -101,14 +124,15 @@ def _commit(
     """Commit a piece. Return a code or the owning broker for each partition, and the ticket that
     the answer waits for.
     """
-    if request.group is None:
+    if request.group_id is None:
         return [Code.UNKNOWN] * len(piece), 0
     if context.version >= MEMBERS_VERSION:
-        code = check_commit(context, request.group, request.generation, request.consumer_id)
+        generation = request.generation_id_or_member_epoch
+        code = check_commit(context, request.group_id, generation, request.member_id)
         if code != Code.NONE:
             return [code] * len(piece), 0
-    commits = context.broker.subscriptions.commits(request.group)
-    codes = [_add(context, request.version, commits, *one) for one in piece]
+    commits = context.broker.subscriptions.commits(request.group_id)
+    codes = [_add(context, commits, *one) for one in piece]
     try:
         ticket = commits.write()
     except BrokerError as error:
@@ -118,36 +142,35 @@ def _commit(
 
 def _add(
     context: Context,
-    version: int,
     commits: Commits,
     name: bytes | None,
     index: int,
-    target: CommitTarget,
+    target: OffsetCommitRequestPartition,
 ) -> Code | Elsewhere | None:
     """Add a commit to the others; return a code or another owner if the commit was not added."""
     if name is None:
         return Code.UNKNOWN
-    if _characters(target.metadata) > context.options.offset_metadata_chars_max:
+    if _characters(target.committed_metadata) > context.options.offset_metadata_chars_max:
         return Code.OFFSET_METADATA_TOO_LARGE
     try:
         topic = context.topic(name)
         context.check_group(commits.name, topic.name)
         given = _as_given(context, target)
         try:
-            commits.add(topic, index, target.offset, kafka=given)
+            commits.add(topic, index, given.offset, kafka=given)
         except NotOwner as error:
-            commit = (topic.name.full, index, target.offset, given.metadata, given.time_us)
+            commit = (topic.name.full, index, given.offset, given.metadata, given.time_us)
             return Elsewhere(error.node_id, commit)
     except BrokerError as error:
-        return _code(context, version, error)
+        return _code(context, error)
     return None
 
 
-def _code(context: Context, version: int, error: BrokerError) -> Code:
+def _code(context: Context, error: BrokerError) -> Code:
     """Return the code of a failed commit."""
-    if isinstance(error, PartitionNotFound) and version < 2:
+    if isinstance(error, PartitionNotFound) and context.version < 2:
         return Code.NONE  # 0.8.2 accepts it unchecked, and version 1 never returns it.
-    if isinstance(error, TopicNotFound) and version == 1:
+    if isinstance(error, TopicNotFound) and context.version == 1:
         return Code.NONE
     return _retried(context, error)
 
@@ -163,13 +186,13 @@ def _retried(context: Context, error: BrokerError) -> Code:
     return context.refused(error)
 
 
-def _as_given(context: Context, target: CommitTarget) -> KafkaCommit:
+def _as_given(context: Context, target: OffsetCommitRequestPartition) -> KafkaCommit:
     """Return the stored form of a commit. Any time is accepted; a time out of range is clamped."""
-    if target.time_ms is None:
+    if target.commit_timestamp == NO_TIME:
         time_us = context.broker.now_us()
     else:
-        time_us = max(-TIME_US_MAX, min(target.time_ms * US_PER_MS, TIME_US_MAX))
-    return KafkaCommit(target.offset, target.metadata, time_us)
+        time_us = max(-TIME_US_MAX, min(target.commit_timestamp * US_PER_MS, TIME_US_MAX))
+    return KafkaCommit(target.committed_offset, target.committed_metadata, time_us)
 
 
 def _characters(text: bytes | None) -> int:
@@ -185,54 +208,62 @@ def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Steps[Answer
     A request for a topic without an owner waits for up to `FIND_S`. Then it fails as a whole from
     version 2 on: clients retry that, but take the error of a partition for final.
     """
-    wanted = request.topics
-    if wanted is None:
+    group = request.group_id
+    wanted: Mapping[bytes | None, Iterable[int]]
+    if request.topics is None:
         try:
-            wanted = yield _all_committed(context, request.group or b"")
+            wanted = yield _all_committed(context, group or b"")
         except NotOwner as error:
-            return Answer(OffsetFetchReply({}, _retried(context, error)))
-    topics: dict[bytes | None, dict[int, CommittedOffset]] = {name: {} for name in wanted}
+            return Answer(OffsetFetchResponse(error_code=_retried(context, error)))
+    else:
+        wanted = by_partition(
+            (topic.name, index, None)
+            for topic in request.topics
+            for index in topic.partition_indexes
+        )
+    topics: Found = {name: {} for name in wanted}
     theirs: list[tuple[bytes | None, int]] = []
     for name, indexes in wanted.items():
         for number, index in enumerate(indexes, 1):
             try:
-                topics[name][index] = _committed(context, request, name, index)
+                topics[name][index] = _committed(context, group, name, index)
             except NotOwner:
                 theirs.append((name, index))
             if number % PIECE_COMMITS == 0:
                 yield trio.lowlevel.checkpoint()
     if theirs:
-        failure = yield _fetch_elsewhere(context, request, theirs, topics)
-        if failure is not None and request.version >= WHOLE_ERROR_VERSION:
-            return Answer(OffsetFetchReply({}, _retried(context, failure)))
-    return Answer(OffsetFetchReply(topics))
+        failure = yield _fetch_elsewhere(context, group, theirs, topics)
+        if failure is not None and context.version >= WHOLE_ERROR_VERSION:
+            return Answer(OffsetFetchResponse(error_code=_retried(context, failure)))
+    found = [
+        OffsetFetchResponseTopic(name=name, partitions=list(positions.values()))
+        for name, positions in topics.items()
+    ]
+    return Answer(OffsetFetchResponse(topics=found))
 
 
 async def _fetch_elsewhere(
-    context: Context,
-    request: OffsetFetchRequest,
-    theirs: list[tuple[bytes | None, int]],
-    topics: dict[bytes | None, dict[int, CommittedOffset]],
+    context: Context, group: bytes | None, theirs: list[tuple[bytes | None, int]], topics: Found
 ) -> NotOwner | None:
     """Ask the topics' owners, and put their answers into `topics`. Return an error if no owner
     answered for a partition within `FIND_S`; the error then replaces the partition's position.
     """
     tries = context.broker.peers.tries(FIND_S)
     while True:
-        theirs, error = await _ask_owners(context, request, theirs, topics, tries.deadline)
+        theirs, error = await _ask_owners(context, group, theirs, topics, tries.deadline)
         if error is None or not await tries.again(error):
             break
     for name, index in theirs:
         assert error is not None
-        topics[name][index] = CommittedOffset(-1, b"", _retried(context, error))
+        topics[name][index] = _no_offset(index, _retried(context, error))
     return error
 
 
 async def _ask_owners(
     context: Context,
-    request: OffsetFetchRequest,
+    group: bytes | None,
     theirs: list[tuple[bytes | None, int]],
-    topics: dict[bytes | None, dict[int, CommittedOffset]],
+    topics: Found,
     deadline: float,
 ) -> tuple[list[tuple[bytes | None, int]], NotOwner | None]:
     """Ask once, until the deadline; return the partitions without an answer, and an error if any
@@ -242,15 +273,15 @@ async def _ask_owners(
     names: dict[Place, bytes | None] = {}
     for name, index in theirs:
         try:
-            topics[name][index] = _committed(context, request, name, index)
+            topics[name][index] = _committed(context, group, name, index)
         except NotOwner as error:
             place = context.topic(name).name.full, index
             owners.append((error.node_id, place))
             names[place] = name
     left: list[tuple[bytes | None, int]] = []
     failure: NotOwner | None = None
-    ask, group = context.broker.peers.committed, request.group or b""
-    found = await ask(context.asker, group, owners, deadline)
+    ask = context.broker.peers.committed
+    found = await ask(context.asker, group or b"", owners, deadline)
     for place, name in names.items():
         told, index = found[place], place[1]
         if isinstance(told, NotOwner):
@@ -258,9 +289,9 @@ async def _ask_owners(
             if failure is None or failure.is_unowned:  # Retry soon if any owner was asked.
                 failure = told
         elif isinstance(told, BrokerError):
-            topics[name][index] = _no_position(context, request, told)
+            topics[name][index] = _refused(context, index, told)
         else:
-            topics[name][index] = _told(request, told)
+            topics[name][index] = _told(context, index, told)
     return left, failure
 
 
@@ -289,36 +320,43 @@ async def _all_committed(context: Context, group: bytes) -> dict[bytes | None, l
 
 
 def _committed(
-    context: Context, request: OffsetFetchRequest, name: bytes | None, index: int
-) -> CommittedOffset:
-    if request.group is None:
-        return CommittedOffset(-1, b"", Code.UNKNOWN)
+    context: Context, group: bytes | None, name: bytes | None, index: int
+) -> OffsetFetchResponsePartition:
+    if group is None:
+        return _no_offset(index, Code.UNKNOWN)
     try:
         topic = context.topic(name)
-        context.check_group(request.group, topic.name)
+        context.check_group(group, topic.name)
         topic.partition(index)
-        subscription = context.broker.subscriptions.find(topic, request.group)
+        subscription = context.broker.subscriptions.find(topic, group)
         given = None if subscription is None else subscription.committed(index)
     except NotOwner:
         raise  # The caller then asks the owner.
     except BrokerError as error:
-        return _no_position(context, request, error)
-    return _told(request, None if given is None else (given.offset, given.metadata))
+        return _refused(context, index, error)
+    return _told(context, index, None if given is None else (given.offset, given.metadata))
 
 
-def _no_position(
-    context: Context, request: OffsetFetchRequest, error: BrokerError
-) -> CommittedOffset:
+def _refused(context: Context, index: int, error: BrokerError) -> OffsetFetchResponsePartition:
     is_unknown = isinstance(error, TopicNotFound | PartitionNotFound)
-    if is_unknown and request.version >= WHOLE_ERROR_VERSION:
-        return CommittedOffset(-1, b"", Code.NONE)
-    return CommittedOffset(-1, b"", context.refused(error))
+    if is_unknown and context.version >= WHOLE_ERROR_VERSION:
+        return _no_offset(index)
+    return _no_offset(index, context.refused(error))
 
 
-def _told(request: OffsetFetchRequest, given: Committed) -> CommittedOffset:
+def _no_offset(index: int, code: Code = Code.NONE) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=index, committed_offset=NO_OFFSET, error_code=code
+    )
+
+
+def _told(context: Context, index: int, given: Committed) -> OffsetFetchResponsePartition:
+    is_old = context.version == 0
     if given is None:
-        never = Code.NONE if request.version else Code.UNKNOWN_TOPIC_OR_PARTITION
-        return CommittedOffset(-1, b"", never)
-    # ZooKeeper kept no metadata.
+        return _no_offset(index, Code.UNKNOWN_TOPIC_OR_PARTITION if is_old else Code.NONE)
     offset, metadata = given
-    return CommittedOffset(offset, metadata if request.version else b"", Code.NONE)
+    return OffsetFetchResponsePartition(
+        partition_index=index,
+        committed_offset=offset,
+        metadata=b"" if is_old else metadata,  # ZooKeeper kept no metadata.
+    )

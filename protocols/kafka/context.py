@@ -9,7 +9,7 @@ from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.errors import BrokerError, NotAuthorized, TopicNotFound
 from braidlog.protocols.kafka.errors import Code, GroupNotAuthorized, wire_code
-from braidlog.protocols.kafka.messages import BrokerAddress, Reply
+from braidlog.protocols.kafka.messages import Reply
 from braidlog.protocols.kafka.names import PROTOCOL, IllegalName, NameSpace
 from braidlog.protocols.kafka.options import KafkaOptions
 
@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 
 # Partitions for which a connection remembers the progress of a fetch without records for Kafka.
 WALKED_MAX = 1000
+
+
+@dataclass(slots=True)
+class BrokerAddress:
+    """A broker's address for clients."""
+
+    node_id: int
+    host: bytes
+    port: int
 
 
 @dataclass(slots=True)

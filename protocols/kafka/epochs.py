@@ -7,34 +7,42 @@ from __future__ import annotations
 from typing import Final
 
 from braidlog.broker.errors import BrokerError
+from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import Answer, Context
-from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.messages import (
-    EpochEnd,
-    EpochEndsOf,
-    OffsetForLeaderEpochReply,
+from braidlog.protocols.kafka.wire.offset_for_leader_epoch import (
+    EpochEndOffset,
     OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
 )
 
 EPOCH: Final = 0
-UNKNOWN: Final = -1  # as an offset
 
 
 async def offsets_for_epochs(context: Context, request: OffsetForLeaderEpochRequest) -> Answer:
     """Answer the high watermark for epoch 0 and any later one."""
     await context.own_writes()
+    wanted = by_partition(
+        (topic.topic, one.partition, one.leader_epoch)
+        for topic in request.topics
+        for one in topic.partitions
+    )
     topics = [
-        EpochEndsOf(name, [_end(context, name, index, one.epoch) for index, one in targets.items()])
-        for name, targets in request.topics.items()
+        OffsetForLeaderTopicResult(
+            topic=name,
+            partitions=[_end(context, name, index, epoch) for index, epoch in epochs.items()],
+        )
+        for name, epochs in wanted.items()
     ]
-    return Answer(OffsetForLeaderEpochReply(topics))
+    return Answer(OffsetForLeaderEpochResponse(topics=topics))
 
 
-def _end(context: Context, name: bytes | None, index: int, epoch: int) -> EpochEnd:
+def _end(context: Context, name: bytes | None, index: int, epoch: int) -> EpochEndOffset:
+    end = EpochEndOffset(partition=index)
     try:
         partition = context.partition(name, index)
+        if epoch >= EPOCH:
+            end.leader_epoch, end.end_offset = EPOCH, partition.high_watermark
     except BrokerError as error:
-        return EpochEnd(context.refused(error), index, UNKNOWN)
-    if epoch < EPOCH:
-        return EpochEnd(Code.NONE, index, UNKNOWN)
-    return EpochEnd(Code.NONE, index, partition.high_watermark, EPOCH)
+        end.error_code = context.refused(error)
+    return end

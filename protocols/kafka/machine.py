@@ -10,7 +10,7 @@ import struct
 from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.framing import LengthPrefix
 from braidlog.protocols.kafka.decoding import DECODERS, RequestReader
-from braidlog.protocols.kafka.encoding import encode, encode_with
+from braidlog.protocols.kafka.encoding import encode
 from braidlog.protocols.kafka.fields import ENTRIES_MAX
 from braidlog.protocols.kafka.messages import Reply, Request, RequestBody
 from braidlog.protocols.kafka.tables import APIS, SERVED
@@ -81,11 +81,7 @@ class KafkaMachine:
 
     def encode(self, correlation_id: int, reply: Reply) -> list[Part]:
         """The answer to the last request, as parts of one frame; message sets are not copied."""
-        api_key, version = self._kind
-        if self._kind in DECODERS:
-            return encode(correlation_id, reply, version)
-        version = version if self._kind in SERVED else 0
-        return encode_with(APIS[api_key].reply, correlation_id, reply, version)
+        return encode(correlation_id, reply, self._kind[1] if self._kind in SERVED else 0)
 
 
 def _by_table(reader: RequestReader, api_key: int, version: int) -> RequestBody:

@@ -1,14 +1,13 @@
-"""Typed requests and replies of the Kafka listener, whatever their version. Knows no bytes and no
-broker. Where a version lacks a field, its default stands.
+"""Requests and replies of Produce and Fetch, in a form that is quick to make, whatever their
+version. Knows no bytes and no broker. Where a version lacks a field, its default stands.
 
-Names (topics, groups, metadata) are bytes as they came, None for Kafka's null string. A reply
-returns them unchanged; the handlers check whether they are legal. Data of partitions is a dict of
-dicts, because a (topic, partition) that a request names twice counts once, the last one winning,
-and a topic without partitions is left out of the answer.
+All other messages are the generated structures of `wire/`. In both, names are bytes as they came,
+None for Kafka's null string; the handlers check whether they are legal. Data of partitions is a
+dict of dicts here: see `by_partition.py`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from braidlog.protocols.kafka.schema import Struct
@@ -37,7 +36,7 @@ class FetchTarget:
     bytes_max: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FetchRequest:
     """A read that may wait for data (key 1)."""
 
@@ -48,95 +47,7 @@ class FetchRequest:
     bytes_max: int = 2**31 - 1
 
 
-@dataclass(slots=True)
-class OffsetsTarget:
-    """A partition's target. `time_ms` is in milliseconds since 1970, or LATEST_TIME or
-    EARLIEST_TIME.
-    """
-
-    time_ms: int
-    offsets_max: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetsRequest:
-    """Asks for offsets before a time (key 2, later called ListOffsets)."""
-
-    replica_id: int
-    topics: ByPartition[OffsetsTarget]
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataRequest:
-    """Asks for brokers and topics (key 3): None means all, in version 0 also an empty list."""
-
-    topics: Sequence[bytes | None] | None
-    auto_create: bool = True
-
-
-@dataclass(slots=True)
-class CommitTarget:
-    """A position to commit: the next offset wanted. `time_ms` None: the server's clock."""
-
-    offset: int
-    metadata: bytes | None
-    time_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetCommitRequest:
-    """Positions of a group (key 8). Generation -1 is a commit from outside the group."""
-
-    version: int
-    group: bytes | None
-    generation: int = -1
-    consumer_id: bytes | None = b""
-    topics: ByPartition[CommitTarget] = field(default_factory=dict)
-    instance_id: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetFetchRequest:
-    """Asks for a group's positions (key 9); each partition appears once. None: all positions."""
-
-    version: int
-    group: bytes | None
-    topics: Mapping[bytes | None, Iterable[int]] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerMetadataRequest:
-    """Asks for the broker of a group's positions (key 10, later called FindCoordinator)."""
-
-    group: bytes | None
-    key_type: int = 0
-
-
-@dataclass(slots=True)
-class EpochTarget:
-    """The epoch whose end is requested."""
-
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetForLeaderEpochRequest:
-    """Asks for the end offsets of leader epochs (key 23)."""
-
-    topics: ByPartition[EpochTarget]
-
-
-RequestBody = (
-    ProduceRequest
-    | FetchRequest
-    | OffsetsRequest
-    | MetadataRequest
-    | OffsetCommitRequest
-    | OffsetFetchRequest
-    | ConsumerMetadataRequest
-    | OffsetForLeaderEpochRequest
-    | Struct
-)
+RequestBody = ProduceRequest | FetchRequest | Struct
 
 
 @dataclass(slots=True)
@@ -185,128 +96,4 @@ class FetchReply:
     topics: ByPartition[Fetched]
 
 
-@dataclass(slots=True)
-class OffsetsFound:
-    """Offsets of a partition, descending; later versions give a single `offset` and its time."""
-
-    error: int
-    offsets: Sequence[int] = ()
-    time_ms: int = -1
-    offset: int = -1
-
-
-@dataclass(slots=True)
-class OffsetsReply:
-    """Answers an OffsetsRequest."""
-
-    topics: ByPartition[OffsetsFound]
-
-
-@dataclass(slots=True)
-class BrokerAddress:
-    """A broker's address for clients."""
-
-    node_id: int
-    host: bytes
-    port: int
-
-
-@dataclass(slots=True)
-class PartitionMetadata:
-    """A partition's leader and replicas: node ids."""
-
-    error: int
-    index: int
-    leader: int
-    replicas: Sequence[int]
-    isr: Sequence[int]
-
-
-@dataclass(slots=True)
-class TopicMetadata:
-    """A topic and its partitions; no partitions on error."""
-
-    error: int
-    name: bytes | None
-    partitions: Sequence[PartitionMetadata] = ()
-
-
-@dataclass(slots=True)
-class MetadataReply:
-    """Answers a MetadataRequest."""
-
-    brokers: Sequence[BrokerAddress]
-    topics: Sequence[TopicMetadata]
-    cluster_id: bytes | None = None
-    controller_id: int = -1
-
-
-@dataclass(slots=True)
-class OffsetCommitReply:
-    """Answers an OffsetCommitRequest: an error code for each partition."""
-
-    topics: ByPartition[int]
-
-
-@dataclass(slots=True)
-class CommittedOffset:
-    """A group's position in a partition, -1 if there is none."""
-
-    offset: int
-    metadata: bytes | None
-    error: int
-
-
-@dataclass(slots=True)
-class OffsetFetchReply:
-    """Answers an OffsetFetchRequest."""
-
-    topics: ByPartition[CommittedOffset]
-    error: int = 0
-
-
-@dataclass(slots=True)
-class ConsumerMetadataReply:
-    """Answers a ConsumerMetadataRequest."""
-
-    error: int
-    coordinator: BrokerAddress
-    message: bytes | None = None
-
-
-@dataclass(slots=True)
-class EpochEnd:
-    """The newest epoch no later than the requested epoch, and that epoch's end offset."""
-
-    error: int
-    index: int
-    end_offset: int
-    epoch: int = -1
-
-
-@dataclass(slots=True)
-class EpochEndsOf:
-    """The epoch ends of a topic."""
-
-    name: bytes | None
-    partitions: Sequence[EpochEnd]
-
-
-@dataclass(slots=True)
-class OffsetForLeaderEpochReply:
-    """Answers an OffsetForLeaderEpochRequest."""
-
-    topics: Sequence[EpochEndsOf]
-
-
-Reply = (
-    ProduceReply
-    | FetchReply
-    | OffsetsReply
-    | MetadataReply
-    | OffsetCommitReply
-    | OffsetFetchReply
-    | ConsumerMetadataReply
-    | OffsetForLeaderEpochReply
-    | Struct
-)
+Reply = ProduceReply | FetchReply | Struct

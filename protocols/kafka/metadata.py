@@ -1,4 +1,5 @@
-"""Metadata and ConsumerMetadata: which broker leads what. Topics are created here, too.
+"""Metadata and FindCoordinator (ConsumerMetadata in 0.8): which broker leads what. Topics are
+created here, too.
 
 0.8.2 answers error 5 until a leader is found, and clients with few retries gave up on that: here a
 new topic is answered in full once it is on disk. The broker list is never empty, because sarama
@@ -15,19 +16,21 @@ import trio
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import BrokerError, InvalidName
 from braidlog.broker.runtime.steps import Steps
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import Answer, BrokerAddress, Context
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.fields import ENTRIES_INLINE_MAX
-from braidlog.protocols.kafka.messages import (
-    BrokerAddress,
-    ConsumerMetadataReply,
-    ConsumerMetadataRequest,
-    MetadataReply,
-    MetadataRequest,
-    PartitionMetadata,
-    TopicMetadata,
-)
 from braidlog.protocols.kafka.names import OFFSETS_TOPIC, IllegalName, visible
+from braidlog.protocols.kafka.wire.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from braidlog.protocols.kafka.wire.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
@@ -44,8 +47,9 @@ GROUP_KEY = 0  # of FindCoordinator; the others are for transactions and share g
 
 def metadata(context: Context, request: MetadataRequest) -> Steps[Answer]:
     """Answer who leads which partition; topics asked for by name are created if needed."""
-    described = _Described(context, request.auto_create and context.options.auto_create)
-    for name in dict.fromkeys(request.topics or ()):
+    makes = request.allow_auto_topic_creation and context.options.auto_create
+    described = _Described(context, makes)
+    for name in dict.fromkeys(topic.name for topic in request.topics or ()):
         yield from _describe_named(context, described, name)
     if request.topics is None or (not request.topics and not context.version):
         names = context.names
@@ -55,8 +59,14 @@ def metadata(context: Context, request: MetadataRequest) -> Steps[Answer]:
     placement = context.broker.placement
     others = [found for one in placement.others() if (found := context.address_of(one))]
     controller = context.address_of(placement.catalogue_owner()) or context.address
-    reply = MetadataReply(
-        [context.address, *others], described.topics, CLUSTER_ID, controller.node_id
+    reply = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=one.node_id, host=one.host, port=one.port)
+            for one in (context.address, *others)
+        ],
+        cluster_id=CLUSTER_ID,
+        controller_id=controller.node_id,
+        topics=described.topics,
     )
     return Answer(reply, described.ticket, is_large=described.entries > ENTRIES_INLINE_MAX)
 
@@ -67,14 +77,14 @@ class _Described:
 
     context: Context
     makes: bool  # whether topics that are not there are made
-    topics: list[TopicMetadata] = field(default_factory=list)
+    topics: list[MetadataResponseTopic] = field(default_factory=list)
     ticket: int = 0  # once this is durable, all of them are
     entries: int = 0  # topics and partitions
     made: int = 0  # topics that this request has made
 
     def add(self, topic: Topic) -> Steps[None]:
         """Describe a topic."""
-        partitions: list[PartitionMetadata] = []
+        partitions: list[MetadataResponsePartition] = []
         context = self.context
         leader = context.address_of(context.broker.placement.owner(topic.name))
         code, node = Code.NONE, [leader.node_id] if leader else []
@@ -82,15 +92,24 @@ class _Described:
             code = Code.LEADER_NOT_AVAILABLE
         number = leader.node_id if leader else NOWHERE.node_id
         for partition in tuple(topic.partitions):
-            partitions.append(PartitionMetadata(code, partition.index, number, node, node))
+            partitions.append(
+                MetadataResponsePartition(
+                    error_code=code,
+                    partition_index=partition.index,
+                    leader_id=number,
+                    replica_nodes=node,
+                    isr_nodes=node,
+                )
+            )
             yield from self._count()
-        self.topics.append(TopicMetadata(Code.NONE, topic.name.topic.encode(), partitions))
+        name = topic.name.topic.encode()
+        self.topics.append(MetadataResponseTopic(name=name, partitions=partitions))
         self.ticket = max(self.ticket, topic.ticket)
         yield from self._count()
 
     def refuse(self, code: Code, name: bytes | None) -> Steps[None]:
         """Add a topic that cannot be described, with its error code."""
-        self.topics.append(TopicMetadata(code, name))
+        self.topics.append(MetadataResponseTopic(error_code=code, name=name))
         yield from self._count()
 
     def _count(self) -> Steps[None]:
@@ -111,23 +130,33 @@ def _describe_named(context: Context, described: _Described, name: bytes | None)
         yield from described.add(topic)
 
 
-def consumer_metadata(context: Context, request: ConsumerMetadataRequest) -> Answer:
+def find_coordinator(context: Context, request: FindCoordinatorRequest) -> Answer:
     """Answer which broker coordinates a group; a null name has none, as in 0.8.2."""
     if request.key_type != GROUP_KEY:
         code = Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return Answer(ConsumerMetadataReply(code, NOWHERE, b"transactions are not served"))
-    if request.group is None:
-        code = Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
-        return Answer(ConsumerMetadataReply(code, NOWHERE))
+        return Answer(_coordinator(code, NOWHERE, b"transactions are not served"))
+    if request.key is None:
+        return Answer(_coordinator(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE))
     try:
-        context.check_group(request.group)
+        context.check_group(request.key)
     except BrokerError as error:
-        return Answer(ConsumerMetadataReply(context.refused(error), NOWHERE))
-    found = context.address_of(context.broker.placement.owner_of_name(request.group))
+        return Answer(_coordinator(context.refused(error), NOWHERE))
+    found = context.address_of(context.broker.placement.owner_of_name(request.key))
     if found is None:
-        code = Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
-        return Answer(ConsumerMetadataReply(code, NOWHERE))
-    return Answer(ConsumerMetadataReply(Code.NONE, found))
+        return Answer(_coordinator(Code.CONSUMER_COORDINATOR_NOT_AVAILABLE, NOWHERE))
+    return Answer(_coordinator(Code.NONE, found))
+
+
+def _coordinator(
+    code: Code, address: BrokerAddress, message: bytes | None = None
+) -> FindCoordinatorResponse:
+    return FindCoordinatorResponse(
+        error_code=code,
+        error_message=message,
+        node_id=address.node_id,
+        host=address.host,
+        port=address.port,
+    )
 
 
 def _topic(context: Context, described: _Described, name: bytes | None) -> Steps[Topic | None]:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 from braidlog.broker.errors import BrokerError, InvalidRequest
 from braidlog.broker.reading.times import first_not_before
+from braidlog.protocols.kafka.by_partition import by_partition
 from braidlog.protocols.kafka.context import Answer, Context
-from braidlog.protocols.kafka.errors import Code
-from braidlog.protocols.kafka.messages import (
-    OffsetsFound,
-    OffsetsReply,
-    OffsetsRequest,
-    OffsetsTarget,
+from braidlog.protocols.kafka.wire.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
 )
 from braidlog.protocols.turns import in_turns
 
@@ -31,48 +32,59 @@ PARTITIONS_PER_TURN = 100  # Each may have a thousand segments.
 TIME_MS_MAX = (2**63 - 1) // US_PER_MS
 
 
-async def list_offsets(context: Context, request: OffsetsRequest) -> Answer:
+async def list_offsets(context: Context, request: ListOffsetsRequest) -> Answer:
     """Answer each partition with at most as many offsets as it asks for, descending."""
     await context.own_writes()
     find = _find_first if context.version else _find
-    topics: dict[bytes | None, dict[int, OffsetsFound]] = {}
-    for name, targets in request.topics.items():
-        found = topics[name] = {}
+    wanted = by_partition(
+        (topic.name, one.partition_index, one)
+        for topic in request.topics
+        for one in topic.partitions
+    )
+    topics = []
+    for name, targets in wanted.items():
+        found: list[ListOffsetsPartitionResponse] = []
         async for index, target in in_turns(targets.items(), PARTITIONS_PER_TURN):
-            found[index] = await find(context, name, index, target)
-    return Answer(OffsetsReply(topics))
+            result = ListOffsetsPartitionResponse(partition_index=index)
+            try:
+                await find(context, context.partition(name, index), target, result)
+            except BrokerError as error:
+                result.error_code = context.refused(error)
+            found.append(result)
+        topics.append(ListOffsetsTopicResponse(name=name, partitions=found))
+    return Answer(ListOffsetsResponse(topics=topics))
 
 
 async def _find_first(
-    context: Context, name: bytes | None, index: int, target: OffsetsTarget
-) -> OffsetsFound:
-    """One offset, and the time of the record there."""
-    try:
-        partition = context.partition(name, index)
-        if target.time_ms == LATEST_TIME:
-            return OffsetsFound(Code.NONE, offset=partition.high_watermark)
-        if target.time_ms < LATEST_TIME:
-            return OffsetsFound(Code.NONE, offset=partition.log_start_offset)
-        found = await first_not_before(partition, min(target.time_ms, TIME_MS_MAX) * US_PER_MS)
-    except BrokerError as error:
-        return OffsetsFound(context.refused(error))
-    if found is None:
-        return OffsetsFound(Code.NONE)
-    offset, time_us = found
-    return OffsetsFound(Code.NONE, time_ms=time_us // US_PER_MS, offset=offset)
+    context: Context,
+    partition: Partition,
+    target: ListOffsetsPartition,
+    result: ListOffsetsPartitionResponse,
+) -> None:
+    """Put an offset, and the time of the record there, into the result. Raises BrokerError."""
+    if target.timestamp == LATEST_TIME:
+        result.offset = partition.high_watermark
+    elif target.timestamp < LATEST_TIME:
+        result.offset = partition.log_start_offset
+    else:
+        time_us = min(target.timestamp, TIME_MS_MAX) * US_PER_MS
+        found = await first_not_before(partition, time_us)
+        if found is not None:
+            result.offset, result.timestamp = found[0], found[1] // US_PER_MS
 
 
 async def _find(
-    context: Context, name: bytes | None, index: int, target: OffsetsTarget
-) -> OffsetsFound:
-    try:
-        partition = context.partition(name, index)
-        if target.offsets_max < 0:
-            raise InvalidRequest(f"{target.offsets_max} offsets asked for")
-        known = known_offsets(partition, context.broker.now_us() // US_PER_MS)
-    except BrokerError as error:
-        return OffsetsFound(context.refused(error))
-    return OffsetsFound(Code.NONE, offsets_before(known, target.time_ms, target.offsets_max))
+    context: Context,
+    partition: Partition,
+    target: ListOffsetsPartition,
+    result: ListOffsetsPartitionResponse,
+) -> None:
+    """Put the offsets of segments into the result. Raises BrokerError."""
+    count = target.max_num_offsets
+    if count < 0:
+        raise InvalidRequest(f"{count} offsets asked for")
+    known = known_offsets(partition, context.broker.now_us() // US_PER_MS)
+    result.old_style_offsets = offsets_before(known, target.timestamp, count)
 
 
 def known_offsets(partition: Partition, now_ms: int) -> list[tuple[int, int]]:

@@ -24,7 +24,7 @@ from braidlog.protocols.kafka.configs import (
     describe_configs,
     incremental_alter_configs,
 )
-from braidlog.protocols.kafka.context import Answer, Context
+from braidlog.protocols.kafka.context import Answer, BrokerAddress, Context
 from braidlog.protocols.kafka.epochs import offsets_for_epochs
 from braidlog.protocols.kafka.fetch import fetch
 from braidlog.protocols.kafka.fields import ENTRIES_FEW_MAX, ENTRIES_INLINE_MAX, ManyEntries
@@ -34,7 +34,7 @@ from braidlog.protocols.kafka.groups import heartbeat, join_group, leave_group, 
 from braidlog.protocols.kafka.large_requests import large_requests
 from braidlog.protocols.kafka.login import Login
 from braidlog.protocols.kafka.machine import SIZE, KafkaMachine
-from braidlog.protocols.kafka.metadata import consumer_metadata, metadata
+from braidlog.protocols.kafka.metadata import find_coordinator, metadata
 from braidlog.protocols.kafka.names import PROTOCOL, name_space
 from braidlog.protocols.kafka.offsets import list_offsets
 from braidlog.protocols.kafka.options import KafkaOptions
@@ -53,12 +53,18 @@ from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest
 from braidlog.protocols.kafka.wire.describe_configs import DescribeConfigsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.describe_log_dirs import DescribeLogDirsRequest
+from braidlog.protocols.kafka.wire.find_coordinator import FindCoordinatorRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
 from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
 from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
+from braidlog.protocols.kafka.wire.list_offsets import ListOffsetsRequest
+from braidlog.protocols.kafka.wire.metadata import MetadataRequest
+from braidlog.protocols.kafka.wire.offset_commit import OffsetCommitRequest
+from braidlog.protocols.kafka.wire.offset_fetch import OffsetFetchRequest
+from braidlog.protocols.kafka.wire.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
 from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
@@ -87,16 +93,14 @@ class Command:
 COMMANDS: Mapping[type, Command] = {
     messages.ProduceRequest: Command("produce", produce, Action.PRODUCE),
     messages.FetchRequest: Command("fetch", fetch, Action.CONSUME),
-    messages.OffsetsRequest: Command("offsets", list_offsets, Action.DESCRIBE),
-    messages.MetadataRequest: Command("metadata", metadata, Action.DESCRIBE),
-    messages.OffsetCommitRequest: Command("offset_commit", commit_offsets, Action.CONSUME),
-    messages.OffsetFetchRequest: Command("offset_fetch", fetch_offsets, Action.DESCRIBE),
-    messages.ConsumerMetadataRequest: Command(
-        "consumer_metadata", consumer_metadata, Action.DESCRIBE
-    ),
+    ListOffsetsRequest: Command("offsets", list_offsets, Action.DESCRIBE),
+    MetadataRequest: Command("metadata", metadata, Action.DESCRIBE),
+    OffsetCommitRequest: Command("offset_commit", commit_offsets, Action.CONSUME),
+    OffsetFetchRequest: Command("offset_fetch", fetch_offsets, Action.DESCRIBE),
+    FindCoordinatorRequest: Command("consumer_metadata", find_coordinator, Action.DESCRIBE),
     ApiVersionsRequest: Command("api_versions", api_versions, None),
     InitProducerIdRequest: Command("init_producer_id", init_producer_id, None),
-    messages.OffsetForLeaderEpochRequest: Command(
+    OffsetForLeaderEpochRequest: Command(
         "offset_for_leader_epoch", offsets_for_epochs, Action.DESCRIBE
     ),
     SaslHandshakeRequest: Command("sasl_handshake", sasl_handshake, None),
@@ -147,7 +151,7 @@ class KafkaSession:
             groups=groups,
             presence=Presence(connection, groups),
             login=self._login,
-            address=messages.BrokerAddress(broker.placement.node_id, host.encode(), port),
+            address=BrokerAddress(broker.placement.node_id, host.encode(), port),
         )
         number = broker.metrics.number
         self._counted = {

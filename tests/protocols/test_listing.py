@@ -11,7 +11,6 @@ from braidlog.broker.access.rights import Principal
 from braidlog.protocols.http.app import make_app
 from braidlog.protocols.http.options import RestOptions
 from braidlog.protocols.iggy.errors import ErrorCode
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.consumer_protocol import subscription_of
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
@@ -27,6 +26,7 @@ from braidlog.storage.metadata.user_records import Grant
 from tests.protocols.http.asgi import call
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.talk import Talk
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.talk import another
 from tests.protocols.pulsar.talk import Client
 

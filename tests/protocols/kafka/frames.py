@@ -5,7 +5,6 @@ from typing import Any
 
 import trio
 
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.fields import FieldReader, Writer
 from braidlog.protocols.kafka.tables import APIS
 from braidlog.protocols.kafka.wire.delete_records import (
@@ -15,6 +14,7 @@ from braidlog.protocols.kafka.wire.delete_records import (
 )
 from conformance.raw import kafka as raw
 from tests.protocols.frame_stream import FrameStream
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.layouts import build_request, parse_reply
 
 API_KEYS: dict[type, int] = {
@@ -28,15 +28,13 @@ API_KEYS: dict[type, int] = {
 }
 
 
-KEY_OF: dict[object, int] = {
-    getattr(api.request, "holds", api.request): key for key, api in APIS.items()
-}
+KEY_OF: dict[object, int] = {api.request: key for key, api in APIS.items()}
 
 
 def table_request(api_key: int, version: int, correlation_id: int, body: object) -> bytes:
     """The frame of a request by its table."""
     out = Writer()
-    APIS[api_key].request.write(out, body, version)
+    APIS[api_key].request.write(out, m.full(body), version)
     head = struct.pack(">hhihs", api_key, version, correlation_id, 1, b"t")
     frame = head + b"".join(map(bytes, out.parts()))
     return len(frame).to_bytes(4, "big") + frame
@@ -95,7 +93,7 @@ class Client(FrameStream):
     async def call_with_table(self, body: object, version: int) -> Any:
         """The same for what construct does not describe; `test_tables.py` checks the tables."""
         self.correlation_id += 1
-        api_key = KEY_OF[type(body)]
+        api_key = KEY_OF[type(m.full(body))]
         await self.stream.send_all(table_request(api_key, version, self.correlation_id, body))
         frame = await self.frame()
         assert frame is not None, "closed"
@@ -103,7 +101,7 @@ class Client(FrameStream):
         assert reader.i32() == self.correlation_id
         reply = APIS[api_key].reply.read(reader, version)
         assert not reader.left
-        return reply
+        return m.short(reply, version)
 
     async def send(self, *bodies: m.RequestBody) -> None:
         """Send requests in one piece, without waiting."""

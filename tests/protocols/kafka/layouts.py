@@ -23,7 +23,7 @@ from construct import (
     this,
 )
 
-from braidlog.protocols.kafka import messages as m
+from tests.protocols.kafka import forms as m
 
 
 class _String(Adapter):

@@ -5,11 +5,11 @@ from typing import Protocol
 import trio
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import messages as m
 from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.metadata.names import TopicName
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, fetch, produce
 from tests.protocols.kafka.layouts import parse_set
 

@@ -5,7 +5,6 @@ import pytest
 from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.schema import Struct
 from braidlog.protocols.kafka.session import COMMANDS
@@ -26,35 +25,41 @@ from braidlog.protocols.kafka.wire.describe_configs import (
 )
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.describe_log_dirs import DescribeLogDirsRequest
+from braidlog.protocols.kafka.wire.find_coordinator import FindCoordinatorRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
 from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
 from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
+from braidlog.protocols.kafka.wire.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
 from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
 from tests.broker.access.rules import Nothing
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, delete_records, fetch, message_set, produce
 from tests.protocols.kafka.talk import FOO, FOO_NAME, OpenClient
 
 DENIED = Code.TOPIC_AUTHORIZATION_FAILED
-REFUSALS = {m.ConsumerMetadataRequest: Code.GROUP_AUTHORIZATION_FAILED}
+REFUSALS = {FindCoordinatorRequest: Code.GROUP_AUTHORIZATION_FAILED}
 OF_OTHERS = (Code.GROUP_AUTHORIZATION_FAILED, Code.CLUSTER_AUTHORIZATION_FAILED)
 COMMIT = {FOO: {0: m.CommitTarget(0, b"", None)}}
 SAMPLES: dict[type, m.RequestBody] = {
-    m.ProduceRequest: produce(FOO, {0: message_set(b"x")}),
-    m.FetchRequest: fetch(FOO, {0: (0, 1000)}),
-    m.OffsetsRequest: m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(-1, 1)}}),
-    m.MetadataRequest: m.MetadataRequest([FOO]),
-    m.OffsetCommitRequest: m.OffsetCommitRequest(0, b"g", -1, b"", COMMIT),
-    m.OffsetFetchRequest: m.OffsetFetchRequest(1, b"g", {FOO: [0]}),
-    m.ConsumerMetadataRequest: m.ConsumerMetadataRequest(b"g"),
+    type(m.handled(one)): one
+    for one in (
+        produce(FOO, {0: message_set(b"x")}),
+        fetch(FOO, {0: (0, 1000)}),
+        m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(-1, 1)}}),
+        m.MetadataRequest([FOO]),
+        m.OffsetCommitRequest(0, b"g", -1, b"", COMMIT),
+        m.OffsetFetchRequest(1, b"g", {FOO: [0]}),
+        m.ConsumerMetadataRequest(b"g"),
+    )
 }
 # Those of later versions: (request, version).
 LATER: dict[type, tuple[m.RequestBody, int]] = {
-    m.OffsetForLeaderEpochRequest: (
+    OffsetForLeaderEpochRequest: (
         m.OffsetForLeaderEpochRequest({FOO: {0: m.EpochTarget(0)}}),
         3,
     ),

@@ -7,13 +7,13 @@ import msgspec
 import pytest
 
 from braidlog.broker.server.adapters import is_framed, load
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.adapter import ADAPTER
 from braidlog.protocols.kafka.encoding import encode
 from braidlog.protocols.kafka.errors import WIRE_CODES
 from braidlog.protocols.kafka.machine import KafkaMachine
 from braidlog.protocols.kafka.options import KafkaOptions
 from tests.protocols.contract import AdapterContract, Exchange
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import API_KEYS, fetch, message, message_set, produce, request
 from tests.protocols.kafka.layouts import parse_reply
 
@@ -59,7 +59,7 @@ CONVERSATION: list[tuple[m.RequestBody, m.Reply | None]] = [
 def exchanges() -> list[Exchange]:
     made = []
     for number, (body, reply) in enumerate(CONVERSATION):
-        answers = [] if reply is None else [b"".join(encode(number, reply))]
+        answers = [] if reply is None else [b"".join(encode(number, m.handled(reply)))]
         made.append(Exchange(request(body, number), answers))
     return made
 

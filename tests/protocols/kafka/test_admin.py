@@ -3,7 +3,6 @@
 import pytest
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
 from braidlog.protocols.kafka.wire import alter_configs, incremental_alter_configs
@@ -28,6 +27,7 @@ from braidlog.protocols.kafka.wire.describe_log_dirs import (
 )
 from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
 from braidlog.storage.metadata.names import TopicName
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, delete_records, message_set
 from tests.protocols.kafka.talk import FOO, FOO_NAME, fetch_one, produce_one, values
 

@@ -10,10 +10,10 @@ import trio
 from braidlog.broker.broker import Broker
 from braidlog.broker.config.settings import load
 from braidlog.protocols.kafka import commits as module
-from braidlog.protocols.kafka import messages as m
 from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.log.files import Buffer, Files
 from braidlog.storage.metadata.names import TopicName
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message_set
 from tests.protocols.kafka.talk import (
     FOO,

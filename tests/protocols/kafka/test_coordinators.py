@@ -6,7 +6,6 @@ import trio.testing
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.cluster.placement import NOBODY, Owner, Placement
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_table import GroupTable, groups_of
 from braidlog.protocols.kafka.groups import MOVED_LOOK_S
@@ -16,6 +15,7 @@ from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
 from braidlog.protocols.kafka.wire.join_group import JoinGroupResponse
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client
 from tests.protocols.kafka.talk import FOO, OpenClient, another
 from tests.protocols.kafka.test_access import error_codes

@@ -2,8 +2,8 @@
 
 import pytest
 
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.encoding import PIECE_BYTES_MIN, encode, string
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.golden import golden_answers, golden_frames
 from tests.protocols.kafka.layouts import REQUESTS, parse_reply
 
@@ -71,14 +71,14 @@ PAIRS = {
 def test_literal_frame_and_typed_reply_are_each_other(name: str) -> None:
     api_key, text, reply = PAIRS[name]
     frame = bytes.fromhex(text)
-    assert b"".join(encode(1, reply)) == frame
+    assert b"".join(encode(1, m.handled(reply))) == frame
     assert parse_reply(api_key, frame) == (1, reply)
 
 
 @pytest.mark.parametrize(("api_key", "frame"), ANSWERS)
 def test_recorded_answer_survives_both_descriptions(api_key: int, frame: bytes) -> None:
     correlation_id, reply = parse_reply(api_key, frame)
-    assert b"".join(encode(correlation_id, reply)) == frame
+    assert b"".join(encode(correlation_id, m.handled(reply))) == frame
 
 
 def test_large_pieces_of_a_fetch_are_handed_on_uncopied_and_small_ones_joined() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message_set
 from tests.protocols.kafka.talk import FOO, produce_one
 

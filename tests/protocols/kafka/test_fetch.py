@@ -8,11 +8,11 @@ import trio.testing
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.reading.result import ReadResult
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.fetch import _joined
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.set_prepare import prepare
 from braidlog.storage.metadata.names import TopicName
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, fetch, message, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,

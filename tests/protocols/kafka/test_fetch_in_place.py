@@ -12,8 +12,8 @@ import trio.testing
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.limits import OUTPUT_BYTES_ALL_MAX
-from braidlog.protocols.kafka import messages as m
 from braidlog.storage.log.file_part import LEASES_MAX, Leases
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, fetch, message_set, produce
 from tests.protocols.kafka.layouts import parse_set
 from tests.protocols.kafka.talk import (
@@ -126,7 +126,7 @@ async def test_later_fetches_get_the_same_bytes_both_ways(
 
 
 def data_of_v(fetched: m.Fetched) -> bytes:
-    return bytes(fetched.parts)  # type: ignore[arg-type]  # As the tables read it.
+    return b"".join(map(bytes, fetched.parts))  # type: ignore[arg-type]  # As the tables read it.
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ import trio
 import trio.testing
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import messages as m
 from braidlog.storage.metadata.names import TopicName
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, fetch, message, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,

@@ -8,7 +8,7 @@ import zlib
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.topics.registry import TopicDefaults
-from braidlog.protocols.kafka import messages as m
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message_set, produce
 from tests.protocols.kafka.golden import VECTORS, GoldenAnswer, golden_answers
 from tests.protocols.kafka.layouts import parse_reply, parse_set

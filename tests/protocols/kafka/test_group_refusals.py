@@ -6,7 +6,6 @@ from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action, Principal, Resource
 from braidlog.broker.broker import Broker
 from braidlog.broker.positions.members import Member
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.groups import REBALANCE_MS_MAX
 from braidlog.protocols.kafka.membership import MEMBER_BYTES_MAX
@@ -15,6 +14,7 @@ from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client
 from tests.protocols.kafka.talk import FOO, FOO_NAME
 from tests.protocols.kafka.test_groups import GROUP, joined, synced

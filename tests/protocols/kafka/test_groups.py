@@ -9,7 +9,6 @@ import trio
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.positions.members import Member
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_table import GroupTable, groups_of
 from braidlog.protocols.kafka.membership import State
@@ -28,6 +27,7 @@ from braidlog.protocols.kafka.wire.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client
 from tests.protocols.kafka.talk import FOO, OpenClient, another
 from tests.waiting import until

@@ -4,7 +4,6 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.fields import ENTRIES_FEW_MAX
 from braidlog.protocols.kafka.large_requests import (
     ENTRY_BYTES_MIN,
@@ -12,6 +11,7 @@ from braidlog.protocols.kafka.large_requests import (
     LargeRequests,
     large_requests,
 )
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, fetch, message_set
 from tests.protocols.kafka.talk import FOO, OpenClient, another, produce_one
 

@@ -6,11 +6,11 @@ import struct
 import pytest
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.record import Record
 from conformance.raw.kafka import message as message_in_set
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message_set
 from tests.protocols.kafka.talk import FOO, fetch_one, foreign_append, produce_one, values
 from tests.storage.formats.kafka.test_record_batches import timed
@@ -22,7 +22,7 @@ def batch_of(*values: bytes, time_ms: int = 5) -> bytes:
 
 
 def records_of(fetched: m.Fetched) -> list[tuple[int, bytes | None, int | None]]:
-    decoded = KAFKA_BATCHES.decode(bytes(fetched.parts), 0, 0)
+    decoded = KAFKA_BATCHES.decode(b"".join(map(bytes, fetched.parts)), 0, 0)
     assert decoded.failed is None
     return [(one.offset, one.value, one.publish_us) for one in decoded.records]
 

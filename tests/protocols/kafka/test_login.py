@@ -7,7 +7,6 @@ import jwt
 import pytest
 
 from braidlog.broker.access.rights import Principal
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.machine import LOGIN_FRAME_BYTES_MAX
 from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest
@@ -15,6 +14,7 @@ from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequ
 from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 from braidlog.storage.metadata.user_records import Grant
 from tests.broker.access.scram_client import ScramClient
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, table_request
 from tests.protocols.kafka.talk import FOO, another
 from tests.waiting import until

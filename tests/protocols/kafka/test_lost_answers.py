@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.session import COMMANDS
 from braidlog.protocols.kafka.wire import alter_configs, incremental_alter_configs
@@ -26,18 +25,25 @@ from braidlog.protocols.kafka.wire.delete_topics import DeleteTopicsRequest
 from braidlog.protocols.kafka.wire.describe_configs import DescribeConfigsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.protocols.kafka.wire.describe_log_dirs import DescribeLogDirsRequest
+from braidlog.protocols.kafka.wire.find_coordinator import FindCoordinatorRequest
 from braidlog.protocols.kafka.wire.heartbeat import HeartbeatRequest
 from braidlog.protocols.kafka.wire.incremental_alter_configs import IncrementalAlterConfigsRequest
 from braidlog.protocols.kafka.wire.init_producer_id import InitProducerIdRequest
 from braidlog.protocols.kafka.wire.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from braidlog.protocols.kafka.wire.leave_group import LeaveGroupRequest
 from braidlog.protocols.kafka.wire.list_groups import ListGroupsRequest
+from braidlog.protocols.kafka.wire.list_offsets import ListOffsetsRequest
+from braidlog.protocols.kafka.wire.metadata import MetadataRequest
+from braidlog.protocols.kafka.wire.offset_commit import OffsetCommitRequest
+from braidlog.protocols.kafka.wire.offset_fetch import OffsetFetchRequest
+from braidlog.protocols.kafka.wire.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest
 from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest
 from tests.broker.cluster.cut_links import Cutter, States, Told, check_told, lossy
 from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, delete_records, message_set, produce
 from tests.protocols.kafka.test_access import codes, later_codes
 
@@ -56,8 +62,8 @@ def changes(topic: bytes, new: bytes) -> dict[type, Request]:
         **about, configs=[incremental_alter_configs.AlterableConfig(**retention)]
     )
     return {
-        m.OffsetCommitRequest: (m.OffsetCommitRequest(2, b"g", -1, b"", commit), 2),
-        m.MetadataRequest: (m.MetadataRequest([new]), None),
+        OffsetCommitRequest: (m.OffsetCommitRequest(2, b"g", -1, b"", commit), 2),
+        MetadataRequest: (m.MetadataRequest([new]), None),
         DeleteGroupsRequest: (DeleteGroupsRequest(groups_names=[b"idle"]), 1),
         CreateTopicsRequest: (
             CreateTopicsRequest(
@@ -104,8 +110,8 @@ def at_the_owner_alone(topic: bytes) -> dict[type, Request]:
 
 
 CHANGE_NOTHING = {
-    *(m.FetchRequest, m.OffsetsRequest, m.OffsetFetchRequest, m.ConsumerMetadataRequest),
-    *(ApiVersionsRequest, InitProducerIdRequest, m.OffsetForLeaderEpochRequest),
+    *(m.FetchRequest, ListOffsetsRequest, OffsetFetchRequest, FindCoordinatorRequest),
+    *(ApiVersionsRequest, InitProducerIdRequest, OffsetForLeaderEpochRequest),
     *(SaslHandshakeRequest, SaslAuthenticateRequest),
     *(DescribeGroupsRequest, ListGroupsRequest, DescribeConfigsRequest),
     *(DescribeLogDirsRequest,),

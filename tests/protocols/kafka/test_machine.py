@@ -8,8 +8,8 @@ import pytest
 from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.kafka.decoding import DECODERS
 from braidlog.protocols.kafka.machine import KafkaMachine
-from braidlog.protocols.kafka.messages import BrokerAddress, ConsumerMetadataReply
 from braidlog.protocols.kafka.tables import is_served
+from braidlog.protocols.kafka.wire.find_coordinator import FindCoordinatorResponse
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
 
 FRAME_BYTES_MAX = 104857600
@@ -98,6 +98,6 @@ def test_what_a_produce_names_is_counted_however_it_is_read() -> None:
 
 
 def test_answer_carries_the_correlation_id_as_it_came() -> None:
-    reply = ConsumerMetadataReply(15, BrokerAddress(-1, b"", -1))
-    frame = b"".join(MACHINE.encode(-5, reply))
+    reply = FindCoordinatorResponse(error_code=15, node_id=-1, port=-1)
+    frame = b"".join(KafkaMachine(FRAME_BYTES_MAX).encode(-5, reply))
     assert frame == bytes.fromhex("00000010 fffffffb 000f ffffffff 0000 ffffffff")

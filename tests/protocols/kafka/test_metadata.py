@@ -3,9 +3,9 @@
 import pytest
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.metadata import TOPICS_MADE_MAX
 from braidlog.storage.metadata.names import TopicName
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, fetch, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,

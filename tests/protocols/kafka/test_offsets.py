@@ -3,8 +3,8 @@
 import pytest
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.offsets import known_offsets, offsets_before
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,

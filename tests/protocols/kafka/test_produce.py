@@ -15,7 +15,6 @@ import trio.testing
 from braidlog.broker.broker import Broker
 from braidlog.broker.reading.unpacking import unpacking_limiter
 from braidlog.broker.runtime.steps import run
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.context import Context
 from braidlog.protocols.kafka.group_table import GroupTable
 from braidlog.protocols.kafka.login import Login
@@ -37,6 +36,7 @@ from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.kafka.set_layout import SET_MESSAGES_MAX
 from braidlog.storage.formats.kafka.set_prepare import Messages, prepare
 from braidlog.storage.formats.record import Record
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message, message_set, produce
 from tests.protocols.kafka.layouts import parse_set
 from tests.protocols.kafka.talk import (

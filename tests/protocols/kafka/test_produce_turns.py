@@ -1,12 +1,12 @@
 """Produce requests with several sets: others have their turn, and answers are in order."""
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.keys import INLINE_BYTES
 from braidlog.protocols.kafka.produce import BYTES_PER_TURN
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.record import Record
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message, produce
 from tests.protocols.kafka.talk import FOO, FOO_NAME, fetch_one, values
 

@@ -8,7 +8,6 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from braidlog.broker.broker import Broker
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.sequences import NEXT, judge
 from braidlog.storage.formats.api import BodyInfo
@@ -16,6 +15,7 @@ from braidlog.storage.formats.kafka.record_batches import PRODUCER_BIT, SEQUENCE
 from braidlog.storage.log.sequences import ProducerState, StoredBatch
 from conformance.server import RunningBroker
 from tests.broker.held_disk import HeldDisk
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message_set, table_request
 from tests.protocols.kafka.talk import FOO, FOO_NAME, another, fetch_one, produce_one, values
 from tests.storage.formats.kafka.test_record_batches import batch

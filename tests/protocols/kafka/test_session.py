@@ -6,10 +6,10 @@ import pytest
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.server.endings import EndConnection
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.adapter import ADAPTER
 from braidlog.protocols.kafka.options import KafkaOptions
 from braidlog.storage.metadata.names import TopicName
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message_set, produce
 from tests.protocols.kafka.talk import (
     FOO,

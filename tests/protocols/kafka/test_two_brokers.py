@@ -14,13 +14,13 @@ from braidlog.broker.cluster.placement import Tries
 from braidlog.broker.errors import BrokerError, NotOwner
 from braidlog.broker.positions.members import Member
 from braidlog.protocols.kafka import commits
-from braidlog.protocols.kafka import messages as m
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.wire.delete_groups import DeleteGroupsRequest
 from braidlog.protocols.kafka.wire.describe_groups import DescribeGroupsRequest
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.cluster.nodes import Node, topic_of, two_brokers
 from tests.listeners import open_listeners
+from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client
 from tests.storage.shared.shared_dirs import SharedStore
 

@@ -1,0 +1,434 @@
+"""Short forms of Kafka's messages for tests: partitions are dicts of dicts, fields are positional.
+
+`full` gives the generated structure of a form, and `short` the form of a structure.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from braidlog.protocols.kafka.by_partition import by_partition
+from braidlog.protocols.kafka.context import BrokerAddress
+from braidlog.protocols.kafka.messages import (
+    ByPartition,
+    Fetched,
+    FetchReply,
+    FetchRequest,
+    FetchTarget,
+    Produced,
+    ProduceReply,
+    ProduceRequest,
+    Reply,
+    Request,
+    RequestBody,
+)
+from braidlog.protocols.kafka.wire import (
+    fetch,
+    find_coordinator,
+    list_offsets,
+    metadata,
+    offset_commit,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+)
+from tests.protocols.kafka.short_messages import (
+    CommitTarget,
+    CommittedOffset,
+    ConsumerMetadataReply,
+    ConsumerMetadataRequest,
+    EpochEnd,
+    EpochEndsOf,
+    MetadataReply,
+    MetadataRequest,
+    OffsetCommitReply,
+    OffsetCommitRequest,
+    OffsetFetchReply,
+    OffsetFetchRequest,
+    OffsetForLeaderEpochReply,
+    OffsetForLeaderEpochRequest,
+    OffsetsFound,
+    OffsetsReply,
+    OffsetsRequest,
+    OffsetsTarget,
+    PartitionMetadata,
+    TopicMetadata,
+)
+
+__all__ = ["BrokerAddress", "ByPartition", "FetchTarget", "Reply", "Request", "RequestBody"]
+
+
+def _topics(
+    topics: ByPartition[Any], topic: type, one: Callable[[int, Any], object], name: str = "name"
+) -> list[Any]:
+    return [
+        topic(**{name: key}, partitions=[one(index, value) for index, value in parts.items()])
+        for key, parts in topics.items()
+    ]
+
+
+def _split(topics: Iterable[Any], one: Callable[[Any], Any], **names: str) -> ByPartition[Any]:
+    name, index = names.get("name", "name"), names.get("index", "partition_index")
+    return by_partition(
+        (getattr(topic, name), getattr(part, index), one(part))
+        for topic in topics
+        for part in topic.partitions
+    )
+
+
+def full(body: Any) -> Any:
+    """Return the generated structure of a short form; any other message as it is."""
+    make = FULL.get(type(body))
+    return body if make is None else make(body)
+
+
+def handled(body: Any) -> Any:
+    """Return a request or reply as handlers know it: Produce and Fetch have their own classes."""
+    is_quick = isinstance(body, ProduceRequest | ProduceReply | FetchRequest | FetchReply)
+    return body if is_quick else full(body)
+
+
+def short(body: Any, version: int = 0) -> Any:
+    """Return the short form of a generated structure; any other message as it is."""
+    make = SHORT.get(type(body))
+    found = body if make is None else make(body)
+    if isinstance(found, OffsetCommitRequest | OffsetFetchRequest):
+        found.version = version
+    return found
+
+
+FULL: dict[type, Callable[[Any], Any]] = {
+    ProduceRequest: lambda body: produce.ProduceRequest(
+        transactional_id=body.transactional_id,
+        acks=body.acks,
+        timeout_ms=body.timeout_ms,
+        topic_data=[
+            produce.TopicProduceData(
+                name=name,
+                partition_data=[
+                    produce.PartitionProduceData(index=index, records=data)
+                    for index, data in parts.items()
+                ],
+            )
+            for name, parts in body.topics.items()
+        ],
+    ),
+    ProduceReply: lambda body: produce.ProduceResponse(
+        responses=[
+            produce.TopicProduceResponse(
+                name=name,
+                partition_responses=[
+                    produce.PartitionProduceResponse(
+                        index=index,
+                        error_code=one.error,
+                        base_offset=one.base_offset,
+                        log_append_time_ms=one.append_ms,
+                        log_start_offset=one.log_start_offset,
+                        error_message=one.message,
+                    )
+                    for index, one in parts.items()
+                ],
+            )
+            for name, parts in body.topics.items()
+        ]
+    ),
+    FetchRequest: lambda body: fetch.FetchRequest(
+        replica_id=body.replica_id,
+        max_wait_ms=body.wait_ms_max,
+        min_bytes=body.bytes_min,
+        max_bytes=body.bytes_max,
+        topics=_topics(
+            body.topics,
+            fetch.FetchTopic,
+            lambda index, one: fetch.FetchPartition(
+                partition=index, fetch_offset=one.offset, partition_max_bytes=one.bytes_max
+            ),
+            "topic",
+        ),
+    ),
+    FetchReply: lambda body: fetch.FetchResponse(
+        responses=_topics(
+            body.topics,
+            fetch.FetchableTopicResponse,
+            lambda index, one: fetch.PartitionData(
+                partition_index=index,
+                error_code=one.error,
+                high_watermark=one.high_watermark,
+                last_stable_offset=one.high_watermark,
+                log_start_offset=one.log_start_offset,
+                aborted_transactions=None,
+                records=one.parts,
+            ),
+            "topic",
+        )
+    ),
+    OffsetsRequest: lambda body: list_offsets.ListOffsetsRequest(
+        replica_id=body.replica_id,
+        topics=_topics(
+            body.topics,
+            list_offsets.ListOffsetsTopic,
+            lambda index, one: list_offsets.ListOffsetsPartition(
+                partition_index=index, timestamp=one.time_ms, max_num_offsets=one.offsets_max
+            ),
+        ),
+    ),
+    OffsetsReply: lambda body: list_offsets.ListOffsetsResponse(
+        topics=_topics(
+            body.topics,
+            list_offsets.ListOffsetsTopicResponse,
+            lambda index, one: list_offsets.ListOffsetsPartitionResponse(
+                partition_index=index,
+                error_code=one.error,
+                old_style_offsets=one.offsets,
+                timestamp=one.time_ms,
+                offset=one.offset,
+            ),
+        )
+    ),
+    MetadataRequest: lambda body: metadata.MetadataRequest(
+        topics=body.topics and [metadata.MetadataRequestTopic(name=name) for name in body.topics],
+        allow_auto_topic_creation=body.auto_create,
+    ),
+    MetadataReply: lambda body: metadata.MetadataResponse(
+        brokers=[
+            metadata.MetadataResponseBroker(node_id=one.node_id, host=one.host, port=one.port)
+            for one in body.brokers
+        ],
+        cluster_id=body.cluster_id,
+        controller_id=body.controller_id,
+        topics=[
+            metadata.MetadataResponseTopic(
+                error_code=topic.error,
+                name=topic.name,
+                partitions=[
+                    metadata.MetadataResponsePartition(
+                        error_code=one.error,
+                        partition_index=one.index,
+                        leader_id=one.leader,
+                        replica_nodes=one.replicas,
+                        isr_nodes=one.isr,
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ],
+    ),
+    OffsetCommitRequest: lambda body: offset_commit.OffsetCommitRequest(
+        group_id=body.group,
+        generation_id_or_member_epoch=body.generation,
+        member_id=body.consumer_id,
+        group_instance_id=body.instance_id,
+        topics=_topics(
+            body.topics,
+            offset_commit.OffsetCommitRequestTopic,
+            lambda index, one: offset_commit.OffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=one.offset,
+                commit_timestamp=-1 if one.time_ms is None else one.time_ms,
+                committed_metadata=one.metadata,
+            ),
+        ),
+    ),
+    OffsetCommitReply: lambda body: offset_commit.OffsetCommitResponse(
+        topics=_topics(
+            body.topics,
+            offset_commit.OffsetCommitResponseTopic,
+            lambda index, code: offset_commit.OffsetCommitResponsePartition(
+                partition_index=index, error_code=code
+            ),
+        )
+    ),
+    OffsetFetchRequest: lambda body: offset_fetch.OffsetFetchRequest(
+        group_id=body.group,
+        topics=None
+        if body.topics is None
+        else [
+            offset_fetch.OffsetFetchRequestTopic(name=name, partition_indexes=list(indexes))
+            for name, indexes in body.topics.items()
+        ],
+    ),
+    OffsetFetchReply: lambda body: offset_fetch.OffsetFetchResponse(
+        topics=_topics(
+            body.topics,
+            offset_fetch.OffsetFetchResponseTopic,
+            lambda index, one: offset_fetch.OffsetFetchResponsePartition(
+                partition_index=index,
+                committed_offset=one.offset,
+                metadata=one.metadata,
+                error_code=one.error,
+            ),
+        ),
+        error_code=body.error,
+    ),
+    ConsumerMetadataRequest: lambda body: find_coordinator.FindCoordinatorRequest(
+        key=body.group, key_type=body.key_type
+    ),
+    ConsumerMetadataReply: lambda body: find_coordinator.FindCoordinatorResponse(
+        error_code=body.error,
+        error_message=body.message,
+        node_id=body.coordinator.node_id,
+        host=body.coordinator.host,
+        port=body.coordinator.port,
+    ),
+    OffsetForLeaderEpochRequest: lambda body: offset_for_leader_epoch.OffsetForLeaderEpochRequest(
+        topics=_topics(
+            body.topics,
+            offset_for_leader_epoch.OffsetForLeaderTopic,
+            lambda index, one: offset_for_leader_epoch.OffsetForLeaderPartition(
+                partition=index, leader_epoch=one.epoch
+            ),
+            "topic",
+        )
+    ),
+}
+SHORT: dict[type, Callable[[Any], Any]] = {
+    produce.ProduceRequest: lambda body: ProduceRequest(
+        body.acks,
+        body.timeout_ms,
+        by_partition(
+            (topic.name, one.index, memoryview(b"") if one.records is None else one.records)
+            for topic in body.topic_data
+            for one in topic.partition_data
+        ),
+        body.transactional_id or None,
+    ),
+    produce.ProduceResponse: lambda body: ProduceReply(
+        by_partition(
+            (
+                topic.name,
+                one.index,
+                Produced(
+                    one.error_code,
+                    one.base_offset,
+                    one.log_append_time_ms,
+                    one.log_start_offset,
+                    one.error_message,
+                ),
+            )
+            for topic in body.responses
+            for one in topic.partition_responses
+        )
+    ),
+    fetch.FetchRequest: lambda body: FetchRequest(
+        body.replica_id,
+        body.max_wait_ms,
+        body.min_bytes,
+        _split(
+            body.topics,
+            lambda one: FetchTarget(one.fetch_offset, one.partition_max_bytes),
+            name="topic",
+            index="partition",
+        ),
+        body.max_bytes,
+    ),
+    fetch.FetchResponse: lambda body: FetchReply(
+        _split(
+            body.responses,
+            lambda one: Fetched(
+                one.error_code,
+                one.high_watermark,
+                [one.records] if one.records else [],
+                len(one.records),
+                one.log_start_offset,
+            ),
+            name="topic",
+        )
+    ),
+    list_offsets.ListOffsetsRequest: lambda body: OffsetsRequest(
+        body.replica_id,
+        _split(body.topics, lambda one: OffsetsTarget(one.timestamp, one.max_num_offsets)),
+    ),
+    list_offsets.ListOffsetsResponse: lambda body: OffsetsReply(
+        _split(
+            body.topics,
+            lambda one: OffsetsFound(
+                one.error_code, one.old_style_offsets, one.timestamp, one.offset
+            ),
+        )
+    ),
+    metadata.MetadataRequest: lambda body: MetadataRequest(
+        None if body.topics is None else [topic.name for topic in body.topics],
+        body.allow_auto_topic_creation,
+    ),
+    metadata.MetadataResponse: lambda body: MetadataReply(
+        [BrokerAddress(one.node_id, one.host, one.port) for one in body.brokers],
+        [
+            TopicMetadata(
+                topic.error_code,
+                topic.name,
+                [
+                    PartitionMetadata(
+                        one.error_code,
+                        one.partition_index,
+                        one.leader_id,
+                        one.replica_nodes,
+                        one.isr_nodes,
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ],
+        body.cluster_id,
+        body.controller_id,
+    ),
+    offset_commit.OffsetCommitRequest: lambda body: OffsetCommitRequest(
+        0,
+        body.group_id,
+        body.generation_id_or_member_epoch,
+        body.member_id,
+        _split(
+            body.topics,
+            lambda one: CommitTarget(
+                one.committed_offset,
+                one.committed_metadata,
+                None if one.commit_timestamp == -1 else one.commit_timestamp,
+            ),
+        ),
+        body.group_instance_id,
+    ),
+    offset_commit.OffsetCommitResponse: lambda body: OffsetCommitReply(
+        _split(body.topics, lambda one: one.error_code)
+    ),
+    offset_fetch.OffsetFetchRequest: lambda body: OffsetFetchRequest(
+        0,
+        body.group_id,
+        None
+        if body.topics is None
+        else {
+            name: list(indexes)
+            for name, indexes in by_partition(
+                (topic.name, index, None)
+                for topic in body.topics
+                for index in topic.partition_indexes
+            ).items()
+        },
+    ),
+    offset_fetch.OffsetFetchResponse: lambda body: OffsetFetchReply(
+        _split(
+            body.topics,
+            lambda one: CommittedOffset(one.committed_offset, one.metadata, one.error_code),
+        ),
+        body.error_code,
+    ),
+    find_coordinator.FindCoordinatorRequest: lambda body: ConsumerMetadataRequest(
+        body.key, body.key_type
+    ),
+    find_coordinator.FindCoordinatorResponse: lambda body: ConsumerMetadataReply(
+        body.error_code,
+        BrokerAddress(body.node_id, body.host, body.port),
+        body.error_message or None,
+    ),
+    offset_for_leader_epoch.OffsetForLeaderEpochResponse: lambda body: OffsetForLeaderEpochReply(
+        [
+            EpochEndsOf(
+                topic.topic,
+                [
+                    EpochEnd(one.error_code, one.partition, one.end_offset, one.leader_epoch)
+                    for one in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    ),
+}
