@@ -38,6 +38,7 @@ from tests.protocols.kafka.short_messages import (
     ConsumerMetadataRequest,
     EpochEnd,
     EpochEndsOf,
+    EpochTarget,
     MetadataReply,
     MetadataRequest,
     OffsetCommitReply,
@@ -54,7 +55,44 @@ from tests.protocols.kafka.short_messages import (
     TopicMetadata,
 )
 
-__all__ = ["BrokerAddress", "ByPartition", "FetchTarget", "Reply", "Request", "RequestBody"]
+__all__ = [
+    "BrokerAddress",
+    "ByPartition",
+    "CommitTarget",
+    "CommittedOffset",
+    "ConsumerMetadataReply",
+    "ConsumerMetadataRequest",
+    "EpochEnd",
+    "EpochEndsOf",
+    "EpochTarget",
+    "FetchReply",
+    "FetchRequest",
+    "FetchTarget",
+    "Fetched",
+    "MetadataReply",
+    "MetadataRequest",
+    "OffsetCommitReply",
+    "OffsetCommitRequest",
+    "OffsetFetchReply",
+    "OffsetFetchRequest",
+    "OffsetForLeaderEpochReply",
+    "OffsetForLeaderEpochRequest",
+    "OffsetsFound",
+    "OffsetsReply",
+    "OffsetsRequest",
+    "OffsetsTarget",
+    "PartitionMetadata",
+    "ProduceReply",
+    "ProduceRequest",
+    "Produced",
+    "Reply",
+    "Request",
+    "RequestBody",
+    "TopicMetadata",
+    "full",
+    "handled",
+    "short",
+]
 
 
 def _topics(
