@@ -33,7 +33,7 @@ API = "/api/v1"
 TOPIC = "{tenant}/{namespace}/{topic}"
 TEXT = {"type": "string"}
 PAGE = (
-    Query("limit", "Lines at most.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
+    Query("limit", "Entries at most.", {"type": "integer", "minimum": 1, "maximum": 10_000}),
     Query("after", "The `next` of the page before.", TEXT),
 )
 ENCODING = Query("encoding", "How a group's name is written.", {"enum": ["utf8", "base64"]})

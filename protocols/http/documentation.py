@@ -75,7 +75,8 @@ class Documentation:
     def _make(self) -> Documents:
         import msgspec.json
 
-        from braidlog.protocols.http.openapi import make_document, make_page
+        from braidlog.protocols.http.openapi import make_document
+        from braidlog.protocols.http.page import make_page
 
         document = make_document(self._described, self._version)
         return Documents(msgspec.json.encode(document), make_page(document).encode())

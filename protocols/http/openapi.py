@@ -1,22 +1,24 @@
-"""The OpenAPI document, generated from the routes, and its HTML page.
+"""The OpenAPI document, generated from the routes.
 
 Knows the table of routes and the types of bodies, no broker.
 """
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from braidlog.protocols.http.areas import AREAS, REFUSED, area_of, usual_spelling
 from braidlog.protocols.http.examples import EXAMPLES
 from braidlog.protocols.http.management.messages import ErrorBody
 from braidlog.protocols.http.routes import Described, Query, Served
+from braidlog.protocols.http.samples import SAMPLES
 
 PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+RAISES = re.compile(r"Raises:? [^.]*\.")
 JSON = "application/json"
 REFERENCE = "#/components/schemas/{name}"
 ERROR = {"$ref": REFERENCE.format(name=ErrorBody.__name__)}
@@ -47,6 +49,7 @@ def make_document(described: Sequence[Described], version: str) -> Json:
             "description": "Produce, consume, read and manage. docs/api.md says it in full.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
+        "tags": [{"name": area.name, "description": area.about} for area in AREAS],
         "paths": paths,
         "components": {"schemas": components},
     }
@@ -68,18 +71,35 @@ def _leave_out_false_items(schema: object) -> None:
 
 
 def _operation(method: str, path: str, served: Served, by_type: Mapping[type, Json]) -> Json:
-    summary = (served.handler.__doc__ or "").strip().split("\n")[0]
+    summary, description = _prose(served.handler.__doc__ or "")
     operation: Json = {
         "operationId": f"{method.lower()} {path}",
         "summary": summary,
+        "description": description,
+        "tags": [area_of(path).name],
         "parameters": [_in_path(name) for name in PARAMETER.findall(path)]
         + [_in_query(query) for query in served.query],
         "responses": _responses(served, by_type),
     }
+    if (usual := usual_spelling(path)) != path:
+        operation["x-usual-path"] = usual
+    if path.endswith(REFUSED):
+        operation["x-refused"] = True
+    if (sample := SAMPLES.get(f"{method} {path}")) is not None:
+        operation["x-codeSamples"] = [{"lang": "shell", "source": sample}]
     if served.body is not None:
         content = {JSON: {"schema": by_type[served.body], "example": EXAMPLES[served.body]}}
         operation["requestBody"] = {"required": served.needs_body, "content": content}
     return operation
+
+
+def _prose(docstring: str) -> tuple[str, str]:
+    """Return summary and description of a handler: the first paragraph and all paragraphs, without
+    the errors that the handler raises.
+    """
+    paragraphs = [" ".join(part.split()) for part in docstring.split("\n\n")]
+    said = [text for part in paragraphs if (text := RAISES.sub("", part).strip())]
+    return (said[0] if said else ""), "\n\n".join(said)
 
 
 def _responses(served: Served, by_type: Mapping[type, Json]) -> Json:
@@ -104,69 +124,3 @@ def _in_query(query: Query) -> Json:
     told["description"] = query.about
     told["schema"] = dict(query.schema)
     return told
-
-
-def make_page(document: Json) -> str:
-    """Return the document as a page of plain HTML."""
-    rows: list[str] = []
-    for path, methods in document["paths"].items():
-        for method, operation in methods.items():
-            rows.append(f"<tr><td><b>{method.upper()}</b><td><code>{html.escape(path)}</code>")
-            rows.append(f"<td>{html.escape(operation['summary'])}{_details(operation)}")
-    title = html.escape(f"Braidlog {document['info']['version']}: HTTP API")
-    body = "\n".join(rows)
-    return (
-        "<!doctype html><html lang='en'><meta charset='utf-8'><meta name='color-scheme'"
-        f" content='light dark'><title>{title}</title><style>{STYLE}</style><h1>{title}</h1>"
-        "<p>The same for programs: <a href='/openapi.json'>/openapi.json</a> (OpenAPI 3.1).</p>"
-        f"<table>{body}</table>{_schemas(document['components']['schemas'])}"
-    )
-
-
-def _details(operation: Json) -> str:
-    given = [p for p in operation["parameters"] if p["in"] == "query"]
-    lines = [f"<li><code>{p['name']}</code>: {html.escape(p['description'])}" for p in given]
-    body = operation.get("requestBody")
-    if body is not None:
-        lines.insert(0, f"<li>Body: {_link(body['content'][JSON]['schema'])}")
-    for status, told in operation["responses"].items():
-        content = told.get("content", {}).get(JSON)
-        if content is not None and not status.endswith("XX"):
-            lines.append(f"<li>{status}: {_link(content['schema'])}")
-    return f"<ul>{''.join(lines)}</ul>" if lines else ""
-
-
-def _link(schema: Json) -> str:
-    name = schema.get("$ref", "").rpartition("/")[2]
-    return f"<a href='#{name}'>{name}</a>" if name else html.escape(str(schema.get("type", "any")))
-
-
-def _schemas(schemas: Json) -> str:
-    parts = ["<h2>Bodies</h2>"]
-    for name, schema in sorted(schemas.items()):
-        about = html.escape(str(schema.get("description", "")))
-        rows = "".join(_field(field, of) for field, of in schema.get("properties", {}).items())
-        parts.append(f"<h3 id='{html.escape(name)}'>{html.escape(name)}</h3><p>{about}</p>")
-        parts.append(f"<table>{rows}</table>")
-    return "".join(parts)
-
-
-def _field(name: str, schema: Json) -> str:
-    return f"<tr><td><code>{html.escape(name)}</code><td>{_kind(schema)}"
-
-
-def _kind(schema: Json) -> str:
-    branches: Iterable[Json] = schema.get("anyOf", ())
-    if branches:
-        return " or ".join(_kind(branch) for branch in branches)
-    if schema.get("type") == "array":
-        items = schema.get("items")
-        return f"list of {_kind(items)}" if isinstance(items, dict) else "list"
-    return _link(schema)
-
-
-STYLE = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}"
-    "table{border-collapse:collapse}td{padding:.25rem .75rem .25rem 0;vertical-align:top}"
-    "ul{margin:.25rem 0;padding-left:1.25rem}code{font-size:.95em}"
-)

@@ -138,9 +138,9 @@ def _subscription(base: str, routes: Routes, handlers: Handlers) -> list[Route]:
         frequent=True,
     )
     return [
-        route(f"{base}/cursor", GET=show, POST=update),
         route(base, POST=create),
         route(f"{base}/consumers", POST=create),
-        *(route(path, DELETE=delete) for path in paths),
         *(route(f"{path}/messages", GET=fetch) for path in paths),
+        *(route(path, DELETE=delete) for path in paths),
+        route(f"{base}/cursor", GET=show, POST=update),
     ]
