@@ -133,9 +133,7 @@ def drain(
         if undo:
             return EXIT_DONE
         begun = time.monotonic()
-        while (owned := _owned_by(ledger, node)) and time.monotonic() - begun < DRAIN_S:
-            time.sleep(DRAIN_LOOK_S)
-        if owned:
+        if owned := await_drained(ledger, node):
             return _fail(
                 f"node {node} still owns {owned} shards: is another one live?", EXIT_FAILED
             )
@@ -143,6 +141,28 @@ def drain(
         return EXIT_DONE
 
     return _with_stores(config, set_, work)
+
+
+def await_drained(
+    ledger: Ledger,
+    node: int,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> int:
+    """Return 0 once a node owns no shard; after `DRAIN_S` the number of shards that it owns.
+
+    Asks again if the database does not answer, within that time. Raises LedgerUnanswered.
+    """
+    from braidlog.storage.shared.takeover import for_a_while, surely
+
+    end_s = clock() + DRAIN_S
+    patience = for_a_while(clock, sleep, seconds=DRAIN_S)
+    while owned := surely(lambda: _owned_by(ledger, node), patience):
+        if clock() >= end_s:
+            break
+        sleep(DRAIN_LOOK_S)
+    return owned
 
 
 def _owned_by(ledger: Ledger, node: int) -> int:

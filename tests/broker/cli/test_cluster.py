@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
+from braidlog.broker.cli import cluster
 from braidlog.broker.cli.main import run
+from braidlog.storage.shared.ledger import LedgerUnanswered, SessionRow, ShardRow, State
 from tests.waiting import HANG_S
 
 pytest.importorskip("psycopg", reason="the extra `shared` is not installed")
@@ -69,3 +71,49 @@ def test_a_broker_without_its_database_does_not_start(tmp_path):
     assert done.returncode == 1
     assert "PostgreSQL" in done.stderr.splitlines()[-1]
     assert "store_unanswered" in done.stdout + done.stderr, "it said at once why it waited"
+
+
+class LedgerWithGaps:
+    """A ledger of two nodes that does not answer the first `gaps` questions, nor any from a time on."""
+
+    def __init__(self, shards, *, gaps=0, silent_from_s=1e9):
+        self.now_s = 0.0
+        self.asked = 0
+        self._shards = shards
+        self._gaps, self._silent_from_s = gaps, silent_from_s
+
+    def sleep(self, seconds):
+        self.now_s += seconds
+
+    def sessions(self):
+        self.asked += 1
+        if self.asked <= self._gaps or self.now_s >= self._silent_from_s:
+            raise LedgerUnanswered("no answer")
+        return [SessionRow(5, 1, State.LIVE, 0, 0), SessionRow(6, 2, State.LIVE, 0, 0)]
+
+    def shards(self):
+        number = self._shards.pop(0) if len(self._shards) > 1 else self._shards[0]
+        return [ShardRow(shard, 1, 5 if shard < number else 6) for shard in range(4)]
+
+
+def await_drained(ledger):
+    return cluster.await_drained(ledger, 1, clock=lambda: ledger.now_s, sleep=ledger.sleep)
+
+
+def test_a_drain_asks_again_if_the_database_does_not_answer():
+    ledger = LedgerWithGaps([3, 1, 0], gaps=3)
+    assert await_drained(ledger) == 0
+    assert ledger.asked == 6 and ledger.now_s < cluster.DRAIN_S
+
+
+def test_a_drain_that_does_not_end_says_how_many_shards_are_left():
+    ledger = LedgerWithGaps([2])
+    assert await_drained(ledger) == 2
+    assert ledger.now_s >= cluster.DRAIN_S
+
+
+def test_a_drain_gives_up_on_a_silent_database_after_its_time():
+    ledger = LedgerWithGaps([2], silent_from_s=1.0)
+    with pytest.raises(LedgerUnanswered):
+        await_drained(ledger)
+    assert cluster.DRAIN_S / 2 < ledger.now_s <= cluster.DRAIN_S
