@@ -13,7 +13,8 @@ from typing import Protocol
 from braidlog.storage.errors import StorageError, StorageFailed
 from braidlog.storage.shared.layout import pack_name, round_name, segment_name
 
-FORMAT = 2
+FORMAT = 3
+FORMAT_MIN = 2  # Segments name no cluster, and calls between brokers no place in the catalogue.
 
 
 class LedgerUnanswered(StorageError):
@@ -195,6 +196,11 @@ class Ledger(Protocol):
     def init(self, cluster: Cluster) -> bool:
         """Make the tables and their first rows; return False if they exist."""
 
+    def upgrade(self, node: int, silent_ms: int) -> bool:
+        """Raise the format of the cluster to `FORMAT`. Return False, with nothing done, while
+        another node's session is live that was not silent for that long.
+        """
+
     # Sessions.
 
     def join(self, node: int, listeners: dict[str, str]) -> int:
@@ -296,6 +302,15 @@ class Ledger(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
+
+
+def check_format(found: int) -> None:
+    """Check that this program can use a cluster of that format. Raises LedgerRefused."""
+    text = f"the database holds a cluster of format {found}, this program knows {FORMAT}"
+    if found > FORMAT:
+        raise LedgerRefused(f"{text}: use the version that its brokers have")
+    if found < FORMAT_MIN:
+        raise LedgerRefused(f"{text}: begin a new one in another database")
 
 
 def object_names(contents: Contents) -> Iterator[str]:

@@ -32,6 +32,7 @@ from braidlog.storage.shared.ledger import (
     ShardRow,
     State,
     Tenure,
+    check_format,
 )
 
 # An answer that takes longer counts as none: the connection is dropped and the caller finds out the
@@ -153,11 +154,7 @@ class PostgresLedger:
         found = self._rows("SELECT format FROM cluster")
         if not found:
             return None
-        if found[0][0] != FORMAT:
-            raise LedgerRefused(
-                f"the database holds a cluster of format {found[0][0]}, this program knows"
-                f" {FORMAT}: begin a new one in another database"
-            )
+        check_format(found[0][0])
         columns = "id, format, shards" if self._read_only else "id, format, shards, secret"
         return Cluster(*self._rows(f"SELECT {columns} FROM cluster")[0])
 
@@ -178,6 +175,10 @@ class PostgresLedger:
             return True
 
         return self._run(work)
+
+    def upgrade(self, node: int, silent_ms: int) -> bool:
+        """Raise the format, unless another node's session is live."""
+        return bool(self._rows(sql.UPGRADE, node=node, silent_ms=silent_ms, format=FORMAT))
 
     # Sessions.
 

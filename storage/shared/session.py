@@ -9,7 +9,7 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 from braidlog.storage.errors import StorageFailed, StoreUnanswered
@@ -22,6 +22,7 @@ from braidlog.storage.shared.layout import (
     round_name,
 )
 from braidlog.storage.shared.ledger import (
+    FORMAT,
     Cluster,
     Fenced,
     Ledger,
@@ -128,6 +129,7 @@ class Session:
         """
         ledger, objects, node = self.ledger, self.objects, self.settings.node
         surely(lambda: check_not_older(ledger, objects), patience)
+        self._upgrade(patience)
         rows = surely(ledger.sessions, patience)
         over = {row.session for row in rows if row.state is not State.LIVE}
         # A try without an answer may have begun a session: the next try ends that session.
@@ -148,6 +150,20 @@ class Session:
         self._answered_s = self._answered_since_s = monotonic()
         for thread in self._threads:
             thread.start()
+
+    def _upgrade(self, patience: Patience) -> None:
+        """Raise the format of a cluster that earlier programs use: they refuse it from then on.
+        Raises LedgerRefused while such a program runs.
+        """
+        if self.cluster.format == FORMAT:
+            return
+        node, lease_ms = self.settings.node, self.settings.lease_ms
+        if not surely(lambda: self.ledger.upgrade(node, lease_ms), patience):
+            raise LedgerRefused(
+                "brokers of an earlier version are running in this cluster: stop all of them, then"
+                " start this one"
+            )
+        self.cluster = replace(self.cluster, format=FORMAT)
 
     def _drop_marks(self, over: Collection[int]) -> None:
         """Remove marks of sessions that ended before this session joined; its own mark

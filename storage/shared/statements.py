@@ -41,6 +41,11 @@ CREATE TABLE IF NOT EXISTS trash(object text PRIMARY KEY, due timestamptz NOT NU
 
 # Sessions.
 
+UPGRADE = """
+UPDATE cluster SET format = %(format)s WHERE format = %(format)s OR NOT EXISTS
+ (SELECT FROM sessions WHERE state = 1 AND node <> %(node)s
+  AND beat > clock_timestamp() - %(silent_ms)s * interval '1 millisecond') RETURNING format
+"""
 FENCE_NODE = """
 UPDATE sessions SET state = 3 WHERE node = %(node)s AND state = 1 RETURNING session, round
 """

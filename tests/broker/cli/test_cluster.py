@@ -74,7 +74,7 @@ def test_a_broker_without_its_database_does_not_start(tmp_path):
 
 
 class LedgerWithGaps:
-    """A ledger of two nodes that does not answer the first `gaps` questions, nor any from a time on."""
+    """A ledger of two nodes. Leaves the first `gaps` questions out, and all from a time on."""
 
     def __init__(self, shards, *, gaps=0, silent_from_s=1e9):
         self.now_s = 0.0

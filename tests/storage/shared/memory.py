@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from braidlog.storage.shared.layout import BadObject, pack_name, round_name, segment_name
 from braidlog.storage.shared.ledger import (
+    FORMAT,
     SNAPSHOT,
     Contents,
     JournalRow,
@@ -81,6 +82,16 @@ class MemoryLedger:
             return False
         self._cluster = cluster
         self._shards = {n: ShardRow(n, 0, None) for n in range(cluster.shards + 1)}
+        return True
+
+    def upgrade(self, node, silent_ms):
+        since_ms = self._now_ms() - silent_ms
+        live = [row for row in self._sessions.values() if row.state is State.LIVE]
+        if self._cluster.format != FORMAT and any(
+            row.node != node and self._beats[row.session][0] > since_ms for row in live
+        ):
+            return False
+        self._cluster = replace(self._cluster, format=FORMAT)
         return True
 
     def join(self, node, listeners):

@@ -8,6 +8,7 @@ import pytest
 from braidlog.storage.errors import StorageError
 from braidlog.storage.shared.ledger import (
     FORMAT,
+    FORMAT_MIN,
     SNAPSHOT,
     Cluster,
     JournalRow,
@@ -109,10 +110,36 @@ def test_a_follower_hears_of_news_at_once_and_of_another_format_in_one_line(post
     for one in (ledger, waiting):
         one.close()
     older = fresh_postgres(postgres.database)
-    older.init(Cluster("c1", FORMAT - 1, 1))
-    with pytest.raises(LedgerRefused, match="of format 1, this program knows 2"):
-        older.cluster()
+    older.init(Cluster("c1", FORMAT, 1))
+    for number in (FORMAT_MIN - 1, FORMAT + 1):
+        older._rows(f"UPDATE cluster SET format = {number} RETURNING 1")
+        with pytest.raises(LedgerRefused, match=f"of format {number}, this program knows {FORMAT}"):
+            older.cluster()
     older.close()
+
+
+def test_a_ledger_of_an_earlier_format_is_upgraded_once_its_brokers_are_gone():
+    upgraded(MemoryLedger())
+
+
+@pytest.mark.slow
+def test_postgres_upgrades_a_ledger_of_an_earlier_format(postgres):
+    ledger = fresh_postgres(postgres.database)
+    upgraded(ledger)
+    ledger.close()
+
+
+def upgraded(ledger):
+    """Upgrade a ledger; the sessions of the test are never silent for an hour."""
+    hour_ms = 3_600_000
+    ledger.init(Cluster("c1", FORMAT_MIN, 1))
+    other, mine = ledger.join(1, {}), ledger.join(2, {})
+    assert not ledger.upgrade(2, hour_ms) and ledger.cluster().format == FORMAT_MIN
+    ledger.leave(other)
+    assert ledger.upgrade(2, hour_ms) and ledger.cluster() == Cluster("c1", FORMAT, 1)
+    assert ledger.session_state(mine)[0] is State.LIVE
+    ledger.join(3, {})
+    assert ledger.upgrade(2, hour_ms), "another broker has upgraded it meanwhile"
 
 
 def test_a_shard_is_taken_by_one_and_only_when_it_is_free(ledger):

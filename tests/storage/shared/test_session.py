@@ -2,11 +2,20 @@
 
 import random
 import threading
+from dataclasses import replace
 
 import pytest
 
 from braidlog.storage.errors import StoreUnanswered
-from braidlog.storage.shared.ledger import FORMAT, Cluster, LedgerUnanswered, LedgerWentBack, State
+from braidlog.storage.shared.ledger import (
+    FORMAT,
+    FORMAT_MIN,
+    Cluster,
+    LedgerRefused,
+    LedgerUnanswered,
+    LedgerWentBack,
+    State,
+)
 from braidlog.storage.shared.proofs import open_cluster
 from braidlog.storage.shared.publisher import ObjectForged
 from braidlog.storage.shared.session import Session, SessionSettings
@@ -45,6 +54,22 @@ def test_a_shard_has_one_owner_until_it_is_given_up(store):
     assert {row.session for row in view.shards} == {second.number}
     for session in (first, second):
         session.close()
+
+
+def test_a_cluster_of_earlier_brokers_is_upgraded_when_none_of_them_runs(store):
+    ledger = store.ledger
+    ledger._cluster = replace(ledger.cluster(), format=FORMAT_MIN)
+    earlier = ledger.join(1, {})
+    settings = SessionSettings(2, lease_ms=NEVER_MS, beat_ms=NEVER_MS)
+    session = Session(ledger, store.objects, ledger.cluster(), settings)
+    with pytest.raises(LedgerRefused, match="earlier version are running"):
+        session.begin({}, for_a_while(seconds=0))
+    assert [row.session for row in ledger.sessions()] == [earlier], "nothing was changed"
+    assert ledger.cluster().format == FORMAT_MIN
+    ledger.leave(earlier)
+    session.begin({}, for_a_while(seconds=0))
+    assert ledger.cluster().format == session.cluster.format == FORMAT
+    session.close()
 
 
 def test_an_answer_that_was_lost_is_found_out(store):
