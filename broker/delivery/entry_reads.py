@@ -18,9 +18,11 @@ from braidlog.broker.reading.unopened import Passed, settle
 from braidlog.broker.reading.unpacking import run_unpacking
 from braidlog.broker.runtime.steps import Steps, run
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.compression import LargeBody, refusing_large
 from braidlog.storage.formats.pulsar.foreign_entries import records_to_entries, set_to_entries
 
 if TYPE_CHECKING:
+    from braidlog.broker.runtime.output_budget import Reservation
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.log.batch import Batch
     from braidlog.storage.log.settings import UnreadableRecords
@@ -57,20 +59,35 @@ class EntryRead:
     taken_out: list[tuple[int, int]] = field(default_factory=list)
 
 
+class _Full(Exception):
+    """The next entry is large, and there are others to be given before."""
+
+
 async def read_entries(
-    partition: Partition, offset: int, bytes_max: int, *, compacted: bool = False
+    partition: Partition,
+    offset: int,
+    bytes_max: int,
+    *,
+    compacted: bool = False,
+    memory: Reservation | None = None,
 ) -> EntryRead:
     """Entries from the one that contains `offset`, or follows it, on; none at the high watermark.
 
-    `compacted`: out of the compacted view, as far as there is one.
+    `compacted`: out of the compacted view, as far as there is one. `memory` is reserved for the
+    entries: it grows for a large record of another format, which is alone in its read.
 
     Raises OffsetOutOfRange, and UnreadableRecord if the very first record found cannot be opened.
     """
-    return await run(read_steps(partition, offset, bytes_max, compacted=compacted))
+    return await run(read_steps(partition, offset, bytes_max, compacted=compacted, memory=memory))
 
 
 def read_steps(
-    partition: Partition, offset: int, bytes_max: int, *, compacted: bool = False
+    partition: Partition,
+    offset: int,
+    bytes_max: int,
+    *,
+    compacted: bool = False,
+    memory: Reservation | None = None,
 ) -> Steps[EntryRead]:
     """The same in steps: it waits for what is not in memory, and for a thread that decodes."""
     partition.check_readable(offset, BodyFormat.PULSAR)
@@ -100,15 +117,18 @@ def read_steps(
             found.is_foreign = True
             try:
                 made, found.next_offset, passed = yield from _foreign_entries(
-                    batch, offset, policy, have_some=bool(entries)
+                    batch, offset, policy, memory, have_some=bool(entries)
                 )
+            except _Full:
+                break
             except UnreadableRecord as error:
                 partition.unreadable.add(offset, BodyFormat.PULSAR, str(error))
                 raise
             entries += made
             found.size += sum([len(entry.body) for entry in made])
             flags |= _GAP if passed is not None else 0
-            if found.next_offset < batch.next_offset or len(entries) >= FOREIGN_RECORDS_MAX:
+            is_full = len(entries) >= FOREIGN_RECORDS_MAX or found.size >= bytes_max
+            if is_full or found.next_offset < batch.next_offset:
                 break
     found.has_holes = bool(flags & _HOLES)
     found.has_chunks = bool(flags & _CHUNK)
@@ -116,18 +136,57 @@ def read_steps(
 
 
 def _foreign_entries(
-    batch: Batch, offset: int, policy: UnreadableRecords, *, have_some: bool
+    batch: Batch,
+    offset: int,
+    policy: UnreadableRecords,
+    memory: Reservation | None,
+    *,
+    have_some: bool,
 ) -> Steps[Made]:
     """Entries made of the batch's records from `offset` on, where the next read goes on, and what
-    of it could not be opened and was not refused.
+    of it could not be opened and was not refused. Raises _Full.
     """
+    made = yield from _made(batch, offset, policy, memory, have_some=have_some)
+    if memory is None:
+        return made
+    if (size := sum([len(entry.body) for entry in made[0]])) <= 2 * DECODE_BYTES_MAX:
+        size = 0
+    if have_some and size:
+        raise _Full
+    if not memory.settle(size):
+        del made
+        yield memory.expect(size)
+        made = yield from _made(batch, offset, policy, memory, have_some=have_some)
+        memory.settle(size)
+    return made
+
+
+def _made(
+    batch: Batch,
+    offset: int,
+    policy: UnreadableRecords,
+    memory: Reservation | None,
+    *,
+    have_some: bool,
+) -> Steps[Made]:
     is_compressed = batch.header.flags & _COMPRESSED
     bytes_max = COMPRESSED_INLINE_BYTES_MAX if is_compressed else PLAIN_INLINE_BYTES_MAX
     make = partial(_make_entries, batch, offset, policy, have_some)
     if len(batch.body) <= bytes_max:
-        return make()
-    made: Made = yield run_unpacking(make)
+        try:
+            with refusing_large():
+                return make()
+        except LargeBody:
+            pass  # In the thread for large bodies.
+    before_large = _raise_full if have_some else None
+    if memory is not None and not have_some and batch.header.record_count == 1:
+        before_large = memory.expect
+    made: Made = yield run_unpacking(make, before_large=before_large)
     return made
+
+
+async def _raise_full(_: int) -> None:
+    raise _Full
 
 
 def _make_entries(batch: Batch, offset: int, policy: UnreadableRecords, have_some: bool) -> Made:

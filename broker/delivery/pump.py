@@ -242,9 +242,14 @@ class Pump(abc.ABC):
         generation = self._generation
         bytes_max = self._budget.may_read(bytes_max, trio.current_time())
         try:
-            with await self._budget.reserve(max(bytes_max, self._last_read_bytes)):
+            wanted = max(bytes_max, self._last_read_bytes)
+            with await self._budget.reserve(wanted) as room:
                 read = await read_entries(
-                    self.partition, position, bytes_max, compacted=self._reads_compacted
+                    self.partition,
+                    position,
+                    bytes_max,
+                    compacted=self._reads_compacted,
+                    memory=room,
                 )
         except StorageFull:  # It passes, and the partition has reported it.
             await trio.sleep(READ_AGAIN_S)

@@ -6,7 +6,7 @@ Subclasses decide what is made of the records. Knows formats only through the co
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
 from itertools import islice
 from typing import TYPE_CHECKING, ClassVar
@@ -93,7 +93,6 @@ class Reader(abc.ABC):
         self.turn = Turn(TURN_US_MAX)  # See `read_steps`.
         # Of the answer: it grows for a record that is larger than DECODE_BYTES_MAX.
         self.memory: Reservation | None = None
-        self._grown_bytes = 0  # Of the next record: `memory` has grown by them already.
 
     def steps(self) -> Steps[None]:
         """Read until it is over. Raises BrokerError only if there is nothing to give before it."""
@@ -106,6 +105,10 @@ class Reader(abc.ABC):
         except BrokerError:
             if not result.record_count:
                 raise
+
+    @property
+    def _expect(self) -> Callable[[int], Awaitable[None]] | None:
+        return None if self.memory is None else self.memory.expect
 
     @property
     def is_full(self) -> bool:
@@ -249,26 +252,15 @@ class Reader(abc.ABC):
             stored = codec_for(batch.header.body_format)
         except UnreadableBody as error:
             return cannot_decode(batch, self.result.next_offset, error)
-        self._grown_bytes = 0
         decoded = yield from self._decode_whole(stored, batch)
-        if self.memory is None:
-            return decoded
-        size = _large_bytes(decoded)
-        if self._grown_bytes:
-            self.memory.correct(self._grown_bytes, size)
-        elif size and not self.memory.grow_now(size):
+        memory = self.memory
+        if memory is not None and not memory.settle(size := _large_bytes(decoded)):
             # Its size is known only now. It is made again once there is memory for it.
             del decoded
-            yield self._grow(size)
+            yield memory.expect(size)
             decoded = yield from self._decode_whole(stored, batch)
+            memory.settle(_large_bytes(decoded))
         return decoded
-
-    async def _grow(self, record_bytes: int) -> None:
-        """Have memory for a record of up to so many bytes, if there is a budget to ask."""
-        if self.memory is not None and not self._grown_bytes:
-            if not self.memory.grow_now(record_bytes):
-                await self.memory.grow(record_bytes)
-            self._grown_bytes = record_bytes
 
     def _decode_whole(self, stored: Codec, batch: Batch) -> Steps[Decoded]:
         decoded = yield from self._decode_piece(stored, batch)
@@ -307,7 +299,7 @@ class Reader(abc.ABC):
                     pass  # In the thread for large bodies.
             # The memory for one large record is known before the record is made. Of several, each
             # piece is most likely small.
-            before_large = self._grow if header.record_count == 1 else None
+            before_large = self._expect if header.record_count == 1 else None
             decoded = yield run_unpacking(decode, before_large=before_large)
         elif size > READ_PIECE_BYTES:
             decoded = yield run_in_thread(decode)
@@ -334,7 +326,7 @@ class Reader(abc.ABC):
                 continue
             try:
                 joined = await join_chunks(
-                    self._partition, stored, batch, record, before_large=self._grow
+                    self._partition, stored, batch, record, before_large=self._expect
                 )
             except BodyError as error:
                 decoded.failed, decoded.failed_offset = without_frames(error), record.offset

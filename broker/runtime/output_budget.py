@@ -160,7 +160,7 @@ class Reservation:
     back.
     """
 
-    __slots__ = ("_budget", "_waits", "copies", "size")
+    __slots__ = ("_budget", "_expected", "_waits", "copies", "size")
 
     def __init__(
         self, budget: OutputBudget, size: int, copies: int = 1, waits: Waits = just_wait
@@ -168,6 +168,7 @@ class Reservation:
         """`copies` says how often the bytes of a record are in memory while its answer is made."""
         self._budget = budget
         self._waits = waits
+        self._expected = 0  # Bytes of the next record, for which this has grown already.
         self.copies = copies
         self.size = size
         budget.used += size
@@ -198,11 +199,24 @@ class Reservation:
         await self._budget.large(size)
         self.size = size
 
-    def correct(self, grown_bytes: int, record_bytes: int) -> None:
-        """Hold memory for the record as it is, after `grow` for as large as it could have been."""
+    async def expect(self, record_bytes: int) -> None:
+        """Hold memory for the record that is made next, of up to this many bytes."""
+        if not self._expected:
+            if not self.grow_now(record_bytes):
+                await self.grow(record_bytes)
+            self._expected = record_bytes
+
+    def settle(self, record_bytes: int) -> bool:
+        """Hold memory for the large record that was made; 0: it is small. False if that needs a
+        wait: then drop the record, `expect` it and make it again.
+        """
+        expected, self._expected = self._expected, 0
+        if not expected:
+            return not record_bytes or self.grow_now(record_bytes)
         large_size, copies = self._budget.large_size, self.copies
-        unused = large_size(grown_bytes * copies) - large_size(record_bytes * copies)
+        unused = large_size(expected * copies) - large_size(record_bytes * copies)
         self.keep(self.size - max(unused, 0))
+        return True
 
     def __enter__(self) -> Self:
         return self

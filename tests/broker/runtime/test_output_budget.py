@@ -163,11 +163,14 @@ async def test_a_record_larger_than_the_budget_gets_all_that_can_be_freed(budget
         assert room.size == BYTES_MAX * 3 // 4
 
 
-async def test_memory_for_a_record_is_lowered_to_the_size_that_the_record_has(budget):
+async def test_memory_for_an_expected_record_is_lowered_to_the_size_that_the_record_has(budget):
     with budget.reserve_now(1000, copies=2) as room:
-        assert room.grow_now(10 * MIB)
-        room.correct(10 * MIB, 3 * MIB)
+        await room.expect(10 * MIB)
+        await room.expect(5 * MIB)  # The same record, asked for again.
+        assert room.size == 1000 + 20 * MIB
+        assert room.settle(3 * MIB)
         assert room.size == budget.used == 1000 + 6 * MIB
-        room.correct(3 * MIB, 3 * MIB)
-        assert room.size == 1000 + 6 * MIB
-    assert budget.used == 0
+        assert room.settle(MIB)  # Another one.
+        assert room.size == 1000 + 8 * MIB
+        budget.charge(BYTES_MAX - budget.used)
+        assert room.settle(0) and not room.settle(MIB)
