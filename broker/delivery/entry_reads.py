@@ -6,6 +6,7 @@ What Pulsar stored is given as it is; what another protocol stored is made into 
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -178,8 +179,10 @@ def _made(
                 return make()
         except LargeBody:
             pass  # In the thread for large bodies.
-    before_large = _raise_full if have_some else None
-    if memory is not None and not have_some and batch.header.record_count == 1:
+    before_large: Callable[[int], Awaitable[None]] | None = None
+    if have_some:
+        before_large = _raise_full
+    elif memory is not None and batch.header.record_count == 1:
         before_large = memory.expect
     made: Made = yield run_unpacking(make, before_large=before_large)
     return made

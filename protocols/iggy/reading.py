@@ -5,13 +5,15 @@ Knows no strategy and no command.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
 from braidlog.broker.errors import OffsetOutOfRange
 from braidlog.broker.reading.transcode import read_steps
+from braidlog.broker.reading.unpacking import run_packing
 from braidlog.broker.runtime.output_budget import Reservation
 from braidlog.broker.runtime.steps import Steps
 from braidlog.broker.topics.partition import Partition
@@ -21,6 +23,8 @@ from braidlog.storage.formats.api import Buffer
 
 # The most that one answer holds, but at least one message: a client that wants more polls again.
 POLL_BYTES_MAX = 16 * 1024 * 1024
+# A larger message is converted in a thread: 62 MiB, of another protocol, takes a tenth of a second.
+LARGE_MESSAGE_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -154,9 +158,22 @@ def shown(context: Context, partition: Partition, parts: list[Buffer]) -> Steps[
         return parts
     made: list[Buffer] = []
     for piece in _pieces(form, parts):
-        made.extend(form.shown(piece, partition.index))
-        yield trio.lowlevel.checkpoint()
+        if len(piece) <= max(form.piece_bytes, LARGE_MESSAGE_BYTES):
+            made.extend(form.shown(piece, partition.index))
+            yield trio.lowlevel.checkpoint()
+        else:
+            converted: list[Buffer] = yield run_packing(
+                partial(_shown_piece, form.shown, piece, partition.index), len(piece)
+            )
+            made += converted
+            del converted
     return made
+
+
+def _shown_piece(
+    show: Callable[[memoryview, int], Iterable[Buffer]], piece: memoryview, index: int
+) -> list[Buffer]:
+    return list(show(piece, index))
 
 
 def _pieces(form: MessageForm, parts: list[Buffer]) -> Iterator[memoryview]:

@@ -1,5 +1,7 @@
 """Reads of a partition while retention removes records."""
 
+import threading
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,8 +10,19 @@ from braidlog.broker.limits import MIB
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.steps import run
 from braidlog.protocols.iggy.all_dialects import D2
+from braidlog.protocols.iggy.forms import XXH_FORM
 from braidlog.protocols.iggy.layouts_v import V
-from braidlog.protocols.iggy.reading import first_not_older, messages, read, reserved
+from braidlog.protocols.iggy.reading import (
+    LARGE_MESSAGE_BYTES,
+    first_not_older,
+    messages,
+    read,
+    reserved,
+    shown,
+)
+from braidlog.storage.formats.iggy.forms import untyped
+from braidlog.storage.formats.iggy.typed import IGGY_TYPED, checksum_of
+from braidlog.storage.formats.record import Record
 from tests.protocols.iggy.foreign import partition_of
 
 KEPT = 4
@@ -70,3 +83,21 @@ async def test_a_polls_reserved_memory_counts_its_converted_bytes(dialect, copie
         assert first.size == 4 * MIB and second.size < first.size
         assert (first.copies, budget.used) == (copies, first.size + second.size)
     assert budget.used == 0
+
+
+@pytest.mark.parametrize("size", [LARGE_MESSAGE_BYTES - 1000, LARGE_MESSAGE_BYTES + 1000])
+async def test_a_large_message_is_converted_in_a_thread(size):
+    threads = []
+
+    def noted(records, index):
+        threads.append(threading.current_thread())
+        return XXH_FORM.shown(records, index)
+
+    form = replace(XXH_FORM, shown=noted)
+    record = Record(5, 1, value=bytes(size))
+    stored = IGGY_TYPED.readable(IGGY_TYPED.encode([record], 5))
+    context = SimpleNamespace(dialect=SimpleNamespace(form=form))
+    (converted,) = await run(shown(context, SimpleNamespace(index=0), [stored]))
+    assert converted == untyped(stored, checksum_of)
+    (thread,) = threads
+    assert (thread is threading.current_thread()) == (size <= LARGE_MESSAGE_BYTES)
