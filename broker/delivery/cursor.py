@@ -7,14 +7,18 @@ Iggy share. Knows neither consumers nor entries.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.storage.metadata.ranges import RangeSet
 
 if TYPE_CHECKING:
-    from braidlog.broker.positions.subscriptions import Subscription
+    from braidlog.broker.positions.subscriptions import Subscription, SubscriptionListener
+
+# Called with each change of a cursor, and with True if the cursor made the change itself.
+OnMove = Callable[[CursorEvent, bool], None]
 
 
 @dataclass(slots=True)
@@ -97,9 +101,18 @@ class DispatchCursor(Protocol):
     def seek(self, position: int) -> int:
         """Forget every acknowledgement and go on at `position`."""
 
+    def follow(self, on_move: OnMove) -> None:
+        """Call `on_move` within each change from now on. It must not move the cursor."""
+
+    def unfollow(self) -> None:
+        """End `follow`."""
+
 
 class SubscriptionCursor:
-    """One partition's cursor, already set, of a subscription that other protocols may share."""
+    """One partition's cursor, already set, of a subscription that other protocols may share.
+
+    Names itself as the mover of its changes, and so tells them from those of other clients.
+    """
 
     is_durable = True
 
@@ -107,6 +120,7 @@ class SubscriptionCursor:
         self.subscription = subscription
         self.index = index
         self.again: dict[int, int] = {}
+        self._on_move: OnMove | None = None
 
     @property
     def position(self) -> int:
@@ -135,15 +149,32 @@ class SubscriptionCursor:
 
     def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
         """Acknowledge ranges, as `Subscription.ack` does."""
-        return self.subscription.ack(self.index, ranges, lazy=lazy)
+        return self.subscription.ack(self.index, ranges, lazy=lazy, mover=self)
 
     def ack_to(self, position: int, *, lazy: bool) -> int:
         """Acknowledge everything below, as `Subscription.ack_to` does."""
-        return self.subscription.ack_to(self.index, position, lazy=lazy)
+        return self.subscription.ack_to(self.index, position, lazy=lazy, mover=self)
 
     def seek(self, position: int) -> int:
         """Go on at `position`, as `Subscription.seek` does."""
-        return self.subscription.seek(self.index, position)
+        return self.subscription.seek(self.index, position, mover=self)
+
+    def follow(self, on_move: OnMove) -> None:
+        """Listen to the subscription."""
+        self._on_move = on_move
+        self.subscription.listeners.add(self)
+
+    def unfollow(self) -> None:
+        """Listen no more."""
+        self._on_move = None
+        self.subscription.listeners.discard(self)
+
+    def moved(
+        self, index: int, event: CursorEvent, mover: SubscriptionListener | None = None
+    ) -> None:
+        """Pass on a change of this partition's cursor."""
+        if index == self.index and self._on_move is not None:
+            self._on_move(event, mover is self)
 
 
 class MemoryCursor:
@@ -157,6 +188,7 @@ class MemoryCursor:
         self.again: dict[int, int] = {}  # Always empty.
         self._floor = position
         self._acked = RangeSet()
+        self._on_move: OnMove | None = None
 
     def state(self) -> CursorState:
         """Where it stands."""
@@ -172,16 +204,29 @@ class MemoryCursor:
             if end > self.position:
                 self._acked.add(max(start, self.position), end)
         self.position = self._acked.pop_below(self.position)
-        return 0
+        return self._moved(CursorEvent.ACKED)
 
     def ack_to(self, position: int, *, lazy: bool) -> int:
         """Acknowledge everything below."""
         if position > self.position:
             self.position = self._acked.pop_below(position)
-        return 0
+        return self._moved(CursorEvent.ACKED)
 
     def seek(self, position: int) -> int:
         """Forget every acknowledgement and go on at `position`."""
         self._acked.clear()
         self.position = self._floor = position
-        return 0
+        return self._moved(CursorEvent.SOUGHT)
+
+    def follow(self, on_move: OnMove) -> None:
+        """Call `on_move` with each change; nobody else moves the cursor."""
+        self._on_move = on_move
+
+    def unfollow(self) -> None:
+        """End `follow`."""
+        self._on_move = None
+
+    def _moved(self, event: CursorEvent) -> int:
+        if self._on_move is not None:
+            self._on_move(event, True)
+        return 0  # Nothing to wait for.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -22,6 +21,7 @@ from braidlog.broker.delivery.entries import Entry, EntryId, Span
 from braidlog.broker.delivery.pump import Pump
 from braidlog.broker.delivery.surroundings import Surroundings
 from braidlog.broker.errors import SubscriptionBusy
+from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.storage.formats.api import BatchFlag
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class Dispatcher(Pump):
         if not ranges or seeks != self._seeks:  # A seek forgets what is under way, too.
             return 0
         try:
-            return self._own_move(partial(self.cursor.ack, ack_sets.merged(ranges), lazy=lazy))
+            return self.cursor.ack(ack_sets.merged(ranges), lazy=lazy)
         finally:  # Some may be accepted and others refused for lack of room.
             settled = self.cursor.settled()
             state = self.cursor.state()
@@ -245,7 +245,7 @@ class Dispatcher(Pump):
             self.close_consumers()
             found = await position()
             self.partition.check_here()  # Another one may have its number by now.
-            ticket = self._own_move(partial(self.cursor.seek, found))
+            ticket = self.cursor.seek(found)
             self._seeks += 1
             self.rewind()
             return ticket
@@ -254,13 +254,17 @@ class Dispatcher(Pump):
             self.resetting.set()
             self.resetting = None
 
-    def foreign_move(self, *, is_seek: bool) -> None:
-        """Another protocol moved this cursor: forward counts as acknowledged, backward closes the
-        consumers.
+    def cursor_moved(self, event: CursorEvent, is_own: bool) -> None:
+        """Follow a change of the cursor. If another client made the change, a move forward counts
+        as acknowledged; a move back or a deletion closes the consumers.
         """
-        if self._acking:
-            return
-        if is_seek:
+        if is_own:
+            if self.partition.is_terminated:
+                self.wake()  # Consumers may have reached the end.
+        elif event is CursorEvent.DELETED:
+            if not self.partition.removed:  # Else the registry closes them, a few at a time.
+                self.close_consumers()
+        elif event is CursorEvent.SOUGHT:
             self._seeks += 1
             closed = tuple(self.consumers)
             self.close_consumers()

@@ -5,7 +5,6 @@ is no limit on unacknowledged messages: the consumer's permits are its only brak
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import repeat
 
 from braidlog.broker.delivery import entries as ids
@@ -67,13 +66,12 @@ class OrderedDispatcher(Dispatcher):
             return 0
         ticket = self._ack_below(consumer, covered.position, lazy=lazy)
         if covered.ranges:
-            ack = partial(self.cursor.ack, covered.ranges, lazy=lazy)
-            ticket = max(ticket, self._own_move(ack))
+            ticket = max(ticket, self.cursor.ack(covered.ranges, lazy=lazy))
         return ticket
 
     def _ack_below(self, consumer: Consumer, position: int, *, lazy: bool) -> int:
         consumer.messages_acked += max(0, position - self.cursor.position)
-        ticket = self._own_move(partial(self.cursor.ack_to, position, lazy=lazy))
+        ticket = self.cursor.ack_to(position, lazy=lazy)
         self.cursor.settled()
         delivered = self._delivered
         while delivered and (first := next(iter(delivered))) < position:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import abc
 import math
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -73,7 +71,6 @@ class Pump(abc.ABC):
         self._is_woken = False
         self._parked = trio.lowlevel.ParkingLot()  # Where the pump waits for `wake` alone.
         self._pausing: trio.CancelScope | None = None  # Around its other waits.
-        self._acking = False  # A move of the cursor is our own.
         self._retry_at = math.inf  # When that place is tried again; infinite: now.
         self._retry_wait_s = 0.0
         self._reported_at = -1  # A place of `stopped_at` that the operator was told of.
@@ -230,7 +227,7 @@ class Pump(abc.ABC):
 
     def _pass_holes(self, holes: list[tuple[int, int]]) -> None:
         with suppress(BrokerError):  # There is no room to remember them: the position stays.
-            self._own_move(partial(self.cursor.ack, holes, lazy=True))
+            self.cursor.ack(holes, lazy=True)
 
     def _next_wanted(self, position: int) -> int:
         """The first offset from there on that is not acknowledged: what is, is not even read."""
@@ -304,7 +301,7 @@ class Pump(abc.ABC):
         """Retention has passed the cursor: what is gone counts as acknowledged."""
         start = self.partition.log_start_offset
         with suppress(StorageFull):  # The position stays; the same is found again after a rewind.
-            self._own_move(partial(self.cursor.ack_to, start, lazy=True))
+            self.cursor.ack_to(start, lazy=True)
         self._read_position = max(self._read_position, start)
 
     async def _pause(self, position: int | None = None) -> None:
@@ -328,16 +325,6 @@ class Pump(abc.ABC):
                     await trio.sleep_forever()
             finally:
                 self._pausing = None
-
-    def _own_move(self, move: Callable[[], int]) -> int:
-        """Move the cursor without hearing of it as another protocol's doing."""
-        self._acking = True
-        try:
-            return move()
-        finally:
-            self._acking = False
-            if self.partition.is_terminated:
-                self.wake()
 
     # What a dispatcher decides.
 

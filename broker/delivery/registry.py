@@ -17,7 +17,7 @@ import trio
 
 from braidlog.broker.closing import Closing
 from braidlog.broker.delivery.consumer import Consumer, SubscriptionKind
-from braidlog.broker.delivery.cursor import DispatchCursor, SubscriptionCursor
+from braidlog.broker.delivery.cursor import DispatchCursor
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.failover import FailoverDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
@@ -27,7 +27,6 @@ from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.delivery.surroundings import Surroundings, wall_clock_us
 from braidlog.broker.errors import BrokerError, NotOwner
 from braidlog.broker.positions.members import Member
-from braidlog.broker.positions.subscriptions import CursorEvent
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.topics.topic import Topic, TopicEvent
 
@@ -48,24 +47,6 @@ RETURNING: Final = (TopicEvent.RENAMED, TopicEvent.MOVED)
 
 Key = tuple[int, bytes]
 IndexT = TypeVar("IndexT", int, bytes)
-
-
-@dataclass(slots=True, eq=False)
-class CursorLink:
-    """Tells a dispatcher of changes to its cursor."""
-
-    dispatcher: Dispatcher
-    index: int
-
-    def moved(self, index: int, event: CursorEvent) -> None:
-        """A cursor of the subscription was changed, by whomever."""
-        if index != self.index:
-            return
-        if event is CursorEvent.DELETED:
-            if not self.dispatcher.partition.removed:  # Else `topic_changed` closes them.
-                self.dispatcher.close_consumers()
-        else:
-            self.dispatcher.foreign_move(is_seek=event is CursorEvent.SOUGHT)
 
 
 @dataclass(slots=True, frozen=True)
@@ -98,7 +79,6 @@ class Dispatchers:
         self._dispatchers: dict[Key, Dispatcher] = {}
         self._named: dict[bytes, dict[Key, Dispatcher]] = {}
         self._on: dict[int, dict[Key, Dispatcher]] = {}  # By partition.
-        self._links: dict[Key, CursorLink] = {}
         self._kept: dict[Key, float] = {}  # When it is forgotten, in trio's seconds; oldest first.
 
     def __len__(self) -> int:
@@ -222,9 +202,7 @@ class Dispatchers:
         scope = self._pumps[dispatcher] = trio.CancelScope()
         if self._nursery is not None:
             self._nursery.start_soon(self._pump, dispatcher, scope)
-        if isinstance(cursor, SubscriptionCursor):
-            link = self._links[key] = CursorLink(dispatcher, cursor.index)
-            cursor.subscription.listeners.add(link)
+        cursor.follow(dispatcher.cursor_moved)
         return dispatcher
 
     def _made(
@@ -307,9 +285,7 @@ class Dispatchers:
         self._pumps.pop(dispatcher).cancel()
         dispatcher.close()
         self._kept.pop(key, None)
-        link = self._links.pop(key, None)
-        if link is not None and isinstance(dispatcher.cursor, SubscriptionCursor):
-            dispatcher.cursor.subscription.listeners.discard(link)
+        dispatcher.cursor.unfollow()
 
 
 def _take_out(indexed: dict[IndexT, dict[Key, Dispatcher]], under: IndexT, key: Key) -> None:

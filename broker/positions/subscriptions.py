@@ -16,9 +16,10 @@ import trio
 
 from braidlog.broker import errors
 from braidlog.broker.commit.storage_errors import Report, as_broker_errors
-from braidlog.broker.limits import ALL_RANGES_MAX, CURSORS_MAX, SUBSCRIPTIONS_MAX
+from braidlog.broker.limits import ALL_RANGES_MAX
 from braidlog.broker.positions import cursor_moves
 from braidlog.broker.positions.cursor_moves import CursorEvent, CursorKey
+from braidlog.broker.positions.room import check_cursors, check_new
 from braidlog.broker.topics.registry import TopicRegistry
 from braidlog.broker.topics.topic import Topic, TopicEvent
 from braidlog.storage.metadata.cursor_book import CursorBook
@@ -41,17 +42,19 @@ __all__ = [
     "Subscriptions",
 ]
 
-NAME_BYTES_MAX: Final = 32_767  # Kafka's longest string; names are kept in memory.
 LOOK_SUBSCRIPTIONS: Final = 1000  # Looked at between two checkpoints: some 0.2 ms.
 LOOKS_MAX: Final = 3  # At all of them; another one follows if some were moved back meanwhile.
-TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; bounds random names.
 
 
 class SubscriptionListener(Protocol):
     """Delivers from a cursor. It may attach or detach listeners, but not move the cursor."""
 
-    def moved(self, index: int, event: CursorEvent) -> None:
-        """The cursor of one partition was changed, by whomever; it reads as changed already."""
+    def moved(
+        self, index: int, event: CursorEvent, mover: SubscriptionListener | None = None
+    ) -> None:
+        """The cursor of a partition was changed, and reads as changed already. `mover` is the
+        listener that changed it; None: a client that does not listen.
+        """
 
 
 class Subscription:
@@ -127,7 +130,7 @@ class Subscription:
         """
         topic = self.topic
         if self._stored() is None:
-            _check_new(topic, self.name, self._cursors)
+            check_new(topic, self.name, self._cursors)
         partitions = len(topic.partitions)
         with as_broker_errors(self._report):
             return self._cursors.open(
@@ -158,14 +161,22 @@ class Subscription:
             return self._settled()
         return self.seek(index, position)
 
-    def seek(self, index: int, position: int) -> int:
+    def seek(self, index: int, position: int, *, mover: SubscriptionListener | None = None) -> int:
         """Go on at `position` and forget every acknowledgement (Pulsar's seek); return the ticket.
 
         Raises what `commit` raises.
         """
-        return self._move(cursor_moves.sought(self._key(index), position), CursorEvent.SOUGHT)
+        moved = cursor_moves.sought(self._key(index), position)
+        return self._move(moved, CursorEvent.SOUGHT, mover=mover)
 
-    def ack(self, index: int, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
+    def ack(
+        self,
+        index: int,
+        ranges: Iterable[tuple[int, int]],
+        *,
+        lazy: bool,
+        mover: SubscriptionListener | None = None,
+    ) -> int:
         """Acknowledge half-open ranges of offsets one by one; return the ticket, 0 for a lazy ack.
 
         The position moves over ranges that join it. A cursor that is not set takes no acks. Raises
@@ -181,14 +192,16 @@ class Subscription:
         if fresh:
             position = cursor_moves.closed(cursor, fresh)
             moved = cursor_moves.acknowledged(self._key(index), cursor, position, fresh)
-            ticket = self._move(moved, CursorEvent.ACKED, lazy=lazy)
+            ticket = self._move(moved, CursorEvent.ACKED, lazy=lazy, mover=mover)
         else:
             ticket = 0 if lazy else self._settled()
         if refused:
             raise errors.LimitExceeded(f"{refused} ranges too many are acknowledged one by one")
         return ticket
 
-    def ack_to(self, index: int, position: int, *, lazy: bool) -> int:
+    def ack_to(
+        self, index: int, position: int, *, lazy: bool, mover: SubscriptionListener | None = None
+    ) -> int:
         """Acknowledge everything below `position`; return the ticket, 0 for a lazy ack.
 
         Never moves back. A cursor that is not set takes no acks. Raises TopicNotFound, StorageFull,
@@ -201,7 +214,7 @@ class Subscription:
             return 0 if lazy else self._settled()
         position = cursor_moves.past(cursor, position)
         moved = cursor_moves.acknowledged(self._key(index), cursor, position)
-        return self._move(moved, CursorEvent.ACKED, lazy=lazy)
+        return self._move(moved, CursorEvent.ACKED, lazy=lazy, mover=mover)
 
     def delete_cursor(self, index: int) -> int:
         """End the cursor of one partition (Pulsar's UNSUBSCRIBE, Iggy's delete), and with the last
@@ -229,10 +242,12 @@ class Subscription:
             self.tell(index, CursorEvent.DELETED)
         return ticket
 
-    def tell(self, index: int, event: CursorEvent) -> None:
+    def tell(
+        self, index: int, event: CursorEvent, mover: SubscriptionListener | None = None
+    ) -> None:
         """Tell every listener."""
         for listener in tuple(self.listeners):
-            listener.moved(index, event)
+            listener.moved(index, event, mover)
 
     def _key(self, index: int) -> CursorKey:
         return self.topic.meta.topic_id, self.name, index
@@ -264,16 +279,23 @@ class Subscription:
         with as_broker_errors(self._report):
             return self._cursors.settle()
 
-    def _move(self, moved: Moved, event: CursorEvent | None, *, lazy: bool = False) -> int:
+    def _move(
+        self,
+        moved: Moved,
+        event: CursorEvent | None,
+        *,
+        lazy: bool = False,
+        mover: SubscriptionListener | None = None,
+    ) -> int:
         self.topic.partition(moved.index)
         if self._cursor(moved.index) is None:
-            _check_cursors(self._cursors, 1)
+            check_cursors(self._cursors, 1)
         if self.topic.deleted or self._stored() is None:
             self.open()
         with as_broker_errors(self._report):
             ticket = self._cursors.move(moved, lazy=lazy)
         if event is not None:
-            self.tell(moved.index, event)
+            self.tell(moved.index, event, mover)
         return ticket
 
 
@@ -304,9 +326,9 @@ class Commits:
         cursor = stored.cursors.get(index) if stored else None
         is_new = stored is None and topic_id not in self._making
         if is_new:
-            _check_new(topic, name, cursors)
+            check_new(topic, name, cursors)
         if cursor is None:
-            _check_cursors(cursors, self._new_cursors + 1)
+            check_cursors(cursors, self._new_cursors + 1)
             self._new_cursors += 1
         if is_new:
             self._making[topic_id] = made(topic_id, name, len(topic.partitions))
@@ -465,27 +487,6 @@ class Subscriptions:
             subscription = Subscription(topic, name, self.cursors, self.report)
             self._held[key] = subscription
         return subscription
-
-
-def _check_new(topic: Topic, name: bytes, cursors: CursorBook) -> None:
-    """Check that a topic can have one more subscription, of that name.
-
-    Raises InvalidName, TopicNotFound, LimitExceeded.
-    """
-    if topic.deleted:
-        raise errors.TopicNotFound(f"{topic.name} was deleted")
-    if len(name) > NAME_BYTES_MAX:
-        raise errors.InvalidName(f"a name has at most {NAME_BYTES_MAX} bytes")
-    if cursors.count(topic.meta.topic_id) >= TOPIC_SUBSCRIPTIONS_MAX:
-        raise errors.LimitExceeded(f"{topic.name} has {TOPIC_SUBSCRIPTIONS_MAX} subscriptions")
-    if cursors.totals.subscriptions >= SUBSCRIPTIONS_MAX:
-        raise errors.LimitExceeded(f"there are {SUBSCRIPTIONS_MAX} subscriptions")
-
-
-def _check_cursors(cursors: CursorBook, more: int) -> None:
-    """Check that there can be so many more cursors. Raises LimitExceeded."""
-    if cursors.totals.cursors + more > CURSORS_MAX:
-        raise errors.LimitExceeded(f"all subscriptions together have at most {CURSORS_MAX} cursors")
 
 
 def _not_found(topic: Topic, name: bytes) -> errors.SubscriptionNotFound:

@@ -122,7 +122,7 @@ class Heard:
     def topic_changed(self, topic, event):
         self.events.append((topic.name.topic, event))
 
-    def moved(self, index, event):
+    def moved(self, index, event, mover=None):
         self.events.append((index, event))
 
     def take(self):

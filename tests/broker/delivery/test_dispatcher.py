@@ -12,6 +12,7 @@ from braidlog.broker.delivery.cursor import MemoryCursor
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.shared import SharedDispatcher
 from braidlog.broker.errors import StorageFull, SubscriptionBusy
+from braidlog.broker.positions.cursor_moves import CursorEvent
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
 
@@ -187,7 +188,7 @@ async def test_backward_move_of_another_listener_closes_the_consumers(kind):
         consumer = play.join(permits=10)
         await play.settled()
         play.cursor.seek(0)
-        play.dispatcher.foreign_move(is_seek=True)
+        play.dispatcher.cursor_moved(CursorEvent.SOUGHT, is_own=False)
         assert consumer.was_disconnected
         assert play.dispatcher.consumers == []
 
@@ -216,7 +217,7 @@ async def test_an_acknowledgement_from_before_a_seek_does_nothing(kind, is_ours)
                 await play.dispatcher.reset(start)
             else:
                 play.cursor.seek(0)
-                play.dispatcher.foreign_move(is_seek=True)
+                play.dispatcher.cursor_moved(CursorEvent.SOUGHT, is_own=False)
             play.partition.gate.set()
         assert play.cursor.position == 0
 
@@ -227,7 +228,7 @@ async def test_forward_move_of_another_listener_counts_as_acknowledged(kind):
         play.partition.entries(1, 1, 1, 1)
         await play.settled()
         play.cursor.ack_to(3, lazy=True)
-        play.dispatcher.foreign_move(is_seek=False)
+        play.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
         assert not consumer.was_disconnected
         assert consumer.unacked == 0
         play.dispatcher.flow(consumer, 10)
@@ -241,7 +242,7 @@ async def test_a_move_beyond_the_log_skips_records_below(kind):
         play.partition.entries(1)
         await play.settled()
         play.cursor.ack_to(3, lazy=True)
-        play.dispatcher.foreign_move(is_seek=False)
+        play.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
         play.partition.entries(1, 1)
         await play.settled()
         play.partition.entries(1)
@@ -342,7 +343,7 @@ async def test_delivery_resumes_when_the_cursor_moves_past_an_unreadable_record(
         await play.settled()
         assert consumer.offsets == []
         play.cursor.position = place + 1  # As a commit of another protocol moves the position.
-        play.dispatcher.foreign_move(is_seek=False)
+        play.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
         await play.settled()
         assert consumer.offsets == [place + 1]
 

@@ -16,6 +16,7 @@ from braidlog.broker.delivery.failover import DELAY_S, FailoverDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRing
 from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.broker.positions.cursor_moves import CursorEvent
 from tests.broker.delivery.dispatch_fakes import stage
 
 pytestmark = pytest.mark.usefixtures("is_warm")
@@ -146,7 +147,7 @@ class Model:
             position = self.random.choice([*self.counts])
             if position > self.play.cursor.position:
                 self.play.cursor.ack_to(position, lazy=True)
-                self.play.dispatcher.foreign_move(is_seek=False)
+                self.play.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
                 for one in [one for one in self.counts if one + self.counts[one] <= position]:
                     self.done(one)
                 self.acked |= set(range(position))

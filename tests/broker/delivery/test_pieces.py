@@ -6,6 +6,7 @@ import trio
 from braidlog.broker.delivery.cursor import SubscriptionCursor
 from braidlog.broker.delivery.exclusive import ExclusiveDispatcher
 from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.broker.positions.cursor_moves import CursorEvent
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import stage
 from tests.broker.delivery.entry_fakes import FakePartition
@@ -95,7 +96,7 @@ async def test_a_chunk_of_a_message_acknowledged_by_another_protocol_is_not_sent
         gate.set()
         await play.settled()
         cursor.subscription.commit(0, 5)
-        play.dispatcher.foreign_move(is_seek=False)
+        play.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
         play.dispatcher.flow(consumer, 100)
         await came(consumer, 2)
         assert consumer.offsets == [3, 5]

@@ -20,6 +20,7 @@ from braidlog.broker.delivery.failover import FailoverDispatcher
 from braidlog.broker.delivery.key_shared import KeySharedDispatcher
 from braidlog.broker.delivery.key_slots import KeyRanges, KeyRing
 from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.broker.positions.cursor_moves import CursorEvent
 from tests.broker.delivery.dispatch_fakes import FakeConsumer, stage
 from tests.broker.delivery.entry_fakes import FakePartition
 
@@ -284,11 +285,11 @@ class Life:
     def commit(self):
         """Move the position forward by another protocol."""
         self.play.cursor.ack_to(self.some_place(), lazy=True)
-        self.dispatcher.foreign_move(is_seek=False)
+        self.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
 
     def seek_elsewhere(self):
         self.play.cursor.seek(self.some_place())
-        self.dispatcher.foreign_move(is_seek=True)
+        self.dispatcher.cursor_moved(CursorEvent.SOUGHT, is_own=False)
 
     def seek(self):
         async def place():

@@ -7,6 +7,7 @@ import pytest
 from braidlog.broker.delivery import delays, pump
 from braidlog.broker.delivery import shared as dispatch_shared
 from braidlog.broker.delivery.shared import SharedDispatcher
+from braidlog.broker.positions.cursor_moves import CursorEvent
 from tests.broker.delivery.dispatch_fakes import stage
 
 pytestmark = pytest.mark.usefixtures("is_warm")
@@ -253,7 +254,7 @@ class Game:
         if self.rng.random() < 0.2:
             position = self.rng.randint(0, self.play.partition.next_offset)
             self.play.cursor.ack_to(position, lazy=True)
-            self.play.dispatcher.foreign_move(is_seek=False)
+            self.play.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
             self.forget([o for o, count in self.counts.items() if o + count <= position])
 
     def nack(self):
@@ -360,7 +361,7 @@ async def test_a_delayed_entry_acknowledged_by_another_listener_is_never_sent(au
         consumer = play.join(permits=10)
         await play.settled()
         play.cursor.ack_to(1, lazy=True)
-        play.dispatcher.foreign_move(is_seek=False)
+        play.dispatcher.cursor_moved(CursorEvent.ACKED, is_own=False)
         play.clock.now_us += 2_000_000
         await play.passed(3)
         assert consumer.offsets == []

@@ -4,6 +4,7 @@ import pytest
 import trio
 
 from braidlog.broker import errors
+from braidlog.broker.positions import room
 from braidlog.broker.positions import subscriptions as module
 from braidlog.broker.positions.subscriptions import CursorEvent, KafkaCommit
 from braidlog.storage.metadata import ranges as ranges_module
@@ -72,9 +73,9 @@ def test_properties_are_those_of_the_first_consumer(house, topic):
 
 def test_a_name_has_a_length_limit(house, topic):
     house.subscriptions.open(topic, b"")
-    house.subscriptions.open(topic, b"n" * module.NAME_BYTES_MAX)
+    house.subscriptions.open(topic, b"n" * room.NAME_BYTES_MAX)
     with pytest.raises(errors.InvalidName):
-        house.subscriptions.open(topic, b"n" * (module.NAME_BYTES_MAX + 1))
+        house.subscriptions.open(topic, b"n" * (room.NAME_BYTES_MAX + 1))
 
 
 # Commits.
@@ -382,7 +383,7 @@ async def test_subscriptions_end_with_their_topic(house, topic, billing, heard):
 
 def test_a_listener_may_leave_during_its_notification(billing):
     class Leaving:
-        def moved(self, index, event):
+        def moved(self, index, event, mover=None):
             billing.listeners.discard(self)
 
     billing.listeners |= {Leaving(), Leaving()}

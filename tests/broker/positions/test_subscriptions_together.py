@@ -5,6 +5,7 @@ import random
 import pytest
 
 from braidlog.broker import errors
+from braidlog.broker.positions import room
 from braidlog.broker.positions import subscriptions as module
 from braidlog.broker.positions.subscriptions import CursorEvent, KafkaCommit
 from braidlog.broker.topics import topics as topics_module
@@ -107,7 +108,7 @@ def state_of(house):
 
 
 async def test_an_invalid_commit_does_not_affect_the_others(house, monkeypatch):
-    monkeypatch.setattr(module, "TOPIC_SUBSCRIPTIONS_MAX", 1)
+    monkeypatch.setattr(room, "TOPIC_SUBSCRIPTIONS_MAX", 1)
     house.subscriptions.open(house.topics.get(PAYMENTS), b"the only one")
     gone = await house.topics.create(TopicName("public", "default", "gone"), 1)
     await house.topics.delete(gone.name)
@@ -121,7 +122,7 @@ async def test_an_invalid_commit_does_not_affect_the_others(house, monkeypatch):
     commits.write()
     assert positions(house, ORDERS) == [4, None, None]
     assert positions(house, PAYMENTS) is None
-    too_long = house.subscriptions.commits(b"n" * (module.NAME_BYTES_MAX + 1))
+    too_long = house.subscriptions.commits(b"n" * (room.NAME_BYTES_MAX + 1))
     with pytest.raises(errors.InvalidName):
         too_long.add(house.topics.get(ORDERS), 0, 4)
     assert too_long.write() == 0
@@ -144,8 +145,8 @@ async def test_removed_partitions_end_all_cursors_in_a_single_record(house):
 
 async def test_subscriptions_of_all_topics_have_a_limit(house, monkeypatch):
     orders, payments = house.topics.get(ORDERS), house.topics.get(PAYMENTS)
-    monkeypatch.setattr(module, "SUBSCRIPTIONS_MAX", 2)
-    monkeypatch.setattr(module, "CURSORS_MAX", 2)
+    monkeypatch.setattr(room, "SUBSCRIPTIONS_MAX", 2)
+    monkeypatch.setattr(room, "CURSORS_MAX", 2)
     monkeypatch.setattr(topics_module, "CURSORS_MAX", 3)
     monkeypatch.setattr(module, "ALL_RANGES_MAX", 2)
     one = house.subscriptions.open(orders, b"one")
@@ -168,7 +169,7 @@ async def test_subscriptions_of_all_topics_have_a_limit(house, monkeypatch):
 
 
 def test_joint_commits_respect_the_limit_of_cursors(house, monkeypatch):
-    monkeypatch.setattr(module, "CURSORS_MAX", 2)
+    monkeypatch.setattr(room, "CURSORS_MAX", 2)
     commits = house.subscriptions.commits(NAME)
     orders, payments = house.topics.get(ORDERS), house.topics.get(PAYMENTS)
     for index in (0, 1):

@@ -1,0 +1,34 @@
+"""Limits of subscriptions and cursors: names, and numbers in a topic and in all topics."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from braidlog.broker import errors
+from braidlog.broker.limits import CURSORS_MAX, SUBSCRIPTIONS_MAX
+from braidlog.broker.topics.topic import Topic
+from braidlog.storage.metadata.cursor_book import CursorBook
+
+NAME_BYTES_MAX: Final = 32_767  # Kafka's longest string; names are kept in memory.
+TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; bounds random names.
+
+
+def check_new(topic: Topic, name: bytes, cursors: CursorBook) -> None:
+    """Check that a topic can have another subscription, of that name.
+
+    Raises InvalidName, TopicNotFound, LimitExceeded.
+    """
+    if topic.deleted:
+        raise errors.TopicNotFound(f"{topic.name} was deleted")
+    if len(name) > NAME_BYTES_MAX:
+        raise errors.InvalidName(f"a name has at most {NAME_BYTES_MAX} bytes")
+    if cursors.count(topic.meta.topic_id) >= TOPIC_SUBSCRIPTIONS_MAX:
+        raise errors.LimitExceeded(f"{topic.name} has {TOPIC_SUBSCRIPTIONS_MAX} subscriptions")
+    if cursors.totals.subscriptions >= SUBSCRIPTIONS_MAX:
+        raise errors.LimitExceeded(f"there are {SUBSCRIPTIONS_MAX} subscriptions")
+
+
+def check_cursors(cursors: CursorBook, more: int) -> None:
+    """Check that there is room for more cursors. Raises LimitExceeded."""
+    if cursors.totals.cursors + more > CURSORS_MAX:
+        raise errors.LimitExceeded(f"all subscriptions together have at most {CURSORS_MAX} cursors")
