@@ -49,9 +49,9 @@ Values = list[tuple[int, bytes]]
 Reader = Callable[[Partition, int], Awaitable[tuple[Values, int]]]
 
 
-def _rest(found: Sequence[Record], base_offset: int, now_us: int) -> tuple[int, Prepared]:
+def _rest(found: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
     body = PLAIN.encode([replace(one, offset=at) for at, one in enumerate(found)], 0)
-    return PLAIN.format, Prepared(body, PLAIN.inspect(body))
+    return Prepared(body, PLAIN.inspect(body), PLAIN.format)
 
 
 def _transcoded(codec: Codec, parse: Callable[[bytes], list[Seen]], name: str) -> Reader:
@@ -156,11 +156,11 @@ class Mixed:
         sents = self._next(form)
         partition, now_us = self.partition, self.house.broker.now_us()
         records = [Record(0, 0, PUBLISHED_US, value=one.value) for one in sents]
-        body_format, made = FORMS[form](records, partition.next_offset, now_us)
+        made = FORMS[form](records, partition.next_offset, now_us)
         self.disk.plan = plan
         try:
             appended = partition.append(
-                [made.body], made.info, body_format=body_format, append_us=now_us
+                [made.body], made.info, body_format=made.body_format, append_us=now_us
             )
         except errors.StorageFull:
             for one in sents:

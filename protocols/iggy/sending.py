@@ -19,6 +19,7 @@ from braidlog.protocols.iggy.partitioning import take_turn
 from braidlog.storage.errors import CorruptBody, RecordTooLarge
 from braidlog.storage.formats.api import Prepared
 from braidlog.storage.formats.iggy.classic import HEADER_BYTES_MAX
+from braidlog.storage.formats.iggy.prepare import prepare
 from braidlog.storage.formats.iggy.typed import BrokenRule
 
 # The body of a larger SEND is made in a thread: 10,000 of the smallest messages, ten ms of work.
@@ -105,9 +106,9 @@ def _prepare(
 ) -> Prepared:
     """The body of a SEND. Raises what `send` raises for its messages."""
     key = request.partitioning.key or None
-    body = context.dialect.form.body
+    form, messages = context.dialect.form.sent, request.messages
     try:
-        return body(request.messages, request.count, base_offset, append_us, key)
+        return prepare(form, messages, request.count, base_offset, append_us, key)
     except (RecordTooLarge, CorruptBody) as error:
         raise _refusal(context, request, error) from error
 
@@ -119,7 +120,7 @@ def _append(
     appended = partition.append(
         [prepared.body],
         prepared.info,
-        body_format=context.dialect.form.codec.format,
+        body_format=prepared.body_format,
         append_us=append_us,
     )
     context.broker.metrics.records_in(

@@ -1,9 +1,8 @@
-"""Produce: appends message sets to the log. Knows only the bytes of the sets that are cut."""
+"""Produce: appends message sets to the log. Knows no bytes (`storage/formats/kafka/prepare.py`)."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -20,34 +19,29 @@ from braidlog.protocols.kafka.keys import refuse_keyless
 from braidlog.protocols.kafka.messages import Produced, ProduceReply, ProduceRequest
 from braidlog.protocols.kafka.names import PROTOCOL
 from braidlog.protocols.kafka.sequences import judge
-from braidlog.storage.errors import BodyError, RecordTooLarge, TooManyRecords
-from braidlog.storage.formats.api import BodyInfo, Buffer, Codec, Prepared
-from braidlog.storage.formats.kafka import messages_v1 as kafka_timed
-from braidlog.storage.formats.kafka import record_batches as kafka_batches
-from braidlog.storage.formats.kafka import set_prepare as kafka
-from braidlog.storage.formats.kafka.message_sets import KAFKA
-from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
-from braidlog.storage.formats.kafka.set_layout import SET_MESSAGES_MAX
+from braidlog.storage.errors import BodyError
+from braidlog.storage.formats.api import BodyInfo, Prepared
+from braidlog.storage.formats.kafka.prepare import (
+    APPEND_BYTES_MAX,
+    BYTES_PER_TURN,
+    LargeSet,
+    Limits,
+    OpenedSet,
+    PackedSet,
+    cut,
+    has_producer,
+    magic_of,
+    prepare,
+)
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.producer_memory import SequenceTable
-    from braidlog.storage.formats.kafka.set_prepare import Messages
 
-# A larger set is stored as several batches, cut between messages, so that reading one message never
-# loads a set of 100 MB. What clients send by default stays whole.
-APPEND_BYTES_MAX = 1024 * 1024
-# Checking and stamping this much takes about a millisecond; then other tasks get a turn.
-BYTES_PER_TURN = 256 * 1024
 SET_COST_BYTES = 2048  # The fixed cost of a set, as bytes that take the same time.
-# Sets that unpack to at most this are repacked inline, in less than two milliseconds; larger sets,
-# in a thread.
-INLINE_INFLATED_MAX = 64 * 1024
 # A set is packed for the next offset, and again if another protocol's producer appended meanwhile.
 # After this many tries it is stored unpacked.
 PACK_TRIES_MAX = 4
-
-ENTRY = struct.Struct(">qi")  # offset, size of the message that follows
 
 
 # A set that may have to wait: the place of its result, and the steps that produce the result.
@@ -80,8 +74,10 @@ class _Producing:
     def __init__(self, context: Context, request: ProduceRequest) -> None:
         self._ticket = 0  # the answer waits for this
         self._context = context
-        self._options = context.options
-        self._inflated_left = context.options.inflated_bytes_max
+        options = context.options
+        self._limits = Limits(
+            options.message_bytes_max, options.batch_bytes_max, options.inflated_bytes_max
+        )
         self._version = context.version
         self._acks = request.acks
         self._sets = (
@@ -152,10 +148,9 @@ class _Producing:
         self._done_bytes += len(message_set) + SET_COST_BYTES
         try:
             partition = self._context.partition(name, index)
-            magic = magic_of(message_set)
             if partition.wants_keys:
-                return self._append_keyed(partition, message_set, magic)
-            return self._append_to(partition, message_set, magic)
+                return self._append_keyed(partition, message_set)
+            return self._append_to(partition, message_set)
         except (BodyError, BrokerError) as error:
             return self._refused(error)
 
@@ -164,202 +159,98 @@ class _Producing:
             error = to_broker_error(error)
         return Produced(self._context.refused(error), -1)
 
-    def _append_keyed(
-        self, partition: Partition, message_set: memoryview, magic: int
-    ) -> Steps[Produced]:
-        refused = yield from refuse_keyless(message_set, magic, self._version)
+    def _append_keyed(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
+        refused = yield from refuse_keyless(message_set, magic_of(message_set), self._version)
         if refused is not None:
             return refused
-        produced = self._append_to(partition, message_set, magic)
+        produced = self._append_to(partition, message_set)
         return produced if isinstance(produced, Produced) else (yield from produced)
 
     def _append_to(
-        self, partition: Partition, message_set: memoryview, magic: int
+        self, partition: Partition, message_set: memoryview
     ) -> Produced | Steps[Produced]:
-        if magic == kafka_batches.MAGIC:
-            if not kafka_batches.has_producer(message_set):
-                return self._store_batch(partition, message_set, None)
+        known: SequenceTable | None = None
+        if has_producer(message_set):
             known = partition.known_sequences
             if known is None:
                 return self._append_after_look(partition, message_set)
-            return self._store_batch(partition, message_set, known)
-        if magic == kafka_timed.MAGIC:
-            return self._append_timed(partition, message_set)
-        if len(message_set) > BYTES_PER_TURN:
-            return self._append_large(partition, message_set)
-        prepared = kafka.prepare_plain(
-            message_set, partition.next_offset, self._options.message_bytes_max
-        )
-        if prepared is None:
-            return self._append_compressed(partition, message_set)
-        return self._store(partition, KAFKA, prepared)
-
-    def _append_large(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
-        checked = yield from self._check(partition, message_set)
-        if checked is None:
-            return (yield from self._append_compressed(partition, message_set))
-        return self._store(partition, KAFKA, kafka.stamp(checked, partition.next_offset))
-
-    def _check(self, partition: Partition, message_set: memoryview) -> Steps[Messages | None]:
-        """Return the messages of a large set; None if a message is compressed. Other tasks get
-        turns meanwhile.
-        """
-        base_offset, limit = partition.next_offset, self._options.message_bytes_max
-        checked: Messages | None = None
-        for so_far in kafka.check_pieces(message_set, base_offset, limit, BYTES_PER_TURN):
-            checked = so_far
-            _check_count(so_far)
-            yield trio.lowlevel.checkpoint()
-        return checked
-
-    def _append_compressed(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
-        if len(message_set) <= INLINE_INFLATED_MAX:
-            try:
-                messages = self._unwrap(message_set, INLINE_INFLATED_MAX)
-            except RecordTooLarge:
-                pass  # The set unpacks to more, and perhaps to too much: the thread checks.
-            else:
-                packed = self._pack(messages, partition.next_offset)
-                return self._store(partition, KAFKA, packed)
-        produced: Produced = yield self._append_in_thread(partition, message_set)
-        return produced
-
-    async def _append_in_thread(self, partition: Partition, message_set: memoryview) -> Produced:
-        async with partition.lane:  # Another producer's append would invalidate the packed set.
-            messages = await run_unpacking(lambda: self._unwrap(message_set, self._inflated_left))
-            return await self._pack_and_store(partition, messages)
-
-    async def _pack_and_store(self, partition: Partition, messages: Messages) -> Produced:
-        for _ in range(PACK_TRIES_MAX):
-            base_offset = partition.next_offset
-            prepared = await run_unpacking(lambda: self._pack(messages, partition.next_offset))
-            if base_offset == partition.next_offset:
-                return self._store(partition, KAFKA, prepared)
-        # Producers that need no packing keep appending first: without packing this is as quick.
-        return self._store(partition, KAFKA, kafka.stamp(messages, partition.next_offset))
+        prepared = prepare(message_set, partition.next_offset, self._limits)
+        if isinstance(prepared, Prepared):
+            return self._store(partition, prepared, known)
+        return self._append_slowly(partition, prepared)
 
     def _append_after_look(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
         known: SequenceTable = yield partition.sequences()
-        return self._store_batch(partition, message_set, known)
+        prepared = prepare(message_set, partition.next_offset, self._limits)
+        assert isinstance(prepared, Prepared)  # A record batch, which is stored as it is.
+        return self._store(partition, prepared, known)
 
-    def _store_batch(
-        self, partition: Partition, message_set: memoryview, known: SequenceTable | None
-    ) -> Produced:
-        """Store a batch unchanged, unless the batch is a repeat from its producer."""
-        # Atomic: no await until the batch is noted in the producer's sequences.
-        prepared = kafka_batches.prepare(
-            message_set, partition.next_offset, message_bytes_max=self._options.batch_bytes_max
-        )
-        if known is not None:
-            found = judge(known.find(prepared.info.producer_id), prepared.info)
-            if found is Code.DUPLICATE_SEQUENCE or isinstance(found, StoredBatch):
-                # A repeat counts as a success, too.
-                self._ticket = max(self._ticket, partition.appended_ticket)
-            if isinstance(found, Code):
-                self._context.count_error(found)
-                return Produced(found, -1)
-            if found is not None:
-                start = partition.log_start_offset
-                return Produced(Code.NONE, found.base_offset, log_start_offset=start)
-        return self._store(partition, KAFKA_BATCHES, prepared)
-
-    def _append_timed(self, partition: Partition, message_set: memoryview) -> Steps[Produced]:
-        """Store format 1 as format 2, which has a field for the times."""
-
-        def convert() -> tuple[bytearray, int]:
-            found, size = kafka_timed.records(
-                message_set, self._options.message_bytes_max, self._inflated_left, SET_MESSAGES_MAX
-            )
-            for offset, record in enumerate(found):
-                record.offset = offset
-            return bytearray(KAFKA_BATCHES.encode(found, 0)), size
-
-        if len(message_set) <= INLINE_INFLATED_MAX and not kafka_timed.is_compressed(message_set):
-            body, size = convert()
+    def _append_slowly(self, partition: Partition, work: LargeSet | PackedSet) -> Steps[Produced]:
+        """Store a set that takes long to prepare. Other tasks get turns meanwhile."""
+        prepared: Prepared | PackedSet
+        if isinstance(work, LargeSet):
+            for _ in work.check():
+                yield trio.lowlevel.checkpoint()
+            prepared = work.finish(partition.next_offset)
         else:
-            body, size = yield run_unpacking(convert)
-        self._inflated_left -= size
-        if body:
-            kafka_batches.rebase(body, partition.next_offset)
-        return self._store(partition, KAFKA_BATCHES, Prepared(body, KAFKA_BATCHES.inspect(body)))
+            prepared = work
+        if isinstance(prepared, Prepared):
+            return self._store(partition, prepared)
+        if prepared.is_timed:
+            opened: OpenedSet = yield run_unpacking(prepared.open)
+            return self._store(partition, opened.at(partition.next_offset))
+        produced: Produced = yield self._append_in_thread(partition, prepared)
+        return produced
 
-    def _unwrap(self, message_set: memoryview, inflated_max: int) -> Messages:
-        limit = min(inflated_max, self._inflated_left)
-        messages = kafka.unwrap(message_set, self._options.message_bytes_max, limit)
-        self._inflated_left -= len(messages.data)
-        _check_count(messages)
-        return messages
+    async def _append_in_thread(self, partition: Partition, packed: PackedSet) -> Produced:
+        async with partition.lane:  # Another producer's append would invalidate the packed set.
+            opened = await run_unpacking(packed.open)
+            for _ in range(PACK_TRIES_MAX):
+                base_offset = partition.next_offset
+                prepared = await run_unpacking(partial(opened.at, base_offset))
+                if base_offset == partition.next_offset:
+                    return self._store(partition, prepared)
+            # Producers that need no packing keep appending first: without packing this is as quick.
+            return self._store(partition, opened.unpacked_at(partition.next_offset))
 
-    def _pack(self, messages: Messages, base_offset: int) -> Prepared:
-        return kafka.pack(messages, base_offset, self._options.message_bytes_max)
+    def _repeated(
+        self, partition: Partition, known: SequenceTable, info: BodyInfo
+    ) -> Produced | None:
+        """Return the answer to a batch that is a repeat from its producer, or out of order."""
+        found = judge(known.find(info.producer_id), info)
+        if found is Code.DUPLICATE_SEQUENCE or isinstance(found, StoredBatch):
+            # A repeat counts as a success, too.
+            self._ticket = max(self._ticket, partition.appended_ticket)
+        if isinstance(found, Code):
+            self._context.count_error(found)
+            return Produced(found, -1)
+        if found is not None:
+            start = partition.log_start_offset
+            return Produced(Code.NONE, found.base_offset, log_start_offset=start)
+        return None
 
-    def _store(self, partition: Partition, codec: Codec, prepared: Prepared) -> Produced:
-        # Atomic: no await between reading the base offset and the append.
-        context, info = self._context, prepared.info
+    def _store(
+        self, partition: Partition, prepared: Prepared, known: SequenceTable | None = None
+    ) -> Produced:
+        # Atomic: no await between reading the base offset and the append, which also notes the
+        # batch in the producer's sequences.
+        context, info, body = self._context, prepared.info, prepared.body
+        if known is not None:
+            repeated = self._repeated(partition, known, info)
+            if repeated is not None:
+                return repeated
         base_offset = partition.next_offset
         if not info.record_count:
             return Produced(Code.NONE, base_offset if prepared.empty_compressed else -1)
-        append_us, body = context.broker.now_us(), prepared.body
-        cut: Sequence[tuple[Buffer, BodyInfo]] = ()
-        if len(body) > APPEND_BYTES_MAX:
-            cut = list(pieces(body, info, base_offset))
-        if len(cut) < 2:
-            appended = partition.append([body], info, body_format=codec.format, append_us=append_us)
+        append_us, body_format = context.broker.now_us(), prepared.body_format
+        parts = cut(prepared, base_offset) if len(body) > APPEND_BYTES_MAX else ()
+        if len(parts) < 2:
+            appended = partition.append([body], info, body_format=body_format, append_us=append_us)
         else:  # All or nothing: the whole set has a single answer.
-            if codec is KAFKA_BATCHES:
-                cut = [(one, codec.inspect(one)) for one, _ in cut]
-            appended = partition.append_all(cut, body_format=codec.format, append_us=append_us)
+            appended = partition.append_all(parts, body_format=body_format, append_us=append_us)
         if appended.ticket > self._ticket:
             self._ticket = appended.ticket
         context.broker.metrics.records_in(
             PROTOCOL, partition.figures_name, info.record_count, len(body)
         )
         return Produced(Code.NONE, base_offset, log_start_offset=partition.log_start_offset)
-
-
-def _check_count(messages: Messages | None) -> None:
-    """Check the number of messages. Raises TooManyRecords."""
-    if messages is not None and messages.count > SET_MESSAGES_MAX:
-        raise TooManyRecords("messages", SET_MESSAGES_MAX)
-
-
-def magic_of(message_set: memoryview) -> int:
-    """Return the format of a set's first message, whatever the request's version (some clients send
-    the newest format in the oldest request); 0 for a set without messages.
-    """
-    pos = kafka_batches.MAGIC_POS
-    return message_set[pos] if len(message_set) > pos else 0
-
-
-def pieces(body: Buffer, info: BodyInfo, base_offset: int) -> Iterator[tuple[Buffer, BodyInfo]]:
-    """Split a stamped body into parts of at most APPEND_BYTES_MAX or a single entry, with each
-    part's contents.
-    """
-    end = len(body)
-    if end <= APPEND_BYTES_MAX:
-        yield body, info
-        return
-    view = memoryview(body)
-    start, first = 0, base_offset
-    while start < end:
-        stop = _piece_end(view, start)
-        after = base_offset + info.record_count
-        if stop < end:
-            after = ENTRY.unpack_from(view, stop)[0]
-        yield view[start:stop], BodyInfo(after - first, flags=info.flags)
-        start, first = stop, after
-
-
-def _piece_end(view: memoryview, start: int) -> int:
-    """Return the end of the last entry that fits a piece beginning at `start`; the first always
-    fits.
-    """
-    limit = min(start + APPEND_BYTES_MAX, len(view))
-    unpack = ENTRY.unpack_from
-    stop = start + ENTRY.size + unpack(view, start)[1]
-    while stop < limit:
-        following = stop + ENTRY.size + unpack(view, stop)[1]
-        if following > limit:
-            break
-        stop = following
-    return int(stop)

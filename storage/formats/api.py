@@ -98,6 +98,7 @@ class Prepared:
 
     body: Buffer
     info: BodyInfo
+    body_format: int  # a `BodyFormat`
     empty_compressed: bool = False
 
 

@@ -82,7 +82,7 @@ def body_from_send(
     limits, stamps = Limits(payload_bytes_max, HEADER_BYTES_MAX), (base_offset, append_us, 0)
     made = stored_send(view, Form.SENT, head, stamps, limits, random_bytes)
     if made is not None:
-        return Prepared(made.body, BodyInfo(made.info.record_count))
+        return Prepared(made.body, BodyInfo(made.info.record_count), BodyFormat.IGGY)
     parts: list[Buffer] = [head]
     read, length_at, pack, crc_of = SEND_HEAD.unpack_from, U32.unpack_from, RECORD_HEAD.pack, crc32
     ids = fresh_ids(random_bytes)
@@ -114,7 +114,7 @@ def body_from_send(
         raise RecordTooLarge(payload_bytes, payload_bytes_max)
     if header_bytes > HEADER_BYTES_MAX:
         raise RecordTooLarge(header_bytes, HEADER_BYTES_MAX)
-    return Prepared(b"".join(parts), BodyInfo(offset - base_offset))
+    return Prepared(b"".join(parts), BodyInfo(offset - base_offset), BodyFormat.IGGY)
 
 
 class PolledCodec(BodyCodec):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from braidlog.storage.errors import CorruptBody
-from braidlog.storage.formats.api import BodyInfo, Buffer, Prepared
+from braidlog.storage.formats.api import BodyFormat, BodyInfo, Buffer, Prepared
 from braidlog.storage.formats.iggy.classic import (
     NO_ID,
     fresh_ids,
@@ -97,7 +97,7 @@ def body_from_untyped(
         )
         offset += 1
         pos = stop
-    return Prepared(b"".join(parts), check.finished())
+    return Prepared(b"".join(parts), check.finished(), BodyFormat.IGGY_TYPED)
 
 
 def untyped(records: memoryview, digest: Callable[[Buffer], int]) -> bytes:
@@ -159,8 +159,9 @@ def body_from_batch(
     if made is not None and made.info.record_count == count:
         checked = b"".join((view[:40], view[48:52], made.checksums))
         if checksum_of(checked) == BATCH_HEAD.unpack_from(view)[5]:
-            return Prepared(made.body, made.info)
-    return Prepared(*body_one_by_one(view, head, base_offset, append_us, sent_us))
+            return Prepared(made.body, made.info, BodyFormat.IGGY_TYPED)
+    body, info = body_one_by_one(view, head, base_offset, append_us, sent_us)
+    return Prepared(body, info, BodyFormat.IGGY_TYPED)
 
 
 def body_one_by_one(

@@ -173,12 +173,12 @@ def body_from_typed(
     stamps = (base_offset, append_us, 0)
     made = stored_send(messages, Form.TYPED, head, stamps, SEND_LIMITS, random_bytes)
     if made is not None:
-        return Prepared(made.body, made.info)
+        return Prepared(made.body, made.info, BodyFormat.IGGY_TYPED)
     body = bytearray(head)
     body += messages
     view = memoryview(body)
     info = stamp_one_by_one(view, len(head), base_offset, append_us, random_bytes)
-    return Prepared(view, info)
+    return Prepared(view, info, BodyFormat.IGGY_TYPED)
 
 
 def stamp_one_by_one(

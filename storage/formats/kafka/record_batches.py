@@ -41,6 +41,7 @@ EPOCH = struct.Struct(">i")
 CRC = struct.Struct(">I")
 CHECKED = struct.Struct(">hiqqqhii")  # from the attributes on, which the checksum covers
 
+STORED = int(BodyFormat.KAFKA_BATCHES)  # An attribute of an enum class is as slow as a call.
 MAGIC = 2
 MAGIC_POS = 16
 EPOCH_POS, CRC_POS, CHECKED_POS = 12, 17, 21
@@ -131,7 +132,7 @@ def prepare(message_set: Buffer, base_offset: int, *, message_bytes_max: int) ->
         _add_info(info, ref)
     if len(found) != 1 and info.producer_id:
         raise CorruptBody("a producer with sequences sends one batch at a time")
-    return Prepared(view, info)
+    return Prepared(view, info, STORED)
 
 
 def rebase(batch: bytearray, base_offset: int) -> None:

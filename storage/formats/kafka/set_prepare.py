@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from braidlog.storage.errors import CorruptBody, RecordTooLarge, UnreadableBody
 from braidlog.storage.formats import compression
-from braidlog.storage.formats.api import BatchFlag, BodyInfo, Buffer, Prepared
+from braidlog.storage.formats.api import BatchFlag, BodyFormat, BodyInfo, Buffer, Prepared
 from braidlog.storage.formats.compression import INFLATED_BYTES_MAX, crc32
 from braidlog.storage.formats.kafka.set_layout import (
     CODEC_BITS,
@@ -35,6 +35,7 @@ _DEFLATE: dict[int, Callable[[Buffer], bytes]] = {
     3: compression.lz4,
 }
 _GZIP = 1
+KAFKA = int(BodyFormat.KAFKA)  # An attribute of an enum class is as slow as a call.
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ def prepare_plain(view: memoryview, base_offset: int, bytes_max: int) -> Prepare
     Raises: as `prepare`.
     """
     count, end, compressed = check_and_stamp(view, base_offset, bytes_max)
-    return None if compressed else Prepared(view[:end], BodyInfo(count))
+    return None if compressed else Prepared(view[:end], BodyInfo(count), KAFKA)
 
 
 def check_pieces(
@@ -137,12 +138,12 @@ def pack(messages: Messages, base_offset: int, message_bytes_max: int) -> Prepar
     """
     count = messages.count
     if not count:
-        return Prepared(b"", BodyInfo(0), empty_compressed=True)
+        return Prepared(b"", BodyInfo(0), KAFKA, empty_compressed=True)
     _stamp(messages.data, base_offset)
     wrapper = packed(messages.data, messages.codec, base_offset + count - 1, message_bytes_max)
     if len(wrapper) > message_bytes_max:
         raise RecordTooLarge(len(wrapper), message_bytes_max)
-    return Prepared(wrapper, BodyInfo(count, flags=BatchFlag.COMPRESSED))
+    return Prepared(wrapper, BodyInfo(count, flags=BatchFlag.COMPRESSED), KAFKA)
 
 
 def packed(messages: Buffer, codec: int, last_offset: int, bytes_wanted: int = NO_LIMIT) -> bytes:
@@ -165,7 +166,7 @@ def _wrapper(value: bytes, codec: int, last_offset: int) -> bytes:
 def stamp(messages: Messages, base_offset: int) -> Prepared:
     """Stamp the messages to an uncompressed set: fast, even for a set received compressed."""
     _stamp(messages.data, base_offset)
-    return Prepared(messages.data, BodyInfo(messages.count))
+    return Prepared(messages.data, BodyInfo(messages.count), KAFKA)
 
 
 def _stamp(data: memoryview, base_offset: int) -> None:

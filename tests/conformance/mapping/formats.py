@@ -58,9 +58,12 @@ class Formats:
         if form == "rest":
             await self._produce(found)
         else:
-            body_format, prepared = WRITERS[form](found, base_offset, now_us)
+            prepared = WRITERS[form](found, base_offset, now_us)
             partition.append(
-                [prepared.body], prepared.info, body_format=body_format, append_us=now_us
+                [prepared.body],
+                prepared.info,
+                body_format=prepared.body_format,
+                append_us=now_us,
             )
             await self.broker.durability.settled()
         (first, *_) = await partition.read(base_offset, 1)

@@ -333,14 +333,14 @@ async def test_compacted_records_keep_their_offsets(formats, form, reader):
     await formats.write("rest", [Record(0, 0, value=b"before")])
     first = formats.partition.next_offset
     found = [Record(0, 0, key=b"%d" % at, value=b"v%d" % at) for at in range(5)]
-    body_format, made = WRITERS[form](sendable(form, found), first, formats.broker.now_us())
-    stored = codec_for(body_format)
+    made = WRITERS[form](sendable(form, found), first, formats.broker.now_us())
+    stored = codec_for(made.body_format)
     kept = stored.without(made.body, first, lambda offset: offset - first not in KEPT)
     assert kept.record_count == len(KEPT)
     formats.partition.log.append(
         [kept.body],
         BodyInfo(kept.record_count, flags=made.info.flags | BatchFlag.COMPACTED),
-        body_format=body_format,
+        body_format=made.body_format,
         append_us=formats.broker.now_us(),
         last_offset_delta=4,
     )

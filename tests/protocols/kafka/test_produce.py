@@ -1,7 +1,6 @@
 """Produce: through the wire, and cutting a large set into batches."""
 
 import gzip
-import itertools
 import random
 import zlib
 from collections.abc import Iterator
@@ -14,31 +13,28 @@ import trio.testing
 
 from braidlog.broker.broker import Broker
 from braidlog.broker.reading.unpacking import unpacking_limiter
-from braidlog.broker.runtime.steps import run
 from braidlog.protocols.kafka.context import Context
 from braidlog.protocols.kafka.group_table import GroupTable
 from braidlog.protocols.kafka.login import Login
 from braidlog.protocols.kafka.names import NameSpace
 from braidlog.protocols.kafka.options import KafkaOptions
 from braidlog.protocols.kafka.presence import Presence
-from braidlog.protocols.kafka.produce import (
+from braidlog.protocols.kafka.produce import PACK_TRIES_MAX, _Producing
+from braidlog.storage.formats.api import Prepared
+from braidlog.storage.formats.kafka import record_batches as kafka_batches
+from braidlog.storage.formats.kafka.message_sets import KAFKA
+from braidlog.storage.formats.kafka.prepare import (
     APPEND_BYTES_MAX,
     INLINE_INFLATED_MAX,
-    PACK_TRIES_MAX,
-    _Producing,
-    pieces,
+    Limits,
+    OpenedSet,
+    PackedSet,
 )
-from braidlog.storage.formats.api import BodyInfo, Prepared
-from braidlog.storage.formats.kafka import record_batches as kafka_batches
-from braidlog.storage.formats.kafka import set_prepare as kafka_prepare
-from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.kafka.set_layout import SET_MESSAGES_MAX
-from braidlog.storage.formats.kafka.set_prepare import Messages, prepare
 from braidlog.storage.formats.record import Record
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, message, message_set, produce
-from tests.protocols.kafka.layouts import parse_set
 from tests.protocols.kafka.talk import (
     FOO,
     FOO_NAME,
@@ -52,42 +48,6 @@ from tests.protocols.kafka.talk import (
 from tests.storage.formats.kafka.test_record_batches import timed
 
 BASE = 1000
-
-
-def stamped(sizes: list[int]) -> tuple[memoryview, BodyInfo]:
-    data = bytearray(b"".join(message(bytes(size)) for size in sizes))
-    prepared = prepare(memoryview(data), BASE, 0, message_bytes_max=1 << 30)
-    return memoryview(prepared.body), prepared.info
-
-
-def test_set_within_the_limit_stays_one_batch() -> None:
-    body, info = stamped([100] * 1000)
-    assert list(pieces(body, info, BASE)) == [(body, info)]
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_large_set_is_cut_between_messages_and_loses_none(seed: int) -> None:
-    rng = random.Random(seed)
-    sizes = [rng.choice((10, 1000, 200_000, 900_000)) for _ in range(60)]
-    body, info = stamped(sizes)
-    cut = list(pieces(body, info, BASE))
-    assert b"".join(bytes(piece) for piece, _ in cut) == bytes(body)
-    following = BASE
-    for piece, piece_info in cut:
-        offsets = [offset for offset, _ in parse_set(bytes(piece))]
-        assert len(piece) <= APPEND_BYTES_MAX
-        assert offsets == list(range(following, following + piece_info.record_count))
-        following += piece_info.record_count
-    assert following == BASE + len(sizes)
-    # None is smaller than need be: with the first message of the next it would be too large.
-    for (piece, _), (after, _) in itertools.pairwise(cut):
-        first = 12 + int.from_bytes(after[8:12], "big")
-        assert len(piece) + first > APPEND_BYTES_MAX
-
-
-def test_message_above_the_limit_is_a_batch_of_its_own() -> None:
-    body, info = stamped([50, APPEND_BYTES_MAX + 5, 50])
-    assert [piece_info.record_count for _, piece_info in pieces(body, info, BASE)] == [1, 1, 1]
 
 
 # Through the wire.
@@ -276,21 +236,23 @@ async def test_who_never_finds_the_log_at_rest_is_stored_unpacked(
     broker: Broker, client: Client
 ) -> None:
     partition = broker.topics.partition(FOO_NAME, 0)
-    pack = kafka_prepare.pack
 
-    class Restless(_Producing):
+    class Restless(OpenedSet):
         """Another protocol's producer appends whenever a set has been packed."""
 
-        def _pack(self, messages: Messages, base_offset: int) -> Prepared:
+        def at(self, base_offset: int) -> Prepared:
             trio.from_thread.run_sync(foreign_append, broker, "foo", [b"x"])
-            return pack(messages, base_offset, 1 << 20)
+            return super().at(base_offset)
 
-    large = gzipped(incompressible(70))
-    request = m.ProduceRequest(1, 1000, {FOO: {0: memoryview(large)}})
-    producing = Restless(context_of(broker), request)
-    answer = await run(producing.finish(producing.append_sets()))
-    assert answer is not None and isinstance(answer.reply, m.ProduceReply)
-    produced = answer.reply.topics[FOO][0]
+    class RestlessSet(PackedSet):
+        def open(self, inflated_max: int | None = None) -> OpenedSet:
+            opened = super().open(inflated_max)
+            return Restless(opened.content, opened.limits)
+
+    large = memoryview(gzipped(incompressible(70)))
+    producing = _Producing(context_of(broker), m.ProduceRequest(1, 1000, {}))
+    packed = RestlessSet(large, Limits(1 << 20, 1 << 20, 1 << 20))
+    produced = await producing._append_in_thread(partition, packed)
     assert (produced.error, produced.base_offset) == (0, PACK_TRIES_MAX)
     await broker.durability.settled()
     (batch,) = await partition.read(PACK_TRIES_MAX, 1 << 20)
