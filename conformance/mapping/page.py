@@ -19,15 +19,15 @@ MADE_UP_ROW = "- (made up)"
 def tables() -> str:
     """Return the text between the two marks."""
     lines = [
-        "## Who is who",
+        "## Clients",
         "",
-        "| name below | who | writes | reads |",
+        "| name below | clients | writes | reads |",
         "| --- | --- | --- | --- |",
     ]
     for name, title in TITLES.items():
         both = [("yes" if name in known else "no") for known in (WRITES, READS)]
         lines.append(f"| {title} | {ABOUT[name]} | {' | '.join(both)} |")
-    lines += ["", "## What a writer says", ""]
+    lines += ["", "## Fields of writers", ""]
     lines += ["| field | " + " | ".join(TITLES[name] for name in WRITES) + " |"]
     lines += ["| --- " * (len(WRITES) + 1) + "|"]
     for field in FIELDS:
@@ -44,7 +44,7 @@ def pair(writer: str, reader: str) -> list[str]:
     """Return the heading and table of a pair."""
     lines = [f"### {TITLES[writer]} -> {TITLES[reader]}", ""]
     if (writer, reader) in UNTOUCHED:
-        return [*lines, "Byte for byte as it was sent, also what the broker cannot open.", ""]
+        return [*lines, "Byte for byte as sent, also bodies that the broker cannot open.", ""]
     lines += ["| field | arrives as | rule |", "| --- | --- | --- |"]
     for field in FIELDS:
         made_up = MADE_UP.get(reader, {}).get(field)

@@ -44,7 +44,7 @@ WRITES: dict[str, dict[str, str]] = {
         APPEND: CLOCK,
     },
     "pulsar": {
-        KEY: "`partition_key`, its Base64 undone; absent without it or with `null_partition_key`",
+        KEY: "`partition_key`, Base64 decoded; absent if missing or with `null_partition_key`",
         VALUE: "payload; absent with `null_value`",
         HEADERS: "properties",
         PUBLISH: "`publish_time`",
@@ -53,11 +53,11 @@ WRITES: dict[str, dict[str, str]] = {
         DELIVERY: "`deliver_at_time` of the entry; 0 and below is none",
         ORDERING_KEY: "`ordering_key`",
         PRODUCER: "`producer_name`",
-        SEQUENCE: "`sequence_id` of the message, else of its batch",
+        SEQUENCE: "`sequence_id` of the message, else of the batch",
         SCHEMA: "`schema_version`",
     },
     "iggy": {
-        KEY: "the partitioning key of the SEND, for each of its messages",
+        KEY: "the partitioning key of the SEND, for each message",
         VALUE: "payload, never empty",
         HEADERS: "user headers",
         KINDS: "kinds of the user headers",
@@ -65,9 +65,9 @@ WRITES: dict[str, dict[str, str]] = {
         MESSAGE_ID: "id; a random UUID for 0",
     },
     "iggy-typed": {
-        KEY: "the partitioning key of the SEND, for each of its messages",
+        KEY: "the partitioning key of the SEND, for each message",
         VALUE: "payload; empty from crate 0.11 only",
-        HEADERS: "user headers; a name of another kind than text is its bytes",
+        HEADERS: "user headers; a name of another kind than text counts as bytes",
         KINDS: "kinds of the user headers' values",
         PUBLISH: "origin timestamp; 0 is none",
         APPEND: CLOCK,
@@ -77,13 +77,13 @@ WRITES: dict[str, dict[str, str]] = {
         KEY: "`key`",
         VALUE: "`value`; absent with null",
         HEADERS: "`properties`",
-        PUBLISH: "when the request came, in whole milliseconds",
+        PUBLISH: "arrival of the request, in whole milliseconds",
         APPEND: CLOCK,
         EVENT: "`eventTime`; 0 is none",
         DELIVERY: "`deliverAt`, or `deliverAfterMs` from now on; 0 is none",
         PRODUCER: "`producer_name` of the request, else `rest`",
         SEQUENCE: "`sequenceId`",
-        SCHEMA: "the version that the request's schema has",
+        SCHEMA: "the version of the request's schema",
     },
 }
 
@@ -93,18 +93,18 @@ class Rule:
     """A reader's place and form of a field; with `seen_as` empty, the field stays in the log."""
 
     seen_as: str
-    how: str = "as it is"
+    how: str = "unchanged"
 
 
-STAYS = Rule("", "the protocol has no place for it")
+STAYS = Rule("", "no such field in the protocol")
 MS = "in milliseconds, rounded down"
-TEXT_VALUES = "numbers as decimals, booleans as `true` and `false`, other values as they are"
+TEXT_VALUES = "numbers as decimals, booleans as `true` and `false`, other values unchanged"
 KEY_HEADER_RULE = "the last header, `braidlog.key` of kind raw, if the key has 1 to 255 bytes"
 IGGY_HEADER_RULE = (
-    "those whose name is text of 1 to 255 bytes and whose value has 1 to 255 bytes; in order,"
-    " names may repeat"
+    "headers with a text name of 1 to 255 bytes and a value of 1 to 255 bytes; in order, names may"
+    " repeat"
 )
-IGGY_KIND_RULE = "as it is; raw where the value of a text header is no UTF-8"
+IGGY_KIND_RULE = "unchanged; raw if the value of a text header is not UTF-8"
 PUBLISH_ELSE = "the publish time, else the append time"
 
 READS: dict[str, dict[str, Rule]] = {
@@ -113,7 +113,7 @@ READS: dict[str, dict[str, Rule]] = {
         KEY: Rule("key"),
         VALUE: Rule("value"),
         HEADERS: Rule("headers", f"in order, names may repeat; {TEXT_VALUES}"),
-        KINDS: Rule("headers", "only in how a value reads"),
+        KINDS: Rule("headers", "only in the form of a value"),
         PUBLISH: Rule("timestamp", f"{PUBLISH_ELSE}, {MS}"),
         APPEND: Rule("timestamp", "where there is no publish time"),
     },
@@ -122,25 +122,25 @@ READS: dict[str, dict[str, Rule]] = {
             "partition_key",
             "text, else Base64 with `partition_key_b64_encoded`; `null_partition_key` where absent",
         ),
-        VALUE: Rule("payload", "an absent one is empty with `null_value`"),
+        VALUE: Rule("payload", "an absent value is empty with `null_value`"),
         HEADERS: Rule(
             "properties",
-            f"in order, names may repeat; {TEXT_VALUES}. Name and value in Base64 where one of"
-            " them is no UTF-8: the last property, `braidlog.base64`, lists their places",
+            f"in order, names may repeat; {TEXT_VALUES}. Name and value in Base64 if either is"
+            " not UTF-8: the last property, `braidlog.base64`, lists the places",
         ),
-        KINDS: Rule("properties", "only in how a value reads"),
-        PUBLISH: Rule("publish_time", f"{PUBLISH_ELSE}, {MS}; 0 for one before 1970"),
+        KINDS: Rule("properties", "only in the form of a value"),
+        PUBLISH: Rule("publish_time", f"{PUBLISH_ELSE}, {MS}; 0 before 1970"),
         APPEND: Rule("publish_time", "where there is no publish time"),
-        EVENT: Rule("event_time", f"{MS}; none for one below 1 ms"),
-        DELIVERY: Rule("deliver_at_time", f"{MS}; none for one below 1 ms"),
+        EVENT: Rule("event_time", f"{MS}; none below 1 ms"),
+        DELIVERY: Rule("deliver_at_time", f"{MS}; none below 1 ms"),
         ORDERING_KEY: Rule("ordering_key"),
-        PRODUCER: Rule("producer_name", "`braidlog` where there is none, or it is no UTF-8"),
+        PRODUCER: Rule("producer_name", "`braidlog` if missing or not UTF-8"),
         SEQUENCE: Rule("sequence_id", "the offset where there is none"),
         SCHEMA: Rule("schema_version"),
     },
     "iggy": {
         KEY: Rule("headers", KEY_HEADER_RULE),
-        VALUE: Rule("payload", "a record whose value is absent or empty is **left out**"),
+        VALUE: Rule("payload", "a record with an absent or empty value is **left out**"),
         HEADERS: Rule("headers", IGGY_HEADER_RULE),
         KINDS: Rule("headers", IGGY_KIND_RULE),
         APPEND: Rule("timestamp", "in microseconds"),
@@ -148,7 +148,7 @@ READS: dict[str, dict[str, Rule]] = {
     },
     "iggy-typed": {
         KEY: Rule("headers", KEY_HEADER_RULE),
-        VALUE: Rule("payload", "a record whose value is absent is **left out**"),
+        VALUE: Rule("payload", "a record with an absent value is **left out**"),
         HEADERS: Rule("headers", IGGY_HEADER_RULE),
         KINDS: Rule("headers", IGGY_KIND_RULE),
         PUBLISH: Rule("origin_timestamp", f"{PUBLISH_ELSE}, in microseconds; 0 before 1970"),
@@ -160,23 +160,23 @@ READS: dict[str, dict[str, Rule]] = {
         VALUE: Rule("value", "text, else Base64 with `encoding`; null where absent"),
         HEADERS: Rule(
             "properties",
-            f"a map of texts; {TEXT_VALUES}. Where a name repeats or something is no UTF-8, all"
-            " of them in order besides, in `headers`",
+            f"a map of texts; {TEXT_VALUES}. If a name repeats or some text is not UTF-8, all"
+            " headers are also in `headers`, in order",
         ),
         KINDS: Rule("properties", "only in how a value reads"),
         PUBLISH: Rule("publishTime", f"{PUBLISH_ELSE}, {MS}"),
         APPEND: Rule("publishTime", "where there is no publish time"),
         EVENT: Rule("eventTime", MS),
         DELIVERY: Rule("deliverAt", MS),
-        ORDERING_KEY: Rule("orderingKey", "left out where it is no UTF-8"),
-        PRODUCER: Rule("producerName", "left out where it is no UTF-8"),
+        ORDERING_KEY: Rule("orderingKey", "left out if not UTF-8"),
+        PRODUCER: Rule("producerName", "left out if not UTF-8"),
         SEQUENCE: Rule("sequenceId"),
         SCHEMA: Rule("schema_version", "with the value read by that schema"),
     },
 }
 
-AS_SENT = "as it was sent"
-UNSHOWN_KEY = Rule("", "Iggy shows nobody the partitioning key of its own writers")
+AS_SENT = "as sent"
+UNSHOWN_KEY = Rule("", "Iggy clients never see the partitioning key of Iggy writers")
 # Readers of the writer's own protocol receive the sent bytes: these are the differences from above.
 WITHIN: dict[tuple[str, str], dict[str, Rule]] = {
     ("kafka-1", "kafka-2"): {
@@ -184,7 +184,7 @@ WITHIN: dict[tuple[str, str], dict[str, Rule]] = {
         APPEND: Rule("", "a time that the client did not give stays -1"),
     },
     ("kafka-2", "kafka-2"): {
-        HEADERS: Rule("headers", "as they were sent, null values too"),
+        HEADERS: Rule("headers", "as sent, null values too"),
         PUBLISH: Rule("timestamp", AS_SENT),
         APPEND: Rule("", "a time that the client did not give stays -1"),
     },
