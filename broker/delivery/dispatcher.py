@@ -16,7 +16,7 @@ import trio
 from braidlog.broker.delivery import ack_sets
 from braidlog.broker.delivery import entries as ids
 from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
-from braidlog.broker.delivery.cursor import DispatchCursor
+from braidlog.broker.delivery.cursor import DispatchCursor, SubscriptionCursor
 from braidlog.broker.delivery.entries import Entry, EntryId, Span
 from braidlog.broker.delivery.pump import Pump
 from braidlog.broker.delivery.surroundings import Surroundings
@@ -44,6 +44,7 @@ class Dispatcher(Pump):
     """
 
     kind: SubscriptionKind
+    redelivers = True
     is_blocked = False  # At the subscription's limit of unacknowledged messages.
     _special = 0  # Flags of entries that `_offer` decides about.
 
@@ -59,6 +60,11 @@ class Dispatcher(Pump):
         self.consumers: list[Consumer] = []
         self.resetting: trio.Event | None = None  # A seek is under way: newcomers wait for it.
         self._seeks = 0  # So many there were, or may be without our hearing of them.
+
+    @property
+    def backlog(self) -> int:
+        """As `Delivery.backlog`."""
+        return max(0, self.partition.high_watermark - self.cursor.position)
 
     @property
     def delayed(self) -> int:
@@ -87,6 +93,16 @@ class Dispatcher(Pump):
         consumer.is_attached = False
         self._left(consumer)
         self.wake()
+
+    def leave(self, consumer: Consumer) -> None:
+        """As `Delivery.leave`; the registry forgets a dispatcher that then has no consumers."""
+        if consumer.is_attached and self.partition.removed:
+            self.consumers.remove(consumer)  # Its position may be another broker's now.
+            consumer.is_attached = False
+            consumer.pending.clear()
+        elif consumer.is_attached:
+            self.detach(consumer)
+        self._surroundings.release(self)
 
     def check_room(self, consumer: Consumer) -> None:
         """Check that this kind of subscription takes one more consumer.
@@ -253,6 +269,25 @@ class Dispatcher(Pump):
             self._attach_again(closed)
             self.resetting.set()
             self.resetting = None
+
+    async def seek(self, position: Callable[[], Awaitable[int]]) -> int:
+        """As `Delivery.seek`; closed consumers find a position in memory again, for a while."""
+        try:
+            return await self.reset(position)
+        finally:
+            self._surroundings.keep(self)
+            self._surroundings.release(self)
+
+    def unsubscribe(self) -> int:
+        """As `Delivery.unsubscribe`."""
+        self._surroundings.release(self)
+        if isinstance(self.cursor, SubscriptionCursor):
+            return self.cursor.subscription.delete_cursor(self.cursor.index)
+        return 0
+
+    def stored(self) -> Dispatcher:
+        """As `Delivery.stored`."""
+        return self
 
     def cursor_moved(self, event: CursorEvent, is_own: bool) -> None:
         """Follow a change of the cursor. If another client made the change, a move forward counts

@@ -59,6 +59,7 @@ class Pump(abc.ABC):
         self.name = name
         self.cursor = cursor
         self.stopped_at: int | None = None  # Where the log cannot be read, or not for Pulsar.
+        self._surroundings = surroundings
         self._budget = surroundings.budget
         self._now_us = surroundings.now_us
         self._ahead: deque[Entry] = deque()

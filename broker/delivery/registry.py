@@ -213,7 +213,7 @@ class Dispatchers:
         cursor: DispatchCursor,
         keys: KeySharing,
     ) -> Dispatcher:
-        shared = Surroundings(self._budget, self._now_us)
+        shared = Surroundings(self._budget, self._now_us, self.release, self.keep)
         match kind:
             case SubscriptionKind.EXCLUSIVE:
                 return ExclusiveDispatcher(partition, name, cursor, shared)
@@ -240,16 +240,6 @@ class Dispatchers:
             raise
         dispatcher.attach(consumer)
         self._kept.pop(_key(dispatcher), None)
-
-    def detach(self, dispatcher: Dispatcher, consumer: Consumer) -> None:
-        """Detach a consumer, and forget a dispatcher that then has none."""
-        if consumer.is_attached and dispatcher.partition.removed:
-            dispatcher.consumers.remove(consumer)  # Its position may be another broker's now.
-            consumer.is_attached = False
-            consumer.pending.clear()
-        elif consumer.is_attached:
-            dispatcher.detach(consumer)
-        self.release(dispatcher)
 
     def release(self, dispatcher: Dispatcher) -> None:
         """Forget a dispatcher that has no consumers and waits for none."""

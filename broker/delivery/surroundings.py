@@ -1,4 +1,4 @@
-"""What the dispatchers of one broker share: a budget and a clock."""
+"""What the dispatchers of one broker share: a budget, a clock, and the registry that has them."""
 
 import time
 from collections.abc import Callable
@@ -18,3 +18,7 @@ class Surroundings:
 
     budget: ReadAhead = field(default_factory=ReadAhead)
     now_us: Callable[[], int] = wall_clock_us
+    release: Callable[..., None] = lambda _: None
+    """Forgets the dispatcher if it has no consumers and waits for none."""
+    keep: Callable[..., None] = lambda _: None
+    """Keeps the dispatcher's position in memory for consumers that a seek closed."""

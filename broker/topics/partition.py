@@ -72,6 +72,8 @@ class Partition:
     `wait_for` for new records.
     """
 
+    is_persistent = True
+
     def __init__(
         self,
         topic: TopicMeta,
@@ -109,8 +111,23 @@ class Partition:
 
     @property
     def partition_id(self) -> int:
-        """The number that names its folder; Pulsar's ledger id."""
+        """The number that names its folder."""
         return self.log.partition_id
+
+    @property
+    def ledger_id(self) -> int:
+        """As `Channel.ledger_id`."""
+        return self.log.partition_id
+
+    def producer_joined(self) -> None:
+        """As `Channel.producer_joined`: nothing depends on the number of producers."""
+
+    def producer_left(self) -> None:
+        """As `Channel.producer_left`."""
+
+    def stored(self) -> Partition:
+        """As `Channel.stored`."""
+        return self
 
     @property
     def next_offset(self) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.delivery.non_persistent.topic import LiveTopic
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.schema_rules import (
     FOR_CONSUMERS,
@@ -141,7 +140,7 @@ class Schemas:
         version = len(topic.meta.schemas)
         if version >= SCHEMAS_MAX:
             raise IncompatibleSchema(f"a topic has at most {SCHEMAS_MAX} schemas")
-        if isinstance(topic, LiveTopic):  # Nothing of it is kept on disk.
+        if not topic.is_persistent:  # Nothing of it is kept on disk.
             topic.meta.schemas.append(schema)
             return version, 0
         self._catalogue.add_schema(topic.meta.topic_id, schema)

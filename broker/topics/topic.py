@@ -15,6 +15,7 @@ from braidlog.storage.metadata.names import InvalidTopicName, check_topic_name, 
 
 if TYPE_CHECKING:
     from braidlog.broker.cluster.placement import Placement
+    from braidlog.broker.delivery.channel import Channel
     from braidlog.broker.topics.partition import Partition
     from braidlog.storage.metadata.catalogue_records import Setting, TopicMeta
     from braidlog.storage.metadata.names import TopicName
@@ -84,6 +85,8 @@ class TopicListener(Protocol):
 class Topic:
     """One topic while the broker runs."""
 
+    is_persistent = True  # Its records are stored.
+
     def __init__(self, meta: TopicMeta) -> None:
         self.meta = meta
         self.inherited: Mapping[str, Setting] = {}  # Its namespace's settings.
@@ -100,6 +103,11 @@ class Topic:
     def figures_name(self) -> str:
         """What it is called in figures."""
         return self.name.full
+
+    @property
+    def channels(self) -> Sequence[Channel]:
+        """The partitions, towards producers."""
+        return self.partitions
 
     @property
     def name(self) -> TopicName:

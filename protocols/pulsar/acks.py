@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from braidlog.broker.delivery.non_persistent.topic import LiveSubscription
 from braidlog.broker.errors import BrokerError
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import Refused, refusal
@@ -19,8 +18,9 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
+    from braidlog.broker.delivery.delivery import Delivery
     from braidlog.protocols.pulsar.client import Client
-    from braidlog.protocols.pulsar.consumer import Delivery, PulsarConsumer
+    from braidlog.protocols.pulsar.consumer import PulsarConsumer
 
 
 async def ack(client: Client, command: CommandAck) -> None:
@@ -50,8 +50,6 @@ async def ack(client: Client, command: CommandAck) -> None:
 async def _acknowledge(
     consumer: PulsarConsumer, dispatcher: Delivery, command: CommandAck, lazy: bool
 ) -> int:
-    if isinstance(dispatcher, LiveSubscription):  # It redelivers nothing.
-        return 0
     named = command.message_id
     if command.ack_type == CommandAck.Individual:
         entries, others = whole_entries(named, dispatcher.partition.partition_id)
@@ -66,7 +64,7 @@ def redeliver(client: Client, command: CommandRedeliverUnacknowledgedMessages) -
     consumer = client.consumers.get(command.consumer_id)
     if consumer is None or consumer.dispatcher is None:
         return
-    if isinstance(consumer.dispatcher, LiveSubscription):
+    if not consumer.dispatcher.redelivers:
         return
     if command.HasField("consumer_epoch") and not command.message_ids:
         # A lower epoch redelivers too, but the consumer keeps the higher one.

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import trio
 
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.delivery.non_persistent.topic import LiveSubscription, LiveTopic
 from braidlog.broker.errors import NotAuthorized
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import Refused, refusal
@@ -24,12 +23,11 @@ from braidlog.protocols.pulsar.watchers import Watchers
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.consumer import Consumer
+    from braidlog.broker.delivery.channel import Channel
     from braidlog.broker.errors import BrokerError
     from braidlog.broker.metrics import Number
     from braidlog.broker.server.connection import Connection
-    from braidlog.broker.topics.partition import Partition
-    from braidlog.protocols.pulsar.consumer import Delivery, PulsarConsumer
+    from braidlog.protocols.pulsar.consumer import PulsarConsumer
     from braidlog.protocols.pulsar.options import PulsarOptions
     from braidlog.protocols.pulsar.registry import Producer
     from braidlog.protocols.pulsar.shared import SharedState
@@ -129,8 +127,7 @@ class Client:
         if self.producers.get(producer.producer_id) is producer:
             del self.producers[producer.producer_id]
             self.producers_on(producer.partition).dec()
-            if isinstance(producer.partition, LiveTopic):
-                producer.partition.producer_left()
+            producer.partition.producer_left()
         if producer.holds_layout:
             producer.holds_layout = False
             producer.topic.layout_users -= 1
@@ -139,7 +136,7 @@ class Client:
             self.broker.producers.release(producer.name.encode(), producer.topic)
         self.shared.producers.remove(producer)
 
-    def producers_on(self, partition: Partition | LiveTopic) -> Number:
+    def producers_on(self, partition: Channel) -> Number:
         """Return the number of producers of a partition's topic, as a metric that tasks can
         await.
         """
@@ -231,14 +228,7 @@ class Client:
             if consumer.holds_layout is not None:
                 consumer.holds_layout.layout_users -= 1
                 consumer.holds_layout = None
-            self.detach(dispatcher, consumer)
-
-    def detach(self, delivery: Delivery, consumer: Consumer) -> None:
-        """Detach a consumer from the dispatcher or live subscription."""
-        if isinstance(delivery, LiveSubscription):
-            delivery.detach(consumer)
-        else:
-            self.shared.dispatchers.detach(delivery, consumer)
+            dispatcher.leave(consumer)
 
     def sent(self, topic: str, records: int, size_bytes: int) -> None:
         """Count records handed to a consumer."""

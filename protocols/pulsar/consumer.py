@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.delivery.entries import Entry
-from braidlog.broker.delivery.non_persistent.topic import LIVE_ID, LiveTopic
 from braidlog.broker.delivery.rates import RateMeter, Rates
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX
@@ -21,12 +20,9 @@ from braidlog.storage.formats.api import Buffer
 from braidlog.storage.formats.pulsar.varints import LOW_BITS, LOW_MASK
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.dispatcher import Dispatcher
-    from braidlog.broker.delivery.non_persistent.topic import LiveSubscription
+    from braidlog.broker.delivery.delivery import Delivery
     from braidlog.broker.runtime.outbox import Outbox
     from braidlog.broker.topics.topic import Topic
-
-Delivery: TypeAlias = "Dispatcher | LiveSubscription"  # Source of a consumer's messages.
 
 # The oldest versions whose clients know a feature: `ProtocolVersion` in Apache's PulsarApi.proto.
 BATCH_VERSION = 4
@@ -102,8 +98,8 @@ class PulsarConsumer(Consumer):
         """Set the dispatcher that delivers from here on."""
         partition = dispatcher.partition
         self.dispatcher = dispatcher
-        ledger = LIVE_ID if isinstance(partition, LiveTopic) else partition.partition_id
-        self.writer = messages.MessageWriter(self.consumer_id, ledger, partition_number(partition))
+        number = partition_number(partition)
+        self.writer = messages.MessageWriter(self.consumer_id, partition.ledger_id, number)
         self.set_epoch(self.epoch)
 
     def set_epoch(self, epoch: int | None) -> None:
@@ -198,7 +194,9 @@ def _unusual(
     or takes broker entry metadata.
     """
     before = b""
-    if consumer.owner.takes_entry_metadata and not is_live(consumer):
+    dispatcher = consumer.dispatcher
+    is_stored = dispatcher is not None and dispatcher.partition.is_persistent
+    if consumer.owner.takes_entry_metadata and is_stored:
         before = messages.entry_metadata(entry.append_us, entry.end - 1)
     bodies: Sequence[Buffer] = (entry.body,)
     if len(entry.body) > ENTRY_BYTES_MAX:
@@ -210,12 +208,6 @@ def _unusual(
         yield writer.head(entry.offset, entry.redelivery_count, entry.ack_set, size)
         yield before
         yield body
-
-
-def is_live(consumer: PulsarConsumer) -> bool:
-    """Return True for a non-persistent topic: the broker has no metadata of its entries."""
-    dispatcher = consumer.dispatcher
-    return dispatcher is not None and isinstance(dispatcher.partition, LiveTopic)
 
 
 def has_batch(entries: Sequence[Entry]) -> bool:

@@ -9,8 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.delivery.cursor import SubscriptionCursor
-from braidlog.broker.delivery.non_persistent.topic import LiveSubscription
 from braidlog.broker.errors import BrokerError
 from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
@@ -23,8 +21,9 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
+    from braidlog.broker.delivery.delivery import Delivery
     from braidlog.protocols.pulsar.client import Client
-    from braidlog.protocols.pulsar.consumer import Delivery, PulsarConsumer
+    from braidlog.protocols.pulsar.consumer import PulsarConsumer
 
 LANE: Final = "consumer"
 
@@ -69,16 +68,9 @@ def _unsubscribe(client: Client, command: CommandUnsubscribe) -> None:
             )
         consumer.leave()
         for other in others:
-            dispatcher.detach(other)
+            dispatcher.leave(other)
             other.disconnect()
-        ticket = 0
-        if isinstance(dispatcher, LiveSubscription):
-            dispatcher.partition.unsubscribe(dispatcher)
-        else:
-            client.shared.dispatchers.release(dispatcher)
-            if isinstance(dispatcher.cursor, SubscriptionCursor):
-                cursor = dispatcher.cursor
-                ticket = cursor.subscription.delete_cursor(cursor.index)
+        ticket = dispatcher.unsubscribe()
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)
     else:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.delivery.registry import KeySharing
 from braidlog.broker.errors import SubscriptionBusy
-from braidlog.protocols.pulsar.consumer import Delivery, PulsarConsumer
+from braidlog.protocols.pulsar.consumer import PulsarConsumer
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSubscribe, KeySharedMode
 
 if TYPE_CHECKING:
+    from braidlog.broker.delivery.delivery import Delivery
     from braidlog.broker.delivery.key_slots import KeyPolicy
     from braidlog.protocols.pulsar.client import Client
 
@@ -59,6 +60,6 @@ async def holder_lives(client: Client, dispatcher: Delivery) -> bool:
     is_own = isinstance(holder, PulsarConsumer) and holder.owner is client
     if is_own or await holder.is_alive():
         return holder.is_attached
-    client.detach(dispatcher, holder)
+    dispatcher.leave(holder)
     holder.lost("another connection's consumer takes the place of a silent one")
     return False

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Resource
-from braidlog.broker.delivery.non_persistent.topic import LiveTopic
 from braidlog.broker.errors import BrokerError
 from braidlog.storage.metadata.names import TopicName, split_partition
 
 if TYPE_CHECKING:
-    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.delivery.channel import Channel
     from braidlog.broker.topics.registry import TopicRegistry
 
 PERSISTENT, NON_PERSISTENT = "persistent://", "non-persistent://"
@@ -67,7 +66,7 @@ def is_system(name: TopicName) -> bool:
     return name.topic.startswith(SYSTEM_PREFIX)
 
 
-def partition_number(partition: Partition | LiveTopic) -> int:
+def partition_number(partition: Channel) -> int:
     """The partition's number in message ids."""
     return partition.index if partition.topic.partitioned else UNPARTITIONED
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from braidlog.broker.delivery import entries, entry_reads
 from braidlog.broker.delivery.entries import EntryId
 from braidlog.broker.delivery.holes import last_batch_index
-from braidlog.broker.delivery.non_persistent.topic import LiveSubscription
 from braidlog.broker.errors import BrokerError, NotAuthorized
 from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
@@ -55,13 +54,12 @@ def seek(client: Client, command: CommandSeek) -> None:
 
 
 async def _seek(client: Client, command: CommandSeek) -> None:
-    dispatchers = client.shared.dispatchers
     try:
         consumer, dispatcher = attached(client, command.consumer_id)
-        if isinstance(dispatcher, LiveSubscription):  # As Apache answers: there is nothing to seek.
+        if not dispatcher.partition.is_persistent:  # As Apache answers: there is nothing to seek.
             client.outbox.answer([messages.success(command.request_id)])
             return
-        partition, compacted = dispatcher.partition, consumer.reads_compacted
+        partition, compacted = dispatcher.partition.stored(), consumer.reads_compacted
         if command.HasField("message_id"):
             place = entry_id(command.message_id)
             resolve = partial(entries.resolve_seek, partition, place, compacted=compacted)
@@ -72,11 +70,7 @@ async def _seek(client: Client, command: CommandSeek) -> None:
             raise Refused(
                 ServerError.MetadataError, "Message id and message publish time were not present"
             )
-        try:
-            ticket = await dispatcher.reset(resolve)
-        finally:
-            dispatchers.keep(dispatcher)
-            dispatchers.release(dispatcher)
+        ticket = await dispatcher.seek(resolve)
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)
     else:
@@ -90,9 +84,8 @@ def last_message_id(client: Client, command: CommandGetLastMessageId) -> None:
 
 async def _last_message_id(client: Client, command: CommandGetLastMessageId) -> None:
     try:
-        consumer, dispatcher = attached(client, command.consumer_id)
-        if isinstance(dispatcher, LiveSubscription):
-            raise Refused(ServerError.NotAllowedError, "A non-persistent topic has no last message")
+        consumer, delivery = attached(client, command.consumer_id)
+        dispatcher = delivery.stored()
         partition = dispatcher.partition
         last = await _last_id(partition, compacted=consumer.reads_compacted)
         deleted = await entries.last_ended(partition, dispatcher.cursor.position)
@@ -128,9 +121,6 @@ def consumer_stats(client: Client, command: CommandConsumerStats) -> None:
         raise ProtocolError(f"CONSUMER_STATS: {error}") from None
     connected_at = datetime.fromtimestamp(consumer.connected_us / 1_000_000, UTC)
     rates = consumer.rates(client.broker.now_us())
-    behind = 0
-    if not isinstance(dispatcher, LiveSubscription):
-        behind = max(0, dispatcher.partition.high_watermark - dispatcher.cursor.position)
     stats: dict[str, float | int | str | bool] = {
         "consumerName": consumer.name,
         "availablePermits": messages.unsigned(consumer.permits),
@@ -139,7 +129,7 @@ def consumer_stats(client: Client, command: CommandConsumerStats) -> None:
         "address": f"/{client.connection.peer}",
         "connectedSince": connected_at.isoformat().replace("+00:00", "Z"),
         "type": dispatcher.kind.value,
-        "msgBacklog": behind,
+        "msgBacklog": dispatcher.backlog,
         "msgRateOut": rates.messages_out,
         "msgThroughputOut": rates.bytes_out,
         "msgRateRedeliver": rates.redelivered,

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Action, Resource
-from braidlog.broker.delivery.non_persistent.topic import LiveTopic
+from braidlog.broker.delivery.channel import Channel
 from braidlog.broker.errors import BrokerError
 from braidlog.broker.positions.backlog import QuotaPolicy
 from braidlog.protocols.pulsar import messages, names, resolving, schemas
@@ -21,7 +21,6 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 )
 
 if TYPE_CHECKING:
-    from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.producer_memory import SequenceTable
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.pulsar.client import Client
@@ -70,7 +69,7 @@ async def _open_remembered(client: Client, command: CommandProducer) -> None:
 
 
 async def _open_with_room(
-    client: Client, command: CommandProducer, partition: Partition, *, is_remembered: bool
+    client: Client, command: CommandProducer, partition: Channel, *, is_remembered: bool
 ) -> None:
     try:
         await partition.check_room()
@@ -105,11 +104,11 @@ def _open(
         partition = place[1]
         # A client whose SEND is refused reconnects, and each success restarts the client's own
         # timeout (C++ and all clients built on C++): the client would never report a full disk.
-        if not (has_room or isinstance(partition, LiveTopic)) and partition.lacked_room:
+        if not has_room and partition.lacked_room:
             work = partial(_open_with_room, client, command, partition, is_remembered=is_remembered)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
-        if is_remembered and _known_sequences(partition) is None:  # The topic was recreated.
+        if is_remembered and partition.known_sequences is None:  # The topic was recreated.
             work = partial(_open_remembered, client, command)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
@@ -118,7 +117,7 @@ def _open(
             work = partial(_open_after_probe, client, command, opened, is_remembered=is_remembered)
             client.lanes.in_order((LANE, command.producer_id), work)
             return
-        stored = _known_sequences(partition) if is_remembered else None
+        stored = partition.known_sequences if is_remembered else None
         ticket = max(ticket, _admit(client, command, opened, stored))
     except (BrokerError, Refused) as error:
         client.refuse(command.request_id, error)
@@ -137,15 +136,11 @@ async def _open_after_probe(
         _open(client, command, is_remembered=is_remembered)
 
 
-def _known_sequences(partition: Partition | LiveTopic) -> SequenceTable | None:
-    return None if isinstance(partition, LiveTopic) else partition.known_sequences
-
-
 def _prepare(
     client: Client,
     command: CommandProducer,
     topic: Topic,
-    partition: Partition | LiveTopic,
+    partition: Channel,
     holds_layout: bool,
 ) -> tuple[Producer, int]:
     """Return the requested producer, not admitted yet, and the ticket that the answer waits for."""
@@ -171,11 +166,11 @@ def _prepare(
     return opened, ticket
 
 
-def _check_backlog(client: Client, topic: Topic, partition: Partition | LiveTopic) -> None:
+def _check_backlog(client: Client, topic: Topic, partition: Channel) -> None:
     """Raise Refused while the backlog is full, with the errors of Apache's policies."""
-    if isinstance(partition, LiveTopic):
+    if not partition.is_persistent:
         return
-    policy = client.broker.backlogs.keeps_out(topic, partition)
+    policy = client.broker.backlogs.keeps_out(topic, partition.stored())
     if policy is not None:
         code = ServerError.ProducerBlockedQuotaExceededException
         if policy is QuotaPolicy.HOLD:
@@ -183,7 +178,7 @@ def _check_backlog(client: Client, topic: Topic, partition: Partition | LiveTopi
         raise Refused(code, "Cannot create producer on topic with backlog quota exceeded")
 
 
-def _place(client: Client, text: str) -> tuple[Topic, Partition | LiveTopic, bool]:
+def _place(client: Client, text: str) -> tuple[Topic, Channel, bool]:
     """Return the topic and partition that a name means (a live topic is both); the flag is set if
     the topic must stay unpartitioned meanwhile. Raises what resolving raises.
     """
@@ -201,8 +196,7 @@ def _admit(
     topic_epoch = command.topic_epoch if command.HasField("topic_epoch") else None
     client.shared.producers.admit(opened, topic_epoch)
     opened.topic.layout_users += opened.holds_layout
-    if isinstance(opened.partition, LiveTopic):
-        opened.partition.producers += 1
+    opened.partition.producer_joined()
     client.producers[opened.producer_id] = opened
     client.producers_on(opened.partition).inc()
     try:
@@ -222,7 +216,7 @@ def _register(
 ) -> int:
     """Record the producer, and the requested subscription, in the catalogue. Returns a ticket."""
     ticket = 0
-    if isinstance(opened.partition, LiveTopic):  # Live topics store nothing.
+    if not opened.partition.is_persistent:
         return ticket
     if is_remembered or (command.producer_name and command.user_provided_producer_name):
         opened.number, ticket = client.broker.producers.number(opened.name.encode(), opened.topic)
@@ -230,14 +224,13 @@ def _register(
     elif opened.topic_epoch is not None:
         ticket = client.broker.producers.ticket
     if command.initial_subscription_name:
-        ticket = max(ticket, _make_subscription(client, command, opened, opened.partition))
+        ticket = max(ticket, _make_subscription(client, command, opened))
     return ticket
 
 
-def _make_subscription(
-    client: Client, command: CommandProducer, opened: Producer, partition: Partition
-) -> int:
+def _make_subscription(client: Client, command: CommandProducer, opened: Producer) -> int:
     """Create the subscription that a dead letter producer requests, from the first entry on."""
+    partition = opened.partition.stored()
     name = command.initial_subscription_name.encode()
     client.connection.check(Action.CONSUME, Resource.of_group(name, opened.topic.name))
     subscription = client.broker.subscriptions.open(opened.topic, name)

@@ -16,8 +16,7 @@ from braidlog.broker.errors import BrokerError, ProducerBusy, ProducerFenced
 from braidlog.broker.topics.publishers import Publisher
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.non_persistent.topic import LiveTopic
-    from braidlog.broker.topics.partition import Partition
+    from braidlog.broker.delivery.channel import Channel
     from braidlog.broker.topics.topic import Topic
 
 
@@ -75,7 +74,7 @@ class Producer:
 
     owner: ProducerOwner
     topic: Topic
-    partition: Partition | LiveTopic
+    partition: Channel
     producer_id: int
     name: str
     epoch: int
@@ -159,17 +158,17 @@ class ProducerRegistry:
             heir.is_ready = True
             heir.owner.granted(heir)
 
-    def close_all(self, partition: Partition | LiveTopic) -> None:
+    def close_all(self, partition: Channel) -> None:
         """End every producer of a partition that is gone or takes nothing more."""
         for producer in self.take_all(partition):
             producer.owner.close_producer(producer)
 
-    def take_all(self, partition: Partition | LiveTopic) -> Sequence[Producer]:
+    def take_all(self, partition: Channel) -> Sequence[Producer]:
         """Forget every producer of a partition; the caller closes them."""
         there = self._partitions.pop(partition.partition_id, None)
         return list(there.by_name.values()) if there else []
 
-    def count(self, partition: Partition | LiveTopic) -> int:
+    def count(self, partition: Channel) -> int:
         """How many producers a partition has."""
         there = self._partitions.get(partition.partition_id)
         return len(there.by_name) if there else 0
@@ -243,7 +242,7 @@ class ProducerRegistry:
         elif not producer.is_ready:
             there.waiting.remove(producer)
 
-    def _tidy(self, partition: Partition | LiveTopic) -> None:
+    def _tidy(self, partition: Channel) -> None:
         there = self._partitions.get(partition.partition_id)
         if there is not None and not there.by_name:
             del self._partitions[partition.partition_id]

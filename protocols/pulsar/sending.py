@@ -130,7 +130,7 @@ class Sending:
             run.info.producer_id = producer.number
             run.info.producer_epoch = messages.signed(producer.epoch) if producer.number else 0
             try:
-                appended = producer.partition.append(
+                appended = producer.partition.stored().append(
                     body,
                     run.info,
                     body_format=BodyFormat.PULSAR,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.delivery.non_persistent.topic import LiveTopic
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.protocols.pulsar.registry import Producer, ProducerRegistry
 from braidlog.protocols.pulsar.topic_lists import TopicLists
@@ -36,7 +35,7 @@ class SharedState:
 
     def _raise_epoch(self, topic: Topic) -> int:
         """Store that the topic's epoch was given to a producer; a live topic's is not stored."""
-        if isinstance(topic, LiveTopic):
+        if not topic.is_persistent:
             topic.meta.topic_epoch += 1
             return 0
         return self.broker.producers.raise_epoch(topic)
@@ -47,10 +46,8 @@ class SharedState:
         """
         self.topic_lists.topic_changed(topic)
         if event in ENDING:
-            if isinstance(topic, LiveTopic):
-                self._close(self.producers.take_all(topic))
-            for partition in topic.partitions:
-                self._close(self.producers.take_all(partition))
+            for channel in topic.channels:
+                self._close(self.producers.take_all(channel))
 
     def _close(self, producers: Sequence[Producer]) -> None:
         if producers:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import trio
 from crc32c import crc32c
 
-from braidlog.broker.delivery.non_persistent.topic import LiveTopic
 from braidlog.protocols.pulsar.limits import CHANGES_KEPT_MAX
 from braidlog.protocols.pulsar.names import full_names, is_system
 from braidlog.storage.metadata.names import split_partition
@@ -180,7 +179,7 @@ class TopicLists:
     def topic_changed(self, topic: Topic) -> None:
         """A topic came, went, grew or shrank."""
         there = self._lists.get((topic.name.tenant, topic.name.namespace))
-        if there is None or isinstance(topic, LiveTopic):
+        if there is None or not topic.is_persistent:
             return
         if not is_system(topic.name):
             there.follow(topic)

@@ -13,15 +13,18 @@ from braidlog.broker.delivery import entries as ids
 from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
 from braidlog.broker.delivery.failover import choose_active
 from braidlog.broker.delivery.key_slots import KeyPolicy
-from braidlog.broker.errors import LimitExceeded, SubscriptionBusy, TopicNotFound
+from braidlog.broker.errors import LimitExceeded, NotSupported, SubscriptionBusy, TopicNotFound
 from braidlog.broker.topics.topic import PlacedTopic
 from braidlog.storage.metadata.catalogue_records import TopicMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from braidlog.broker.cluster.placement import Placement
-    from braidlog.broker.delivery.entries import Entry
+    from braidlog.broker.delivery.channel import Channel
+    from braidlog.broker.delivery.dispatcher import Dispatcher
+    from braidlog.broker.delivery.entries import Entry, EntryId
+    from braidlog.broker.topics.partition import Partition
     from braidlog.storage.metadata.catalogue_records import SchemaMeta
     from braidlog.storage.metadata.names import TopicName
 
@@ -33,8 +36,15 @@ LIVE_SUBSCRIPTIONS_MAX: Final = 1000
 class LiveTopic(PlacedTopic):
     """A topic without partitions, or one partition of a live topic that has some.
 
-    It has no log and no `partitions`; producers and subscriptions are on the topic itself.
+    Topic and channel in one: no log and no `partitions`, producers and subscriptions are on the
+    topic itself.
     """
+
+    is_persistent = False
+    ledger_id = LIVE_ID
+    appended_ticket = 0  # Nothing is stored, so no answer waits.
+    known_sequences = None
+    lacked_room = False
 
     def __init__(
         self,
@@ -59,7 +69,7 @@ class LiveTopic(PlacedTopic):
         if index is not None:
             self.full += f"-partition-{index}"
         self.subscriptions: dict[bytes, LiveSubscription] = {}
-        self.producers = 0  # Counted by the caller that admits them.
+        self.producers = 0  # Those that joined and have not left.
         self.messages_in = 0
         self.bytes_in = 0
         self.messages_dropped = 0
@@ -76,14 +86,21 @@ class LiveTopic(PlacedTopic):
         return self
 
     @property
-    def appended_ticket(self) -> int:
-        """0: nothing is stored, so no answer waits."""
-        return 0
+    def channels(self) -> Sequence[Channel]:
+        """As `Topic.channels`."""
+        return [self]
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody produces or consumes."""
         return not self.producers and not any(s.consumers for s in self.subscriptions.values())
+
+    async def check_room(self) -> None:
+        """As `Channel.check_room`."""
+
+    def stored(self) -> Partition:
+        """As `Channel.stored`."""
+        raise NotSupported(f"{self.full} is a non-persistent topic: nothing is stored")
 
     def check_open(self) -> None:
         """Raises TopicNotFound once it was deleted."""
@@ -132,8 +149,12 @@ class LiveTopic(PlacedTopic):
             self.unsubscribe(subscription)
         self._look_if_idle()
 
+    def producer_joined(self) -> None:
+        """As `Channel.producer_joined`."""
+        self.producers += 1
+
     def producer_left(self) -> None:
-        """A producer has left."""
+        """As `Channel.producer_left`; a topic without clients is forgotten after a while."""
         self.producers -= 1
         self._look_if_idle()
 
@@ -149,6 +170,9 @@ class LiveSubscription:
     that takes no more, a consumer misses the message, and that is counted.
     """
 
+    redelivers = False
+    backlog = 0
+
     def __init__(
         self,
         topic: LiveTopic,
@@ -161,7 +185,7 @@ class LiveSubscription:
         """`policy` says which consumer gets a key, for Key_Shared alone; if not `is_kept`, as with
         readers, the subscription ends when its consumer leaves.
         """
-        self.partition = topic  # As a dispatcher names it.
+        self.partition = topic
         self.name = name
         self.kind = kind
         self.policy = policy
@@ -193,8 +217,8 @@ class LiveSubscription:
             self.policy.add(consumer)
         self._choose(consumer)
 
-    def detach(self, consumer: Consumer) -> None:
-        """Take a consumer off; nothing happens to one that is off already."""
+    def leave(self, consumer: Consumer) -> None:
+        """As `Delivery.leave`."""
         if not consumer.is_attached:
             return
         self.consumers.remove(consumer)
@@ -234,6 +258,37 @@ class LiveSubscription:
 
     def wake(self) -> None:
         """A connection has room again: nothing waits for it here."""
+
+    async def acknowledge(
+        self,
+        consumer: Consumer,
+        message_ids: Sequence[EntryId],
+        *,
+        lazy: bool,
+        entries: Sequence[int] = (),
+    ) -> int:
+        """As `Delivery.acknowledge`: nothing would come again."""
+        return 0
+
+    async def acknowledge_to(self, consumer: Consumer, message_id: EntryId, *, lazy: bool) -> int:
+        """As `Delivery.acknowledge_to`."""
+        return 0
+
+    def redeliver(self, consumer: Consumer, message_ids: Sequence[EntryId]) -> None:
+        """As `Delivery.redeliver`."""
+
+    async def seek(self, position: Callable[[], Awaitable[int]]) -> int:
+        """As `Delivery.seek`: there is no position."""
+        return 0
+
+    def unsubscribe(self) -> int:
+        """As `Delivery.unsubscribe`."""
+        self.partition.unsubscribe(self)
+        return 0
+
+    def stored(self) -> Dispatcher:
+        """As `Delivery.stored`."""
+        raise NotSupported("A non-persistent topic has no last message")
 
     def publish(self, entries: Sequence[Entry]) -> int:
         """Hand entries to consumers that can take them; returns how many messages none could."""

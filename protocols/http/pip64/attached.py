@@ -245,7 +245,7 @@ def detach(broker: Broker, consumer: HttpConsumer) -> None:
     if consumer.is_attached and not dispatcher.partition.removed:
         consumer.put_back(list(consumer.pending))
     consumer.dispatcher = None
-    broker.dispatchers.detach(dispatcher, consumer)
+    dispatcher.leave(consumer)
 
 
 def _check_same(dispatcher: Dispatcher, kind: SubscriptionKind) -> None:
@@ -263,6 +263,6 @@ async def _take_out_silent(broker: Broker, dispatcher: Dispatcher) -> None:
     holder = dispatcher.consumers[0]
     if await holder.is_alive():
         raise SubscriptionBusy(f"{dispatcher.kind.value} consumer is already connected")
-    broker.dispatchers.detach(dispatcher, holder)
+    dispatcher.leave(holder)
     holder.lost("another consumer takes the place of a silent one")
     await trio.lowlevel.checkpoint()

@@ -218,10 +218,7 @@ class CursorApi:
             position = await resolve()
             partition.check_here()  # Another topic may have the number.
             return subscription.seek(partition.index, position)
-        try:
-            return await dispatcher.reset(resolve)
-        finally:
-            self._broker.dispatchers.release(dispatcher)
+        return await dispatcher.seek(resolve)
 
     def _named(self, topic: Topic, wanted: UpdateCursor) -> list[Named]:
         """Return the messages that the request names, each checked. Raises Refused."""

@@ -35,9 +35,9 @@ async def test_dispatcher_is_found_while_it_has_consumers():
     assert dispatchers.find(partition, b"s") is dispatcher
     assert dispatchers.find(partition, b"t") is None
     assert dispatchers.find(FakePartition(partition_id=8), b"s") is None
-    dispatchers.detach(dispatcher, consumer)
+    dispatcher.leave(consumer)
     assert dispatchers.find(partition, b"s") is None
-    dispatchers.detach(dispatcher, consumer)
+    dispatcher.leave(consumer)
     assert len(dispatchers) == 0
 
 
@@ -55,7 +55,7 @@ async def test_a_pending_acknowledgement_does_not_outlive_its_dispatcher(kind):
         nursery.start_soon(partial(dispatcher.acknowledge, consumer, ids, lazy=True))
         nursery.start_soon(partial(dispatcher.acknowledge_to, consumer, ids[1], lazy=True))
         await trio.testing.wait_all_tasks_blocked()  # The dispatcher looks up the entries.
-        dispatchers.detach(dispatcher, consumer)
+        dispatcher.leave(consumer)
         cursor.seek(0)  # By another protocol, or by a new subscription of the name.
         partition.gate.set()
     assert cursor.state().acked.within(0, 2) == [] and cursor.position == 0
@@ -118,14 +118,14 @@ async def test_a_connection_may_end_before_the_notice_of_a_moved_topic(kind):
     dispatchers, partition, cursor = Dispatchers(), FakePartition(), MovedCursor(0)
     dispatcher, consumer = attached(dispatchers, partition, cursor, kind)
     cursor.has_moved = partition.removed = True
-    dispatchers.detach(dispatcher, consumer)
+    dispatcher.leave(consumer)
     assert not dispatcher.consumers and not consumer.is_attached
 
 
 async def test_the_kind_may_change_without_consumers():
     dispatchers, partition = Dispatchers(), FakePartition()
     dispatcher, consumer = attached(dispatchers, partition, MemoryCursor(0))
-    dispatchers.detach(dispatcher, consumer)
+    dispatcher.leave(consumer)
     dispatcher, _ = attached(dispatchers, partition, MemoryCursor(0), SHARED)
     assert dispatcher.kind is SHARED
 
@@ -156,7 +156,7 @@ async def test_link_to_the_cursor_ends_with_the_dispatcher():
     dispatchers, cursor = Dispatchers(), SubscriptionCursor(subscription, 0)
     dispatcher, consumer = attached(dispatchers, FakePartition(), cursor)
     assert len(subscription.listeners) == 1
-    dispatchers.detach(dispatcher, consumer)
+    dispatcher.leave(consumer)
     assert not subscription.listeners
 
 
@@ -181,7 +181,7 @@ async def test_position_in_memory_waits_for_the_reader_that_its_seek_closed(auto
     dispatchers.attach(kept, again)
     await trio.sleep(KEPT_S + 1)
     assert dispatchers.find(partition, b"s") is dispatcher
-    dispatchers.detach(dispatcher, again)
+    dispatcher.leave(again)
     assert dispatchers.find(partition, b"s") is None
 
 
@@ -301,7 +301,7 @@ async def test_a_consumer_that_leaves_before_its_turn_is_not_notified(crowd, nur
     house, crowd = crowd
     dispatcher = crowd.join(1, 2)
     await gone(house, crowd)
-    crowd.dispatchers.detach(dispatcher, crowd.consumers[0])
+    dispatcher.leave(crowd.consumers[0])
     nursery.start_soon(crowd.dispatchers.closing.run)
     await trio.testing.wait_all_tasks_blocked()
     assert [consumer.was_disconnected for consumer in crowd.consumers] == [False, True]

@@ -48,6 +48,7 @@ class FakeClient:
             figures_name="public/default/t",
             appended_ticket=0,
         )
+        partition.stored = lambda: partition
         self.producers = {
             number: SimpleNamespace(
                 partition=partition,
