@@ -61,14 +61,14 @@ from braidlog.storage.log.age_clock import AgeClock, steady_us
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.metadata.catalogue import Catalogue
-from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.journal_positions import JournalPositions
 
 if TYPE_CHECKING:
     from braidlog.broker.access.rights import Principal
     from braidlog.broker.cluster.peers import Peers
     from braidlog.broker.server.opened import OpenConnection, OpenListener
     from braidlog.storage.log.data_dir import OpenedJournal
-    from braidlog.storage.metadata.cursor_book import CursorBook
+    from braidlog.storage.metadata.positions import Positions
 
 log = structlog.get_logger()
 
@@ -162,7 +162,7 @@ class Broker:
             expired=self.metrics.expired,
         )
 
-    def _local_topics(self, cursors: CursorBook) -> Topics:
+    def _local_topics(self, cursors: Positions) -> Topics:
         return Topics(
             self.catalogue,
             cursors,
@@ -175,7 +175,7 @@ class Broker:
 
     # What a broker of a cluster overrides (`broker/cluster/broker.py`).
 
-    def _open_metadata(self) -> tuple[Placement, LocalCatalogue, CursorBook]:
+    def _open_metadata(self) -> tuple[Placement, LocalCatalogue, Positions]:
         """Open the placement (who owns what), the catalogue and the cursors."""
         self._storage.check_journals()
         state = Catalogue(self._journal("catalogue"), now_us=self.now_us())
@@ -187,7 +187,7 @@ class Broker:
             use_reserve=self._storage.reserve.use_reserve,
             report=self.durability.report_storage_error,
         )
-        cursors = CursorStore(self._journal("cursors"))
+        cursors = JournalPositions(self._journal("cursors"))
         self._known_ends = KnownEnds(cursors)
         self._storage.note_ends = self._known_ends.note
         return placement, catalogue, cursors

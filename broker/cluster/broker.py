@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
 import trio
 
@@ -15,16 +16,17 @@ from braidlog.broker.access.acting import asks
 from braidlog.broker.broker import Broker
 from braidlog.broker.cluster.changes import CatalogueChanges, LocalChanges
 from braidlog.broker.cluster.cluster_peers import ClusterPeers
-from braidlog.broker.cluster.cursors import ShardCursors
 from braidlog.broker.cluster.following import Following
 from braidlog.broker.cluster.links import Hello
 from braidlog.broker.cluster.peers import Asker
 from braidlog.broker.cluster.placement import ClusterPlacement, Placement
 from braidlog.broker.config.settings import ConfigError
+from braidlog.broker.errors import NotOwner
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.broker.topics.cluster_namespaces import ClusterNamespaces
 from braidlog.broker.topics.cluster_topics import ClusterTopics
 from braidlog.storage.shared.catalogue import SharedCatalogue
+from braidlog.storage.shared.shard_positions import ShardPositions
 from braidlog.storage.shared.shared_dir import SharedDir
 
 if TYPE_CHECKING:
@@ -32,8 +34,8 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.partition_factory import Partitions
     from braidlog.broker.topics.registry import NamespaceRegistry, TopicRegistry
     from braidlog.broker.topics.topics import Topics
-    from braidlog.storage.metadata.cursor_book import CursorBook
     from braidlog.storage.metadata.names import TopicName
+    from braidlog.storage.metadata.positions import Positions
 
 SECRET_VARIABLE = "BRAIDLOG_CLUSTER_SECRET"
 
@@ -43,7 +45,7 @@ class ClusterBroker(Broker):
 
     placement: ClusterPlacement
 
-    def _open_metadata(self) -> tuple[Placement, LocalCatalogue, CursorBook]:
+    def _open_metadata(self) -> tuple[Placement, LocalCatalogue, Positions]:
         assert isinstance(self._storage, SharedDir)
         shared = self._storage
         cluster = shared.session.cluster
@@ -53,7 +55,7 @@ class ClusterBroker(Broker):
         use_reserve = shared.reserve.use_reserve
         catalogue = LocalCatalogue(state, placement, use_reserve=use_reserve, report=report)
         self.shared = shared
-        self.cursors = ShardCursors(state, placement.check)
+        self.cursors = ShardPositions(state, partial(_refuse, placement))
         self.followed = trio.lowlevel.ParkingLot()  # Woken when the catalogue has come further.
         self._leave: Callable[[], Awaitable[None]] | None = None  # Set once it takes part.
         self.secret = _secret(self.config.cluster.secret_file, cluster.secret)
@@ -112,6 +114,13 @@ class ClusterBroker(Broker):
 
     def _recover(self, topics: Topics) -> None:
         """Nothing: shards come while the broker runs."""
+
+
+def _refuse(placement: ClusterPlacement, topic_id: int, name: TopicName | None) -> NoReturn:
+    """Raise NotOwner, with the owner if there is an owner."""
+    if name is not None:
+        placement.check(name)
+    raise NotOwner(f"no broker owns topic {topic_id} now", 0)
 
 
 def _secret(file: str | None, from_database: str) -> bytes:

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import PartitionFactory, Topic
     from braidlog.broker.topics.topics import Topics
     from braidlog.storage.metadata.catalogue_records import TopicMeta
-    from braidlog.storage.metadata.cursor_book import CursorBook
     from braidlog.storage.metadata.names import TopicName
+    from braidlog.storage.metadata.positions import Positions
     from braidlog.storage.shared.catalogue import SharedCatalogue, Touched
 
 
@@ -23,7 +23,7 @@ class Following:
         state: SharedCatalogue,
         topics: Topics,
         factory: PartitionFactory,
-        cursors: CursorBook,
+        cursors: Positions,
     ) -> None:
         self._state = state
         self._topics = topics

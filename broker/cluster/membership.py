@@ -19,7 +19,7 @@ from braidlog.broker.config.settings import parse_address
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.log.segment import KIND_CATALOGUE
-from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.shared.catalogue import NotFollowed, Touched
 from braidlog.storage.shared.ledger import LedgerUnanswered
 
@@ -232,7 +232,7 @@ class Membership:
             return
         journals = shared.hold(shard, taken, broker.committer)
         state.hold(shard, journals["catalogue"])
-        broker.cursors.hold(shard, CursorStore(journals["cursors"]))
+        broker.cursors.hold(shard, JournalPositions(journals["cursors"]))
         for meta in state.topics_of(shard):
             if (topic := topics.find(meta.name)) is not None:
                 topics.reopen(topic)

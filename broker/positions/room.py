@@ -7,13 +7,13 @@ from typing import Final
 from braidlog.broker import errors
 from braidlog.broker.limits import CURSORS_MAX, SUBSCRIPTIONS_MAX
 from braidlog.broker.topics.topic import Topic
-from braidlog.storage.metadata.cursor_book import CursorBook
+from braidlog.storage.metadata.positions import Positions
 
 NAME_BYTES_MAX: Final = 32_767  # Kafka's longest string; names are kept in memory.
 TOPIC_SUBSCRIPTIONS_MAX: Final = 100_000  # Some 50 MB with a cursor each; bounds random names.
 
 
-def check_new(topic: Topic, name: bytes, cursors: CursorBook) -> None:
+def check_new(topic: Topic, name: bytes, cursors: Positions) -> None:
     """Check that a topic can have another subscription, of that name.
 
     Raises InvalidName, TopicNotFound, LimitExceeded.
@@ -28,7 +28,7 @@ def check_new(topic: Topic, name: bytes, cursors: CursorBook) -> None:
         raise errors.LimitExceeded(f"there are {SUBSCRIPTIONS_MAX} subscriptions")
 
 
-def check_cursors(cursors: CursorBook, more: int) -> None:
+def check_cursors(cursors: Positions, more: int) -> None:
     """Check that there is room for more cursors. Raises LimitExceeded."""
     if cursors.totals.cursors + more > CURSORS_MAX:
         raise errors.LimitExceeded(f"all subscriptions together have at most {CURSORS_MAX} cursors")

@@ -22,7 +22,6 @@ from braidlog.broker.positions.cursor_moves import CursorEvent, CursorKey
 from braidlog.broker.positions.room import check_cursors, check_new
 from braidlog.broker.topics.registry import TopicRegistry
 from braidlog.broker.topics.topic import Topic, TopicEvent
-from braidlog.storage.metadata.cursor_book import CursorBook
 from braidlog.storage.metadata.cursors import (
     KafkaCommit,
     Moved,
@@ -31,6 +30,7 @@ from braidlog.storage.metadata.cursors import (
     Subscribed,
     made,
 )
+from braidlog.storage.metadata.positions import Positions
 from braidlog.storage.metadata.ranges import RangeSet
 
 __all__ = [
@@ -64,7 +64,7 @@ class Subscription:
     topic comes back: there is a new object then.
     """
 
-    def __init__(self, topic: Topic, name: bytes, cursors: CursorBook, report: Report) -> None:
+    def __init__(self, topic: Topic, name: bytes, cursors: Positions, report: Report) -> None:
         self.topic = topic
         self.name = name
         self.has_moved = False
@@ -361,7 +361,7 @@ class Subscriptions:
     def __init__(
         self,
         topics: TopicRegistry,
-        cursors: CursorBook,
+        cursors: Positions,
         *,
         report: Report,
     ) -> None:

@@ -16,8 +16,8 @@ from braidlog.storage import errors as storage_errors
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import PartitionFactory, Topic
-    from braidlog.storage.metadata.cursor_book import CursorBook
     from braidlog.storage.metadata.names import TopicName
+    from braidlog.storage.metadata.positions import Positions
 
 # Clients whose topic is deleted reconnect within their backoff, at most a minute.
 NAME_HELD_S: Final = 60.0
@@ -47,7 +47,7 @@ class Leaving:
     deletion durable.
     """
 
-    def __init__(self, cursors: CursorBook, factory: PartitionFactory) -> None:
+    def __init__(self, cursors: Positions, factory: PartitionFactory) -> None:
         self._cursors = cursors
         self._factory = factory
         # Ticket, number of a topic that goes as a whole, partitions that go.

@@ -17,7 +17,7 @@ from braidlog.storage.errors import StorageFull
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
-    from braidlog.storage.metadata.cursors import CursorStore
+    from braidlog.storage.metadata.journal_positions import JournalPositions
 
 log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ async def note_regularly(note_used: Callable[[], None]) -> None:
 class KnownEnds:
     """The durable ends of a broker's logs. A data directory calls `note`."""
 
-    def __init__(self, cursors: CursorStore) -> None:
+    def __init__(self, cursors: JournalPositions) -> None:
         self._cursors = cursors
 
     def note(self, ends: Mapping[int, int]) -> None:

@@ -33,13 +33,13 @@ from braidlog.broker.topics.topic import (
     check_new_name,
 )
 from braidlog.storage.metadata.catalogue_records import TERMINATED, Setting, TopicMeta
-from braidlog.storage.metadata.cursor_book import CursorBook
 from braidlog.storage.metadata.names import (
     InvalidTopicName,
     TopicName,
     parse_topic,
     split_partition,
 )
+from braidlog.storage.metadata.positions import Positions
 
 if TYPE_CHECKING:
     from braidlog.broker.cluster.placement import Placement
@@ -54,7 +54,7 @@ class Topics:
     def __init__(
         self,
         catalogue: LocalCatalogue,
-        cursors: CursorBook,
+        cursors: Positions,
         factory: PartitionFactory,
         placement: Placement,
         *,

@@ -11,7 +11,8 @@ from typing import Generic, TypeVar
 
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.catalogue_records import MADE_ID_FIRST
-from braidlog.storage.metadata.cursors import CursorStore, StoredSubscription
+from braidlog.storage.metadata.cursors import StoredSubscription
+from braidlog.storage.metadata.journal_positions import JournalPositions
 
 ValueT = TypeVar("ValueT")
 
@@ -152,7 +153,7 @@ def partitions_in(state: CatalogueState) -> dict[int, tuple[int, ...]]:
     return {one[0]: one[2] for one in topics}
 
 
-def cursor_state(store: CursorStore) -> CursorState:
+def cursor_state(store: JournalPositions) -> CursorState:
     """Return the whole state of a cursor store."""
     return {
         topic_id: {
@@ -170,7 +171,7 @@ def cursor_state(store: CursorStore) -> CursorState:
 
 
 def named_subscriptions(
-    store: CursorStore, topic_id: int
+    store: JournalPositions, topic_id: int
 ) -> Iterator[tuple[bytes, StoredSubscription]]:
     """Yield the subscriptions of a topic."""
     for name in store.names(topic_id):

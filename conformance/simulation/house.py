@@ -26,7 +26,7 @@ from braidlog.storage.log.log import Log
 from braidlog.storage.log.recovery import RecoveryReport
 from braidlog.storage.log.reserve import Reserve
 from braidlog.storage.log.settings import LogSettings
-from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.journal_positions import JournalPositions
 from conformance.simulation.calls import TracedDisk
 
 # The configuration allows no smaller segments; they are cut down to a few batches.
@@ -148,7 +148,7 @@ class House:
             raise
 
     @property
-    def cursors(self) -> CursorStore:
+    def cursors(self) -> JournalPositions:
         """Return the store behind the subscriptions, also for deleted topics."""
         return self.broker.topics._cursors
 

@@ -3,14 +3,14 @@ its subscriptions. For `log verify` and `log repair`. Changes nothing.
 """
 
 from braidlog.storage.metadata.catalogue import Catalogue
-from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.names import parse_topic
 
 
 class KnownEnds:
     """The ends of the logs as recorded in a data directory's journals."""
 
-    def __init__(self, catalogue: Catalogue | None, cursors: CursorStore | None) -> None:
+    def __init__(self, catalogue: Catalogue | None, cursors: JournalPositions | None) -> None:
         self._catalogue = catalogue
         self._cursors = cursors
 

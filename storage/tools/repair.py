@@ -31,7 +31,7 @@ from braidlog.storage.log.topic_file import (
 )
 from braidlog.storage.log.watermark import RESERVED_NAME, Watermark
 from braidlog.storage.metadata.catalogue import Catalogue
-from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.tools.dump import find_partitions
 from braidlog.storage.tools.known_ends import KnownEnds
 from braidlog.storage.tools.log_check import LogCheck, reservation_is_lost
@@ -87,7 +87,7 @@ class Repair:
         self._total = total_bytes(self.path)
         self._done = 0
         self._plan = Plan()
-        self._cursors: CursorStore | None = None
+        self._cursors: JournalPositions | None = None
 
     def plan(self, place: str | None = None) -> Plan:
         """Plan all that is to be done, or only for one topic or partition; nothing is changed.
@@ -141,7 +141,9 @@ class Repair:
         if not folders and not any(self._has_segments(name) for name in JOURNAL_KINDS):
             return None
         plan = self._plan if is_wanted else Plan()
-        found = self._replay(CURSORS, plan, lambda one: CursorStore(one.journal, lost=one.lost))
+        found = self._replay(
+            CURSORS, plan, lambda one: JournalPositions(one.journal, lost=one.lost)
+        )
         if found is not None:
             repair, self._cursors = found
             if repair.is_damaged:

@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from braidlog.storage.log.topic_file import TopicFile
 from braidlog.storage.metadata.catalogue import Catalogue
-from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.names import InvalidTopicName, TopicName, parse_topic
 
 
@@ -22,7 +22,7 @@ class CatalogueRepair:
         self.lines: list[str] = []
         self._folders = folders
 
-    def run(self, cursors: CursorStore | None, now_us: int) -> None:
+    def run(self, cursors: JournalPositions | None, now_us: int) -> None:
         """Drop topics without any folder, and make topics again that folders name.
 
         New ones get numbers that no cursor has.

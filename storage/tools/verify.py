@@ -28,7 +28,7 @@ from braidlog.storage.log.segment import KIND_PARTITION, LOG_SUFFIX, segment_bas
 from braidlog.storage.log.topic_file import TOPIC_NAME, BadTopicFile, TopicFile, unpack_topic_file
 from braidlog.storage.log.topic_names import prepared_name
 from braidlog.storage.metadata.catalogue import Catalogue
-from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.tools.findings import Finding, Level, VerifyReport
 from braidlog.storage.tools.journal_records import JournalRecords, NoSnapshotEnd, StoredJournal
 from braidlog.storage.tools.known_ends import KnownEnds
@@ -92,7 +92,9 @@ class Verifier:
             catalogue = self._replay(CATALOGUE, stored_catalogue)
             if catalogue is not None and not self.report.faults and not self._running:
                 self._check_age(catalogue)
-            cursors = self._replay(CURSORS, lambda journal, lost: CursorStore(journal, lost=lost))
+            cursors = self._replay(
+                CURSORS, lambda journal, lost: JournalPositions(journal, lost=lost)
+            )
             if catalogue is not None:
                 self._compare_journals(catalogue, cursors)
                 self._compare_folders(catalogue)
@@ -145,7 +147,7 @@ class Verifier:
             reason = f"{len(lost) - LOST_TOLD_MAX} more changes cannot be read"
             self._say(Level.FAULT, name, folder, reason)
 
-    def _compare_journals(self, catalogue: Catalogue, cursors: CursorStore | None) -> None:
+    def _compare_journals(self, catalogue: Catalogue, cursors: JournalPositions | None) -> None:
         if cursors is None or self._running:
             return
         for topic_id in cursors.topic_ids():

@@ -12,7 +12,7 @@ from braidlog.broker.topics.settings import log_settings
 from braidlog.broker.topics.topics import Topics
 from braidlog.storage.errors import StorageFull
 from braidlog.storage.metadata.catalogue import Catalogue
-from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.journal_positions import JournalPositions
 from tests.storage.metadata.memory_journal import MemoryJournal
 
 NOW_US = 1_700_000_000_000_000
@@ -85,7 +85,7 @@ class House:
         self.catalogue = LocalCatalogue(
             state, placement, use_reserve=lambda act: act(), report=report
         )
-        self.cursors = CursorStore(self.cursor_journal)
+        self.cursors = JournalPositions(self.cursor_journal)
         self.topics = Topics(
             self.catalogue,
             self.cursors,

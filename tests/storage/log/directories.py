@@ -12,7 +12,8 @@ from braidlog.storage.log.recovery import LogIdentity
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.log.watermark import read_watermark
 from braidlog.storage.metadata.catalogue import Catalogue
-from braidlog.storage.metadata.cursors import CursorStore, Moved
+from braidlog.storage.metadata.cursors import Moved
+from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.names import parse_topic
 from braidlog.storage.tools.repair import Repair
 from braidlog.storage.tools.survey import LogSurvey
@@ -61,7 +62,7 @@ class Directory:
         self.catalogue = Catalogue(
             self.data_dir.open_journal("catalogue", self.committer), now_us=1
         )
-        self.cursors = CursorStore(self.data_dir.open_journal("cursors", self.committer))
+        self.cursors = JournalPositions(self.data_dir.open_journal("cursors", self.committer))
         known = [number for meta in self.catalogue.all_topics() for number in meta.partition_ids]
         self.data_dir.check_folders(known, self.catalogue.partition_ids_end)
         self.catalogue.raise_partition_ids(self.data_dir.highest_partition_id())

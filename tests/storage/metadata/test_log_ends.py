@@ -1,6 +1,6 @@
 """Durable ends of logs in the cursors' journal."""
 
-from braidlog.storage.metadata.cursors import CursorStore
+from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.log_ends import EndsSet, LogEnds
 from tests.storage.metadata.memory_journal import MemoryJournal
 
@@ -23,12 +23,12 @@ def test_only_what_is_new_is_written():
 
 def test_ends_survive_a_restart_and_a_snapshot():
     journal = MemoryJournal()
-    store = CursorStore(journal)
+    store = JournalPositions(journal)
     store.open(1, GROUP, partitions=1)
     store.set_ends(store.ends.news({1: 5, 2: 1 << 40}))
     store.set_ends(None)
     store.settle()
-    again = CursorStore(journal.reopened())
+    again = JournalPositions(journal.reopened())
     assert again.ends.state() == [EndsSet({1: 5, 2: 1 << 40})]
     again.rewrite()
     assert again.ends.state() == store.ends.state()
@@ -36,7 +36,7 @@ def test_ends_survive_a_restart_and_a_snapshot():
 
 def test_earlier_programs_refuse_a_record_with_ends():
     journal = MemoryJournal()
-    store = CursorStore(journal)
+    store = JournalPositions(journal)
     store.set_ends(EndsSet({1: 5}))
     store.open(1, GROUP, partitions=1)
     assert {record[0] for record in journal.records} == {2, 4}

@@ -9,7 +9,8 @@ import pytest
 from braidlog.storage.log.committer import Committer
 from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.metadata.catalogue import Catalogue
-from braidlog.storage.metadata.cursors import CursorStore, KafkaCommit, Moved
+from braidlog.storage.metadata.cursors import KafkaCommit, Moved
+from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.metadata.ranges import RangeSet
 
@@ -25,7 +26,7 @@ class Broker:
         self.catalogue = Catalogue(
             self.data_dir.open_journal("catalogue", self.committer), now_us=1
         )
-        self.cursors = CursorStore(self.data_dir.open_journal("cursors", self.committer))
+        self.cursors = JournalPositions(self.data_dir.open_journal("cursors", self.committer))
 
     def killed(self):
         """What was written is in the files, as after SIGKILL; what waited lazily is gone."""

@@ -1,41 +1,38 @@
-"""The cursors of all shards that this broker holds, as one store (`storage/metadata/cursors.py`).
+"""The positions of all shards that this broker holds (`storage/metadata/positions.py`).
 
-A topic of another broker has no cursors here: finding or changing one raises NotOwner, with
-the owner, before anything is changed; lists are empty.
+A topic of another broker has no positions here. Each call chooses the store of the topic's shard,
+or refuses, before anything is changed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import NoReturn
 
-from braidlog.broker.errors import NotOwner
 from braidlog.storage.metadata.cursor_totals import CursorTotals
 from braidlog.storage.metadata.cursors import (
-    CursorStore,
     Moved,
     StoredCursor,
     StoredSubscription,
     Subscribed,
 )
+from braidlog.storage.metadata.journal_positions import JournalPositions
+from braidlog.storage.metadata.names import TopicName
+from braidlog.storage.shared.catalogue import SharedCatalogue
 
-if TYPE_CHECKING:
-    from braidlog.storage.metadata.names import TopicName
-    from braidlog.storage.shared.catalogue import SharedCatalogue
 
+class ShardPositions:
+    """The `Positions` of a cluster: a store for each shard."""
 
-class ShardCursors:
-    """Cursor stores by shard. Offers what one store does."""
-
-    def __init__(self, catalogue: SharedCatalogue, check: Callable[[TopicName], None]) -> None:
-        """`check` raises NotOwner for a topic of another broker."""
+    def __init__(
+        self, catalogue: SharedCatalogue, refuse: Callable[[int, TopicName | None], NoReturn]
+    ) -> None:
+        """`refuse` raises NotOwner for a topic without a store; None: no topic has that number."""
         self._catalogue = catalogue
-        self._check = check
-        self._stores: dict[int, CursorStore] = {}
-        self._of_topic: dict[int, CursorStore] = {}  # Found before.
+        self._refuse = refuse
+        self._stores: dict[int, JournalPositions] = {}
+        self._of_topic: dict[int, JournalPositions] = {}  # Found before.
         self._changes = 0  # How often a shard came or went.
 
-    def hold(self, shard: int, store: CursorStore) -> None:
+    def hold(self, shard: int, store: JournalPositions) -> None:
         """Take a shard over. Cursors of deleted topics are dropped."""
         self._stores[shard] = store
         self._moved()
@@ -55,7 +52,7 @@ class ShardCursors:
         self._of_topic = {}
         self._changes += 1
 
-    def _store(self, topic_id: int) -> CursorStore | None:
+    def _store(self, topic_id: int) -> JournalPositions | None:
         store = self._of_topic.get(topic_id)
         if store is None:
             meta = self._catalogue.topic_by_id(topic_id)
@@ -66,13 +63,11 @@ class ShardCursors:
                 self._of_topic[topic_id] = store
         return store
 
-    def _owned(self, topic_id: int) -> CursorStore:
+    def _owned(self, topic_id: int) -> JournalPositions:
         store = self._store(topic_id)
         if store is None:
             meta = self._catalogue.topic_by_id(topic_id)
-            if meta is not None:
-                self._check(meta.name)
-            raise NotOwner(f"no broker owns topic {topic_id} now", 0)
+            self._refuse(topic_id, None if meta is None else meta.name)
         return store
 
     # Reading.
@@ -134,17 +129,17 @@ class ShardCursors:
         partitions: int,
         properties: dict[str, str] | None = None,
     ) -> int:
-        """As `CursorStore.open`."""
+        """As `Positions.open`."""
         store = self._owned(topic_id)
         return store.open(topic_id, name, partitions=partitions, properties=properties)
 
     def move(self, moved: Moved, *, lazy: bool = False) -> int:
-        """As `CursorStore.move`."""
+        """As `Positions.move`."""
         return self._owned(moved.topic_id).move(moved, lazy=lazy)
 
     def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
-        """As `CursorStore.move_all`, with one record for each shard."""
-        parts: dict[CursorStore, tuple[list[Moved], list[Subscribed]]] = {}
+        """As `Positions.move_all`, with one record for each shard."""
+        parts: dict[JournalPositions, tuple[list[Moved], list[Subscribed]]] = {}
         for made in making:
             parts.setdefault(self._owned(made.topic_id), ([], []))[1].append(made)
         for moved in moves:
@@ -153,11 +148,11 @@ class ShardCursors:
         return max(tickets, default=0)
 
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
-        """As `CursorStore.delete`."""
+        """As `Positions.delete`."""
         return self._owned(topic_id).delete(topic_id, index, name)
 
     def drop(self, topic_id: int, name: bytes) -> int:
-        """As `CursorStore.drop`."""
+        """As `Positions.drop`."""
         return self._owned(topic_id).drop(topic_id, name)
 
     def drop_topic(self, topic_id: int) -> int:
@@ -168,7 +163,7 @@ class ShardCursors:
         return 0
 
     def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
-        """As `CursorStore.resize`; for a topic of another broker its owner does it."""
+        """As `Positions.resize`; for a topic of another broker its owner does it."""
         store = self._store(topic_id)
         return store.resize(topic_id, partitions, lazy=lazy) if store else 0
 

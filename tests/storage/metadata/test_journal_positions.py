@@ -3,9 +3,10 @@ import random
 import pytest
 
 from braidlog.storage.errors import DamagedLog, StorageFull, UnwritableChange
-from braidlog.storage.metadata import cursors as module
+from braidlog.storage.metadata import journal_positions as module
 from braidlog.storage.metadata.cursor_totals import CursorTotals
-from braidlog.storage.metadata.cursors import CursorStore, KafkaCommit, Moved, StoredCursor, made
+from braidlog.storage.metadata.cursors import KafkaCommit, Moved, StoredCursor, made
+from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.ranges import RangeSet
 from tests.storage.metadata.memory_journal import MemoryJournal
 
@@ -40,7 +41,7 @@ def journal():
 
 @pytest.fixture
 def store(journal):
-    return CursorStore(journal)
+    return JournalPositions(journal)
 
 
 def opened(store, name=NAME, topic_id=TOPIC, partitions=2):
@@ -75,7 +76,7 @@ def test_a_cursor_is_what_was_put_last_and_ranges_gather(store, journal):
     store.move(moved(1, 20, 14, kafka))
     expected = StoredCursor(20, 14, ranges_of((30, 31)), kafka)
     assert store.get(TOPIC, 1, NAME) == expected
-    assert CursorStore(journal.reopened()).get(TOPIC, 1, NAME) == expected
+    assert JournalPositions(journal.reopened()).get(TOPIC, 1, NAME) == expected
     store.move(moved(1, 3, 3, cleared=True))
     assert store.get(TOPIC, 1, NAME) == StoredCursor(3, 3, None, None)
     assert store.get(TOPIC, 0, NAME) is None
@@ -98,7 +99,7 @@ def test_cursors_moved_together_are_one_record_with_the_subscriptions_that_are_n
     )
     assert len(journal.records) == before + 1
     assert ticket == store.ticket
-    for seen in (store, CursorStore(journal.reopened())):
+    for seen in (store, JournalPositions(journal.reopened())):
         assert [seen.get(TOPIC, index, NAME).position for index in range(2)] == [5, 6]
         assert seen.get(TOPIC + 1, 0, NAME).position == 7
 
@@ -122,7 +123,7 @@ def test_a_subscription_made_anew_knows_nothing_of_the_old_one(store, journal):
     store.move(moved(0, 5, 5))
     store.drop(TOPIC, NAME)
     opened(store)
-    for seen in (store, CursorStore(journal.reopened())):
+    for seen in (store, JournalPositions(journal.reopened())):
         assert seen.get(TOPIC, 0, NAME) is None
         assert seen.names(TOPIC) == [NAME]
 
@@ -147,7 +148,7 @@ def test_new_partitions_get_cursors_at_0_and_lost_ones_lose_theirs(store, journa
     records = len(journal.records)
     assert store.resize(TOPIC, 4) == store.ticket
     assert len(journal.records) == records
-    for seen in (store, CursorStore(journal.reopened())):
+    for seen in (store, JournalPositions(journal.reopened())):
         positions = [seen.get(TOPIC, index, NAME) for index in range(4)]
         assert positions == [None, StoredCursor(9, 9), StoredCursor(0, 0), StoredCursor(0, 0)]
         assert seen.get(TOPIC, 2, b"late") is None
@@ -173,7 +174,7 @@ def test_a_million_holes_cost_a_few_bytes_an_ack(store, journal):
 def test_a_refused_change_changes_nothing(store, journal):
     opened(store)
     store.move(moved(0, 5, 5))
-    before = state_of(CursorStore(journal.reopened()))
+    before = state_of(JournalPositions(journal.reopened()))
     journal.full = True
     for change in (
         lambda: store.move(moved(0, 9, 9)),
@@ -189,12 +190,12 @@ def test_a_refused_change_changes_nothing(store, journal):
 
 
 def test_a_record_about_an_unknown_subscription_is_an_error(journal):
-    store = CursorStore(journal)
+    store = JournalPositions(journal)
     opened(store)
     store.move(moved(0, 5, 5))
     del journal.records[0]
     with pytest.raises(DamagedLog, match="Moved of unknown"):
-        CursorStore(journal)
+        JournalPositions(journal)
 
 
 def change_at_random(rng, store):
@@ -251,29 +252,29 @@ def test_a_replay_gives_the_same_after_any_changes_with_and_without_a_snapshot(s
     """With `gather_max` 1 many changes come before a snapshot that was begun is written."""
     rng = random.Random(seed)
     journal = MemoryJournal()
-    store = CursorStore(journal, gather_max=gather_max)
+    store = JournalPositions(journal, gather_max=gather_max)
     for _ in range(8):
         for number in range(40):
             change_at_random(rng, store)
             if number % 8 == 0:
-                assert state_of(CursorStore(journal.reopened())) == state_of(store)
+                assert state_of(JournalPositions(journal.reopened())) == state_of(store)
                 assert store.totals == counted(store)
-        assert CursorStore(journal.reopened()).totals == counted(store)
-        assert state_of(CursorStore(journal.reopened())) == state_of(store)
+        assert JournalPositions(journal.reopened()).totals == counted(store)
+        assert state_of(JournalPositions(journal.reopened())) == state_of(store)
         if rng.random() < 0.5:
             journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
         elif rng.random() < 0.5:
             journal = journal.reopened()
-            store = CursorStore(journal, gather_max=gather_max)
+            store = JournalPositions(journal, gather_max=gather_max)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 5])
 def test_a_journal_that_ends_early_gives_what_was_there_then(journal, kept):
-    store = CursorStore(journal)
+    store = JournalPositions(journal)
     opened(store)
     for position in range(1, 7):
         store.move(moved(0, position, position))
-    again = CursorStore(MemoryJournal(journal.records[: kept + 1]))
+    again = JournalPositions(MemoryJournal(journal.records[: kept + 1]))
     cursor = again.get(TOPIC, 0, NAME)
     assert (cursor.position if cursor else 0) == kept
 
@@ -292,7 +293,7 @@ class MeasuredJournal(MemoryJournal):
 
 def test_a_large_snapshot_is_made_over_many_changes_and_holds_those_made_meanwhile():
     journal = MeasuredJournal()
-    store = CursorStore(journal, gather_max=10)
+    store = JournalPositions(journal, gather_max=10)
     for number in range(100):
         opened(store, b"%d" % number)
         store.move(Moved(TOPIC, b"%d" % number, 0, number, number))
@@ -304,12 +305,12 @@ def test_a_large_snapshot_is_made_over_many_changes_and_holds_those_made_meanwhi
         store.move(Moved(TOPIC, b"%d" % (7 * changes % 100), 1, changes, changes))
     assert 15 <= changes <= 25  # Two hundred cursors and subscriptions, ten at a time.
     assert journal.waiting == [before + changes]
-    assert state_of(CursorStore(journal.reopened())) == state_of(store)
+    assert state_of(JournalPositions(journal.reopened())) == state_of(store)
 
 
 def test_a_full_disk_at_the_end_of_a_snapshot_leaves_the_journal_as_it_was():
     journal = MemoryJournal()
-    store = CursorStore(journal, gather_max=1)
+    store = JournalPositions(journal, gather_max=1)
     opened(store)
     opened(store, b"other")
     journal.extra_bytes = 1 << 40
@@ -320,24 +321,24 @@ def test_a_full_disk_at_the_end_of_a_snapshot_leaves_the_journal_as_it_was():
     journal.full = False
     while not journal.snapshots:
         store.move(moved(0, 5, 5))
-    assert state_of(CursorStore(journal.reopened())) == state_of(store)
+    assert state_of(JournalPositions(journal.reopened())) == state_of(store)
     assert store.get(TOPIC, 0, NAME).position == 5
 
 
 def test_a_snapshot_holds_many_subscriptions_in_few_records(journal):
-    store = CursorStore(journal)
+    store = JournalPositions(journal)
     for number in range(module.RECORD_CURSORS + 10):
         opened(store, b"%d" % number)
     journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
     while not journal.snapshots:
         store.open(TOPIC + 1, b"%d" % journal.ticket, partitions=2)
     assert len(journal.records) < 10
-    assert state_of(CursorStore(journal.reopened())) == state_of(store)
+    assert state_of(JournalPositions(journal.reopened())) == state_of(store)
 
 
 def test_a_cursor_with_very_many_ranges_takes_several_records_of_a_snapshot(journal):
     count = module.RECORD_RANGES * 2 + 5
-    store = CursorStore(journal)
+    store = JournalPositions(journal)
     opened(store)
     ranges = ranges_of(*((2 * number, 2 * number + 1) for number in range(1, count + 1)))
     store.move(moved(1, 1, 0, KafkaCommit(1, b"", 2), ranges=ranges))
@@ -347,13 +348,13 @@ def test_a_cursor_with_very_many_ranges_takes_several_records_of_a_snapshot(jour
     assert journal.snapshots == 1
     sizes = [len(record) for record in journal.records]
     assert max(sizes) < 2 * 16 * module.RECORD_RANGES
-    again = CursorStore(journal.reopened())
+    again = JournalPositions(journal.reopened())
     assert state_of(again) == state_of(store)
     assert len(again.get(TOPIC, 1, NAME).acked) == count
 
 
 def test_a_property_that_is_not_text_is_refused_and_leaves_nothing(journal):
-    store = CursorStore(journal)
+    store = JournalPositions(journal)
     before = list(journal.records)
     with pytest.raises(UnwritableChange):
         store.open(TOPIC, b"new", partitions=1, properties={"key": b"\xff"})
@@ -362,7 +363,7 @@ def test_a_property_that_is_not_text_is_refused_and_leaves_nothing(journal):
 
 
 def test_a_change_of_an_unknown_subscription_is_never_written(journal):
-    store = CursorStore(journal)
+    store = JournalPositions(journal)
     before = list(journal.records)
     for change in (
         lambda: store.move(moved(0, 5, 5)),
