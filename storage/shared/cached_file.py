@@ -8,6 +8,7 @@ bytes. `storage/log/` reads such a file like any other. Safe in several threads.
 import os
 import threading
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 
 from braidlog.storage.errors import (
     DamagedLog,
@@ -24,6 +25,9 @@ from braidlog.storage.shared.pieces import Piece, SegmentPieces
 
 # What is fetched at once: a twentieth of a second at the speed of one connection.
 BLOCK_BYTES = 4 << 20
+# Gets of a block at the same time. A slow topic has a piece in each pack until its segment is full:
+# 1,440 pieces after a day, which take 40 s one after the other at 30 ms each.
+GETS_AT_ONCE = 16
 
 
 class Cache:
@@ -160,9 +164,9 @@ class CachedFile(File):
         """Fetch one block into the local file; returns how many bytes that were."""
         pos = block * BLOCK_BYTES
         end = min(pos + BLOCK_BYTES, self.pieces.size)
-        parts = [self._part(piece, pos, end) for piece in self.pieces.overlapping(pos, end - pos)]
+        data = self._from_objects(pos, end)
         self._make()
-        self.overwrite_at(b"".join(parts), pos)
+        self.overwrite_at(data, pos)
         self._present.add(block)
         return end - pos
 
@@ -171,8 +175,15 @@ class CachedFile(File):
         emptied, so that the next read may find room.
         """
         self._cache.give_back(self)
+        return self._from_objects(pos, end)
+
+    def _from_objects(self, pos: int, end: int) -> bytes:
+        """Get these bytes from all objects that hold a part, several at the same time."""
         pieces = self.pieces.overlapping(pos, end - pos)
-        return b"".join(self._part(piece, pos, end) for piece in pieces)
+        if len(pieces) == 1:
+            return self._part(pieces[0], pos, end)
+        with ThreadPoolExecutor(min(GETS_AT_ONCE, len(pieces)), "cached-file") as pool:
+            return b"".join(pool.map(lambda piece: self._part(piece, pos, end), pieces))
 
     def _part(self, piece: Piece, pos: int, end: int) -> bytes:
         first, last = max(pos, piece.file_pos), min(end, piece.file_end)

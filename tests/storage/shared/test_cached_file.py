@@ -2,15 +2,17 @@
 
 import errno
 import os
+import threading
 
 import pytest
 
-from braidlog.storage.errors import StoreUnanswered, WouldBlock
+from braidlog.storage.errors import DamagedLog, StoreUnanswered, WouldBlock
 from braidlog.storage.log.disk import Disk
 from braidlog.storage.log.files import FileGone
-from braidlog.storage.shared.cached_file import BLOCK_BYTES, Cache, CachedFiles
+from braidlog.storage.shared.cached_file import BLOCK_BYTES, GETS_AT_ONCE, Cache, CachedFiles
 from braidlog.storage.shared.pieces import Piece, SegmentPieces
 from tests.storage.shared.memory import MemoryStore
+from tests.waiting import HANG_S
 
 DATA = b"0123456789" * 10
 
@@ -67,6 +69,36 @@ def cached(files, name="0.log", data=DATA):
     files.objects.put(name, data)
     piece = Piece(name, 0, 0, len(data), 1, 0)
     return files.segment_file(f"{files.root}/1/{name}", SegmentPieces(0, (piece,)))
+
+
+def packed(files, count):
+    """A cached file whose bytes lie in that many objects, as a slow topic's do before its segment
+    is full: a piece in each pack.
+    """
+    size = len(DATA)
+    for number in range(count):
+        files.objects.put(f"pack{number}", DATA)
+    pieces = [Piece(f"pack{at}", 0, at * size, size, at + 1, 0) for at in range(count)]
+    return files.segment_file(f"{files.root}/1/0.log", SegmentPieces(0, tuple(pieces)))
+
+
+def test_the_pieces_of_a_block_are_fetched_at_once_and_in_order(files):
+    count = 2 * GETS_AT_ONCE
+    file = packed(files, count)
+    together = threading.Barrier(GETS_AT_ONCE, timeout=HANG_S)
+    files.objects.before_get = together.wait  # Broken unless so many gets run at the same time.
+    assert file.read_at(count * len(DATA), 0) == DATA * count
+
+
+def test_a_block_with_a_piece_that_cannot_be_fetched_is_fetched_again(files):
+    file = packed(files, 5)
+    files.objects.delete("pack3")
+    with pytest.raises(DamagedLog, match="pack3"):
+        file.read_at(10, 0)
+    with pytest.raises(WouldBlock):
+        file.read_at(10, 0, wait=False)
+    files.objects.put("pack3", DATA)
+    assert file.read_at(10, 0) == DATA[:10]
 
 
 def test_no_answer_is_sent_from_a_cached_file(files):
