@@ -94,6 +94,19 @@ class PartitionPieces:
         ends = [segment.end_offset for segment in self.segments]
         return max([self.log_start, *ends])
 
+    def offset_before(self, size_bytes: int) -> int:
+        """Return an offset with about so many bytes of records from there to the log's end; the log
+        start if the log is smaller.
+        """
+        for segment in reversed(self.segments):
+            bases = [segment.base, *(piece.end_offset for piece in segment.pieces)]
+            for piece, base in zip(reversed(segment.pieces), reversed(bases[:-1]), strict=True):
+                if piece.size >= size_bytes:
+                    offsets = -((base - piece.end_offset) * size_bytes // piece.size)
+                    return max(self.log_start, piece.end_offset - offsets)
+                size_bytes -= piece.size
+        return self.log_start
+
 
 @dataclass(slots=True, frozen=True)
 class Located:

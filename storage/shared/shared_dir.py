@@ -44,8 +44,10 @@ from braidlog.storage.shared.takeover import Found, read_shards, surely
 # File in a cache folder that names the cluster. A folder without this file is never emptied.
 MARK_NAME = "cluster-cache"
 
-# After a takeover the producers of this many offsets at a log's end are remembered.
+# After a takeover the producers of this many offsets at a log's end are remembered, and those of
+# this many bytes: five batches in flight of 1 MB each, of several producers, may have more offsets.
 SEQUENCE_OFFSETS = 50_000
+SEQUENCE_BYTES = 16 << 20
 
 
 class NotACache(StorageFailed):
@@ -252,7 +254,8 @@ class SharedDir(DataDir):
         """Prepare a sequence table that is filled from the newest batches: an earlier owner's table
         is not stored, and a producer that resends does so soon.
         """
-        table = SequenceTable(max(found.log_start, found.log_end - SEQUENCE_OFFSETS))
+        start = min(found.log_end - SEQUENCE_OFFSETS, found.offset_before(SEQUENCE_BYTES))
+        table = SequenceTable(max(found.log_start, start))
         assert isinstance(self.files, CachedFiles)
         path = f"{folder}/{SEQUENCES_NAME}"
         self.files.given[path] = pack_table(table, found.partition_id)

@@ -25,7 +25,8 @@ from braidlog.storage.metadata.names import parse_topic
 from braidlog.storage.shared.catalogue import SharedCatalogue
 from braidlog.storage.shared.journal import LedgerJournal
 from braidlog.storage.shared.ledger import Fenced
-from braidlog.storage.shared.shared_dir import MARK_NAME, NotACache
+from braidlog.storage.shared.pieces import PartitionPieces, Piece, SegmentPieces
+from braidlog.storage.shared.shared_dir import MARK_NAME, SEQUENCE_OFFSETS, NotACache
 from braidlog.storage.shared.verifying import verify_store
 from tests.storage.shared.shared_dirs import SHARDS, Life, SharedStore, hold_all
 
@@ -433,3 +434,35 @@ def test_sequences_of_producers_are_read_from_the_newest_batches(store):
     catch_up(table, second.log)
     assert table.next_offset == 2
     second.stop()
+
+
+def test_large_batches_in_flight_are_remembered_though_they_have_many_offsets(store):
+    from braidlog.storage.log.sequence_store import catch_up, load
+
+    first = Life(store)
+    for at in range(6):  # A client has five requests in flight.
+        sequences = (at * SEQUENCE_OFFSETS, (at + 1) * SEQUENCE_OFFSETS - 1)
+        info = BodyInfo(SEQUENCE_OFFSETS, None, None, 0, 77, 0, *sequences)
+        first.log.append([b"x" * 1_000_000], info, body_format=1, append_us=1)
+        first.committer.commit()
+    first.crash()
+    second = Life(store)
+    table = load(second.directory.files, second.log)
+    catch_up(table, second.log)
+    state = table.find(77)
+    assert state.first_sequence == 0, "else a batch sent again would be out of order"
+    assert state.last_sequence == 6 * SEQUENCE_OFFSETS - 1 and len(state.recent) == 5
+    second.stop()
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "offset"), [(0, 100), (30, 97), (300, 70), (301, 69), (700, 32), (5000, 5)]
+)
+def test_the_newest_bytes_of_a_log_begin_at_about_that_offset(size_bytes, offset):
+    def piece(file_pos, size, end_offset):
+        return Piece("o", 0, file_pos, size, end_offset, 0)
+
+    found = PartitionPieces(1, 1, log_start=5)
+    found.segments.append(SegmentPieces(0, (piece(0, 500, 40), piece(500, 300, 70))))
+    found.segments.append(SegmentPieces(70, (piece(0, 300, 100),)))
+    assert found.offset_before(size_bytes) == offset
