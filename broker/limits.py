@@ -24,8 +24,13 @@ RECEIVE_MEMORY_S = 10.0
 # A piece of a frame up to this size is copied, so that its buffer can go back to the pool.
 LEFTOVER_BYTES_MAX = 4 * KIB
 TURN_FRAMES_MAX = 1024  # Frames handled between two checkpoints.
-# No further frame is handled in that turn after this long: frames differ in cost.
+# No further frame is handled in that turn after this long: frames differ in cost. The more clients
+# are ready, the shorter: all their turns together are to take TURNS_S, but one turn is not below
+# TURN_S_MIN, some ten small frames. So a small request does not wait for long behind hundreds of
+# clients that have many large requests each.
 TURN_S_MAX = 0.005
+TURN_S_MIN = 0.0002
+TURNS_S = 0.05
 # One pass over the connections that are ready; then other tasks have their turn. A turn of the loop
 # costs about 20 microseconds: a hundredth of this.
 PASS_S_MAX = 0.002

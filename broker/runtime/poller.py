@@ -22,6 +22,9 @@ from braidlog.broker.limits import (
     HELD_BACK_S,
     PASS_S_MAX,
     PASS_SOCKETS_MAX,
+    TURN_S_MAX,
+    TURN_S_MIN,
+    TURNS_S,
 )
 from braidlog.broker.runtime.loop_clock import LoopClock
 
@@ -46,7 +49,11 @@ class Poller:
         self.pass_listeners: list[Callable[[], None]] = []
         """Called at the end of each pass; as `serve`, they neither wait nor raise."""
         self._soon: list[Callable[[], None]] = []
-        self._due: dict[int, None] = {}  # descriptors to serve in the next pass, in order
+        # Descriptors to serve in the next pass, in order: of whom nothing was served yet, and those
+        # with more to do. Half of a pass is for each, so that a small request waits for no client
+        # that has many large requests.
+        self._due: dict[int, None] = {}
+        self._more: dict[int, None] = {}
         self._giving_way = trio.lowlevel.ParkingLot()
         self._going = 0  # of those who gave way, who have not had their turn yet
         self._runs = False
@@ -54,9 +61,18 @@ class Poller:
         self._own: set[int] = set()  # descriptors that are no client's
         self._trio_fd: int | None = None  # the epoll in which trio waits, while we hold it
         self._clients_at = -math.inf  # when a client was served last
+        self.turn_s = TURN_S_MAX
+        """Seconds of work for each socket of this pass; what has more to do comes again later."""
 
-    def watch(self, fd: int, serve: Serve, *, is_client: bool = True) -> None:
-        """Call `serve` whenever the descriptor can be read.
+    @property
+    def is_in_the_loop(self) -> bool:
+        """Whether trio's loop makes the passes. Then a pass comes soon for what is due, is short,
+        and serves small requests first. Tasks would all have a turn before the next small request.
+        """
+        return self._trio_fd is not None
+
+    def watch(self, fd: int, serve: Serve, *, is_client: bool = True, is_due: bool = False) -> None:
+        """Call `serve` whenever the descriptor can be read; and in the next pass if it is due.
 
         It returns True to be called again in the next pass, readable or not. It must neither wait
         nor raise: an error of its own ends the broker.
@@ -66,6 +82,9 @@ class Poller:
         self._watched[fd] = serve
         if not is_client:
             self._own.add(fd)
+        if is_due:
+            assert self.is_in_the_loop
+            self._more[fd] = None
 
     def unwatch(self, fd: int) -> None:
         """Call for that descriptor no more. It must still be open."""
@@ -89,9 +108,13 @@ class Poller:
         a socket that becomes ready would wait for all of theirs that are due. So it waits for one,
         as long as clients come at short intervals.
         """
-        if self._runs and (self._giving_way or self._due or self._is_awaited()):
+        if self._runs and (self._giving_way or self._has_due or self._is_awaited()):
             await self._giving_way.park()
             self._going -= 1
+
+    @property
+    def _has_due(self) -> bool:
+        return bool(self._due or self._more)
 
     def _is_awaited(self) -> bool:
         """Whether a client is ready, or what one may wait for. Where there are none, passes in
@@ -112,7 +135,7 @@ class Poller:
             if isinstance(clock, LoopClock) and clock.epoll_fd is not None:
                 await self._run_in_the_loop(clock, clock.epoll_fd)
             while True:
-                if self._due or self._giving_way:
+                if self._has_due or self._giving_way:
                     await trio.lowlevel.checkpoint()
                 else:
                     self._rests = True
@@ -135,7 +158,7 @@ class Poller:
 
     def make_pass(self, seconds: float) -> None:
         """Wait for so long until a socket is ready, and serve all that are."""
-        is_due = bool(self._due or self._giving_way)
+        is_due = bool(self._has_due or self._giving_way)
         ready = self._epoll.poll(0 if is_due else seconds, PASS_SOCKETS_MAX)
         if not ready and not is_due:
             return
@@ -158,26 +181,36 @@ class Poller:
         """One pass: each that is ready once, as many as PASS_S_MAX allows."""
         # hot: see make bench
         due, self._due = self._due, {}
+        more, self._more = self._more, {}
         for fd, _ in ready:
-            due[fd] = None
-        watched, now = self._watched, time.perf_counter
-        if len(due) > len(self._own) or not self._own.issuperset(due):
+            if fd not in more:
+                due[fd] = None
+        if len(due) > len(self._own) or more or not self._own.issuperset(due):
             self._clients_at = begun
-        end, soon = begun + PASS_S_MAX, begun + HELD_BACK_S
+        self.turn_s = max(min(TURN_S_MAX, TURNS_S / (len(due) + len(more) or 1)), TURN_S_MIN)
+        self._due = self._serve_some(due, begun + (PASS_S_MAX / 2 if more else PASS_S_MAX))
+        if more:
+            rest = self._serve_some(more, begun + PASS_S_MAX)
+            self._more = {**rest, **self._more}
+        self._call_soon()
+
+    def _serve_some(self, due: dict[int, None], end: float) -> dict[int, None]:
+        """Serve them in order up to that time, at least one; return those that are left."""
+        # hot: see make bench
+        watched, now = self._watched, time.perf_counter
+        soon = now() + HELD_BACK_S
         waiting = iter(due)
         for fd in waiting:
             serve = watched.get(fd)  # None: somebody ended it since it was found ready.
             if serve is not None and serve():
-                self._due[fd] = None
+                self._more[fd] = None
             at = now()
             if at >= soon:
                 self._call_soon()
                 soon = now() + HELD_BACK_S
             if at >= end:
-                # The rest comes first in the next pass.
-                self._due = {**dict.fromkeys(waiting), **self._due}
                 break
-        self._call_soon()
+        return dict.fromkeys(waiting)
 
     def _call_soon(self) -> None:
         calls, self._soon = self._soon, []

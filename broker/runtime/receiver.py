@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from braidlog.broker.limits import RECEIVE_MEMORY_S, STALL_BYTES, TURN_FRAMES_MAX, TURN_S_MAX
+from braidlog.broker.limits import (
+    RECEIVE_MEMORY_S,
+    STALL_BYTES,
+    TURN_FRAMES_MAX,
+    TURN_S_MAX,
+    TURN_S_MIN,
+)
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.receive_buffer import BufferPool, OutOfBuffers, ReceiveBuffer
 from braidlog.broker.server.endings import EndConnection, ProtocolError
@@ -131,6 +137,7 @@ class Receiver:
                 raise
             if self._stage is _RECEIVING and self.stopped:
                 return
+            self._clock = None  # Hundreds may have waited for the same, and go on together.
             waiting = self._go_on()
 
     def _go_on(self) -> Waiting | None:  # hot: see make bench
@@ -315,7 +322,8 @@ class Receiver:
         if self._left <= 0:
             return True
         if self._clock is None:
-            self._clock = _TurnClock()
+            poller = self._poller
+            self._clock = _TurnClock(poller.turn_s if poller.in_pass else TURN_S_MIN)
         return self._clock.is_over()
 
 
@@ -327,27 +335,29 @@ def _greets_with_tls(received: Buffer) -> bool:
 
 
 class _TurnClock:
-    """Tells when a turn has taken about one to two times TURN_S_MAX of processor time.
+    """Tells when a turn has taken about one to two times its limit of processor time.
 
     Wall time is quick to read, and says when to read processor time, which is not.
     """
 
-    __slots__ = ("_ask_at", "_begun")
+    __slots__ = ("_ask_at", "_begun", "_turn_s")
 
-    def __init__(self) -> None:
-        self._ask_at = time.perf_counter() + TURN_S_MAX
-        self._begun: float | None = None
+    def __init__(self, turn_s: float) -> None:
+        self._turn_s = turn_s
+        self._ask_at = time.perf_counter() + turn_s
+        # Of a short turn, processor time is read from its beginning on.
+        self._begun: float | None = None if turn_s == TURN_S_MAX else time.thread_time()
 
     def is_over(self) -> bool:
         """Whether others are to have their turn."""
         now = time.perf_counter()
         if now < self._ask_at:
             return False
-        self._ask_at = now + TURN_S_MAX
+        self._ask_at = now + self._turn_s
         used = time.thread_time()
         if self._begun is None:
             self._begun = used
-        return used - self._begun >= TURN_S_MAX / 2
+        return used - self._begun >= self._turn_s / 2
 
 
 @types.coroutine

@@ -359,15 +359,15 @@ class Connection:
             await receiver.finish_turn(waiting)
             if self._leaving or receiver.at_end:
                 return
-            if receiver.has_more:
+            if receiver.has_more and not self._broker.poller.is_in_the_loop:
                 await trio.lowlevel.checkpoint()
                 waiting = receiver.begin_turn()
                 continue
-            waiting = await self._served_by_poller()
+            waiting = await self._served_by_poller(has_more=receiver.has_more)
             if waiting is None:
                 return
 
-    async def _served_by_poller(self) -> Waiting | None:
+    async def _served_by_poller(self, *, has_more: bool) -> Waiting | None:
         """Park this task until a turn has to wait, and return what for; None at the end.
 
         Raises what handlers raise.
@@ -381,7 +381,7 @@ class Connection:
             return trio.lowlevel.Abort.SUCCEEDED
 
         self._parked = trio.lowlevel.current_task()
-        self._broker.poller.watch(self._sock.fileno(), self._serve)
+        self._broker.poller.watch(self._sock.fileno(), self._serve, is_due=has_more)
         try:
             await trio.lowlevel.wait_task_rescheduled(abort)
         finally:

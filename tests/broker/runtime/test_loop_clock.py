@@ -218,3 +218,25 @@ def test_a_bug_while_trio_sleeps_ends_the_poller():
     with pytest.raises(BaseExceptionGroup) as caught:
         run(work)
     assert caught.group_contains(ZeroDivisionError)
+
+
+def test_a_socket_that_is_due_is_served_though_nothing_comes():
+    async def work(poller):
+        assert poller.is_in_the_loop
+        ours, theirs = socket.socketpair()
+        left, event = [3], trio.Event()
+
+        def serve():
+            left[0] -= 1
+            if not left[0]:
+                event.set()
+            return left[0] > 0
+
+        poller.watch(ours.fileno(), serve, is_due=True)
+        await event.wait()
+        assert left == [0]
+        poller.unwatch(ours.fileno())
+        ours.close()
+        theirs.close()
+
+    run(work)

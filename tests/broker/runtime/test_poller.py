@@ -4,13 +4,14 @@ passes.
 
 import itertools
 import socket
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from braidlog.broker.limits import HELD_BACK_S, PASS_S_MAX
+from braidlog.broker.limits import HELD_BACK_S, PASS_S_MAX, TURN_S_MAX, TURN_S_MIN, TURNS_S
 from braidlog.broker.runtime import poller as poller_module
 from braidlog.broker.runtime.poller import Poller
 
@@ -136,12 +137,71 @@ async def test_tasks_get_their_turn_between_two_passes(peers, log):
 async def test_a_long_pass_ends_and_the_rest_is_first_in_the_next(peers, log, set_clock):
     set_clock(PASS_S_MAX / 2)
     for peer in peers:
-        peer.more = 2
         peer.theirs.send(b"x")
     await wait_all_tasks_blocked()
-    first = log[:3]
-    assert sorted(first) == ["a", "b", "c"]
-    assert log == first * 3
+    assert sorted(log) == ["a", "b", "c"]
+
+
+@pytest.fixture
+def busy(poller, log):
+    """Ten peers with much to do."""
+    made = [Peer(poller, log, f"busy {number}", more=1000) for number in range(10)]
+    for peer in made:
+        peer.theirs.send(b"x")
+    yield made
+    for peer in made:
+        peer.close()
+
+
+async def test_a_socket_that_becomes_ready_is_served_before_those_with_more_to_do(
+    peers, busy, log, set_clock
+):
+    set_clock(PASS_S_MAX)  # So that a pass has time for one of each kind.
+    for _ in range(5):
+        while len(log) < 40:
+            await trio.lowlevel.checkpoint()
+        peers[0].theirs.send(b"x")
+        log.clear()
+        while "a" not in log:
+            await trio.lowlevel.checkpoint()
+        assert log.index("a") <= 2
+    for peer in busy:
+        peer.more = 0
+    await wait_all_tasks_blocked()
+
+
+async def test_those_with_more_to_do_are_served_in_turn_beside_sockets_that_are_always_ready(
+    peers, busy, log, set_clock
+):
+    set_clock(PASS_S_MAX)
+    for peer in peers:
+        peer.theirs.send(b"x" * 100 * 1000)
+    while len(log) < 60:
+        await trio.lowlevel.checkpoint()
+    counts = Counter(log)
+    assert min(counts[peer.name] for peer in busy) >= 2
+    assert min(counts[peer.name] for peer in peers) >= 2
+    for peer in busy:
+        peer.more = 0
+    await wait_all_tasks_blocked()
+
+
+async def test_the_more_sockets_are_ready_the_shorter_are_their_turns(poller, log):
+    turns, made = [], []
+    for count in (1, 100, 200):
+        made = [Peer(poller, log, number) for number in range(count)]
+        for peer in made:
+            poller.unwatch(peer.ours.fileno())
+            poller.watch(peer.ours.fileno(), lambda peer=peer: turns.append(poller.turn_s))
+            peer.theirs.send(b"x")
+        while len(turns) < count:
+            await trio.lowlevel.checkpoint()
+        expected = max(min(TURN_S_MAX, TURNS_S / count), TURN_S_MIN)
+        assert turns[0] == expected, count
+        for peer in made:
+            poller.unwatch(peer.ours.fileno())
+            peer.close()
+        turns.clear()
 
 
 def _answers_soon(peers, log, poller):
