@@ -1,5 +1,5 @@
-"""Twins of the disk under the file layer: one writes down every call, one fails on demand, one is
-small, and one stops where a test wants it to.
+"""Twins of the disk under the file layer: a disk that records calls, a failing disk, a small disk,
+and a disk that stops at a test's request.
 """
 
 import errno
@@ -16,7 +16,7 @@ BLOCK_BYTES = 4096
 
 @dataclass(slots=True, frozen=True)
 class Call:
-    """One system call that changed something: its name, the file, and what it was given."""
+    """A system call with an effect: its name, the file, and its arguments."""
 
     name: str
     path: str
@@ -29,7 +29,7 @@ class Call:
 
 
 class InlineQueue:
-    """A sync queue whose syncs are the disk's own `sync_data`, over at once."""
+    """A sync queue whose syncs are the disk's own `sync_data`, finished at once."""
 
     def __init__(self, disk, eventfd):
         self.disk = disk
@@ -57,12 +57,12 @@ class InlineQueue:
 
 @dataclass
 class RecordingDisk(Disk):
-    """The real disk; `calls` are those that changed or synced something, in order."""
+    """The real disk; `calls` are the changing and syncing calls, in order."""
 
     calls: list[Call] = field(default_factory=list)
 
     def names(self, *wanted: str) -> list[str]:
-        """Names of the calls so far, only the wanted ones if any are given."""
+        """Return the names of the calls so far, optionally only the wanted names."""
         return [call.name for call in self.calls if not wanted or call.name in wanted]
 
     def open(self, path, flags):
@@ -110,8 +110,8 @@ class RecordingDisk(Disk):
 class FailingDisk(Disk):
     """The real disk until `fail` is called; then calls of that name fail with that errno.
 
-    `bytes_first`: the number of bytes that a failing write still takes before the next one fails.
-    `under`: the folder whose files alone fail; all files fail without a folder.
+    `bytes_first`: the number of bytes that a failing write still takes before the next write fails.
+    `under`: the only folder whose files fail; without a folder, all files fail.
     """
 
     def __init__(self):
@@ -151,7 +151,9 @@ class FailingDisk(Disk):
         return super().read(path, fd, size, pos)
 
     def read_cached(self, path, fd, into, pos):
-        """As where the cache can be asked, which tmpfs and overlayfs do not let: all is in it."""
+        """Read as if the whole file were in the page cache, which tmpfs and overlayfs cannot
+        report.
+        """
         self._check("read_cached", path)
         return os.preadv(fd, [into], pos)
 
@@ -184,7 +186,7 @@ class FailingDisk(Disk):
 
 
 class SmallDisk(Disk):
-    """The real disk, on which everything below `root` has so many blocks; a folder takes one."""
+    """The real disk with `blocks` blocks below `root`; a folder takes a block."""
 
     def __init__(self, root, blocks):
         self.root = os.fspath(root)
@@ -192,17 +194,17 @@ class SmallDisk(Disk):
 
     @property
     def blocks_free(self):
-        """Blocks that nothing has."""
+        """Return the number of free blocks."""
         used = 0
         for folder, folders, files in os.walk(self.root):
             used += len(folders)
             for name in files:
-                with suppress(FileNotFoundError):  # Another thread removed it meanwhile.
+                with suppress(FileNotFoundError):  # Another thread has removed the file.
                     used += blocks_of(os.path.getsize(os.path.join(folder, name)))
         return self.blocks - used
 
     def fill(self):
-        """Let others have all that is free."""
+        """Use up all free blocks."""
         self.blocks -= self.blocks_free
 
     def _grow(self, fd, size):
@@ -224,8 +226,10 @@ class SmallDisk(Disk):
 
 
 class StoppingDisk(Disk):
-    """The real disk, which stops in each call of that name on files whose paths end so, until it is
-    let go on. Of files whose reads stop nothing is in memory.
+    """The real disk, which stops in calls of that name until the test releases them.
+
+    Only files whose paths end with `ending` are affected. Files with stopping reads are not in the
+    page cache.
     """
 
     def __init__(self, ending, call="sync_data"):
@@ -258,5 +262,5 @@ class StoppingDisk(Disk):
 
 
 def blocks_of(size):
-    """How many blocks a file of that size has."""
+    """Return the number of blocks of a file of that size."""
     return -(-size // BLOCK_BYTES)

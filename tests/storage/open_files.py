@@ -1,6 +1,6 @@
-"""The end of a process, as far as its files go, for tests in which lives end in many ways.
+"""Closing of files like the end of a process, for tests with lives that end in many ways.
 
-Not for tests of libraries whose objects close their files themselves when they are collected.
+Not for tests of libraries whose objects close their files when collected.
 """
 
 import os
@@ -11,20 +11,20 @@ import pytest
 
 
 def open_files():
-    """Descriptor to path of everything that this process has open."""
+    """Return descriptor -> path of all open files of this process."""
     found = {}
     for name in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # The listing's own.
+        with suppress(FileNotFoundError):  # The listing's own descriptor.
             found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
     return found
 
 
 @pytest.fixture(autouse=True)
 def closed_files(tmp_path_factory):
-    """Closes the files that a test leaves open, as the end of its process would.
+    """Close the files that a test leaves open, like the end of its process.
 
-    A log that is abandoned holds on to what was not synced, and there is no process here that dies
-    with it: after some hundred tests there would be no descriptor left.
+    An abandoned log holds its unsynced files, and the process here does not end: after about a
+    hundred tests there would be no descriptor left.
     """
     scratch = (str(tmp_path_factory.getbasetemp()), "/dev/shm/", tempfile.gettempdir())
     before = open_files()

@@ -1,4 +1,4 @@
-"""What clients may hear of storage's errors: the reason, and no path of this machine."""
+"""Clients' view of storage errors: the reason, without a path of this machine."""
 
 import errno
 
@@ -28,14 +28,14 @@ def refused(number):
         (LogClosed(PATH), "the topic was deleted"),
     ],
 )
-def test_the_operator_is_told_the_path_and_clients_are_not(error, told):
+def test_only_the_operator_sees_the_path(error, told):
     assert isinstance(error, StorageError)
     assert PATH in str(error)
     assert error.client_text == told
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_only_a_lack_of_room_is_one_that_room_can_end(number):
+def test_only_a_lack_of_room_can_end_with_room(number):
     assert refused(number).is_out_of_space
     assert not refused(errno.EROFS).is_out_of_space
     assert not refused(errno.EMFILE).is_out_of_space

@@ -1,4 +1,4 @@
-"""A connection to the Kafka listener of a broker with one topic."""
+"""A connection to the Kafka listener of a broker with a single topic."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.protocols.kafka.talk import FOO, OpenClient, another
 
 @pytest.fixture
 async def client(broker: Broker, open_client: OpenClient) -> Client:
-    """A connection, with the topic foo of one partition made."""
+    """Yield a connection, after creating the topic foo of a single partition."""
     client = await another(open_client)
     await client.call(m.MetadataRequest([FOO]))
     return client

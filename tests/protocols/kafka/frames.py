@@ -32,7 +32,7 @@ KEY_OF: dict[object, int] = {api.request: key for key, api in APIS.items()}
 
 
 def table_request(api_key: int, version: int, correlation_id: int, body: object) -> bytes:
-    """The frame of a request by its table."""
+    """Return the frame of a request by the table of its layout."""
     out = Writer()
     APIS[api_key].request.write(out, m.full(body), version)
     head = struct.pack(">hhihs", api_key, version, correlation_id, 1, b"t")
@@ -41,23 +41,23 @@ def table_request(api_key: int, version: int, correlation_id: int, body: object)
 
 
 def message(value: bytes | None, key: bytes | None = None, offset: int = 0) -> bytes:
-    """One entry of a message set, format 0."""
+    """Return an entry of a message set, format 0."""
     return raw.message(key, value, offset=offset)
 
 
 def message_set(*values: bytes | None) -> bytes:
-    """Messages without keys."""
+    """Return messages without keys."""
     return b"".join(map(message, values))
 
 
 def request(body: m.RequestBody, correlation_id: int = 1) -> bytes:
-    """The frame of a request."""
+    """Return the frame of a request."""
     version = getattr(body, "version", 0)
     return build_request(API_KEYS[type(body)], version, m.Request(correlation_id, b"t", body))
 
 
 def produce(topic: bytes, sets: dict[int, bytes], acks: int = 1) -> m.ProduceRequest:
-    """Sets for partitions of one topic."""
+    """Return a request with sets for partitions of a topic."""
     views = {index: memoryview(data) for index, data in sets.items()}
     return m.ProduceRequest(acks, 1000, {topic: views})
 
@@ -65,7 +65,7 @@ def produce(topic: bytes, sets: dict[int, bytes], acks: int = 1) -> m.ProduceReq
 def fetch(
     topic: bytes, targets: dict[int, tuple[int, int]], *, wait_ms: int = 0, bytes_min: int = 1
 ) -> m.FetchRequest:
-    """Partition number -> (offset, bytes at most) of one topic."""
+    """Return a request for partitions of a topic: partition number -> (offset, maximum bytes)."""
     wanted = {index: m.FetchTarget(*target) for index, target in targets.items()}
     return m.FetchRequest(-1, wait_ms, bytes_min, {topic: wanted})
 
@@ -84,14 +84,16 @@ class Client(FrameStream):
         self.correlation_id = 0
 
     async def call(self, body: m.RequestBody, version: int | None = None) -> m.Reply:
-        """Send a request and wait for its answer; of a version that has a table, by that table."""
+        """Send a request and return the answer; with a version, by the table of that version."""
         if version is not None:
             return await self.call_with_table(body, version)
         await self.send(body)
         return await self.answer(type(body))
 
     async def call_with_table(self, body: object, version: int) -> Any:
-        """The same for what construct does not describe; `test_tables.py` checks the tables."""
+        """Send and parse by the tables, which construct does not describe; `test_tables.py` checks
+        them.
+        """
         self.correlation_id += 1
         api_key = KEY_OF[type(m.full(body))]
         await self.stream.send_all(table_request(api_key, version, self.correlation_id, body))
@@ -104,7 +106,7 @@ class Client(FrameStream):
         return m.short(reply, version)
 
     async def send(self, *bodies: m.RequestBody) -> None:
-        """Send requests in one piece, without waiting."""
+        """Send requests in a single piece, without waiting."""
         frames = b""
         for body in bodies:
             self.correlation_id += 1
@@ -112,7 +114,7 @@ class Client(FrameStream):
         await self.stream.send_all(frames)
 
     async def answer(self, kind: type) -> m.Reply:
-        """The next answer; `kind` is the type of the request that it is to."""
+        """Return the next answer; `kind` is the type of its request."""
         frame = await self.frame()
         assert frame is not None, "closed"
         _, reply = parse_reply(API_KEYS[kind], frame)

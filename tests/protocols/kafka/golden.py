@@ -10,7 +10,7 @@ VECTORS = Path(__file__).parents[3] / "conformance" / "vectors" / "kafka"
 
 @dataclass(frozen=True)
 class GoldenFrame:
-    """A request that a real client sent and the answer that it accepted; `answer` may be empty."""
+    """A request of a real client and the answer that the client accepted; `answer` may be empty."""
 
     label: str
     api_key: int
@@ -21,7 +21,7 @@ class GoldenFrame:
 
 @dataclass(frozen=True)
 class GoldenAnswer:
-    """A request and what an 0.8.2.2 broker answered; `answer` is a frame as hex or a word."""
+    """A request and the answer of an 0.8.2.2 broker; `answer` is a frame as hex or a word."""
 
     label: str
     api_key: int | None
@@ -32,7 +32,7 @@ class GoldenAnswer:
 
 
 def golden_frames() -> list[GoldenFrame]:
-    """All of `golden-frames.tsv`."""
+    """Return all rows of `golden-frames.tsv`."""
     rows = []
     for number, row in _rows("golden-frames.tsv"):
         api, key, version, sender, note, request, answer = (*row, "", "")[:7]
@@ -43,7 +43,7 @@ def golden_frames() -> list[GoldenFrame]:
 
 
 def golden_answers() -> list[GoldenAnswer]:
-    """All of `golden-answers.tsv`, in file order."""
+    """Return all rows of `golden-answers.tsv`, in file order."""
     rows = []
     for number, row in _rows("golden-answers.tsv"):
         key, _, note, quirk, request, answer = (*row, "", "")[:6]

@@ -1,4 +1,4 @@
-"""The Kafka 0.8 layouts described a second time, with construct, to check the fast code against.
+"""An independent description of the Kafka 0.8 layouts, with construct, to check the fast code.
 
 Written from the protocol guide, not from `protocols/kafka`: builds request frames from typed
 requests and parses reply frames into typed replies, the two directions that the broker itself does
@@ -97,12 +97,12 @@ REPLIES: dict[int, Construct] = {
     9: Struct(_topics("offset" / Int64sb, "metadata" / String, "error" / Int16sb)),
     10: Struct("error" / Int16sb, "coordinator" / ADDRESS),
 }
-# Of a message set; there may be a part of one behind the last.
+# Entries of a message set; a partial entry may follow the last entry.
 ENTRY = Struct("offset" / Int64sb, "message" / Prefixed(Int32sb, GreedyBytes))
 
 
 def build_request(api_key: int, version: int, request: m.Request) -> bytes:
-    """The frame of a typed request."""
+    """Return the frame of a typed request."""
     header = Struct(
         "api_key" / Const(api_key, Int16sb),
         "version" / Const(version, Int16sb),
@@ -119,7 +119,7 @@ def build_request(api_key: int, version: int, request: m.Request) -> bytes:
 
 
 def parse_reply(api_key: int, frame: bytes) -> tuple[int, m.Reply]:
-    """(correlation id, typed reply) of a frame; nothing may be left over."""
+    """Return (correlation id, typed reply) of a frame; no byte may be left over."""
     layout = Struct("correlation_id" / Int32sb, "body" / REPLIES[api_key], "rest" / GreedyBytes)
     parsed = Prefixed(Int32sb, layout).parse(frame)
     assert parsed.rest == b""
@@ -128,7 +128,7 @@ def parse_reply(api_key: int, frame: bytes) -> tuple[int, m.Reply]:
 
 
 def parse_set(data: bytes) -> list[tuple[int, bytes]]:
-    """(offset, message from its CRC on) of each whole entry of a message set."""
+    """Return (offset, message from its CRC on) of each whole entry of a message set."""
     entries = []
     pos = 0
     while pos + 12 <= len(data):

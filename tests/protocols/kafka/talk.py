@@ -1,4 +1,4 @@
-"""What tests of the Kafka listener say to it, through its wire."""
+"""Common requests of tests to the Kafka listener, over its wire."""
 
 from typing import Protocol
 
@@ -28,7 +28,7 @@ async def another(open_client: OpenClient) -> Client:
 
 
 def values(fetched: m.Fetched) -> list[tuple[int, bytes]]:
-    """(offset, value) of each whole message without a key."""
+    """Return (offset, value) of each whole message without a key."""
     data = b"".join(bytes(part) for part in fetched.parts)
     return [(offset, found[14:]) for offset, found in parse_set(data)]
 
@@ -46,7 +46,7 @@ async def produce_one(client: Client, data: bytes, acks: int = 1) -> m.Produced:
 
 
 def foreign_append(broker: Broker, topic: str, values: list[bytes]) -> None:
-    """What another listener's producer would do: a body in the format that holds everything."""
+    """Append as another listener's producer would: a body in the format with all fields."""
     partition = broker.topics.partition(TopicName("public", "default", topic), 0)
     codec = codec_for(BodyFormat.PLAIN)
     base = partition.next_offset

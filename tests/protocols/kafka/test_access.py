@@ -1,4 +1,4 @@
-"""No request gets past the access check: what each is told, and that nothing has happened."""
+"""No request bypasses the access check: each is refused with its error, and has no effect."""
 
 import pytest
 
@@ -57,7 +57,7 @@ SAMPLES: dict[type, m.RequestBody] = {
         m.ConsumerMetadataRequest(b"g"),
     )
 }
-# Those of later versions: (request, version).
+# Requests of later versions: (request, version).
 LATER: dict[type, tuple[m.RequestBody, int]] = {
     OffsetForLeaderEpochRequest: (
         m.OffsetForLeaderEpochRequest({FOO: {0: m.EpochTarget(0)}}),
@@ -135,7 +135,7 @@ def codes(reply: m.Reply) -> list[int]:
     return [one if isinstance(one, int) else one.error for one in answers]
 
 
-def test_only_these_are_for_everybody() -> None:
+def test_only_these_requests_need_no_permission() -> None:
     assert {kind for kind, command in COMMANDS.items() if command.action is None} == FOR_ANYBODY
 
 
@@ -157,7 +157,7 @@ async def test_a_request_that_is_not_allowed_is_refused(
 
 
 @pytest.mark.parametrize("kind", CHECKED, ids=lambda kind: kind.__name__)
-async def test_its_own_action_is_all_that_a_request_needs(
+async def test_a_request_needs_only_its_own_action(
     broker: Broker, client: Client, kind: type
 ) -> None:
     broker.access = Access(Nothing(COMMANDS[kind].action))
@@ -165,7 +165,7 @@ async def test_its_own_action_is_all_that_a_request_needs(
 
 
 def error_codes(reply: Struct) -> list[int]:
-    """The codes in the lists of a response, or its own."""
+    """Return the codes in the lists of a response, or its own code."""
     fields = [getattr(reply, one.name) for one in reply.FIELDS]
     inner = [one for found in fields if isinstance(found, list) for one in found]
     codes = [code for one in inner if isinstance(one, Struct) for code in error_codes(one)]
@@ -173,7 +173,7 @@ def error_codes(reply: Struct) -> list[int]:
 
 
 def later_codes(reply: object) -> list[int]:
-    """Of a reply with a code of its own, or one for each of a list."""
+    """Return the codes of a reply with its own code, or with a code per item of a list."""
     if isinstance(reply, Struct):
         return error_codes(reply)
     if hasattr(reply, "error"):
@@ -199,7 +199,7 @@ async def test_a_later_request_that_is_not_allowed_is_refused(
 
 
 @pytest.mark.parametrize("kind", LATER, ids=lambda kind: kind.__name__)
-async def test_its_own_action_is_all_that_a_later_request_needs(
+async def test_a_later_request_needs_only_its_own_action(
     broker: Broker, client: Client, kind: type
 ) -> None:
     broker.access = Access(Nothing(COMMANDS[kind].action))
@@ -207,21 +207,21 @@ async def test_its_own_action_is_all_that_a_later_request_needs(
     assert code not in (DENIED, *OF_OTHERS)
 
 
-async def test_groups_that_may_not_be_seen_are_not_listed(broker: Broker, client: Client) -> None:
+async def test_hidden_groups_are_not_listed(broker: Broker, client: Client) -> None:
     await client.call_with_table(m.OffsetCommitRequest(5, b"g", topics=COMMIT), 5)
     assert len((await client.call_with_table(ListGroupsRequest(), 2)).groups) == 1
     broker.access = Access(Nothing())
     assert not (await client.call_with_table(ListGroupsRequest(), 2)).groups
 
 
-async def test_topics_that_may_not_be_seen_are_not_listed(broker: Broker, client: Client) -> None:
+async def test_hidden_topics_are_not_listed(broker: Broker, client: Client) -> None:
     broker.access = Access(Nothing())
     reply = await client.call(m.MetadataRequest([]))
     assert isinstance(reply, m.MetadataReply)
     assert reply.brokers and not reply.topics
 
 
-async def test_making_a_topic_needs_a_right_of_its_own(
+async def test_creating_a_topic_needs_its_own_permission(
     broker: Broker, open_client: OpenClient, client: Client
 ) -> None:
     broker.access = Access(Nothing(Action.DESCRIBE))
@@ -230,15 +230,13 @@ async def test_making_a_topic_needs_a_right_of_its_own(
     assert codes(await client.call(m.MetadataRequest([b"bar"]))) == [Code.NONE]
 
 
-async def test_a_topic_that_is_not_there_is_not_told_from_one_that_is(
-    broker: Broker, client: Client
-) -> None:
+async def test_a_missing_topic_looks_like_an_existing_topic(broker: Broker, client: Client) -> None:
     broker.access = Access(Nothing())
     assert codes(await client.call(fetch(b"bar", {0: (0, 1000)}))) == [DENIED]
 
 
 @pytest.mark.parametrize("kind", CHECKED, ids=lambda kind: kind.__name__)
-async def test_a_refusal_does_not_tell_whether_the_topic_is_there(
+async def test_a_refusal_does_not_reveal_the_topics_existence(
     broker: Broker, client: Client, kind: type
 ) -> None:
     broker.access = Access(Nothing())
@@ -248,7 +246,7 @@ async def test_a_refusal_does_not_tell_whether_the_topic_is_there(
 
 
 @pytest.mark.parametrize("kind", LATER, ids=lambda kind: kind.__name__)
-async def test_a_later_refusal_does_not_tell_whether_the_topic_is_there(
+async def test_a_later_refusal_does_not_reveal_the_topics_existence(
     broker: Broker, client: Client, kind: type
 ) -> None:
     broker.access = Access(Nothing())
@@ -257,7 +255,7 @@ async def test_a_later_refusal_does_not_tell_whether_the_topic_is_there(
     assert await client.call_with_table(*LATER[kind]) == present
 
 
-async def test_a_topic_is_made_for_its_client(client, makers):
+async def test_a_topic_is_created_for_its_client(client, makers):
     for name in (b"one", b"two"):
         await client.call(m.MetadataRequest([name]))
     assert makers[-2:] == [("anonymous", "kafka 127.0.0.1")] * 2

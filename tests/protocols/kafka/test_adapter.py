@@ -1,4 +1,4 @@
-"""The Kafka listener keeps the contract that every listener keeps, and checks its own options."""
+"""The Kafka listener fulfils the contract of all listeners, and checks its own options."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -81,7 +81,7 @@ class TestKafkaContract(AdapterContract):
             data = data[size:]
 
     def normal(self, frame: bytes) -> object:
-        """Without our address, which differs from run to run."""
+        """Return an answer without the broker's address, which differs from run to run."""
         number = int.from_bytes(frame[4:8], "big")
         _, reply = parse_reply(API_KEYS[type(CONVERSATION[number][0])], frame)
         if isinstance(reply, m.MetadataReply):
@@ -91,7 +91,7 @@ class TestKafkaContract(AdapterContract):
         return number, reply
 
 
-def test_entry_point_leads_here() -> None:
+def test_the_entry_point_is_the_adapter() -> None:
     adapter = load("kafka")
     assert adapter is ADAPTER
     assert is_framed(adapter)
@@ -109,7 +109,7 @@ def test_defaults_are_those_of_kafka_0_8() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["", "default", "a/b/c", "a/", "a b/c"])
-def test_namespace_that_cannot_be_is_one_clear_line(namespace: str) -> None:
+def test_an_invalid_namespace_is_a_single_clear_line(namespace: str) -> None:
     with pytest.raises(ValueError, match="namespace") as error:
         ADAPTER.check(KafkaOptions(namespace=namespace), loopback=True)
     assert "\n" not in str(error.value)
@@ -123,12 +123,12 @@ def test_messages_must_fit_frames() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"message_bytes_max": 0}, {"idle_timeout_s": 0}, {"acks": 1}, {"frame_bytes_max": -1}]
 )
-def test_options_that_make_no_sense_are_refused(wrong: dict[str, object]) -> None:
+def test_invalid_options_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(wrong, KafkaOptions)
 
 
-def test_describe_is_one_line_with_the_address() -> None:
+def test_describe_is_a_line_with_the_address() -> None:
     line = ADAPTER.describe("127.0.0.1", 40123, KafkaOptions())
     assert "127.0.0.1:40123" in line
     assert "\n" not in line

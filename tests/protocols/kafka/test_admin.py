@@ -46,7 +46,9 @@ def configs(**given: str) -> list[CreatableTopicConfig]:
     ]
 
 
-async def test_topics_are_made_with_partitions_and_settings(broker: Broker, client: Client) -> None:
+async def test_topics_are_created_with_partitions_and_settings(
+    broker: Broker, client: Client
+) -> None:
     wanted = CreatableTopic(
         name=b"bar",
         num_partitions=3,
@@ -158,7 +160,7 @@ async def test_topics_are_made_with_partitions_and_settings(broker: Broker, clie
         ),
     ],
 )
-async def test_what_is_asked_of_a_new_topic(
+async def test_invalid_new_topics_are_refused(
     client: Client, topic: CreatableTopic, code: Code
 ) -> None:
     assert await create(client, topic) == [code]
@@ -179,7 +181,7 @@ async def test_topics_grow_and_are_deleted(broker: Broker, client: Client) -> No
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_settings_are_told(client: Client, version: int) -> None:
+async def test_settings_are_described(client: Client, version: int) -> None:
     topic = CreatableTopic(
         name=b"bar",
         num_partitions=1,
@@ -231,13 +233,13 @@ async def alter(client: Client, *changes: Change, **fields: object) -> int:
     return done.error_code
 
 
-async def test_settings_are_changed_one_by_one(broker: Broker, client: Client) -> None:
+async def test_settings_are_changed_individually(broker: Broker, client: Client) -> None:
     assert await alter(client, change("60000")) == Code.NONE
     assert await alter(client, change("-1", name="retention.bytes")) == Code.NONE
     settings = broker.topics.get(FOO_NAME).meta.settings
     assert settings == {"retention_ms": 60000, "retention_bytes": -1}
     assert await alter(client, change("5"), validate_only=True) == Code.NONE
-    assert await alter(client, change("", operation=1)) == Code.NONE  # Taken back.
+    assert await alter(client, change("", operation=1)) == Code.NONE  # Reset.
     assert broker.topics.get(FOO_NAME).meta.settings == {"retention_bytes": -1}
 
 
@@ -261,7 +263,7 @@ async def test_settings_are_replaced_as_a_whole(broker: Broker, client: Client) 
         ([], {"name": b"n ne"}, Code.INVALID_TOPIC),
     ],
 )
-async def test_settings_that_cannot_be_are_refused(
+async def test_invalid_settings_are_refused(
     client: Client, changes: list[Change], fields: dict, code: Code, whole: bool
 ) -> None:
     assert await alter(client, *changes, whole=whole, **fields) == code
@@ -295,7 +297,7 @@ async def test_records_are_deleted_up_to_any_offset(broker: Broker, client: Clie
     assert [base for base, _, _ in partition.segments()] == [4]
 
 
-async def test_sizes_on_the_disk_are_told(broker: Broker, client: Client) -> None:
+async def test_sizes_on_the_disk_are_described(broker: Broker, client: Client) -> None:
     await produce_one(client, message_set(b"a"))
     size = broker.topics.get(FOO_NAME).partitions[0].size_bytes
     for topics in (
@@ -314,7 +316,7 @@ async def test_sizes_on_the_disk_are_told(broker: Broker, client: Client) -> Non
         assert partition.partition_size == size
 
 
-async def test_a_list_is_added_to_and_taken_from(broker: Broker, client: Client) -> None:
+async def test_list_settings_are_appended_and_subtracted(broker: Broker, client: Client) -> None:
     async def added(operation: int, value: str, name: str = "cleanup.policy") -> int:
         return await alter(client, change(value, operation, name))
 
@@ -331,7 +333,7 @@ async def test_a_list_is_added_to_and_taken_from(broker: Broker, client: Client)
     assert policy() == {"compact"}
 
 
-async def test_settings_of_what_has_none_are_refused(client: Client) -> None:
+async def test_settings_of_unsupported_resources_are_refused(client: Client) -> None:
     request = DescribeConfigsRequest(
         resources=[DescribeConfigsResource(resource_type=8, resource_name=b"x")]
     )
@@ -342,7 +344,7 @@ async def test_settings_of_what_has_none_are_refused(client: Client) -> None:
     )
 
 
-async def test_a_topic_grows_in_earnest_alone(broker: Broker, client: Client) -> None:
+async def test_validate_only_does_not_grow_a_topic(broker: Broker, client: Client) -> None:
     request = CreatePartitionsRequest(
         topics=[CreatePartitionsTopic(name=FOO, count=4)], validate_only=True
     )
@@ -350,7 +352,7 @@ async def test_a_topic_grows_in_earnest_alone(broker: Broker, client: Client) ->
     assert len(broker.topics.get(FOO_NAME).partitions) == 1
 
 
-async def test_topics_are_made_up_to_a_number_at_once(broker: Broker, client: Client) -> None:
+async def test_topics_created_at_once_have_a_limit(broker: Broker, client: Client) -> None:
     wanted = [
         CreatableTopic(name=b"t%d" % n, num_partitions=1, replication_factor=1)
         for n in range(TOPICS_MADE_MAX + 2)

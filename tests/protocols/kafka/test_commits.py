@@ -1,4 +1,4 @@
-"""Group positions through the wire: kept as given, shared by both versions and all listeners."""
+"""Group positions over the wire: kept as sent, shared by both versions and all listeners."""
 
 import errno
 from collections.abc import AsyncIterator, Sequence
@@ -24,7 +24,7 @@ from tests.storage.files_twins import FailingDisk
 
 
 class CountingDisk(FailingDisk):
-    """A disk that fails when it is told to; counts the batches written to the cursors' journal."""
+    """A disk that fails on request; counts the batches written to the cursors' journal."""
 
     cursor_writes = 0
 
@@ -40,7 +40,7 @@ def disk() -> CountingDisk:
 
 @pytest.fixture
 async def broker(tmp_path: Path, disk: CountingDisk) -> AsyncIterator[Broker]:
-    """A broker over that disk, its committer running."""
+    """Yield a broker over that disk, with a running committer."""
     config = load(environment={}, file="/dev/null", flags=[("data_dir", str(tmp_path), "test")])
     opened = Broker(config, DataDir.open(tmp_path, Files(tmp_path, disk)))
     async with trio.open_nursery() as running:
@@ -77,7 +77,7 @@ async def test_never_committed_is_error_3_in_version_0_and_none_in_version_1(
 
 @pytest.mark.parametrize("metadata", [b"", b"note", None, "ü".encode(), b"\xff\x00"])
 @pytest.mark.parametrize("written", [0, 1])
-async def test_both_versions_share_one_position_and_version_1_gives_metadata_as_it_was(
+async def test_both_versions_share_a_position_and_version_1_keeps_metadata(
     client: Client, metadata: bytes | None, written: int
 ) -> None:
     assert await commit(client, written, 7, metadata) == 0
@@ -86,7 +86,7 @@ async def test_both_versions_share_one_position_and_version_1_gives_metadata_as_
 
 
 @pytest.mark.parametrize("offset", [-5, 0, 1 << 50, -(2**63), 2**63 - 1])
-async def test_any_number_is_given_back_as_committed(client: Client, offset: int) -> None:
+async def test_any_number_is_returned_as_committed(client: Client, offset: int) -> None:
     assert await commit(client, 1, offset, b"") == 0
     assert await committed(client, 1) == m.CommittedOffset(offset, b"", 0)
 
@@ -112,7 +112,7 @@ async def test_metadata_is_limited_in_characters(
 
 
 @pytest.mark.parametrize("time_ms", [0, -2, 2**63 - 1, -(2**63)])
-async def test_commit_times_of_any_value_are_taken(client: Client, time_ms: int) -> None:
+async def test_commit_times_of_any_value_are_accepted(client: Client, time_ms: int) -> None:
     target = m.CommitTarget(4, b"", time_ms)
     request = m.OffsetCommitRequest(1, b"g", -1, b"", {FOO: {0: target}})
     assert await client.call(request) == m.OffsetCommitReply({FOO: {0: 0}})
@@ -120,7 +120,7 @@ async def test_commit_times_of_any_value_are_taken(client: Client, time_ms: int)
 
 
 @pytest.mark.parametrize(("version", "code"), [(0, 3), (1, 0)])
-async def test_commit_to_an_unknown_topic_is_looked_at_by_version_0_only(
+async def test_only_version_0_checks_the_topic_of_a_commit(
     client: Client, version: int, code: int
 ) -> None:
     targets = {b"nowhere": {0: m.CommitTarget(1, b"", None)}}
@@ -135,7 +135,7 @@ async def test_null_group_is_an_error(client: Client) -> None:
     assert (await committed(client, 1, group=None)).error == -1
 
 
-async def test_position_that_another_listener_moved_is_what_kafka_reads(
+async def test_kafka_reads_a_position_moved_by_another_listener(
     broker: Broker, client: Client
 ) -> None:
     await produce_one(client, message_set(b"a", b"b", b"c"))
@@ -153,7 +153,7 @@ async def test_an_answered_commit_is_on_disk(broker: Broker, client: Client) -> 
     assert broker.durability.durable_ticket > before
 
 
-# Many partitions in one request.
+# Many partitions in a single request.
 
 BAR = b"bar"
 BAR_NAME = TopicName("public", "default", "bar")
@@ -199,7 +199,7 @@ async def test_many_partitions_take_few_writes(
 
 
 @pytest.mark.parametrize(("version", "unknown"), [(0, 3), (1, 0)])
-async def test_each_partition_has_an_error_of_its_own(
+async def test_each_partition_has_its_own_error(
     broker: Broker, client: Client, version: int, unknown: int
 ) -> None:
     await broker.topics.create(BAR_NAME, 3)
@@ -214,7 +214,7 @@ async def test_each_partition_has_an_error_of_its_own(
     assert (await committed(client, 1)).offset == 10
 
 
-async def test_a_full_disk_refuses_those_that_could_be_written_and_moves_none(
+async def test_a_full_disk_refuses_commits_and_moves_none(
     broker: Broker, client: Client, disk: CountingDisk
 ) -> None:
     await broker.topics.create(BAR_NAME, 2)

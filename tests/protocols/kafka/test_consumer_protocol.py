@@ -1,4 +1,4 @@
-"""What members of consumer groups say of topics and partitions: bytes against values."""
+"""Topics and partitions in the messages of group members: bytes and values."""
 
 import pytest
 
@@ -14,7 +14,7 @@ WANTED = b"\0\0" + b"\0\0\0\2" + b"\0\1a" + b"\0\2bc" + b"\xff\xff\xff\xff"
 GIVEN = b"\0\0" + b"\0\0\0\1" + b"\0\1a" + b"\0\0\0\2\0\0\0\0\0\0\0\5" + b"\xff\xff\xff\xff"
 
 
-def test_topics_and_partitions_both_ways():
+def test_topics_and_partitions_round_trip():
     assert subscription_of([b"a", b"bc"]) == WANTED
     assert [wants(WANTED, name) for name in (b"a", b"bc", b"b", b"")] == [True, True, False, False]
     assert assignment_of({b"a": [0, 5]}) == GIVEN
@@ -24,7 +24,7 @@ def test_topics_and_partitions_both_ways():
     assert given_partitions(assignment_of({}), b"a", 2) is None
 
 
-def test_later_versions_begin_the_same():
+def test_later_versions_have_the_same_beginning():
     assert wants(b"\0\3" + WANTED[2:] + b"more", b"bc")
     assert given_partitions(b"\0\3" + GIVEN[2:] + b"more", b"a", 2) == [0, 5]
 
@@ -37,7 +37,7 @@ def test_a_topic_is_not_taken_for_bytes_that_look_like_its_name():
     assert not wants(subscription_of([b"other"]) + b"\0\1t", b"t")
 
 
-def test_among_very_many_topics_one_is_found_by_its_bytes():
+def test_a_topic_is_found_by_its_bytes_among_very_many():
     names = [b"topic-%d" % number for number in range(3 * TOPICS_WALKED_MAX)]
     given = assignment_of({name: [number] for number, name in enumerate(names)})
     for number in (0, TOPICS_WALKED_MAX - 1, TOPICS_WALKED_MAX, len(names) - 1):
@@ -48,13 +48,13 @@ def test_among_very_many_topics_one_is_found_by_its_bytes():
 
 
 @pytest.mark.parametrize("size", range(len(GIVEN) - 4))
-def test_what_is_cut_short_says_nothing(size):
+def test_truncated_messages_have_no_topics(size):
     assert given_partitions(GIVEN[:size], b"a", 2) is None
     assert not wants(WANTED[: min(size, len(WANTED) - 5)], b"bc")
 
 
 @pytest.mark.parametrize("count", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff"])
-def test_counts_that_cannot_be_say_nothing(count):
+def test_messages_with_impossible_counts_have_no_topics(count):
     assert not wants(b"\0\0" + count + b"\0\1a", b"b")
     assert given_partitions(b"\0\0" + count + b"\0\1a", b"a", 2) is None
     assert given_partitions(b"\0\0\0\0\0\1\0\1a" + count, b"a", 2) is None

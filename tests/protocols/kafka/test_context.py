@@ -1,4 +1,4 @@
-"""What the handlers of one Kafka connection share."""
+"""Shared state of a Kafka connection's handlers."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ def partition(number: int) -> Any:
     return SimpleNamespace(partition_id=number)
 
 
-def test_few_fruitless_walks_are_kept_the_latest_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_fruitless_walks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contexts, "WALKED_MAX", 2)
     parts: Any = [None] * 8
     context = Context(*parts)
@@ -25,7 +25,7 @@ def test_few_fruitless_walks_are_kept_the_latest_ones(monkeypatch: pytest.Monkey
     assert context.walked == {1: (1, 10), 3: (3, 30)}
 
 
-async def test_all_connections_have_their_names_from_one_place(open_client: OpenClient) -> None:
+async def test_all_connections_share_their_names(open_client: OpenClient) -> None:
     name_space.cache_clear()
     known = name_space("public/default")
     for name in (b"one", b"two"):

@@ -1,4 +1,4 @@
-"""Groups that another broker coordinates: members are sent there, those who wait here too."""
+"""Groups that another broker coordinates: members are sent there, waiting members included."""
 
 import pytest
 import trio
@@ -25,7 +25,7 @@ OTHER = Owner(2, {"kafka": ("other", 9092)})
 
 
 class Moving(Placement):
-    """Topics are here; what goes by a name alone may be elsewhere."""
+    """A placement where topics are here, but names alone may belong to another broker."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ def placement(broker: Broker) -> Moving:
 
 
 @pytest.mark.parametrize("owner", [OTHER, NOBODY])
-async def test_every_request_about_a_group_of_another_broker_is_told_so(
+async def test_every_request_about_a_group_of_another_broker_is_refused(
     client: Client, placement: Moving, owner: Owner
 ) -> None:
     placement.coordinator = owner
@@ -71,7 +71,7 @@ async def test_every_request_about_a_group_of_another_broker_is_told_so(
         assert found.error == Code.CONSUMER_COORDINATOR_NOT_AVAILABLE
 
 
-async def test_a_members_commit_is_for_the_coordinator_and_one_of_no_member_is_not(
+async def test_only_commits_of_members_need_the_coordinator(
     client: Client, placement: Moving
 ) -> None:
     first = await joined(client)
@@ -88,7 +88,7 @@ async def test_a_members_commit_is_for_the_coordinator_and_one_of_no_member_is_n
     assert await beat(client, first) == Code.NOT_COORDINATOR
 
 
-async def test_who_waits_to_join_a_group_that_moves_does_not_wait_for_the_others(
+async def test_a_waiting_join_ends_when_the_group_moves(
     broker: Broker, client: Client, open_client: OpenClient, placement: Moving
 ) -> None:
     first = await joined(client)
@@ -108,11 +108,11 @@ async def test_who_waits_to_join_a_group_that_moves_does_not_wait_for_the_others
         table = groups_of(broker, "public/default")
         group = table.find(GROUP)
         assert group is not None
-        table.wake(group)  # As MOVED_LOOK_S does.
+        table.wake(group)  # As after MOVED_LOOK_S.
     assert replies[0].error_code == Code.NOT_COORDINATOR
 
 
-async def test_a_wait_for_a_group_ends_for_a_look_whether_it_has_moved(
+async def test_a_wait_for_a_group_is_interrupted_to_check_for_a_move(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     table = GroupTable()

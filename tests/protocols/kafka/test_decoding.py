@@ -1,4 +1,6 @@
-"""Requests from bytes: typed values against literal frames, and against construct's description."""
+"""Requests from bytes: typed values compared with literal frames and with
+construct's description.
+"""
 
 import random
 import struct
@@ -19,7 +21,7 @@ MACHINE = KafkaMachine(frame_bytes_max=104857600)
 SERVED = [row for row in golden_frames() if (row.api_key, row.version) in REQUESTS]
 FOO = b"foo"
 
-# Kafka 0.8.2 protocol guide, one literal frame for each api and version.
+# Kafka 0.8.2 protocol guide, a literal frame for each api and version.
 PAIRS = {
     "metadata of one topic": (
         3,
@@ -111,7 +113,7 @@ def body(api_key: int, data: bytes) -> m.RequestBody:
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_literal_frame_and_typed_request_are_each_other(name: str) -> None:
+def test_a_literal_frame_equals_its_typed_request(name: str) -> None:
     api_key, version, text, request = PAIRS[name]
     request = replace(request, version=version)
     frame = bytes.fromhex(text)
@@ -132,7 +134,7 @@ def test_frame_cut_anywhere_raises_protocol_error(row: GoldenFrame) -> None:
 
 
 @pytest.mark.parametrize("row", SERVED, ids=lambda row: row.label)
-def test_bytes_behind_the_body_are_ignored(row: GoldenFrame) -> None:
+def test_trailing_bytes_are_ignored(row: GoldenFrame) -> None:
     assert decode(row.request + b"\xff" * 7) == decode(row.request)
 
 
@@ -150,7 +152,7 @@ def test_damaged_frames_raise_protocol_error_or_decode(seed: int) -> None:
                 pass
 
 
-def test_message_set_is_a_view_of_the_frame_so_that_it_can_be_stamped_in_place() -> None:
+def test_a_message_set_is_a_view_that_can_be_stamped_in_place() -> None:
     frame = bytearray(bytes.fromhex(PAIRS["produce without a client id"][2]))
     request = MACHINE.decode(memoryview(frame)).body
     assert isinstance(request, m.ProduceRequest)
@@ -159,7 +161,7 @@ def test_message_set_is_a_view_of_the_frame_so_that_it_can_be_stamped_in_place()
 
 
 def targets(*topics: tuple[bytes, list[int]]) -> bytes:
-    """An OffsetFetch body without its group."""
+    """Return an OffsetFetch body without its group."""
     out = struct.pack(">i", len(topics))
     for name, partitions in topics:
         out += struct.pack(">h", len(name)) + name
@@ -167,7 +169,7 @@ def targets(*topics: tuple[bytes, list[int]]) -> bytes:
     return out
 
 
-def test_partition_named_twice_is_there_once_also_when_its_topic_is_listed_twice() -> None:
+def test_a_partition_named_twice_appears_once() -> None:
     data = targets((b"a", [3, 1, 3]), (b"b", [0]), (b"a", [1, 2]))
     request = body(9, b"\x00\x01g" + data)
     assert request == m.OffsetFetchRequest(0, b"g", {b"a": [3, 1, 2], b"b": [0]})
@@ -213,7 +215,7 @@ def test_message_set_size_outside_the_frame_ends_the_connection(size: int) -> No
         body(0, data)
 
 
-def test_more_entries_than_the_limit_are_refused_before_they_are_built() -> None:
+def test_entries_above_the_limit_are_refused_before_they_are_built() -> None:
     with pytest.raises(ProtocolError, match="more than"):
         body(9, b"\x00\x01g" + struct.pack(">i", ENTRIES_MAX + 1))
     with pytest.raises(ProtocolError):
@@ -224,7 +226,7 @@ def test_more_entries_than_the_limit_are_refused_before_they_are_built() -> None
 
 
 def zookeeper_frame(*, session=0, last_zxid=0, flag=b""):
-    """A ConnectRequest of ZooKeeper's Java client."""
+    """Return a ConnectRequest of ZooKeeper's Java client."""
     body = struct.pack(">iqiqi", 0, last_zxid, 30_000, session, 16) + bytes(16) + flag
     return struct.pack(">i", len(body)) + body
 
@@ -236,7 +238,7 @@ def test_a_zookeeper_client_is_recognised(flag):
     assert "zookeeper.connect" in caught.value.hint
 
 
-def test_a_produce_without_topics_is_none_of_its_frames():
+def test_a_produce_without_topics_is_no_zookeeper_frame():
     frame = struct.pack(">ihhih", 20, 0, 0, 0, 0) + struct.pack(">hii", 0, 30_000, 0)
     request = KafkaMachine(1 << 20).decode(memoryview(frame))
     assert request.body.topics == {}

@@ -1,4 +1,4 @@
-"""Replies to bytes: typed values against recorded frames, and against construct's description."""
+"""Replies to bytes: typed values compared with recorded frames and with construct's description."""
 
 import pytest
 
@@ -68,7 +68,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_literal_frame_and_typed_reply_are_each_other(name: str) -> None:
+def test_a_literal_frame_equals_its_typed_reply(name: str) -> None:
     api_key, text, reply = PAIRS[name]
     frame = bytes.fromhex(text)
     assert b"".join(encode(1, m.handled(reply))) == frame
@@ -81,7 +81,7 @@ def test_recorded_answer_survives_both_descriptions(api_key: int, frame: bytes) 
     assert b"".join(encode(correlation_id, m.handled(reply))) == frame
 
 
-def test_large_pieces_of_a_fetch_are_handed_on_uncopied_and_small_ones_joined() -> None:
+def test_large_fetch_pieces_are_not_copied_and_small_pieces_are_joined() -> None:
     large = memoryview(bytearray(PIECE_BYTES_MIN))
     reply = m.FetchReply(
         {FOO: {0: m.Fetched(0, 9, [b"a", large, b"b"], PIECE_BYTES_MIN + 2), 1: m.Fetched(0, 9)}}
@@ -94,7 +94,7 @@ def test_large_pieces_of_a_fetch_are_handed_on_uncopied_and_small_ones_joined() 
     assert len(joined) == 4 + int.from_bytes(joined[:4], "big")
 
 
-def test_reply_without_large_pieces_is_one_part() -> None:
+def test_a_reply_without_large_pieces_is_a_single_part() -> None:
     assert len(encode(1, m.FetchReply({FOO: {0: m.Fetched(0, 9, [b"abc"], 3)}}))) == 1
     assert len(encode(1, m.FetchReply({}))) == 1
 
@@ -102,5 +102,5 @@ def test_reply_without_large_pieces_is_one_part() -> None:
 @pytest.mark.parametrize(
     ("value", "data"), [(None, b"\xff\xff"), (b"", b"\x00\x00"), (b"ab", b"\x00\x02ab")]
 )
-def test_null_and_empty_strings_are_two_things(value: bytes | None, data: bytes) -> None:
+def test_null_and_empty_strings_differ(value: bytes | None, data: bytes) -> None:
     assert string(value) == data

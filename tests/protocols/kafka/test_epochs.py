@@ -1,4 +1,4 @@
-"""Where leaders' epochs end: one broker has led all the time."""
+"""Ends of leader epochs: a single broker has led all the time."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.protocols.kafka.talk import FOO, produce_one
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_every_epoch_that_has_been_ends_with_the_log(client: Client, version: int) -> None:
+async def test_every_past_epoch_ends_with_the_log(client: Client, version: int) -> None:
     await produce_one(client, message_set(b"a", b"b"))
     for epoch, end in ((0, (0, 0, 2)), (5, (0, 0, 2)), (-1, (0, -1, -1))):
         wanted = {FOO: {0: m.EpochTarget(epoch)}}

@@ -10,12 +10,12 @@ SPOKEN_BY_0_8 = range(-1, 21)
 LATER = {29, 30, 36, 44, 47, 56, 58}
 
 
-def test_every_broker_error_has_a_code_of_its_own() -> None:
+def test_every_broker_error_has_its_own_code() -> None:
     own = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     assert set(own) <= set(WIRE_CODES)
 
 
-def test_no_error_is_told_as_success() -> None:
+def test_no_error_is_a_success() -> None:
     assert Code.NONE not in WIRE_CODES.values()
 
 
@@ -38,7 +38,7 @@ def test_code_of_an_error(error: errors.BrokerError, code: int) -> None:
     assert wire_code(error) == code
 
 
-def test_error_class_of_a_plug_in_is_told_as_its_base() -> None:
+def test_a_plug_ins_error_has_the_code_of_its_base() -> None:
     class QuotaFull(errors.StorageFull):
         pass
 

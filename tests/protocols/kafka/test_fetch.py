@@ -1,4 +1,4 @@
-"""Fetch through the wire: what it gives, when it waits, and what wakes it."""
+"""Fetch over the wire: its answers, its waits, and its wake-ups."""
 
 import random
 
@@ -27,7 +27,7 @@ from tests.protocols.kafka.talk import (
 from tests.waiting import until
 
 
-async def test_fetch_gives_what_was_produced_with_offsets(client: Client) -> None:
+async def test_a_fetch_returns_produced_messages_with_offsets(client: Client) -> None:
     await produce_one(client, message_set(b"a", b"b"))
     await produce_one(client, message_set(b"c"))
     fetched = await fetch_one(client, 1)
@@ -42,12 +42,12 @@ async def test_offset_outside_the_log_is_error_1_at_once(client: Client, offset:
     assert reply == m.FetchReply({FOO: {0: m.Fetched(1, -1, [])}})
 
 
-async def test_offset_below_the_log_start_is_error_1_without_room_too(client: Client) -> None:
+async def test_an_offset_below_the_log_start_is_error_1_even_without_room(client: Client) -> None:
     await produce_one(client, message_set(b"a"))
     assert await fetch_one(client, -1, 0) == m.Fetched(1, -1, [])
 
 
-async def test_set_is_cut_at_max_bytes_wherever_that_falls(client: Client) -> None:
+async def test_a_set_is_cut_at_max_bytes_anywhere(client: Client) -> None:
     data = message_set(b"aaaa", b"bbbb")
     await produce_one(client, data)
     whole = message(b"aaaa", None, 0) + message(b"bbbb", None, 1)
@@ -57,10 +57,10 @@ async def test_set_is_cut_at_max_bytes_wherever_that_falls(client: Client) -> No
         assert fetched.high_watermark == 2
 
 
-async def test_partitions_that_are_not_there_share_one_answer(
+async def test_missing_partitions_share_an_answer(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request may name fifty thousand of them."""
+    """A request may name fifty thousand such partitions."""
     made: list[m.Fetched] = []
 
     def fetched(error: int, high_watermark: int) -> m.Fetched:
@@ -74,7 +74,7 @@ async def test_partitions_that_are_not_there_share_one_answer(
 
 
 @pytest.mark.parametrize(("wait_ms", "bytes_min"), [(0, 1), (-1, 1), (3_600_000, 0)])
-async def test_nothing_to_wait_for_is_answered_at_once(
+async def test_a_fetch_without_a_wait_is_answered_at_once(
     client: Client, wait_ms: int, bytes_min: int
 ) -> None:
     reply = await client.call(fetch(FOO, {0: (0, 100)}, wait_ms=wait_ms, bytes_min=bytes_min))
@@ -129,7 +129,7 @@ async def test_min_bytes_count_over_all_partitions_and_all_appends(
     assert sizes == {0: size, 1: 0, 2: 2 * size}
 
 
-async def test_waiting_fetch_holds_up_what_is_behind_it(
+async def test_a_waiting_fetch_delays_later_requests(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
     await client.send(
@@ -142,7 +142,7 @@ async def test_waiting_fetch_holds_up_what_is_behind_it(
     assert isinstance(await client.answer(m.ConsumerMetadataRequest), m.ConsumerMetadataReply)
 
 
-async def test_fetch_behind_a_produce_sees_what_that_appended(client: Client) -> None:
+async def test_a_fetch_behind_a_produce_sees_its_records(client: Client) -> None:
     await client.send(produce(FOO, {0: message_set(b"a")}), fetch(FOO, {0: (0, 100)}))
     assert await client.answer(m.ProduceRequest) == m.ProduceReply({FOO: {0: m.Produced(0, 0)}})
     reply = await client.answer(m.FetchRequest)
@@ -169,7 +169,7 @@ async def test_deleting_a_topic_ends_the_wait_with_error_3(broker: Broker, clien
     assert reply == m.FetchReply({FOO: {0: m.Fetched(3, -1, [])}})
 
 
-async def test_foreign_records_come_as_messages_at_their_offsets(
+async def test_foreign_records_are_messages_at_their_offsets(
     broker: Broker, client: Client
 ) -> None:
     await produce_one(client, message_set(b"kafka"))
@@ -184,7 +184,7 @@ async def test_foreign_records_come_as_messages_at_their_offsets(
     assert values(await fetch_one(client, 2)) == [(2, b"y"), (3, b"kafka again")]
 
 
-async def test_first_foreign_record_larger_than_max_bytes_comes_whole(
+async def test_a_first_foreign_record_above_max_bytes_is_whole(
     broker: Broker, client: Client
 ) -> None:
     large = bytes(5000)
@@ -194,7 +194,7 @@ async def test_first_foreign_record_larger_than_max_bytes_comes_whole(
     assert values(await fetch_one(client, 1, 100)) == [(1, b"small"), (2, b"last")]
 
 
-async def test_whole_answer_is_limited_and_every_partition_gets_its_turn(
+async def test_the_whole_answer_is_limited_with_a_turn_for_every_partition(
     broker: Broker, open_client: OpenClient
 ) -> None:
     client = Client(await open_client("kafka", fetch_bytes_max=1024))
@@ -211,7 +211,7 @@ async def test_whole_answer_is_limited_and_every_partition_gets_its_turn(
     assert sorted(served) == [0, 1, 2]
 
 
-async def test_gap_in_the_log_is_walked_over(broker: Broker, client: Client) -> None:
+async def test_a_gap_in_the_log_is_skipped(broker: Broker, client: Client) -> None:
     partition = broker.topics.partition(FOO_NAME, 0)
     partition.log.append_gap(10, broker.now_us())
     await broker.durability.settled()
@@ -231,7 +231,7 @@ async def test_waiting_fetch_is_answered_when_the_broker_stops(
     assert reply == m.FetchReply({FOO: {0: m.Fetched(0, 0, [])}})
 
 
-async def test_a_message_larger_than_a_share_of_memory_is_given_whole(
+async def test_a_message_above_a_share_of_memory_is_returned_whole(
     broker: Broker, client: Client
 ) -> None:
     data = message_set(bytes(300_000))
@@ -241,7 +241,7 @@ async def test_a_message_larger_than_a_share_of_memory_is_given_whole(
     assert fetched.size == len(data)
 
 
-async def test_what_a_waiting_fetch_has_read_is_counted_until_its_client_leaves(
+async def test_the_memory_of_a_waiting_fetch_counts_until_a_disconnect(
     broker: Broker, client: Client
 ) -> None:
     await produce_one(client, message_set(bytes(5000)))
@@ -268,14 +268,14 @@ OLD_VERSIONS = [None, 1, 2, 3]  # None: version 0, by construct
 
 
 async def fetch_bytes(client: Client, version: int | None, offset: int, bytes_max: int) -> bytes:
-    """The message set of one partition, for an answer that may be as large as it likes."""
+    """Return the message set of a partition, with no limit on the whole answer."""
     target = m.FetchTarget(offset, bytes_max)
     request = m.FetchRequest(-1, 0, 1, {FOO: {0: target}}, 1 << 20)
     reply = await client.call(request, version)
     assert isinstance(reply, m.FetchReply)
     fetched = reply.topics[FOO][0]
     assert fetched.error == 0
-    parts = fetched.parts  # of a table one view
+    parts = fetched.parts  # a single view of a table
     return bytes(parts) if isinstance(parts, memoryview) else b"".join(parts)
 
 
@@ -313,7 +313,7 @@ async def test_a_fetch_is_filled_with_parts_of_foreign_messages_behind_the_first
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_whoever_drops_what_is_cut_reads_every_message_once(
+async def test_a_reader_that_drops_cut_messages_reads_every_message_once(
     broker: Broker, client: Client, seed: int
 ) -> None:
     print("seed", seed)
@@ -336,7 +336,7 @@ async def test_whoever_drops_what_is_cut_reads_every_message_once(
     assert read == list(enumerate(wrote))
 
 
-async def test_what_no_room_is_left_for_is_cut_within_the_answers_limit(
+async def test_messages_without_room_are_cut_within_the_answers_limit(
     broker: Broker, open_client: OpenClient
 ) -> None:
     client = Client(await open_client("kafka", fetch_bytes_max=1000))
@@ -350,7 +350,7 @@ async def test_what_no_room_is_left_for_is_cut_within_the_answers_limit(
     assert sorted((first, second)) == [1000 - 5 * 126, 5 * 126]
 
 
-async def test_what_was_sent_with_acks_0_is_seen_by_all_behind_the_next_answer(
+async def test_records_of_acks_0_are_visible_after_the_next_answer(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
     other = await another(open_client)
@@ -361,7 +361,7 @@ async def test_what_was_sent_with_acks_0_is_seen_by_all_behind_the_next_answer(
 
 
 @pytest.mark.slow
-async def test_a_log_of_very_small_batches_holds_nobody_up(broker: Broker, client: Client) -> None:
+async def test_a_log_of_very_small_batches_has_no_long_turn(broker: Broker, client: Client) -> None:
     """No turn of the loop is long (`tests/turns.py`)."""
     await produce_one(client, message(b"first"))
     partition = broker.topics.partition(FOO_NAME, 0)
@@ -376,7 +376,7 @@ async def test_a_log_of_very_small_batches_holds_nobody_up(broker: Broker, clien
     assert [offset for offset, _ in values(fetched)] == list(range(count))
 
 
-def test_many_small_parts_are_made_one() -> None:
+def test_many_small_parts_are_joined() -> None:
     small = ReadResult(0, 0)
     for offset in range(100):
         small.add(b"%d" % offset, 1, offset)

@@ -1,4 +1,4 @@
-"""Large stored sets go from the file to the socket: the same bytes as by copying."""
+"""Large stored sets go from the file to the socket: the same bytes as copied sets."""
 
 import errno
 import random
@@ -31,7 +31,7 @@ SETS = 30
 
 
 class Watched:
-    """The leases of a broker, and how often a socket was given a file."""
+    """The leases of a broker, and the number of files given to a socket."""
 
     def __init__(self, broker: Broker) -> None:
         log = broker.topics.partition(FOO_NAME, 0).log
@@ -48,14 +48,14 @@ class Watched:
 
     @contextmanager
     def none_left(self) -> Iterator[None]:
-        """All leases are taken: bodies are copied."""
+        """Take all leases, so that bodies are copied."""
         self.leases.count += LEASES_MAX
         yield
         self.leases.count -= LEASES_MAX
 
 
 def random_values(random_: random.Random, number: int) -> list[bytes]:
-    """Of a set of 20 to 100 KB, now and then of a few bytes."""
+    """Return values for a set of 20 to 100 KB, sometimes of a few bytes."""
     if number % 9 == 4:
         return [b"small"]
     size = random_.choice((600, 2000))
@@ -64,7 +64,9 @@ def random_values(random_: random.Random, number: int) -> list[bytes]:
 
 @pytest.fixture(autouse=True)
 def in_place_from_256k(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From a size on with which the tests need little data; what pays is a matter of measuring."""
+    """Lower the minimum size, so that the tests need little data; the real minimum comes from
+    measurements.
+    """
     monkeypatch.setattr("braidlog.protocols.kafka.fetch.FETCH_IN_PLACE_BYTES_MIN", 1 << 18)
 
 
@@ -74,7 +76,7 @@ def watched(broker: Broker, client: Client) -> Watched:
 
 
 async def fill(client: Client, make: Callable[..., bytes], seed: int) -> int:
-    """Produce the sets; where the log ends."""
+    """Produce the sets; return the log end."""
     random_ = random.Random(seed)
     for number in range(SETS):
         await produce_one(client, make(*random_values(random_, number)))
@@ -95,7 +97,7 @@ async def test_old_fetches_get_the_same_bytes_both_ways(
     for number in range(10):
         offset = random_.randrange(end) if number % 2 else 0
         bytes_max = random_.choice((1 << 21, random_.randrange(1 << 22))) if number else 1 << 21
-        for _ in range(2):  # The second one knows the places.
+        for _ in range(2):  # The second fetch knows the places.
             in_place = await fetch_one(client, offset, bytes_max)
         with watched.none_left():
             copied = await fetch_one(client, offset, bytes_max)
@@ -130,8 +132,8 @@ def data_of_v(fetched: m.Fetched) -> bytes:
 
 
 @pytest.mark.slow
-async def test_a_reader_walks_through_everything_in_place(client: Client, watched: Watched) -> None:
-    """As consumers do: from where the last answer ended, until the end."""
+async def test_a_reader_reads_everything_in_place(client: Client, watched: Watched) -> None:
+    """Each fetch starts at the end of the answer before, as consumers do."""
     end = await fill(client, message_set, 7)
     with watched.none_left():
         whole = data_of(await fetch_one(client, 0, 1 << 24))
@@ -147,10 +149,10 @@ async def test_a_reader_walks_through_everything_in_place(client: Client, watche
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-async def test_any_answers_one_behind_the_other_are_those_that_are_copied(
+async def test_consecutive_answers_equal_copied_answers(
     client: Client, watched: Watched, seed: int
 ) -> None:
-    """Of any size, so that they end and begin in the middle of sets, messages and heads."""
+    """Answers of any size end and begin within sets, messages and heads."""
     random_ = random.Random(seed)
     end = await fill(client, message_set, seed)
     for offset in (0, random_.randrange(end)):
@@ -173,9 +175,7 @@ async def test_a_smaller_fetch_is_copied(client: Client, watched: Watched) -> No
     assert watched.sends
 
 
-async def test_little_is_read_of_the_set_in_which_an_answer_ends(
-    client: Client, watched: Watched
-) -> None:
+async def test_only_a_part_of_the_last_set_is_read(client: Client, watched: Watched) -> None:
     for _ in range(SETS):
         await produce_one(client, message_set(*[bytes(1000)] * 127))
     disk, read = watched.leases.disk, 0
@@ -196,9 +196,7 @@ async def test_little_is_read_of_the_set_in_which_an_answer_ends(
     assert read < 5 * 25_000
 
 
-async def test_a_set_larger_than_what_is_read_at_once_fills_the_answer(
-    client: Client, watched: Watched
-) -> None:
+async def test_a_set_above_the_read_size_fills_the_answer(client: Client, watched: Watched) -> None:
     sets = [message_set(*[bytes(1000)] * count) for count in (200, 200, 900, 900)]
     for one in sets:
         await produce_one(client, one)
@@ -237,7 +235,7 @@ async def test_several_partitions_share_an_answer(broker: Broker, client: Client
 async def test_a_fetch_that_waits_holds_no_file(
     broker: Broker, client: Client, watched: Watched, open_client: OpenClient
 ) -> None:
-    """Its client says for how long; what it gets then is all that is there, once."""
+    """The client sets the wait; then the answer has all present records, once."""
     await fill(client, message_set, 9)
     wanted = data_of(await fetch_one(client, 0, 1 << 22))
     waiting = await another(open_client)
@@ -252,7 +250,7 @@ async def test_a_fetch_that_waits_holds_no_file(
 
 
 @pytest.mark.slow
-async def test_clients_that_do_not_read_hold_no_files_and_no_more_than_the_budget(
+async def test_silent_readers_hold_no_files_and_stay_within_the_budget(
     broker: Broker, client: Client, watched: Watched, open_client: OpenClient
 ) -> None:
     await fill(client, message_set, 10)
@@ -279,7 +277,7 @@ async def test_a_deleted_topic_is_not_read(
     assert watched.leases.count == 0
 
 
-async def test_a_disk_that_fails_in_the_middle_ends_the_connection_and_is_read_from_then_on(
+async def test_a_disk_failure_within_an_answer_ends_the_connection(
     client: Client, watched: Watched, open_client: OpenClient
 ) -> None:
     await fill(client, message_set, 12)

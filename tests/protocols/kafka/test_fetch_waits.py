@@ -1,4 +1,4 @@
-"""How long a fetch waits: what counts as enough bytes, and what it does not wait for."""
+"""Waits of a fetch: the rule for enough bytes, and the cases without a wait."""
 
 import pytest
 import trio
@@ -21,7 +21,7 @@ from tests.protocols.kafka.talk import (
 from tests.waiting import until
 
 
-async def test_negative_max_bytes_is_an_error_only_where_there_are_records(client: Client) -> None:
+async def test_negative_max_bytes_is_an_error_only_with_records(client: Client) -> None:
     """As Kafka 0.8.2.2 answers."""
     assert await fetch_one(client, 0, -1) == m.Fetched(0, 0, [])
     await produce_one(client, message_set(b"a"))
@@ -30,7 +30,7 @@ async def test_negative_max_bytes_is_an_error_only_where_there_are_records(clien
     assert await fetch_one(client, 2, -1) == m.Fetched(1, -1, [])
 
 
-async def test_negative_max_bytes_is_an_error_once_records_come(
+async def test_negative_max_bytes_is_an_error_once_records_arrive(
     client: Client, open_client: OpenClient
 ) -> None:
     await client.send(fetch(FOO, {0: (0, -1)}, wait_ms=3_600_000))
@@ -40,7 +40,7 @@ async def test_negative_max_bytes_is_an_error_once_records_come(
     assert reply == m.FetchReply({FOO: {0: m.Fetched(-1, -1, [])}})
 
 
-async def test_min_bytes_above_what_there_is_room_for_does_not_wait(client: Client) -> None:
+async def test_min_bytes_above_the_room_does_not_wait(client: Client) -> None:
     await produce_one(client, message_set(bytes(300)))
     request = fetch(FOO, {0: (0, 100)}, wait_ms=3_600_000, bytes_min=200)
     reply = await client.call(request)
@@ -49,7 +49,7 @@ async def test_min_bytes_above_what_there_is_room_for_does_not_wait(client: Clie
 
 
 @pytest.mark.parametrize(("bytes_max", "bytes_min"), [(50, 100), (50, 99), (0, 1), (0, 100)])
-async def test_min_bytes_up_to_what_is_available_do_not_wait_whatever_max_bytes_says(
+async def test_available_min_bytes_do_not_wait_with_any_max_bytes(
     client: Client, bytes_max: int, bytes_min: int
 ) -> None:
     """As Kafka 0.8.2.2 answers."""
@@ -62,10 +62,10 @@ async def test_min_bytes_up_to_what_is_available_do_not_wait_whatever_max_bytes_
 
 @pytest.mark.parametrize("listener", ["kafka", "another"])
 @pytest.mark.parametrize("bytes_max", [0, 50, 100, 1000])
-async def test_min_bytes_above_what_is_available_wait_whatever_max_bytes_says(
+async def test_unavailable_min_bytes_wait_with_any_max_bytes(
     broker: Broker, client: Client, open_client: OpenClient, bytes_max: int, listener: str
 ) -> None:
-    """As Kafka 0.8.2.2 does: the bytes that the client would see count, not those on the disk."""
+    """As Kafka 0.8.2.2 does: the bytes as seen by the client count, not the bytes on disk."""
 
     async def store() -> None:  # 100 bytes, as Kafka's readers see them
         if listener == "kafka":
@@ -86,10 +86,8 @@ async def test_min_bytes_above_what_is_available_wait_whatever_max_bytes_says(
     assert reply.topics[FOO][0].size == (100 if is_first_whole else min(bytes_max, 200))
 
 
-async def test_a_fetch_does_not_follow_the_end_while_others_write(
-    broker: Broker, client: Client
-) -> None:
-    """Its time and its least bytes have passed long before."""
+async def test_a_fetch_does_not_follow_a_growing_log(broker: Broker, client: Client) -> None:
+    """The fetch's time and its minimum bytes have passed long before."""
     await broker.topics.create(
         TopicName("public", "default", "busy"), 1, settings={"durability": "written"}
     )
@@ -110,14 +108,14 @@ async def test_a_fetch_does_not_follow_the_end_while_others_write(
     assert 3 <= len(values(reply.topics[b"busy"][0])) <= 20
 
 
-async def test_time_is_up_answers_with_what_there_is(client: Client) -> None:
+async def test_a_timeout_answers_with_the_present_records(client: Client) -> None:
     await produce_one(client, message_set(b"a"))
     reply = await client.call(fetch(FOO, {0: (0, 1000)}, wait_ms=1, bytes_min=1000))
     assert isinstance(reply, m.FetchReply)
     assert values(reply.topics[FOO][0]) == [(0, b"a")]
 
 
-async def test_a_half_closed_client_gets_the_answer_that_it_waits_for(
+async def test_a_half_closed_client_gets_its_pending_answer(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
     """As Kafka 0.8.2.2 answers."""
@@ -133,7 +131,7 @@ async def test_a_half_closed_client_gets_the_answer_that_it_waits_for(
     await until(lambda: connection not in broker.connections)
 
 
-async def test_min_bytes_count_what_is_beyond_max_bytes_of_one_partition(
+async def test_min_bytes_count_bytes_above_a_partitions_max_bytes(
     broker: Broker, client: Client
 ) -> None:
     await broker.topics.create(TopicName("public", "default", "wide"), 2)
@@ -145,7 +143,7 @@ async def test_min_bytes_count_what_is_beyond_max_bytes_of_one_partition(
     assert sizes == {0: 100, 1: 0}
 
 
-async def test_nothing_follows_what_was_cut_while_a_fetch_waits_for_more(
+async def test_nothing_follows_a_cut_set_after_a_wait(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
     await produce_one(client, message_set(bytes(100), bytes(100)))

@@ -1,7 +1,8 @@
-"""The recorded conversation with a 0.8.2.2 broker, held with ours: same requests, same order.
+"""The recorded conversation with a 0.8.2.2 broker, repeated here: same requests, same order.
 
-Compared by meaning: any order of topics and partitions, our address, compressed sets by their
-messages. In rows marked quirk a new broker may do better; what ours does instead stands below.
+Answers are compared by meaning: any order of topics and partitions, this broker's address,
+compressed sets by their messages. In rows marked quirk a new broker may do better; this broker's
+answers stand below.
 """
 
 import zlib
@@ -14,15 +15,16 @@ from tests.protocols.kafka.golden import VECTORS, GoldenAnswer, golden_answers
 from tests.protocols.kafka.layouts import parse_reply, parse_set
 from tests.protocols.kafka.talk import FOO, FOO_NAME, OpenClient
 
-KEYS_CLOSED = (11, 12)  # Their 0.8.2 layouts were never served, and newer clients speak others.
-# What 0.8.2.2 stored though its inside is wrong and ours refuses: that many records in partition 1
-# stand in for it, so that the offsets of later rows agree.
+# Their 0.8.2 layouts were never served, and newer clients use other layouts.
+KEYS_CLOSED = (11, 12)
+# Requests that 0.8.2.2 stored with invalid content, and that this broker refuses: so many records
+# in partition 1 replace each, so that the offsets of later rows agree.
 REFUSED_HERE = {
     "produce, magic 1 with a v0 body and right CRC: taken as it is": 1,
     "gzip whose inner CRC is wrong: NOT checked, appended": 2,
 }
 STANDING_IN = {2, 17, 18}  # their offsets
-# Ours always has a coordinator: the commit would be kept, and later rows expect that it was not.
+# This broker always has a coordinator: the commit would be kept, but later rows expect no commit.
 # Later formats and versions are served, in their own layouts.
 NOT_SENT = {
     "commit v1 while there is no coordinator: 15",
@@ -33,9 +35,10 @@ NOT_SENT = {
     "unknown key 18",
     "offset fetch v2: as v1",
 }
-# 0.8.2.2 keeps the commits of version 0 apart; ours are in one store, so they go before this row.
+# 0.8.2.2 keeps the commits of version 0 apart; this broker has a single store, so these commits
+# come before this row.
 FIRST_OF_VERSION_1 = "offset fetch v1, never committed"
-# What we answer in rows marked quirk, where it is an answer of another kind or code.
+# This broker's answers in rows marked quirk with an answer of another kind or code.
 CLOSED_HERE = {"metadata v9 answered in v0 layout"}
 
 
@@ -75,7 +78,7 @@ async def check_answer(client: Client, row: GoldenAnswer) -> None:
 
 
 def normal(answer: tuple[int, m.Reply]) -> object:
-    """An answer without what is free to differ."""
+    """Return an answer without the parts that may differ."""
     correlation_id, reply = answer
     if isinstance(reply, m.ConsumerMetadataReply):
         return correlation_id, reply.error, reply.coordinator.node_id
@@ -96,7 +99,9 @@ def normal(answer: tuple[int, m.Reply]) -> object:
 
 
 def content(fetched: m.Fetched) -> object:
-    """The bytes of a plain set; of one with compressed messages what is in it, by offset."""
+    """Return the bytes of a plain set; for a set with compressed messages, its
+    content by offset.
+    """
     data = b"".join(bytes(part) for part in fetched.parts)
     entries = parse_set(data)
     if not any(found[5] & 7 for _, found in entries):
@@ -111,7 +116,7 @@ def content(fetched: m.Fetched) -> object:
 
 
 def errors_of(reply: m.Reply) -> object:
-    """Error codes in an answer: of its topics, of its partitions, or its own."""
+    """Return the error codes in an answer: of its topics, of its partitions, or its own."""
     if isinstance(reply, m.MetadataReply):
         assert reply.brokers, "the broker list is never empty"
         return {topic.name: topic.error for topic in reply.topics}
@@ -138,7 +143,7 @@ def test_every_difference_is_on_the_page() -> None:
 
 
 PAGE = VECTORS.parents[2] / "docs" / "protocols" / "kafka.md"
-# By words of the page's row: the recorded answers that it is about.
+# By the words of the page's row: the recorded answers of that row.
 LISTED = {
     "Metadata lists this broker always": {
         "fresh broker without topics: the broker list is empty too",
@@ -182,24 +187,24 @@ LISTED = {
     },
 }
 OURS: dict[str, object] = {
-    # The broker lists itself, and a topic is there at once.
+    # The broker lists itself, and a topic exists at once.
     "fresh broker without topics: the broker list is empty too": {},
     "auto creation: first answer is 5 (a broker may answer 0 at once)": {FOO: 0},
-    # One broker is all replicas there are.
+    # The broker is the only replica.
     "produce acks 2, one replica: 7 after the timeout, base offset given, data kept": {(FOO, 0): 0},
     "fetch, replica id of no replica: -1": {(FOO, 0): 0},
-    # The inside of what is stored is checked: other listeners read it.
+    # The content of stored messages is checked: other listeners read the messages.
     "produce, magic 1 with a v0 body and right CRC: taken as it is": {(FOO, 1): 2},
     "gzip whose inner CRC is wrong: NOT checked, appended": {(FOO, 1): 2},
-    # Either header checksum is read; inside is no message, so there is nothing to append.
+    # Either header checksum is accepted; the content has no message, so nothing is appended.
     "lz4 with the standard header checksum": {(FOO, 1): 0},
-    # A coordinator is always there.
+    # There is always a coordinator.
     "first ConsumerMetadata: 15": 0,
-    # Nothing is kept for partitions that do not exist, whatever the version.
+    # Nothing is stored for missing partitions, in any version.
     "offset fetch v0 of it": {(FOO, 77): 3},
     "commit v0, empty group name": {(FOO, 0): 0},
     "commit v1, empty group name": {(FOO, 0): 0},
-    # One illegal name does not spoil the others.
+    # An illegal name does not affect the others.
     "illegal name beside a good one: 17 for both, no brokers": {FOO: 0, b"bad!": 17},
     "null topic name: -1": {None: 17},
     "produce to the offsets topic: 17": {(b"__consumer_offsets", 0): 3},

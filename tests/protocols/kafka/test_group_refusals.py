@@ -1,4 +1,4 @@
-"""Requests about groups that are refused: through the wire."""
+"""Refused requests about groups: over the wire."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from tests.protocols.kafka.talk import FOO, FOO_NAME
 from tests.protocols.kafka.test_groups import GROUP, joined, synced
 
 
-async def test_a_rebalance_takes_no_longer_than_is_accepted(client: Client) -> None:
+async def test_a_rebalance_timeout_has_a_limit(client: Client) -> None:
     protocols = [JoinGroupRequestProtocol(name=b"range", metadata=b"")]
     for timeout_ms, code in (
         (REBALANCE_MS_MAX, Code.MEMBER_ID_REQUIRED),
@@ -37,7 +37,7 @@ async def test_a_rebalance_takes_no_longer_than_is_accepted(client: Client) -> N
         assert (await client.call_with_table(request, 5)).error_code == code
 
 
-async def test_an_assignment_that_is_too_large_is_refused_and_a_smaller_one_taken(
+async def test_a_too_large_assignment_is_refused_and_a_smaller_accepted(
     client: Client,
 ) -> None:
     first = await joined(client)
@@ -52,14 +52,14 @@ async def test_an_assignment_that_is_too_large_is_refused_and_a_smaller_one_take
         assert (await client.call_with_table(sync, 3)).error_code == code
 
 
-async def test_a_commit_for_a_group_that_nobody_is_in_is_refused(client: Client) -> None:
+async def test_a_members_commit_for_an_empty_group_is_refused(client: Client) -> None:
     targets = {FOO: {0: m.CommitTarget(3, b"")}}
     request = m.OffsetCommitRequest(5, b"none", 3, b"x", targets)
     assert (await client.call_with_table(request, 5)).topics[FOO][0] == Code.UNKNOWN_MEMBER_ID
 
 
 class NoGroup:
-    """Everything is allowed but what is about one group."""
+    """Rules that allow everything except requests about a group."""
 
     def __init__(self, hidden: bytes) -> None:
         self.hidden = hidden
@@ -71,9 +71,7 @@ class NoGroup:
         return True
 
 
-async def test_groups_that_a_client_may_not_see_are_not_listed(
-    broker: Broker, client: Client
-) -> None:
+async def test_hidden_groups_are_not_listed(broker: Broker, client: Client) -> None:
     topic = broker.topics.get(FOO_NAME)
     for name in (b"seen", b"hidden"):
         broker.subscriptions.open(topic, name).commit(0, 0)
@@ -87,9 +85,7 @@ async def test_groups_that_a_client_may_not_see_are_not_listed(
     assert broker.subscriptions.find(topic, b"hidden") is not None
 
 
-async def test_a_group_with_members_of_another_protocol_alone_is_stable(
-    broker: Broker, client: Client
-) -> None:
+async def test_a_group_with_only_foreign_members_is_stable(broker: Broker, client: Client) -> None:
     topic = broker.topics.get(FOO_NAME)
     broker.subscriptions.open(topic, GROUP).commit(0, 0)
     theirs = Member("pulsar", "p", "127.0.0.1:1", [0], is_delivered_to=True)
@@ -109,7 +105,7 @@ async def test_a_group_with_members_of_another_protocol_alone_is_stable(
 
 
 @pytest.mark.parametrize("members", [1])
-async def test_a_generation_that_is_over_is_not_synced(client: Client, members: int) -> None:
+async def test_a_past_generation_is_not_synced(client: Client, members: int) -> None:
     first = await joined(client)
     await synced(client, first)
     old = SyncGroupRequest(

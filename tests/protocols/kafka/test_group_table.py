@@ -1,4 +1,4 @@
-"""What all groups of a namespace may have the broker keep."""
+"""Memory limits of all groups of a namespace."""
 
 import pytest
 import trio
@@ -29,7 +29,7 @@ def saying_much(name: bytes) -> JoinGroupRequest:
 
 
 def fill(table: GroupTable) -> list[bytes]:
-    """Groups of one member each, as many as there is room for."""
+    """Fill the table with groups of a single member; return their names."""
     names: list[bytes] = []
     while True:
         names.append(b"g-%d" % len(names))
@@ -43,7 +43,7 @@ def fill(table: GroupTable) -> list[bytes]:
         table.wake(group)
 
 
-async def test_members_may_say_so_much_in_all_and_who_leaves_makes_room() -> None:
+async def test_members_data_has_a_limit_and_a_leave_frees_room() -> None:
     table = GroupTable()
     names = fill(table)
     assert KEPT_BYTES_MAX // 2 < len(names) * len(SAID) <= KEPT_BYTES_MAX
@@ -55,7 +55,7 @@ async def test_members_may_say_so_much_in_all_and_who_leaves_makes_room() -> Non
     table.check_room(len(SAID))
 
 
-async def test_the_dead_make_room_though_nobody_asks_for_their_groups(
+async def test_dead_members_free_room_without_requests(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     table = GroupTable()
@@ -65,7 +65,7 @@ async def test_the_dead_make_room_though_nobody_asks_for_their_groups(
     assert not table.names() and fill(table) == names
 
 
-async def test_ids_whose_clients_never_came_make_room(
+async def test_unused_member_ids_free_room(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     table = GroupTable()
@@ -81,9 +81,7 @@ async def test_ids_whose_clients_never_came_make_room(
     assert not table.names()
 
 
-async def test_a_client_is_told_to_come_again_where_there_is_no_room(
-    broker: Broker, client: Client
-) -> None:
+async def test_a_client_is_asked_to_retry_without_room(broker: Broker, client: Client) -> None:
     table = groups_of(broker, "public/default")
     names = fill(table)
     refused = await client.call_with_table(saying_much(b"one more"), 1)

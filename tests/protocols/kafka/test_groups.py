@@ -1,4 +1,4 @@
-"""Consumer groups through the wire: two connections, and what tools see."""
+"""Consumer groups over the wire: two connections, and the view of tools."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -77,7 +77,7 @@ async def beat(client: Client, reply: JoinGroupResponse) -> int:
 async def two_members(
     client: Client, open_client: OpenClient
 ) -> tuple[Client, JoinGroupResponse, JoinGroupResponse]:
-    """Both have joined the same generation; the first leads."""
+    """Return both members of the same generation; the first leads."""
     other = await another(open_client)
     first = await joined(client)
     await synced(client, first)
@@ -94,7 +94,7 @@ async def two_members(
     return other, replies["first"], replies["second"]
 
 
-async def test_two_members_share_out(client: Client, open_client: OpenClient) -> None:
+async def test_two_members_share_the_partitions(client: Client, open_client: OpenClient) -> None:
     other, first, second = await two_members(client, open_client)
     assert first.generation_id == second.generation_id == 2
     assert (len(first.members), len(second.members)) == (2, 0)
@@ -111,7 +111,7 @@ async def test_two_members_share_out(client: Client, open_client: OpenClient) ->
     assert await beat(client, first) == await beat(other, second) == Code.NONE
 
 
-async def test_a_member_that_leaves_lets_the_other_join_again(
+async def test_a_leave_makes_the_other_member_rejoin(
     client: Client, open_client: OpenClient
 ) -> None:
     other, first, second = await two_members(client, open_client)
@@ -131,8 +131,8 @@ async def test_a_member_that_leaves_lets_the_other_join_again(
 async def another_waits(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> AsyncIterator[tuple[JoinGroupResponse, Client, trio.Nursery]]:
-    """A group of one that another client waits to join: the member, that client, and where it
-    waits.
+    """Yield a group's only member, another client that waits to join, and the
+    nursery of the wait.
     """
     first = await joined(client)
     await synced(client, first)
@@ -146,7 +146,7 @@ async def another_waits(
         yield first, other, nursery
 
 
-async def test_a_client_that_goes_while_it_waits_to_join_is_not_waited_for_for_ever(
+async def test_a_disconnect_during_a_join_does_not_block_the_group(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
     async with another_waits(broker, client, open_client) as (first, other, nursery):
@@ -160,10 +160,12 @@ async def test_a_client_that_goes_while_it_waits_to_join_is_not_waited_for_for_e
     ("instance", "code"),
     [(None, Code.UNKNOWN_MEMBER_ID), (b"static", Code.FENCED_INSTANCE_ID)],
 )
-async def test_who_waits_to_join_over_two_connections_has_joined_by_the_later_one(
+async def test_a_join_over_two_connections_counts_for_the_later(
     broker: Broker, client: Client, open_client: OpenClient, instance: bytes | None, code: Code
 ) -> None:
-    """The same member after its connection broke, or another with its static name."""
+    """The member may be the same after a broken connection, or another member with
+    its static name.
+    """
     first = await joined(client)
     await synced(client, first)
     group = groups_of(broker, "public/default").find(GROUP)
@@ -244,12 +246,14 @@ async def test_who_waits_to_join_over_two_connections_has_joined_by_the_later_on
         (LeaveGroupRequest(group_id=GROUP, member_id=b"x"), Code.UNKNOWN_MEMBER_ID),
     ],
 )
-async def test_what_is_refused(client: Client, request_: object, code: Code) -> None:
+async def test_invalid_group_requests_are_refused(
+    client: Client, request_: object, code: Code
+) -> None:
     reply = await client.call_with_table(request_, 1)
     assert reply.error_code == code
 
 
-async def test_commits_of_members_are_checked_and_those_of_no_member_are_taken(
+async def test_commits_of_members_are_checked_and_others_accepted(
     client: Client,
 ) -> None:
     first = await joined(client)
@@ -266,7 +270,7 @@ async def test_commits_of_members_are_checked_and_those_of_no_member_are_taken(
     assert await commit(-1, b"") == Code.NONE
 
 
-async def test_what_tools_see(client: Client) -> None:
+async def test_the_view_of_tools(client: Client) -> None:
     first = await joined(client)
     await synced(client, first)
     targets = {FOO: {0: m.CommitTarget(3, b"")}}
@@ -303,7 +307,7 @@ async def test_what_tools_see(client: Client) -> None:
     assert [one.group_id for one in listed] == [GROUP]
 
 
-async def test_a_group_that_other_protocols_read_is_not_deleted(
+async def test_a_group_with_readers_of_other_protocols_is_not_deleted(
     broker: Broker, client: Client
 ) -> None:
     commit = m.OffsetCommitRequest(5, GROUP, -1, b"", {FOO: {0: m.CommitTarget(3, b"")}})
@@ -329,14 +333,14 @@ async def test_every_group_with_members_is_watched(
     other, _, second = await two_members(client, open_client)
     group = groups_of(broker, "public/default").find(GROUP)
     assert group is not None and group.watched
-    await client.stream.aclose()  # With it goes the task that watched.
+    await client.stream.aclose()  # This also ends the watching task.
     await until(lambda: not group.watched)
     assert group.members
     await beat(other, second)
     assert group.watched
 
 
-async def test_a_dead_member_is_found_when_its_time_is_up(autojump_clock: trio.abc.Clock) -> None:
+async def test_a_dead_member_is_found_after_its_timeout(autojump_clock: trio.abc.Clock) -> None:
     table = GroupTable()
     group = table.get(GROUP)
     group.admit(join(session_ms=6000), (b"c", b"/h"), trio.current_time())

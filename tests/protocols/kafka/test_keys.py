@@ -1,4 +1,4 @@
-"""Sets with a record without a key, in every format and packing."""
+"""Sets with a record without a key, in every format and compression."""
 
 import pytest
 
@@ -41,7 +41,7 @@ async def test_a_compacted_topic_takes_no_record_without_a_key(version, code, va
     assert (refused.error, refused.base_offset, refused.message) == (code, -1, NO_KEY)
 
 
-def test_what_cannot_be_read_is_left_to_the_check_of_the_set():
+def test_unreadable_sets_are_left_to_the_check_of_the_set():
     for magic in (0, 1, 2):
         assert not has_keyless(memoryview(b"\x00" * 70), magic)
 

@@ -1,4 +1,4 @@
-"""Requests that name many topics and partitions: no more of them are in memory than may be."""
+"""Requests with many topics and partitions: their entries in memory have a limit."""
 
 import trio
 from trio.testing import wait_all_tasks_blocked
@@ -18,7 +18,7 @@ from tests.protocols.kafka.talk import FOO, OpenClient, another, produce_one
 HALF = LARGE_ENTRIES_MAX // 2 * ENTRY_BYTES_MIN  # bytes of a frame
 
 
-async def test_requests_come_in_order_as_there_is_room() -> None:
+async def test_requests_are_served_in_order_as_room_is_freed() -> None:
     requests = LargeRequests()
     begun = []
 
@@ -47,7 +47,7 @@ async def test_requests_come_in_order_as_there_is_room() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_one_that_leaves_while_it_waits_holds_up_nobody() -> None:
+async def test_a_disconnect_during_a_wait_delays_no_other() -> None:
     requests = LargeRequests()
     held = requests.enter_now(2 * HALF)
     with trio.move_on_after(0):
@@ -57,14 +57,14 @@ async def test_one_that_leaves_while_it_waits_holds_up_nobody() -> None:
     assert requests.held == LARGE_ENTRIES_MAX
 
 
-async def test_no_frame_is_counted_as_more_than_one_may_name() -> None:
+async def test_no_frame_counts_as_more_than_the_limit() -> None:
     requests = LargeRequests()
     assert requests.enter_now(1 << 30) == LARGE_ENTRIES_MAX
     assert requests.keep(LARGE_ENTRIES_MAX, 7) == 7
     assert requests.held == 7
 
 
-async def test_the_largest_fetches_that_wait_make_room() -> None:
+async def test_the_largest_waiting_fetches_free_room() -> None:
     requests = LargeRequests()
     ended = []
 
@@ -90,7 +90,7 @@ def many(count: int, wait_ms: int = 0) -> m.FetchRequest:
     return fetch(FOO, dict.fromkeys(range(count), (0, 100)), wait_ms=wait_ms)
 
 
-async def test_large_fetches_of_many_clients_are_served_one_by_one(
+async def test_large_fetches_of_many_clients_are_served_in_turn(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
     await produce_one(client, message_set(b"a"))
@@ -138,6 +138,6 @@ async def test_a_large_fetch_waits_until_others_need_its_room(
         assert replies == []
         assert large_requests().held == 2 * count  # Topics and partitions.
         other = await another(open_client)
-        await other.call(many(30_000))  # Counted as all that there is until it is decoded.
+        await other.call(many(30_000))  # Counts as the maximum until the request is decoded.
     assert len(replies[0].topics) == count
     assert large_requests().held == 0

@@ -1,4 +1,4 @@
-"""Produce, Fetch and their like in the versions of later clients, through the wire."""
+"""Produce, Fetch and related requests in the versions of later clients, over the wire."""
 
 import gzip
 import struct
@@ -49,7 +49,7 @@ async def test_old_and_new_clients_read_each_others_records(client: Client, vers
     assert values(await fetch_one(client, 0)) == [(0, b"old"), (1, b"a"), (2, b"b")]
 
 
-async def test_batches_are_taken_in_the_oldest_version_too(client: Client) -> None:
+async def test_batches_are_accepted_in_the_oldest_version_too(client: Client) -> None:
     """As aiokafka 0.14 sends them."""
     assert await produce_one(client, batch_of(b"a")) == m.Produced(0, 0)
     assert records_of(await fetch_v(client, 4, (0, 1000))) == [(0, b"a", 5000)]
@@ -61,7 +61,7 @@ async def test_messages_of_format_1_keep_their_times(client: Client) -> None:
     assert records_of(await fetch_v(client, 4, (0, 1000))) == [(0, b"a", 7000)]
 
 
-async def test_the_first_batch_is_whole_for_later_clients_whatever_they_ask_for(
+async def test_the_first_batch_is_whole_for_later_clients(
     client: Client,
 ) -> None:
     large = batch_of(bytes(5000))
@@ -72,8 +72,8 @@ async def test_the_first_batch_is_whole_for_later_clients_whatever_they_ask_for(
     assert [offset for offset, _, _ in records_of(fetched)] == [0]
 
 
-async def test_records_of_an_older_set_come_once_however_large_they_are(client: Client) -> None:
-    """As one batch they are larger than what is read at once, and than what is left of it."""
+async def test_large_records_of_an_older_set_are_read_once(client: Client) -> None:
+    """As a single batch the records exceed the read size, and the rest of the read size."""
     found = [bytes(530_000), bytes(530_000)]
     packed = gzip.compress(message_set(*found), compresslevel=1)
     await produce_one(client, message_in_set(None, packed, 1))
@@ -95,7 +95,7 @@ async def test_transactions_are_refused(client: Client) -> None:
     ).error_code == 53
 
 
-async def test_producer_ids_are_never_given_twice(client: Client) -> None:
+async def test_producer_ids_are_unique(client: Client) -> None:
     asked = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
     given = {(await client.call_with_table(asked, 1)).producer_id for _ in range(20)}
     assert len(given) == 20
@@ -103,7 +103,7 @@ async def test_producer_ids_are_never_given_twice(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, 3, 9])
-async def test_api_versions_are_told_in_any_version(client: Client, version: int) -> None:
+async def test_api_versions_are_answered_in_any_version(client: Client, version: int) -> None:
     head = struct.pack(">hhih", 18, version, 5, -1) + bytes(10)
     await client.stream.send_all(len(head).to_bytes(4, "big") + head)
     frame = await client.frame()
@@ -114,7 +114,7 @@ async def test_api_versions_are_told_in_any_version(client: Client, version: int
     assert count > 5
 
 
-async def test_offsets_by_time_are_exact_and_come_with_the_records_time(client: Client) -> None:
+async def test_offsets_by_time_are_exact_and_have_the_records_time(client: Client) -> None:
     for time_ms in (10, 20, 30):
         await produce_one(client, batch_of(b"a", b"b", time_ms=time_ms))
 
@@ -143,7 +143,7 @@ async def test_offsets_by_time_of_another_protocols_records(broker: Broker, clie
 
 
 @pytest.mark.parametrize("version", range(1, 9))
-async def test_metadata_tells_no_topics_from_all(client: Client, version: int) -> None:
+async def test_metadata_distinguishes_no_topics_from_all(client: Client, version: int) -> None:
     reply = await client.call_with_table(m.MetadataRequest([]), version)
     assert not reply.topics
     assert reply.controller_id == 1
@@ -151,7 +151,7 @@ async def test_metadata_tells_no_topics_from_all(client: Client, version: int) -
     assert [topic.name for topic in reply.topics] == [FOO]
 
 
-async def test_metadata_makes_no_topic_where_it_shall_not(broker: Broker, client: Client) -> None:
+async def test_metadata_creates_no_topic_if_not_allowed(broker: Broker, client: Client) -> None:
     reply = await client.call_with_table(m.MetadataRequest([b"bar"], False), 4)
     assert [topic.error for topic in reply.topics] == [3]
     reply = await client.call_with_table(m.MetadataRequest([b"bar"], True), 4)
@@ -159,7 +159,7 @@ async def test_metadata_makes_no_topic_where_it_shall_not(broker: Broker, client
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-async def test_commits_and_what_is_read_of_them(client: Client, version: int) -> None:
+async def test_commits_and_fetched_positions(client: Client, version: int) -> None:
     targets = {0: m.CommitTarget(7, b"meta"), 5: m.CommitTarget(1, b"")}
     commit = m.OffsetCommitRequest(version, b"g", -1, b"", {FOO: targets})
     reply = await client.call_with_table(commit, version)

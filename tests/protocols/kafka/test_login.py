@@ -1,4 +1,4 @@
-"""Logging in by SASL: who comes in by which mechanism, and what is taken before that."""
+"""Logins by SASL: accepted credentials per mechanism, and requests before the login."""
 
 import struct
 from pathlib import Path
@@ -57,7 +57,7 @@ async def principal_of(broker) -> Principal:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-async def test_a_name_and_its_password_let_in(stranger, broker, version):
+async def test_a_name_and_its_password_are_accepted(stranger, broker, version):
     shaken = await handshake(stranger, b"PLAIN")
     assert (shaken.error_code, shaken.mechanisms) == (Code.NONE, MECHANISMS)
     done = await send(stranger, plain("anna", "secret"), version)
@@ -68,7 +68,7 @@ async def test_a_name_and_its_password_let_in(stranger, broker, version):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS[1:3], ids=bytes.decode)
-async def test_scram_lets_in_without_sending_the_password(stranger, broker, mechanism):
+async def test_scram_logs_in_without_sending_the_password(stranger, broker, mechanism):
     client = ScramClient(mechanism.decode(), "anna", "secret")
     await handshake(stranger, mechanism)
     challenge = await send(stranger, client.first())
@@ -78,13 +78,13 @@ async def test_scram_lets_in_without_sending_the_password(stranger, broker, mech
 
 
 @pytest.mark.parametrize("acts_for", ["", "a=carl"])
-async def test_a_signed_token_lets_in(stranger, broker, acts_for):
+async def test_a_signed_token_is_accepted(stranger, broker, acts_for):
     await handshake(stranger, b"OAUTHBEARER")
     assert (await send(stranger, bearer("carl", acts_for=acts_for))).error_code == Code.NONE
     assert await principal_of(broker) == Principal("carl")
 
 
-async def test_an_access_token_lets_in(stranger, broker):
+async def test_an_access_token_is_accepted(stranger, broker):
     token, _ = await broker.users.create_token(broker.users.get("anna"), "t", None)
     await handshake(stranger, b"OAUTHBEARER")
     data = b"n,,\1host=x\1auth=Bearer " + token.encode() + b"\1\1"
@@ -109,7 +109,9 @@ async def test_an_access_token_lets_in(stranger, broker):
         (b"OAUTHBEARER", b""),
     ],
 )
-async def test_others_are_told_so_and_the_connection_ends(stranger, broker, mechanism, data):
+async def test_other_credentials_are_refused_and_end_the_connection(
+    stranger, broker, mechanism, data
+):
     await handshake(stranger, mechanism)
     refused = await send(stranger, data)
     assert refused.error_code == Code.SASL_AUTHENTICATION_FAILED
@@ -125,20 +127,20 @@ async def test_a_wrong_scram_proof_is_refused(stranger):
     assert done.error_code == Code.SASL_AUTHENTICATION_FAILED
 
 
-async def test_an_unknown_mechanism_is_told_the_known_ones(stranger):
+async def test_an_unknown_mechanism_gets_the_known_mechanisms(stranger):
     shaken = await handshake(stranger, b"GSSAPI")
     assert (shaken.error_code, shaken.mechanisms) == (Code.UNSUPPORTED_SASL_MECHANISM, MECHANISMS)
     assert (await handshake(stranger, b"PLAIN")).error_code == Code.NONE
 
 
-async def test_messages_without_a_handshake_and_a_second_handshake_are_out_of_place(stranger):
+async def test_a_missing_or_second_handshake_is_refused(stranger):
     assert (await send(stranger, plain("anna", "secret"))).error_code == Code.ILLEGAL_SASL_STATE
     await handshake(stranger, b"PLAIN")
     await send(stranger, plain("anna", "secret"))
     assert (await handshake(stranger, b"PLAIN")).error_code == Code.ILLEGAL_SASL_STATE
 
 
-async def test_version_0_goes_on_without_requests(stranger, broker):
+async def test_version_0_continues_with_raw_messages(stranger, broker):
     await handshake(stranger, b"PLAIN", version=0)
     data = plain("anna", "secret")
     await stranger.stream.send_all(struct.pack(">i", len(data)) + data)
@@ -147,7 +149,7 @@ async def test_version_0_goes_on_without_requests(stranger, broker):
     assert isinstance(await stranger.call(m.MetadataRequest([])), m.MetadataReply)
 
 
-async def test_version_0_ends_the_connection_of_who_does_not_come_in(stranger):
+async def test_version_0_ends_the_connection_after_a_refused_login(stranger):
     await handshake(stranger, b"PLAIN", version=0)
     data = plain("anna", "wrong")
     await stranger.stream.send_all(struct.pack(">i", len(data)) + data)
@@ -160,7 +162,7 @@ async def test_before_the_login_other_requests_end_the_connection(stranger):
     assert await stranger.frame() is None
 
 
-async def test_before_the_login_large_frames_are_not_waited_for(stranger):
+async def test_before_the_login_large_frames_are_refused_at_once(stranger):
     frame = table_request(
         36, 1, 1, SaslAuthenticateRequest(auth_bytes=bytes(LOGIN_FRAME_BYTES_MAX))
     )
@@ -169,9 +171,7 @@ async def test_before_the_login_large_frames_are_not_waited_for(stranger):
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
-async def test_a_user_who_is_not_active_any_more_has_no_connection_left(
-    stranger, broker, mechanism
-):
+async def test_a_deactivated_user_has_no_connection_left(stranger, broker, mechanism):
     await handshake(stranger, mechanism.encode())
     if mechanism == "PLAIN":
         await send(stranger, plain("anna", "secret"))
@@ -189,7 +189,7 @@ async def test_a_user_who_is_not_active_any_more_has_no_connection_left(
 
 @pytest.fixture
 async def legacy(broker, open_client, stranger):
-    """A client of a listener whose clients are all one user, who is of the readers."""
+    """Yield a client of a listener whose clients are all the same user, with the readers role."""
     await broker.users.create("legacy", None, roles=["readers"])
     await broker.access.rules.grant(Grant("role:readers", "admin", "*"))
     broker.listeners["kafka"].principal = "legacy"
@@ -215,7 +215,7 @@ async def taken(change, broker):
 @pytest.mark.parametrize(
     "change", ["the role from the user", "the right from the role", "the user from all"]
 )
-async def test_the_user_of_a_listener_keeps_no_right_that_is_taken(legacy, broker, change):
+async def test_the_user_of_a_listener_loses_revoked_permissions(legacy, broker, change):
     assert await may_see(legacy)
     await taken(change, broker)
     for connection in broker.connections:  # Within ACCESS_SWEEP_S; see `watch_access`.
@@ -223,9 +223,7 @@ async def test_the_user_of_a_listener_keeps_no_right_that_is_taken(legacy, broke
     assert not await may_see(legacy)
 
 
-async def test_the_user_of_a_listener_has_no_connection_left_once_not_active(
-    legacy, broker, open_client
-):
+async def test_a_deactivated_listener_user_has_no_connection_left(legacy, broker, open_client):
     assert await may_see(legacy)
     await broker.users.alter(broker.users.get("legacy"), is_active=False)
     for connection in broker.connections:
@@ -235,7 +233,7 @@ async def test_the_user_of_a_listener_has_no_connection_left_once_not_active(
     assert await later.frame() is None
 
 
-async def test_the_user_of_a_listener_was_inactive_for_a_moment(legacy, broker):
+async def test_a_listener_user_inactive_for_a_moment(legacy, broker):
     for is_active in (False, True):
         await broker.users.alter(broker.users.get("legacy"), is_active=is_active)
     for connection in broker.connections:

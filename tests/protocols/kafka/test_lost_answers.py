@@ -1,5 +1,5 @@
-"""Every Kafka request that changes something, sent to a broker that is not the owner, while the
-owner's answer is lost: what the client is told is true, and a repeat does no harm.
+"""Every Kafka request with an effect, sent to another broker than the owner, while the owner's
+answer is lost: the client's answer is true, and a repeat does no harm.
 """
 
 from collections.abc import AsyncIterator
@@ -47,11 +47,11 @@ from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, delete_records, message_set, produce
 from tests.protocols.kafka.test_access import codes, later_codes
 
-Request = tuple[object, int | None]  # The version of one that has a table.
+Request = tuple[object, int | None]  # The version of a request with a table.
 
 
 def changes(topic: bytes, new: bytes) -> dict[type, Request]:
-    """A request of each kind that another broker is asked for; `new` is not made yet."""
+    """Return a request of each kind for another broker; `new` does not exist yet."""
     commit = {topic: {0: m.CommitTarget(1, b"at 1")}}
     retention = {"name": b"retention.ms", "value": b"60000"}
     about = {"resource_type": 2, "resource_name": topic}
@@ -85,7 +85,9 @@ def changes(topic: bytes, new: bytes) -> dict[type, Request]:
 
 
 def at_the_owner_alone(topic: bytes) -> dict[type, Request]:
-    """A request of each kind that only the owner takes: of the topic, or of the group's name."""
+    """Return a request of each kind that only the owner accepts: the owner of the topic, or of the
+    group's name.
+    """
     protocols = [JoinGroupRequestProtocol(name=b"p", metadata=b"")]
     return {
         m.ProduceRequest: (produce(topic, {0: message_set(b"x")}), None),
@@ -120,11 +122,11 @@ TOLD = {
     Code.NONE: Told.DONE,
     Code.REQUEST_TIMED_OUT: Told.UNKNOWN,
     Code.COORDINATOR_LOAD_IN_PROGRESS: Told.UNKNOWN,  # The client repeats the commit.
-    Code.LEADER_NOT_AVAILABLE: Told.UNKNOWN,  # The client asks again for the metadata.
+    Code.LEADER_NOT_AVAILABLE: Told.UNKNOWN,  # The client requests the metadata again.
 }
 
 
-def test_every_request_that_changes_something_has_a_sample() -> None:
+def test_every_request_with_an_effect_has_a_sample() -> None:
     sampled = {*changes(b"", b""), *at_the_owner_alone(b"")}
     assert sampled | CHANGE_NOTHING == {*COMMANDS}
 
@@ -148,8 +150,9 @@ class Near:
 
 @asynccontextmanager
 async def prepared(path: Path, *, coordinates: bool) -> AsyncIterator[tuple[Near, States, Cutter]]:
-    """A client, the owner's state, and what cuts the link to the owner. `coordinates`: whether the
-    client's broker coordinates all groups, else the owner does.
+    """Yield a client, the owner's state, and the cutter of the link to the owner.
+
+    With `coordinates`, the client's broker coordinates all groups, otherwise the owner does.
     """
     async with lossy(path) as (asker, owner, cutter, _), open_listeners(asker.broker) as connect:
         name, new = (topic_of(owner.held, prefix) for prefix in ("tp", "new"))
@@ -173,9 +176,7 @@ async def fill(broker: Broker, topic: bytes) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", changes(b"", b""), ids=lambda kind: kind.__name__)
-async def test_what_is_told_of_a_request_without_an_answer_is_true(
-    tmp_path: Path, kind: type
-) -> None:
+async def test_the_answer_after_a_lost_answer_is_true(tmp_path: Path, kind: type) -> None:
     async with prepared(tmp_path / "whole", coordinates=True) as (near, states, _):
         before = states.now()
         assert TOLD[await near.ask(near.requests[kind])] in (Told.DONE, Told.UNKNOWN)
@@ -192,9 +193,7 @@ async def test_what_is_told_of_a_request_without_an_answer_is_true(
 
 
 @pytest.mark.parametrize("kind", at_the_owner_alone(b""), ids=lambda kind: kind.__name__)
-async def test_what_the_owner_alone_takes_is_refused_and_not_done(
-    tmp_path: Path, kind: type
-) -> None:
+async def test_owner_only_requests_are_refused_without_effect(tmp_path: Path, kind: type) -> None:
     async with prepared(tmp_path, coordinates=False) as (near, states, cutter):
         cutter.answers_to_lose, before = 1, states.now()
         code = await near.ask(near.of_the_owner[kind])

@@ -1,4 +1,4 @@
-"""The machine: frame sizes however the bytes come in, and refusal at the first possible byte."""
+"""The machine: frame sizes for any chunking, and refusal at the first possible byte."""
 
 import random
 import struct
@@ -30,7 +30,7 @@ def test_size_is_the_same_byte_by_byte_whole_and_with_a_trailing_frame(row: Gold
 
 
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row.label)
-def test_key_or_version_that_is_not_served_is_refused_with_its_eighth_byte(
+def test_an_unserved_key_or_version_is_refused_at_its_eighth_byte(
     row: GoldenFrame,
 ) -> None:
     assert MACHINE.frame_size(memoryview(row.request[:7])) is not None
@@ -53,13 +53,13 @@ def test_inter_broker_and_other_keys_are_refused(api_key: int, version: int) -> 
     [b"GET / HTTP/1.1\r\n", b"\x16\x03\x01\x02\x00\x01\x00", b"\x00\x00\x00\x00", b"\xff" * 4],
     ids=["HTTP", "TLS hello", "size 0", "size -1"],
 )
-def test_foreign_first_bytes_are_refused_with_the_fourth(data: bytes) -> None:
+def test_foreign_first_bytes_are_refused_at_the_fourth(data: bytes) -> None:
     assert MACHINE.frame_size(memoryview(data[:3])) is None
     with pytest.raises(ProtocolError):
         MACHINE.frame_size(memoryview(data[:4]))
 
 
-def test_largest_size_is_taken_and_one_byte_more_refused() -> None:
+def test_the_limit_of_the_frame_size_is_exact() -> None:
     largest = struct.pack(">i", FRAME_BYTES_MAX)
     assert MACHINE.frame_size(memoryview(largest)) == FRAME_BYTES_MAX + 4
     with pytest.raises(ProtocolError):
@@ -67,7 +67,7 @@ def test_largest_size_is_taken_and_one_byte_more_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_random_bytes_raise_protocol_error_and_nothing_else(seed: int) -> None:
+def test_random_bytes_raise_only_protocol_error(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(200):
         kind = rng.choice(list(DECODERS))
@@ -84,7 +84,7 @@ def test_random_bytes_raise_protocol_error_and_nothing_else(seed: int) -> None:
             pass
 
 
-def test_what_a_produce_names_is_counted_however_it_is_read() -> None:
+def test_the_names_of_a_produce_are_counted_in_every_parser() -> None:
     machine = KafkaMachine(FRAME_BYTES_MAX)
     head = struct.pack(">hhih", 0, 0, 1, 0) + struct.pack(">hiih", 1, 0, 1, 3) + b"foo"
     for sets, named in ((1, 2), (2, 3)):

@@ -1,4 +1,6 @@
-"""Members of Kafka groups as other tools see them, and those of others as Kafka's do."""
+"""Members of Kafka groups as other tools see them, and foreign members as Kafka's
+tools see them.
+"""
 
 from types import SimpleNamespace
 
@@ -16,7 +18,7 @@ TOPIC = SimpleNamespace(name=TopicName("public", "default", "t"), partitions=[No
 
 
 def members(*described, kind=PROTOCOL_TYPE):
-    """Partitions by member of the topic, as other tools are told."""
+    """Return the topic's partitions by member, in the view of other tools."""
     group = SimpleNamespace(protocol_type=kind, described=lambda: described)
     told = KafkaMembers(lambda name: group if name == b"g" else None, "public/default")
     return {one.name: list(one.partitions) for one in told.of(TOPIC, b"g")}
@@ -31,7 +33,7 @@ def described(name, wants=(), **given):
     )
 
 
-def test_members_are_those_who_want_a_topic_or_have_partitions_of_it():
+def test_members_subscribe_to_the_topic_or_have_its_partitions():
     assert members(
         described(b"a", [b"t", b"u"], t=[0, 2]),
         described(b"b", [b"t"]),
@@ -44,11 +46,11 @@ def test_members_are_those_who_want_a_topic_or_have_partitions_of_it():
 @pytest.mark.parametrize(
     "given", [[-1, 1], [1, PARTITIONS], [1, 1], [(1 << 31) - 1, 1, -(1 << 31)]]
 )
-def test_partitions_that_are_not_there_are_not_told_whatever_the_leader_assigns(given):
+def test_missing_partitions_of_an_assignment_are_not_shown(given):
     assert members(described(b"a", t=given)) == {"a": [1]}
 
 
-def test_members_of_other_protocols_are_one_each_with_all_their_topics():
+def test_a_foreign_member_appears_once_with_all_its_topics():
     other = SimpleNamespace(name=TopicName("public", "default", "u"))
     found = [
         (TOPIC, Member("pulsar", "p", "::1", (0, 1))),

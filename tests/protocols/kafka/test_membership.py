@@ -1,4 +1,4 @@
-"""Members of one group: joining, leading, dying, without a broker; times are numbers."""
+"""Members of a group: joining, leading, dying, without a broker; times are numbers."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def join(
 
 
 def stable(count: int) -> tuple[Group, list[Member]]:
-    """A group in which so many members have joined and been assigned something."""
+    """Return a group in which `count` members have joined and have an assignment."""
     group = Group(b"g")
     members = [join(group)]
     for _ in range(count - 1):
@@ -53,7 +53,7 @@ def refused(code: Code) -> object:
     return pytest.raises(Refused, match=f"^{code.name}$")
 
 
-def test_the_first_member_leads_a_generation_of_its_own() -> None:
+def test_the_first_member_leads_its_own_generation() -> None:
     group = Group(b"g")
     member = join(group, names=(b"a", b"b"))
     assert (group.state, group.generation) == (State.COMPLETING, 1)
@@ -76,9 +76,9 @@ def test_a_second_member_waits_until_the_first_has_joined_again() -> None:
     assert [one.assignment for one in group.members.values()] == [b"", b"yours"]
 
 
-def test_who_waits_to_be_told_of_a_generation_has_joined_the_next_one_too() -> None:
-    """The third comes in the very turn in which the first two's generation begins: nobody would
-    hear from them before the time for joining is up.
+def test_a_member_waiting_for_its_generation_joins_the_next_too() -> None:
+    """The third joins in the turn in which the generation of the first two begins: neither would
+    send a request before the time for joining has passed.
     """
     group, (first,) = stable(1)
     second = join(group)
@@ -94,7 +94,7 @@ def test_who_waits_to_be_told_of_a_generation_has_joined_the_next_one_too() -> N
     assert group.state is State.PREPARING
 
 
-def test_who_does_not_join_in_time_is_no_member_any_more() -> None:
+def test_a_member_that_does_not_join_in_time_is_removed() -> None:
     group, (first,) = stable(1)
     first.due = 1000.0
     second = join(group, 5.0)
@@ -124,7 +124,7 @@ def test_when_all_are_dead_the_group_is_empty() -> None:
     assert (group.state, group.members) == (State.EMPTY, {})
 
 
-def test_one_that_waits_for_a_rebalance_is_not_dead() -> None:
+def test_a_member_waiting_for_a_rebalance_is_alive() -> None:
     group, (first,) = stable(1)
     first.due = 1000.0
     second = join(group, 0.0)
@@ -132,7 +132,7 @@ def test_one_that_waits_for_a_rebalance_is_not_dead() -> None:
     assert second.member_id in group.members
 
 
-def test_a_follower_that_says_the_same_again_disturbs_nobody_and_a_leader_does() -> None:
+def test_only_a_leaders_repeated_join_starts_a_rebalance() -> None:
     group, (first, second) = stable(2)
     join(group, 1.0, member_id=second.member_id)
     assert group.state is State.STABLE
@@ -156,7 +156,7 @@ def test_members_share_a_protocol_or_are_refused() -> None:
     assert second.member_id in group.members
 
 
-def test_ids_must_be_known_or_promised() -> None:
+def test_member_ids_must_be_known_or_promised() -> None:
     group = Group(b"g")
     with refused(Code.UNKNOWN_MEMBER_ID):
         join(group, member_id=b"x")
@@ -177,7 +177,7 @@ def test_generations_and_members_are_checked() -> None:
         group.check(b"x", None, group.generation)
 
 
-def test_a_static_member_comes_back_under_a_new_id_and_fences_its_old_one() -> None:
+def test_a_returning_static_member_gets_a_new_id_and_fences_the_old() -> None:
     group = Group(b"g")
     first = join(group, instance=b"i")
     again = join(group, instance=b"i")
@@ -199,7 +199,7 @@ def test_leaving_makes_the_others_join_again() -> None:
     assert group.state is State.EMPTY
 
 
-def test_a_group_has_a_largest_size() -> None:
+def test_a_group_has_a_size_limit() -> None:
     group = Group(b"g")
     for _ in range(GROUP_MEMBERS_MAX):
         join(group)
@@ -219,7 +219,7 @@ def test_a_new_group_waits_a_little_for_more_members() -> None:
     assert (group.state, group.generation, len(group.members)) == (State.COMPLETING, 1, 2)
 
 
-def test_an_instance_is_known_by_its_id_and_who_comes_with_another_is_fenced() -> None:
+def test_an_instance_with_another_member_id_is_fenced() -> None:
     group = Group(b"g")
     one = join(group, instance=b"i")
     join(group, instance=b"i", member_id=one.member_id)
@@ -231,7 +231,7 @@ def test_an_instance_is_known_by_its_id_and_who_comes_with_another_is_fenced() -
     assert not group.members
 
 
-def test_ids_are_promised_to_no_more_than_may_be_members_and_only_for_a_time() -> None:
+def test_promised_ids_have_a_limit_and_expire() -> None:
     group = Group(b"g")
     promised = [group.promise(b"c", 0.0, 10.0) for _ in range(GROUP_MEMBERS_MAX)]
     with refused(Code.GROUP_MAX_SIZE_REACHED):
@@ -244,7 +244,7 @@ def test_ids_are_promised_to_no_more_than_may_be_members_and_only_for_a_time() -
         join(group, 10.0, member_id=promised[1])
 
 
-def test_who_joins_again_unchanged_while_all_wait_for_the_leader_begins_no_other_round() -> None:
+def test_an_unchanged_rejoin_during_a_sync_starts_no_rebalance() -> None:
     group = Group(b"g")
     member = join(group)
     assert (group.state, group.generation) == (State.COMPLETING, 1)
@@ -254,14 +254,14 @@ def test_who_joins_again_unchanged_while_all_wait_for_the_leader_begins_no_other
     assert group.generation == 2
 
 
-def test_who_is_no_member_any_more_is_told_of_no_generation() -> None:
+def test_a_removed_member_gets_no_generation() -> None:
     group, (_, second) = stable(2)
     group.leave(second.member_id, None, 0.0)
     with refused(Code.UNKNOWN_MEMBER_ID):
         group.joined_reply(second.member_id)
 
 
-def test_what_a_member_says_of_itself_is_limited() -> None:
+def test_a_members_data_is_limited() -> None:
     protocols = [
         JoinGroupRequestProtocol(name=b"%d" % n, metadata=bytes(MEMBER_BYTES_MAX // 2 + 1))
         for n in range(2)

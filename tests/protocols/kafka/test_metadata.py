@@ -1,4 +1,4 @@
-"""Metadata through the wire: one broker leads everything, topics are made when asked for."""
+"""Metadata over the wire: a single broker leads everything, and requested topics are created."""
 
 import pytest
 
@@ -15,9 +15,7 @@ from tests.protocols.kafka.talk import (
 )
 
 
-async def test_brokers_are_listed_before_there_is_any_topic(
-    broker: Broker, open_client: OpenClient
-) -> None:
+async def test_brokers_are_listed_without_topics(broker: Broker, open_client: OpenClient) -> None:
     client = await another(open_client)
     reply = await client.call(m.MetadataRequest([]))
     assert isinstance(reply, m.MetadataReply)
@@ -27,14 +25,14 @@ async def test_brokers_are_listed_before_there_is_any_topic(
     assert reply.topics == []
 
 
-async def test_unknown_topic_is_made_and_answered_whole_at_once(client: Client) -> None:
+async def test_an_unknown_topic_is_created_and_answered_at_once(client: Client) -> None:
     reply = await client.call(m.MetadataRequest([b"new", b"new"]))
     assert isinstance(reply, m.MetadataReply)
     partition = m.PartitionMetadata(0, 0, 1, [1], [1])
     assert reply.topics == [m.TopicMetadata(0, b"new", [partition])]
 
 
-async def test_illegal_name_is_refused_alone(client: Client) -> None:
+async def test_only_the_illegal_name_is_refused(client: Client) -> None:
     asked = [FOO, b"bad!", None, b"", b"x-partition-1", b"y" * 250]
     reply = await client.call(m.MetadataRequest(asked))
     assert isinstance(reply, m.MetadataReply)
@@ -44,7 +42,7 @@ async def test_illegal_name_is_refused_alone(client: Client) -> None:
     ]
 
 
-async def test_the_topic_of_kafkas_positions_is_not_made(broker: Broker, client: Client) -> None:
+async def test_the_topic_of_kafkas_positions_is_not_created(broker: Broker, client: Client) -> None:
     reply = await client.call(m.MetadataRequest([FOO, b"__consumer_offsets"]))
     assert isinstance(reply, m.MetadataReply)
     assert [(topic.name, topic.error) for topic in reply.topics] == [
@@ -67,9 +65,7 @@ async def test_topics_that_kafka_cannot_name_or_of_other_namespaces_are_not_list
 
 
 @pytest.mark.parametrize("call", ["produce", "fetch", "offsets"])
-async def test_nothing_but_metadata_makes_a_topic(
-    broker: Broker, client: Client, call: str
-) -> None:
+async def test_only_metadata_creates_a_topic(broker: Broker, client: Client, call: str) -> None:
     bodies: dict[str, m.RequestBody] = {
         "produce": produce(b"new", {0: message_set(b"a")}),
         "fetch": fetch(b"new", {0: (0, 100)}),
@@ -82,7 +78,7 @@ async def test_nothing_but_metadata_makes_a_topic(
 
 
 @pytest.mark.parametrize("auto_create", [True, False])
-async def test_listener_can_leave_topics_unmade(
+async def test_a_listener_may_create_no_topics(
     broker: Broker, open_client: OpenClient, auto_create: bool
 ) -> None:
     client = Client(await open_client("kafka", auto_create=auto_create))
@@ -92,14 +88,12 @@ async def test_listener_can_leave_topics_unmade(
     assert len(broker.topics) == int(auto_create)
 
 
-async def test_a_topic_that_is_told_is_on_disk(broker: Broker, client: Client) -> None:
+async def test_an_answered_topic_is_on_disk(broker: Broker, client: Client) -> None:
     topic = broker.topics.get(FOO_NAME)
     assert topic.ticket <= broker.durability.durable_ticket
 
 
-async def test_one_request_makes_so_many_topics_and_the_next_one_more(
-    broker: Broker, client: Client
-) -> None:
+async def test_topics_created_by_a_request_have_a_limit(broker: Broker, client: Client) -> None:
     names = [b"t%d" % number for number in range(TOPICS_MADE_MAX + 5)]
     for made in (TOPICS_MADE_MAX, len(names)):
         reply = await client.call(m.MetadataRequest(names))

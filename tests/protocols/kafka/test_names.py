@@ -1,4 +1,4 @@
-"""Kafka topic names: which can be said, and what they mean to the broker."""
+"""Kafka topic names: legal names, and their meaning for the broker."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_legal_name_is_a_topic_of_the_listeners_namespace(name: bytes) -> None:
     "name",
     [None, b"", b".", b"..", b"bad!", b"a/b", b"a b", b"x" * 250, "ü".encode(), b"\xff", b"a\n"],
 )
-def test_name_that_is_illegal_in_kafka_is_refused(name: bytes | None) -> None:
+def test_an_illegal_name_is_refused(name: bytes | None) -> None:
     with pytest.raises(IllegalName):
         NAMES.topic_name(name)
 
@@ -41,15 +41,15 @@ def test_listener_serves_one_tenant_and_namespace(path: str) -> None:
         NameSpace(path)
 
 
-def test_all_connections_share_the_names_that_are_known() -> None:
-    """Each of 500 connections kept a thousand names of its own: 113 MB."""
+def test_all_connections_share_known_names() -> None:
+    """Formerly each of 500 connections kept a thousand names: 113 MB."""
     assert name_space("acme/sales") is name_space("acme/sales")
     known = name_space("acme/sales").topic_name(b"orders")
     assert name_space("acme/sales").topic_name(bytes(bytearray(b"orders"))) is known
     assert name_space("acme/other").topic_name(b"orders") != known
 
 
-def test_few_names_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_names_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "NAMES_KEPT_MAX", 3)
     space = NameSpace("acme/sales")
     first = space.topic_name(b"t0")

@@ -1,4 +1,4 @@
-"""Offsets: the algorithm of 0.8 on numbers, and through the wire."""
+"""Offsets: the algorithm of 0.8 on numbers, and over the wire."""
 
 import pytest
 
@@ -49,11 +49,11 @@ def test_offsets_of_an_empty_partition(time_ms: int, offsets: list[int]) -> None
 
 
 @pytest.mark.parametrize("time_ms", [-1, -2, NOW])
-def test_nothing_known_gives_nothing(time_ms: int) -> None:
+def test_without_known_offsets_the_result_is_empty(time_ms: int) -> None:
     assert offsets_before([], time_ms, 5) == []
 
 
-def test_the_newest_entry_not_later_counts_even_when_older_ones_are_later() -> None:
+def test_the_newest_entry_that_is_not_later_counts() -> None:
     touched = [(0, NOW), (10, NOW - 1000), (20, NOW + 5)]
     assert offsets_before(touched, NOW - 500, 9) == [10, 0]
 
@@ -74,18 +74,18 @@ async def test_negative_number_of_offsets_and_unknown_partition(client: Client) 
     assert reply == m.OffsetsReply({FOO: {0: m.OffsetsFound(-1, []), 4: m.OffsetsFound(3, [])}})
 
 
-async def test_latest_offset_behind_acks_0_counts_it(client: Client) -> None:
+async def test_the_latest_offset_counts_records_of_acks_0(client: Client) -> None:
     await client.send(produce(FOO, {0: message_set(b"a")}, acks=0))
     reply = await client.call(m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(-1, 1)}}))
     assert reply == m.OffsetsReply({FOO: {0: m.OffsetsFound(0, [1])}})
 
 
-async def test_empty_partition_has_one_offset(client: Client) -> None:
+async def test_an_empty_partition_has_a_single_offset(client: Client) -> None:
     request = m.OffsetsRequest(-1, {FOO: {0: m.OffsetsTarget(-1, 5)}})
     assert await client.call(request) == m.OffsetsReply({FOO: {0: m.OffsetsFound(0, [0])}})
 
 
-async def test_what_is_not_on_disk_yet_is_not_told(broker: Broker, client: Client) -> None:
+async def test_records_not_yet_on_disk_are_not_counted(broker: Broker, client: Client) -> None:
     foreign_append(broker, "foo", [b"a", b"b"])
     partition = broker.topics.partition(FOO_NAME, 0)
     assert (partition.next_offset, partition.high_watermark) == (2, 0)

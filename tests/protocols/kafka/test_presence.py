@@ -1,4 +1,4 @@
-"""Members whose connection ends, and long polls of members that are to join again."""
+"""Members whose connection ends, and long polls of members that must rejoin."""
 
 from functools import partial
 from types import SimpleNamespace
@@ -52,7 +52,7 @@ def admit(group: Group, instance: bytes | None = None) -> Member:
 
 
 async def poll(table: GroupTable, client: tuple[bytes, bytes] = CLIENT) -> float:
-    """How long it took."""
+    """Wait in a poll; return its duration."""
     begun = trio.current_time()
     with table.polls.waiting(client, POLL_S):
         await trio.sleep_forever()
@@ -60,7 +60,7 @@ async def poll(table: GroupTable, client: tuple[bytes, bytes] = CLIENT) -> float
 
 
 def settle(group: Group) -> None:
-    """Let all members have joined, with something to do each."""
+    """Let all members join and have an assignment."""
     for member in group.members.values():
         member.joined = True
     group.advance(trio.current_time())
@@ -72,7 +72,7 @@ def presence_in(nursery: trio.Nursery, table: GroupTable) -> Presence:
     return Presence(connection, table)
 
 
-async def test_a_member_whose_connection_ended_is_dead_before_its_session_is_over(
+async def test_a_disconnected_member_is_dead_before_its_session_ends(
     autojump_clock: trio.abc.Clock,
 ) -> None:
     table = GroupTable()
@@ -92,7 +92,7 @@ async def test_a_member_whose_connection_ended_is_dead_before_its_session_is_ove
         nursery.cancel_scope.cancel()
 
 
-async def test_where_nobody_finds_the_dead_a_long_poll_of_another_member_ends(
+async def test_without_a_watcher_another_members_long_poll_still_ends(
     autojump_clock: trio.abc.Clock,
 ) -> None:
     table = GroupTable()
@@ -104,7 +104,7 @@ async def test_where_nobody_finds_the_dead_a_long_poll_of_another_member_ends(
         first.heard(group, leaving)
         second.heard(group, living)
         begun = trio.current_time()
-        ending.cancel_scope.cancel()  # With it goes the task that finds dead members.
+        ending.cancel_scope.cancel()  # This also ends the task that finds dead members.
         await until(lambda: not group.watched)
         async with trio.open_nursery() as waiting:
             waiting.start_soon(poll, table)
@@ -118,7 +118,7 @@ async def test_where_nobody_finds_the_dead_a_long_poll_of_another_member_ends(
         staying.cancel_scope.cancel()
 
 
-def test_one_that_was_not_heard_of_for_long_still_has_time_to_connect_again() -> None:
+def test_a_long_silent_member_still_has_time_to_reconnect() -> None:
     group = Group(GROUP)
     member = Member(b"m", None, CLIENT, SESSION_S, SESSION_S, {}, 10.0)
     group.members[b"m"] = member
@@ -136,7 +136,7 @@ def test_a_static_member_may_be_away_for_its_session() -> None:
     assert member.due == 100.0 + SESSION_S
 
 
-async def test_a_member_that_came_again_over_another_connection_is_not_lost() -> None:
+async def test_a_member_on_a_new_connection_is_not_lost() -> None:
     table = GroupTable()
     group = table.get(GROUP)
     async with trio.open_nursery() as nursery:
@@ -150,7 +150,7 @@ async def test_a_member_that_came_again_over_another_connection_is_not_lost() ->
         nursery.cancel_scope.cancel()
 
 
-async def test_a_connection_remembers_so_many_memberships() -> None:
+async def test_memberships_of_a_connection_have_a_limit() -> None:
     table = GroupTable()
     async with trio.open_nursery() as nursery:
         presence = presence_in(nursery, table)
@@ -161,7 +161,7 @@ async def test_a_connection_remembers_so_many_memberships() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_a_long_poll_ends_early_when_its_client_is_to_join_again(
+async def test_a_long_poll_ends_early_for_a_rejoin(
     autojump_clock: trio.abc.Clock,
 ) -> None:
     table = GroupTable()
@@ -181,7 +181,7 @@ async def test_a_long_poll_ends_early_when_its_client_is_to_join_again(
     assert trio.current_time() - begun == pytest.approx(POLL_S)
 
 
-async def test_polls_are_short_for_a_while_after_a_client_was_called(
+async def test_polls_are_short_for_a_while_after_a_rejoin_request(
     autojump_clock: trio.abc.Clock,
 ) -> None:
     table = GroupTable()
@@ -191,7 +191,7 @@ async def test_polls_are_short_for_a_while_after_a_client_was_called(
     assert await poll(table) == pytest.approx(POLL_S)
 
 
-async def test_many_polls_under_one_client_id_are_left_alone(
+async def test_many_polls_of_the_same_client_id_are_not_ended(
     autojump_clock: trio.abc.Clock,
 ) -> None:
     table = GroupTable()
@@ -204,14 +204,14 @@ async def test_many_polls_under_one_client_id_are_left_alone(
     assert trio.current_time() - begun == pytest.approx(POLL_S)
 
 
-async def test_of_many_clients_that_were_called_the_oldest_are_forgotten() -> None:
+async def test_the_oldest_rejoin_requests_are_forgotten() -> None:
     table = GroupTable()
     for number in range(CLIENTS_CALLED_MAX + 5):
         table.polls.call((b"%d" % number, b""))
     assert len(table.polls._called) == CLIENTS_CALLED_MAX
 
 
-async def test_the_end_of_a_connection_is_told_to_the_group(
+async def test_the_end_of_a_connection_reaches_the_group(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
     other, first, second = await two_members(client, open_client)
@@ -250,7 +250,7 @@ async def test_a_killed_member_is_noticed_while_its_fetch_waits(
     await until(lambda: sum(connection.notice_gone() for connection in broker.connections))
 
 
-async def test_who_waits_again_after_a_change_is_woken_by_the_next(
+async def test_a_wait_after_a_change_is_woken_by_the_next_change(
     autojump_clock: trio.abc.Clock,
 ) -> None:
     table = GroupTable()

@@ -1,4 +1,4 @@
-"""Produce: through the wire, and cutting a large set into batches."""
+"""Produce: over the wire, and the split of a large set into batches."""
 
 import gzip
 import random
@@ -65,15 +65,13 @@ async def test_an_answered_message_is_on_disk(broker: Broker, client: Client) ->
     assert partition.log.durable_offset == 1
 
 
-async def test_acks_0_is_silent_and_the_next_answer_is_the_next_requests(client: Client) -> None:
+async def test_acks_0_has_no_answer(client: Client) -> None:
     await client.send(produce(FOO, {0: message_set(b"a")}, acks=0))
     assert values(await fetch_one(client, 0)) == [(0, b"a")]
 
 
 @pytest.mark.parametrize("what", ["partition", "crc"])
-async def test_failed_acks_0_closes_and_what_follows_is_not_answered(
-    client: Client, what: str
-) -> None:
+async def test_a_failed_acks_0_closes_without_later_answers(client: Client, what: str) -> None:
     damaged = message(b"a")[:-1] + b"b"
     sets = {7: message_set(b"a")} if what == "partition" else {0: damaged}
     await client.send(
@@ -85,7 +83,7 @@ async def test_failed_acks_0_closes_and_what_follows_is_not_answered(
     assert await client.frame() is None
 
 
-async def test_failed_acks_0_closes_once_the_other_partitions_can_be_read(
+async def test_a_failed_acks_0_closes_once_other_partitions_are_readable(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
     partition = broker.topics.partition(FOO_NAME, 0)
@@ -96,18 +94,18 @@ async def test_failed_acks_0_closes_once_the_other_partitions_can_be_read(
         assert partition.high_watermark == at + 1
 
 
-async def test_bad_partition_leaves_the_others_alone(client: Client) -> None:
+async def test_a_bad_partition_does_not_affect_the_others(client: Client) -> None:
     reply = await client.call(produce(FOO, {5: message_set(b"a"), 0: message_set(b"b")}))
     assert reply == m.ProduceReply({FOO: {5: m.Produced(3, -1), 0: m.Produced(0, 0)}})
 
 
-async def test_one_bad_message_rejects_its_whole_set(client: Client) -> None:
+async def test_a_bad_message_rejects_its_whole_set(client: Client) -> None:
     damaged = message(b"b")[:-1] + b"x"
     assert await produce_one(client, message(b"a") + damaged) == m.Produced(2, -1)
     assert (await fetch_one(client, 0)).high_watermark == 0
 
 
-async def test_message_above_the_limit_is_too_large_and_one_at_it_is_taken(client: Client) -> None:
+async def test_the_limit_of_a_message_is_exact(client: Client) -> None:
     largest = bytes(1_000_012 - 26)
     assert await produce_one(client, message(largest + b"x")) == m.Produced(10, -1)
     assert await produce_one(client, message(largest)) == m.Produced(0, 0)
@@ -142,11 +140,11 @@ async def test_thousand_pipelined_produces_are_answered_in_order(
     for at in range(1000):
         reply = await client.answer(m.ProduceRequest)
         assert reply == m.ProduceReply({FOO: {0: m.Produced(0, at)}})
-    assert broker.durability.durable_ticket - rounds < 100  # They shared syncs.
+    assert broker.durability.durable_ticket - rounds < 100  # The requests shared syncs.
 
 
 def gzipped(inner: bytes) -> bytes:
-    """A compressed set."""
+    """Return a compressed set."""
     value = gzip.compress(inner)
     body = b"\x00\x01\xff\xff\xff\xff" + len(value).to_bytes(4, "big") + value
     checked = zlib.crc32(body).to_bytes(4, "big") + body
@@ -155,7 +153,7 @@ def gzipped(inner: bytes) -> bytes:
 
 @contextmanager
 def no_thread_unpacks() -> Iterator[None]:
-    """What is to be unpacked or packed in a thread waits for one."""
+    """Make unpacking and packing in threads wait."""
     limiter = unpacking_limiter()
     busy = [object() for _ in range(int(limiter.available_tokens))]
     for one in busy:
@@ -170,7 +168,7 @@ def incompressible(count: int) -> bytes:
     return message_set(*(rng.randbytes(1000) for _ in range(count)))
 
 
-async def test_large_compressed_set_gets_its_offsets_though_others_append_meanwhile(
+async def test_a_large_compressed_set_gets_offsets_despite_other_appends(
     broker: Broker, client: Client, open_client: OpenClient
 ) -> None:
     large = gzipped(incompressible(100))
@@ -188,7 +186,7 @@ async def test_large_compressed_set_gets_its_offsets_though_others_append_meanwh
 
 
 @pytest.mark.parametrize("before", [b"", message(b"plain")], ids=["alone", "behind a plain one"])
-async def test_set_that_unpacks_to_much_keeps_nobody_waiting(
+async def test_a_set_that_unpacks_to_much_delays_no_other(
     client: Client, open_client: OpenClient, before: bytes
 ) -> None:
     small_bomb = before + gzipped(message(bytes(10 * INLINE_INFLATED_MAX)))
@@ -202,7 +200,7 @@ async def test_set_that_unpacks_to_much_keeps_nobody_waiting(
     assert reply == m.ProduceReply({FOO: {0: m.Produced(0, 0)}})
 
 
-async def test_compressed_sets_of_one_partition_are_packed_one_after_another(
+async def test_compressed_sets_of_a_partition_are_packed_in_turn(
     client: Client, open_client: OpenClient
 ) -> None:
     others = [client, await another(open_client), await another(open_client)]
@@ -232,13 +230,13 @@ def context_of(broker: Broker) -> Context:
     )
 
 
-async def test_who_never_finds_the_log_at_rest_is_stored_unpacked(
+async def test_a_set_that_is_always_overtaken_is_stored_unpacked(
     broker: Broker, client: Client
 ) -> None:
     partition = broker.topics.partition(FOO_NAME, 0)
 
     class Restless(OpenedSet):
-        """Another protocol's producer appends whenever a set has been packed."""
+        """Appends as another protocol's producer whenever a set has been packed."""
 
         def at(self, base_offset: int) -> Prepared:
             trio.from_thread.run_sync(foreign_append, broker, "foo", [b"x"])
@@ -261,7 +259,7 @@ async def test_who_never_finds_the_log_at_rest_is_stored_unpacked(
     assert [record.offset for record in decoded.records] == list(range(4, 74))
 
 
-async def test_one_request_may_unpack_to_so_much_over_all_its_partitions(
+async def test_the_unpacked_size_of_a_request_has_a_limit(
     broker: Broker, open_client: OpenClient
 ) -> None:
     client = Client(await open_client("kafka", inflated_bytes_max=10_000))
@@ -272,7 +270,7 @@ async def test_one_request_may_unpack_to_so_much_over_all_its_partitions(
     assert [produced.error for produced in reply.topics[FOO].values()] == [0, 0, 10]
 
 
-async def test_compressed_set_that_unpacks_to_too_much_is_too_large(
+async def test_a_compressed_set_above_the_unpacked_limit_is_too_large(
     broker: Broker, open_client: OpenClient
 ) -> None:
     client = Client(await open_client("kafka", inflated_bytes_max=10_000))
@@ -298,10 +296,10 @@ def tiny_batch() -> bytes:
     ],
     ids=["format 0", "format 1", "batches"],
 )
-async def test_a_set_of_very_many_is_refused_and_holds_nobody_up(
+async def test_a_set_of_very_many_messages_is_refused_without_a_long_turn(
     client: Client, one: bytes, most: int
 ) -> None:
-    """No turn of the loop is long (`tests/turns.py`): neither for the most that is taken."""
+    """No turn of the loop is long (`tests/turns.py`), even for the largest accepted set."""
     assert await produce_one(client, one * (most + 1)) == m.Produced(10, -1)
     assert (await fetch_one(client, 0)).high_watermark == 0
     assert (await produce_one(client, one * most)).error == 0
@@ -309,7 +307,7 @@ async def test_a_set_of_very_many_is_refused_and_holds_nobody_up(
 
 
 @pytest.mark.slow
-async def test_a_set_that_unpacks_to_very_many_is_refused(client: Client) -> None:
+async def test_a_set_that_unpacks_to_very_many_messages_is_refused(client: Client) -> None:
     assert await produce_one(client, gzipped(message(b"") * (SET_MESSAGES_MAX + 1))) == (
         m.Produced(10, -1)
     )

@@ -1,4 +1,4 @@
-"""Produce requests with several sets: others have their turn, and answers are in order."""
+"""Produce requests with several sets: turns for other tasks, and answers in order."""
 
 from braidlog.broker.broker import Broker
 from braidlog.protocols.kafka.errors import Code
@@ -12,7 +12,7 @@ from tests.protocols.kafka.talk import FOO, FOO_NAME, fetch_one, values
 
 
 async def produced(client: Client, sets: dict[int, bytes]) -> dict[int, tuple[int, int]]:
-    """Code and base offset of each."""
+    """Return code and base offset of each set."""
     reply = await client.call(produce(FOO, sets))
     assert isinstance(reply, m.ProduceReply)
     return {index: (one.error, one.base_offset) for index, one in reply.topics[FOO].items()}
@@ -33,7 +33,7 @@ async def test_sets_after_many_bytes_are_stored_in_a_later_turn(
     assert [one.high_watermark for one in topic.partitions] == [2, 2, 2]
 
 
-async def test_a_compacted_topic_takes_records_with_keys_alone(
+async def test_a_compacted_topic_takes_only_records_with_keys(
     broker: Broker, client: Client
 ) -> None:
     await broker.topics.alter_settings(FOO_NAME, {"cleanup_policy": "compact"})

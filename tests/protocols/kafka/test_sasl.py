@@ -1,4 +1,4 @@
-"""Logins at a broker that asks nobody who they are, and tokens that run out."""
+"""Logins at a broker without authentication, and expiring tokens."""
 
 import time
 from types import SimpleNamespace
@@ -18,16 +18,14 @@ from braidlog.protocols.kafka.wire.sasl_handshake import SaslHandshakeRequest
 @pytest.mark.parametrize(
     ("password", "code"), [(b"secret", Code.NONE), (b"wrong", Code.SASL_AUTHENTICATION_FAILED)]
 )
-async def test_a_broker_that_asks_nobody_takes_a_right_login_and_no_wrong_one(
-    broker, client, password, code
-):
+async def test_a_broker_without_authentication_checks_a_sent_login(broker, client, password, code):
     await broker.users.create("anna", "secret")
     await client.call_with_table(SaslHandshakeRequest(mechanism=b"PLAIN"), 1)
     login = SaslAuthenticateRequest(auth_bytes=b"\0anna\0" + password)
     assert (await client.call_with_table(login, 1)).error_code == code
 
 
-async def test_a_connection_ends_when_its_token_runs_out():
+async def test_a_connection_ends_when_its_token_expires():
     identity = Identity(Principal("carl"), expires_s=time.time() + 100)
     authentication = SimpleNamespace(required=True, bearer=lambda token, at: identity)
     connection = SimpleNamespace(principal=ANONYMOUS, at="kafka 10.0.0.1")

@@ -1,4 +1,4 @@
-"""The generated structures against literal bytes of Kafka's layouts, and against each other."""
+"""The generated structures, compared with literal bytes of Kafka's layouts, and round trips."""
 
 import importlib
 import pkgutil
@@ -59,7 +59,7 @@ def requests_and_responses() -> Iterator[tuple[type[Struct], type[Struct]]]:
 
 MESSAGES = list(requests_and_responses())
 
-# Kafka protocol guide and KIP-482, by hand.
+# Kafka protocol guide and KIP-482, encoded by hand.
 PAIRS: dict[str, tuple[int, Struct, str]] = {
     "compact strings and no tags": (
         3,
@@ -120,7 +120,7 @@ PAIRS: dict[str, tuple[int, Struct, str]] = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_literal_bytes_and_structure_are_each_other(name: str) -> None:
+def test_literal_bytes_equal_their_structure(name: str) -> None:
     version, value, text = PAIRS[name]
     data = bytes.fromhex(text)
     assert written(value, version).hex() == data.hex()
@@ -146,7 +146,7 @@ def test_unknown_tags_are_skipped() -> None:
         ("0000 01 0000", "wanted"),
     ],
 )
-def test_bytes_of_no_structure_raise_protocol_error(text: str, complaint: str) -> None:
+def test_invalid_bytes_raise_protocol_error(text: str, complaint: str) -> None:
     with pytest.raises(ProtocolError, match=complaint):
         ApiVersionsResponse.read(FieldReader(memoryview(bytes.fromhex(text))), 3)
 
@@ -164,7 +164,7 @@ def test_tags_count_as_entries() -> None:
         ApiVersionsResponse.read(FieldReader(memoryview(data)), 3)
 
 
-def test_structures_are_equal_by_their_fields_and_show_what_differs_from_the_default() -> None:
+def test_structures_compare_by_fields_and_show_non_default_values() -> None:
     one = ApiVersion(api_key=18, max_version=4)
     assert one == ApiVersion(api_key=18, max_version=4) != ApiVersion(api_key=18)
     assert one != Cursor()
@@ -174,7 +174,7 @@ def test_structures_are_equal_by_their_fields_and_show_what_differs_from_the_def
 @pytest.mark.parametrize(
     ("request_kind", "response_kind"), MESSAGES, ids=lambda kind: kind.__name__
 )
-def test_every_version_of_every_message_is_read_as_it_was_written(
+def test_every_version_of_every_message_round_trips(
     request_kind: type[Struct], response_kind: type[Struct]
 ) -> None:
     first, last = request_kind.VERSIONS
@@ -187,7 +187,7 @@ def test_every_version_of_every_message_is_read_as_it_was_written(
 
 
 def filled(kind: type[Struct], version: int, rng: random.Random) -> Struct:
-    """A structure with values in all fields of a version."""
+    """Return a structure with values in all fields of a version."""
     values = {
         one.name: value_of(one, version, rng)
         for one in kind.FIELDS

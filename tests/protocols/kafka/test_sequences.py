@@ -1,4 +1,4 @@
-"""Idempotent producers: a batch sent again is stored once, gaps and old epochs are told."""
+"""Idempotent producers: a resent batch is stored once, gaps and old epochs are errors."""
 
 import socket
 import struct
@@ -25,7 +25,7 @@ PID = 12
 
 
 def sequenced(first: int, count: int = 1, *, epoch: int = 0, pid: int = PID) -> bytes:
-    """A batch of so many records of one byte."""
+    """Return a batch of `count` records of a byte."""
     record = bytes((14, 0, 0))
     records = b"".join(record + bytes((at * 2, 1, 2, 65 + at, 0)) for at in range(count))
     return batch(records, count, pid=pid, epoch=epoch, seq=first)
@@ -45,15 +45,17 @@ def state(*sequences: tuple[int, int], epoch: int = 3, first: int = -1) -> Produ
     ("known", "epoch", "sequences", "judgement"),
     [
         (None, 0, (0, 0), NEXT),
-        (None, 5, (7, 9), NEXT),  # Forgotten, as far as anybody knows.
+        (None, 5, (7, 9), NEXT),  # Possibly forgotten.
         (state((0, 4)), 3, (5, 5), NEXT),
         (state((0, 4)), 3, (0, 4), StoredBatch(0, 4, 100)),
         (state((0, 4), (5, 9)), 3, (0, 4), StoredBatch(0, 4, 100)),
         (state((0, 4)), 3, (0, 3), Code.DUPLICATE_SEQUENCE),
         (state((3, 4)), 3, (2, 3), Code.OUT_OF_ORDER_SEQUENCE),
         (state((3, 4)), 3, (4, 5), Code.OUT_OF_ORDER_SEQUENCE),
-        (state((5, 9), first=2), 3, (2, 4), Code.DUPLICATE_SEQUENCE),  # Older than those remembered
-        (state((5, 9), first=2), 3, (1, 4), Code.OUT_OF_ORDER_SEQUENCE),  # and than those known.
+        # Older than the remembered batches
+        (state((5, 9), first=2), 3, (2, 4), Code.DUPLICATE_SEQUENCE),
+        # and older than the known batches.
+        (state((5, 9), first=2), 3, (1, 4), Code.OUT_OF_ORDER_SEQUENCE),
         (state((0, 3), first=0), 3, (SEQUENCE_MAX, 0), Code.OUT_OF_ORDER_SEQUENCE),
         (state((0, 4)), 3, (6, 6), Code.OUT_OF_ORDER_SEQUENCE),
         (state((5, 9)), 3, (0, 4), Code.OUT_OF_ORDER_SEQUENCE),
@@ -63,7 +65,7 @@ def state(*sequences: tuple[int, int], epoch: int = 3, first: int = -1) -> Produ
         (state((9, SEQUENCE_MAX)), 3, (0, 0), NEXT),
     ],
 )
-def test_what_becomes_of_a_batch(
+def test_the_result_of_a_batch(
     known: ProducerState | None,
     epoch: int,
     sequences: tuple[int, int],
@@ -73,16 +75,17 @@ def test_what_becomes_of_a_batch(
     assert judge(known, info) == judgement
 
 
-async def test_a_batch_sent_again_is_stored_once_and_answered_as_before(client: Client) -> None:
+async def test_a_resent_batch_is_stored_once_and_answered_as_before(client: Client) -> None:
     sent = [sequenced(at * 2, 2) for at in range(7)]
     assert [await send(client, one) for one in sent] == [(0, at * 2) for at in range(7)]
     assert [await send(client, one) for one in sent[2:]] == [(0, at * 2) for at in range(2, 7)]
-    # Clients take this for success; after an error out of order, Java's would store it once more.
+    # Clients treat this as success; after an out-of-order error, Java's would store the batch
+    # again.
     assert (await send(client, sent[1]))[0] == Code.DUPLICATE_SEQUENCE
     assert len(values(await fetch_one(client, 0))) == 14
 
 
-async def test_gaps_and_old_epochs_are_told(client: Client) -> None:
+async def test_gaps_and_old_epochs_are_errors(client: Client) -> None:
     assert await send(client, sequenced(0)) == (0, 0)
     assert (await send(client, sequenced(2)))[0] == Code.OUT_OF_ORDER_SEQUENCE
     assert await send(client, sequenced(0, epoch=1)) == (0, 1)
@@ -90,12 +93,12 @@ async def test_gaps_and_old_epochs_are_told(client: Client) -> None:
     assert await send(client, sequenced(1, epoch=1)) == (0, 2)
 
 
-async def test_sequences_go_round(client: Client) -> None:
+async def test_sequences_wrap_around(client: Client) -> None:
     assert await send(client, sequenced(SEQUENCE_MAX - 1, 3)) == (0, 0)
     assert await send(client, sequenced(1)) == (0, 3)
 
 
-async def test_producers_and_partitions_have_sequences_of_their_own(client: Client) -> None:
+async def test_producers_and_partitions_have_separate_sequences(client: Client) -> None:
     assert await send(client, sequenced(0, pid=0)) == (0, 0)
     assert await send(client, sequenced(0, pid=1)) == (0, 1)
     assert await send(client, sequenced(0, pid=0)) == (0, 0)
@@ -112,7 +115,7 @@ async def test_producers_and_partitions_have_sequences_of_their_own(client: Clie
         sequenced(0, pid=-2),
     ],
 )
-async def test_what_no_idempotent_producer_sends_is_refused(client: Client, sent: bytes) -> None:
+async def test_invalid_idempotent_batches_are_refused(client: Client, sent: bytes) -> None:
     assert (await send(client, sent))[0] == Code.INVALID_MESSAGE
 
 
@@ -155,12 +158,12 @@ def test_sequences_are_known_after_a_kill(tmp_path) -> None:
         assert store(sequenced(4)) == (0, 4)
 
 
-async def test_a_batch_sent_again_is_no_success_before_the_first_copy_is_durable(
+async def test_a_resent_batch_waits_until_the_first_copy_is_durable(
     open_client, client: Client, broker: Broker, nursery: trio.Nursery
 ) -> None:
-    """Whether the place of the first copy is still known or not."""
+    """With and without a known place of the first copy."""
     await send(client, sequenced(0))
-    broker._storage.files.adopt("/proc")  # Each file is synced by itself.
+    broker._storage.files.adopt("/proc")  # Each file is synced separately.
     disk = HeldDisk([broker.data_dir])
     disk.may_sync.clear()
     broker.committer.mark(disk)

@@ -1,4 +1,4 @@
-"""Connections of the Kafka listener: how they end."""
+"""Connections of the Kafka listener: their endings."""
 
 from dataclasses import dataclass
 
@@ -20,30 +20,28 @@ from tests.protocols.kafka.talk import (
 
 @dataclass
 class FakeConnection:
-    """What a session asks of its connection when nothing is sent."""
+    """The connection's interface for a session without output."""
 
     heard_at: float
     advertised: tuple[str, int] = ("127.0.0.1", 9092)
     outbox: None = None
 
 
-async def test_bytes_that_are_no_request_close_at_once(
-    broker: Broker, open_client: OpenClient
-) -> None:
+async def test_invalid_bytes_close_at_once(broker: Broker, open_client: OpenClient) -> None:
     for data in (bytes(4), b"\x00\x00\x00\x0d\x00\x44\x00\x00", b"\x00\x00\x00\x0a" + bytes(10)):
         client = await another(open_client)
         await client.stream.send_all(data)
         assert await client.frame() is None
 
 
-async def test_answers_before_a_bad_request_still_leave(client: Client) -> None:
+async def test_answers_before_a_bad_request_are_still_sent(client: Client) -> None:
     await client.send(produce(FOO, {0: message_set(b"a")}))
     await client.stream.send_all(bytes.fromhex("0000000d 0044 0000 00000001 0003636964"))
     assert await client.frame() is not None
     assert await client.frame() is None
 
 
-async def test_connection_that_sends_nothing_for_the_idle_timeout_is_closed(
+async def test_an_idle_connection_is_closed_after_the_timeout(
     broker: Broker, open_client: OpenClient
 ) -> None:
     connection = FakeConnection(heard_at=100.0)
@@ -55,7 +53,7 @@ async def test_connection_that_sends_nothing_for_the_idle_timeout_is_closed(
         session.on_deadline(210.0)
 
 
-async def test_advertised_address_is_what_clients_are_told(
+async def test_clients_receive_the_advertised_address(
     broker: Broker, open_client: OpenClient
 ) -> None:
     first = await another(open_client)

@@ -1,4 +1,4 @@
-"""The tables against frames of real clients, and against literal bytes."""
+"""The tables, compared with frames of real clients and with literal bytes."""
 
 import random
 from collections.abc import Callable
@@ -27,11 +27,12 @@ from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.golden import GoldenFrame, golden_frames
 
 MACHINE = KafkaMachine(frame_bytes_max=104857600)
-BODY_POS = 8  # of an answer, behind its size and correlation id
+BODY_POS = 8  # of an answer, behind size and correlation id
 ROWS = [
     row
     for row in golden_frames()
-    if is_served(row.api_key, row.version) and row.api_key != 18  # Its requests are not read.
+    # The tables do not read its requests.
+    if is_served(row.api_key, row.version) and row.api_key != 18
 ]
 LATER = [row for row in ROWS if (row.api_key, row.version) not in DECODERS]
 ANSWERED = [row for row in ROWS if row.answer]
@@ -71,7 +72,7 @@ def test_request_cut_anywhere_raises_protocol_error(row: GoldenFrame) -> None:
 
 
 @pytest.mark.parametrize("row", ANSWERED, ids=lambda row: row.label)
-def test_answer_that_a_real_client_took_is_written_again_as_it_was(row: GoldenFrame) -> None:
+def test_an_answer_of_a_real_broker_round_trips(row: GoldenFrame) -> None:
     reader = FieldReader(memoryview(row.answer), BODY_POS)
     reply = APIS[row.api_key].reply.read(reader, row.version)
     assert not reader.left
@@ -92,7 +93,7 @@ def test_damaged_requests_raise_protocol_error_or_are_read(seed: int) -> None:
                 pass
 
 
-def test_api_versions_in_the_layout_that_every_client_falls_back_to() -> None:
+def test_api_versions_in_the_fallback_layout() -> None:
     reply = ApiVersionsResponse(
         error_code=35, api_keys=[ApiVersion(api_key=18, min_version=0, max_version=2)]
     )
@@ -121,13 +122,13 @@ def test_fetch_v11_with_a_session_and_a_rack() -> None:
     assert written(m.full(reply), 11) == frame[BODY_POS:]
 
 
-def test_metadata_v1_tells_no_topics_from_all() -> None:
+def test_metadata_v1_distinguishes_no_topics_from_all() -> None:
     read = APIS[3].request.read
     assert read(FieldReader(memoryview(bytes(4))), 1).topics == []
     assert read(FieldReader(memoryview(b"\xff" * 4)), 1).topics is None
 
 
-def test_more_entries_than_the_limit_are_refused_before_they_are_built() -> None:
+def test_entries_above_the_limit_are_refused_before_they_are_built() -> None:
     data = (ENTRIES_MAX + 1).to_bytes(4, "big")
     with pytest.raises(ProtocolError, match="more than"):
         APIS[3].request.read(FieldReader(memoryview(data)), 1)
@@ -155,7 +156,7 @@ def check_by_hand(api_key: int, version: int, request: m.RequestBody, reply: m.R
 
 
 @pytest.mark.parametrize("version", range(APIS[0].version_max + 1))
-def test_produce_by_hand_is_as_its_table_says(version: int) -> None:
+def test_the_hand_written_produce_parser_equals_its_table(version: int) -> None:
     rng = random.Random(version)
     for _ in range(50):
         sets = by_partition(rng, lambda: memoryview(rng.randbytes(rng.randrange(30))))

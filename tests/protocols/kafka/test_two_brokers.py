@@ -1,4 +1,4 @@
-"""Groups with positions on topics of two brokers: any of them serves both."""
+"""Groups with positions on topics of two brokers: each broker serves both."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -40,7 +40,7 @@ class CutOff(Alone):
 
 
 class Cluster:
-    """A client of the first of two brokers, and the topics of either."""
+    """A client of the first of two brokers, and the topics of both."""
 
     def __init__(self, nodes: Sequence[Node], names: Sequence[TopicName], client: Client) -> None:
         self.first, self.second = nodes
@@ -48,7 +48,7 @@ class Cluster:
         self.client = client
 
     async def commit(self, *offsets: tuple[bytes, int, int]) -> list[int]:
-        """Of (topic, partition, offset), all at once: the codes."""
+        """Commit (topic, partition, offset) entries at once; return the codes."""
         topics: dict[bytes | None, dict[int, m.CommitTarget]] = {}
         for topic, index, offset in offsets:
             target = m.CommitTarget(offset, b"at %d" % offset)
@@ -58,7 +58,7 @@ class Cluster:
         return [reply.topics[topic][index] for topic, index, _ in offsets]
 
     async def fetch(self, version: int, *wanted: tuple[bytes, int]) -> m.OffsetFetchReply:
-        """The answer to an OffsetFetch."""
+        """Return the answer to an OffsetFetch."""
         topics: dict[bytes | None, dict[int, None]] = {}
         for topic, index in wanted:
             topics.setdefault(topic, {})[index] = None
@@ -68,19 +68,19 @@ class Cluster:
         return reply
 
     async def committed(self, *wanted: tuple[bytes, int]) -> list[tuple[int, bytes, int]]:
-        """Offset, metadata and code of each."""
+        """Return offset, metadata and code of each place."""
         reply = await self.fetch(1, *wanted)
         found = [reply.topics[topic][index] for topic, index in wanted]
         return [(one.offset, one.metadata, one.error) for one in found]
 
     async def everything(self) -> m.OffsetFetchReply:
-        """All positions of the group."""
+        """Return all positions of the group."""
         reply = await self.client.call_with_table(m.OffsetFetchRequest(2, GROUP, None), 2)
         assert isinstance(reply, m.OffsetFetchReply)
         return reply
 
     async def state(self) -> tuple[int, bytes]:
-        """Of the group, as tools see it."""
+        """Return the group's state, as tools see it."""
         (group,) = (
             await self.client.call_with_table(DescribeGroupsRequest(groups=[GROUP]), 1)
         ).groups
@@ -93,14 +93,14 @@ class Cluster:
         return int(group.error_code)
 
     def cut_off(self) -> None:
-        """The second broker is not reached any more."""
+        """Make the second broker unreachable."""
         self.first.broker.peers = CutOff()
 
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     async with two_brokers(SharedStore(tmp_path)) as (nodes, names):
-        # Whichever of the two coordinates the group.
+        # Either broker may coordinate the group.
         nodes[0].broker.placement.owner_of_name = lambda name: None
         async with open_listeners(nodes[0].broker) as connect:
             yield Cluster(nodes, names, Client(await connect("kafka")))
@@ -128,7 +128,7 @@ async def test_all_positions_are_those_of_both_brokers(cluster: Cluster) -> None
     assert offsets == {cluster.mine: {0: 3}, cluster.theirs: {1: 5}}
 
 
-async def test_a_group_with_positions_at_another_broker_alone_is_there(cluster: Cluster) -> None:
+async def test_a_group_with_positions_only_at_another_broker_exists(cluster: Cluster) -> None:
     assert await cluster.state() == (Code.NONE, b"Dead")
     await cluster.commit((cluster.theirs, 0, 5))
     assert await cluster.state() == (Code.NONE, b"Empty")
@@ -137,7 +137,7 @@ async def test_a_group_with_positions_at_another_broker_alone_is_there(cluster: 
     assert await cluster.delete() == Code.GROUP_ID_NOT_FOUND
 
 
-async def test_a_group_that_somebody_reads_at_another_broker_stays_everywhere(
+async def test_a_group_with_readers_at_another_broker_is_kept(
     cluster: Cluster,
 ) -> None:
     mine, theirs = cluster.mine, cluster.theirs
@@ -151,7 +151,7 @@ async def test_a_group_that_somebody_reads_at_another_broker_stays_everywhere(
     assert await cluster.delete() == Code.NONE
 
 
-async def test_where_the_other_broker_is_not_reached_clients_are_to_try_again(
+async def test_clients_retry_if_the_other_broker_is_unreachable(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, theirs = cluster.mine, cluster.theirs
@@ -169,13 +169,13 @@ async def test_where_the_other_broker_is_not_reached_clients_are_to_try_again(
 async def test_positions_wait_for_the_new_owner_of_a_topic(
     cluster: Cluster, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Clients read no more from a partition whose position was an error."""
+    """Clients stop reading a partition whose position was an error."""
     mine, theirs = cluster.mine, cluster.theirs
     await cluster.commit((mine, 0, 3), (theirs, 0, 5))
     there, asked = cluster.first.broker.peers, 0
 
     class Moving(Alone):
-        """The topic has no owner at first."""
+        """Other brokers where the topic has no owner at first."""
 
         def tries(self, seconds: float) -> Tries:
             return there.tries(seconds)
@@ -195,7 +195,7 @@ async def test_positions_wait_for_the_new_owner_of_a_topic(
     assert (reply.topics[mine][0].offset, reply.topics[theirs][0].offset) == (3, 5)
 
 
-async def test_without_an_owner_the_whole_answer_fails_where_the_version_can_say_so(
+async def test_without_an_owner_the_whole_answer_fails_in_later_versions(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, theirs = cluster.mine, cluster.theirs
@@ -210,7 +210,7 @@ async def test_without_an_owner_the_whole_answer_fails_where_the_version_can_say
         assert (reply.error, reply.topics) == (again, {})
 
 
-async def test_a_broker_that_hangs_is_not_awaited_longer_than_a_new_owner(
+async def test_a_hanging_broker_is_awaited_no_longer_than_a_new_owner(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hang(*_: object) -> NoReturn:
@@ -224,10 +224,10 @@ async def test_a_broker_that_hangs_is_not_awaited_longer_than_a_new_owner(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_a_topic_that_its_owner_has_deleted_fails_no_other_topic(
+async def test_a_topic_deleted_at_its_owner_fails_no_other_topic(
     cluster: Cluster, version: int
 ) -> None:
-    """The broker that is asked has not followed the deletion yet."""
+    """The asked broker has not followed the deletion yet."""
     theirs = TopicName("public", "default", cluster.theirs.decode())
     owned = topic_of(cluster.second.held, "other")
     await cluster.first.broker.topics.create(owned, 1)
@@ -242,9 +242,9 @@ async def test_a_topic_that_its_owner_has_deleted_fails_no_other_topic(
     assert (gone.offset, gone.error) == (-1, expected)
 
 
-async def test_what_the_owner_refuses_is_said(cluster: Cluster) -> None:
+async def test_a_refusal_of_the_owner_is_returned(cluster: Cluster) -> None:
     class Rules:
-        """Nobody may consume."""
+        """Rules that forbid consuming."""
 
         def allows(self, principal: object, action: Action, resource: Resource) -> bool:
             return action is not Action.CONSUME

@@ -7,7 +7,7 @@ from tests.protocols.pulsar.talk import Client
 
 @pytest.fixture
 async def client(open_client):
-    """A connected client."""
+    """Return a connected client."""
     connected = Client(await open_client("pulsar"))
     await connected.connect()
     yield connected
@@ -16,7 +16,9 @@ async def client(open_client):
 
 @pytest.fixture
 def impatient(open_client):
-    """`await impatient()`: a client of a listener that takes silence for death at once."""
+    """Return `impatient`: `await impatient()` returns a client of a listener with a tiny liveness
+    timeout.
+    """
 
     async def connect():
         connected = Client(await open_client("pulsar", liveness_check_s=0.05))
@@ -28,7 +30,7 @@ def impatient(open_client):
 
 @pytest.fixture
 async def other(open_client):
-    """Another one, on a connection of its own."""
+    """Return another client, on its own connection."""
     connected = Client(await open_client("pulsar"))
     await connected.connect()
     yield connected

@@ -11,19 +11,19 @@ VECTORS = Path(__file__).parents[3] / "conformance" / "vectors" / "pulsar"
 
 @cache
 def frames(file):
-    """Name to (sender, bytes) of every row."""
+    """Return name -> (sender, bytes) of every row."""
     with (VECTORS / file).open(newline="") as lines:
         rows = list(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE))[1:]
     return {row[0]: (row[1], bytes.fromhex(row[2])) for row in rows}
 
 
 def sent(name):
-    """A frame of the real client, or one that it took from a stub."""
+    """Return a frame of the real client, or a frame that the client accepted from a stub."""
     return frames("golden-frames.tsv")[name][1]
 
 
 def answered(name):
-    """A frame of Apache's broker."""
+    """Return a frame of Apache's broker."""
     return frames("golden-answers.tsv")[name][1]
 
 
@@ -36,7 +36,7 @@ def by_stub():
 
 
 def taken_apart(frame):
-    """The command of a frame, and what follows it."""
+    """Return the command of a frame, and the rest."""
     total, size = int.from_bytes(frame[:4], "big"), int.from_bytes(frame[4:8], "big")
     assert total + 4 == len(frame)
     return BaseCommand.FromString(frame[8 : 8 + size]), frame[8 + size :]

@@ -1,4 +1,4 @@
-"""A Pulsar client that says exactly what a test wants said, over a real socket."""
+"""A Pulsar client that sends exactly a test's commands, over a real socket."""
 
 import itertools
 import struct
@@ -47,7 +47,7 @@ def set_field(message, name, value):
 
 
 def entry(payload=b"hello", *, count=None, checksum=True, **metadata):
-    """What follows the command of a SEND; with `count`, a batch of so many equal messages."""
+    """Return the part behind a SEND's command; with `count`, a batch of `count` equal messages."""
     metadata = {"producer_name": "p", "sequence_id": 0, "publish_time": 1, **metadata}
     fields = MessageMetadata(**metadata)
     if count is not None:
@@ -62,7 +62,7 @@ def entry(payload=b"hello", *, count=None, checksum=True, **metadata):
 
 
 class Client(FrameStream):
-    """One connection. Answers are commands; a MESSAGE is the command and its body."""
+    """A connection. Answers are commands; a MESSAGE is the command and its body."""
 
     def __init__(self, stream):
         super().__init__(stream)
@@ -72,7 +72,7 @@ class Client(FrameStream):
         await self.stream.send_all(command_bytes(kind, payload, **fields))
 
     async def next(self, kind):
-        """The fields of the next frame, which has to be of that type; PINGs are answered."""
+        """Return the fields of the next frame, which must have that type; answer PINGs."""
         while True:
             frame = await self.frame()
             assert frame is not None, "the connection was closed"
@@ -90,7 +90,7 @@ class Client(FrameStream):
         return await self.next(answer)
 
     async def refused(self, kind, **fields):
-        """The number and text of the error that the request gets."""
+        """Return the number and text of the error for the request."""
         error = await self.ask(kind, Type.ERROR, **fields)
         return error.error, error.message
 
@@ -108,7 +108,7 @@ class Client(FrameStream):
         )
 
     async def put(self, *entries, producer_id=0, sequence_id=0):
-        """Send entries in one go; returns the entry ids of their receipts."""
+        """Send entries at once; return the entry ids of their receipts."""
         await self.stream.send_all(
             b"".join(
                 command_bytes(
@@ -130,7 +130,7 @@ class Client(FrameStream):
         await self.send(Type.FLOW, consumer_id=consumer_id, messagePermits=permits)
 
     async def take(self, count):
-        """(entry id, redelivery count, ack set) of the next messages."""
+        """Return (entry id, redelivery count, ack set) of the next messages."""
         taken = []
         for _ in range(count):
             message, _ = await self.next(Type.MESSAGE)
@@ -139,7 +139,7 @@ class Client(FrameStream):
         return taken
 
     async def silent(self):
-        """Nothing came since, or is on its way: whatever is sent comes before this PONG."""
+        """Check that no frame has arrived or is in transit: it would come before this PONG."""
         await self.send(Type.PING)
         await self.next(Type.PONG)
 

@@ -1,4 +1,4 @@
-"""No command gets past the access check: what each is told, and that nothing has happened."""
+"""No command bypasses the access check: each is refused with its error, and has no effect."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.protocols.pulsar.talk import ID_EARLIEST, NAME, TOPIC, Client, entry
 DENIED = ServerError.AuthorizationError
 SCHEMA = {"name": "s", "schema_data": b"{}", "type": Schema.Type.Json}
 FOR_ANYBODY = {Type.CONNECT, Type.PING, Type.PONG, Type.AUTH_RESPONSE}
-# Giving back what one has, and what is refused to everybody.
+# Commands that release the client's own objects, and commands that are always refused.
 HARMLESS = {
     Type.CLOSE_PRODUCER,
     Type.CLOSE_CONSUMER,
@@ -22,7 +22,7 @@ HARMLESS = {
     *refusals.HANDLERS,
 }
 
-# Of each command that names something: its fields, and the answer that carries an error.
+# The fields of each command with a name, and the answer with an error.
 SAMPLES = {
     Type.PARTITIONED_METADATA: ({"topic": TOPIC}, Type.PARTITIONED_METADATA_RESPONSE),
     Type.LOOKUP: ({"topic": TOPIC}, Type.LOOKUP_RESPONSE),
@@ -47,19 +47,19 @@ SAMPLES = {
     ),
 }
 
-# Checked when the producer or consumer that they are about was opened.
+# Checked when their producer or consumer was opened.
 CHECKED_AT_OPENING = {Type.SEND, Type.FLOW, Type.ACK, Type.REDELIVER_UNACKNOWLEDGED_MESSAGES}
 
 
 @pytest.fixture
 async def ready(client):
-    """A client with a producer and a consumer."""
+    """Return a client with a producer and a consumer."""
     await client.produce()
     await client.subscribe()
     return client
 
 
-def test_each_command_is_sampled_or_needs_no_right():
+def test_each_command_has_a_sample_or_needs_no_permission():
     assert set(COMMANDS) | {Type.SEND} == set(FIELDS)
     assert set(SAMPLES) | CHECKED_AT_OPENING | FOR_ANYBODY | HARMLESS == set(FIELDS)
     for kind, served in COMMANDS.items():
@@ -69,7 +69,7 @@ def test_each_command_is_sampled_or_needs_no_right():
 @pytest.mark.parametrize("kind", SAMPLES, ids=Type.Name)
 async def test_a_command_that_is_not_allowed_is_refused(broker, ready, kind):
     rules = Nothing()
-    await broker.durability.settled()  # A lazy write of before is none of what follows.
+    await broker.durability.settled()  # So an earlier lazy write is not counted below.
     ticket = broker.durability.ticket
     broker.access = Access(rules)
     fields, answer = SAMPLES[kind]
@@ -84,7 +84,7 @@ CODED = {Type.GET_SCHEMA_RESPONSE, Type.GET_OR_CREATE_SCHEMA_RESPONSE}
 
 
 @pytest.mark.parametrize("kind", [Type.PRODUCER, Type.SUBSCRIBE], ids=Type.Name)
-async def test_making_a_topic_needs_a_right_of_its_own(broker, client, kind):
+async def test_creating_a_topic_needs_its_own_permission(broker, client, kind):
     broker.access = Access(Nothing(COMMANDS[kind].action))
     fields, _ = SAMPLES[kind]
     code, text = await client.refused(kind, **fields)
@@ -93,14 +93,14 @@ async def test_making_a_topic_needs_a_right_of_its_own(broker, client, kind):
     assert broker.topics.find(NAME) is None
 
 
-async def test_without_the_right_there_is_no_producer_to_send_by(broker, ready):
+async def test_without_permission_there_is_no_producer(broker, ready):
     broker.access = Access(Nothing())
     await ready.refused(Type.PRODUCER, topic=TOPIC, producer_id=7)
     await ready.send(Type.SEND, entry(), producer_id=7, sequence_id=0)
     await ready.closed()
 
 
-async def test_without_the_right_there_is_no_consumer_to_read_by(broker, ready):
+async def test_without_permission_there_is_no_consumer(broker, ready):
     broker.access = Access(Nothing())
     fields, _ = SAMPLES[Type.SUBSCRIBE]
     await ready.refused(Type.SUBSCRIBE, **fields)
@@ -112,7 +112,7 @@ async def test_without_the_right_there_is_no_consumer_to_read_by(broker, ready):
     await ready.silent()
 
 
-async def test_a_dead_letter_producer_may_not_make_a_subscription_for_others(broker, ready):
+async def test_a_dead_letter_producer_may_not_create_foreign_subscriptions(broker, ready):
     broker.access = Access(Nothing(Action.PRODUCE))
     code, _ = await ready.refused(
         Type.PRODUCER, topic=TOPIC, producer_id=7, initial_subscription_name="dlq"
@@ -125,7 +125,7 @@ BY_TOPIC = [kind for kind, (fields, _) in SAMPLES.items() if "topic" in fields]
 
 
 @pytest.mark.parametrize("kind", BY_TOPIC, ids=Type.Name)
-async def test_a_refusal_does_not_tell_whether_the_topic_is_there(broker, client, kind):
+async def test_a_refusal_does_not_reveal_the_topics_existence(broker, client, kind):
     fields, answer = SAMPLES[kind]
     texts = []
     for makes in (True, False):
@@ -155,12 +155,12 @@ async def test_before_a_login_no_command_is_served(broker, open_client, kind):
         numbered = {"request_id": 1} if "request_id" in known else {}
         await stranger.send(kind, **numbered, **fields)
     while await stranger.frame() is not None:
-        pass  # What it is told before the end is Pulsar's own error.
+        pass  # The answer before the end is Pulsar's own error.
     assert not rules.asked
     assert not broker.topics.all()
 
 
-async def test_a_topic_is_made_for_its_client_in_the_lane_of_a_producer_too(client, makers):
+async def test_a_topic_is_created_for_its_client_in_a_producers_lane_too(client, makers):
     for producer_id, topic in enumerate(("one", "two")):
         await client.produce(f"persistent://public/default/{topic}", producer_id)
     assert makers == [("anonymous", "pulsar 127.0.0.1")] * 2

@@ -1,4 +1,4 @@
-"""Message TTL and backlog quotas in force: what subscriptions lose, and who may not produce."""
+"""Message TTL and backlog quotas in force: removed backlog, and refused producers."""
 
 import pytest
 
@@ -14,7 +14,7 @@ PRODUCE = {"topic": TOPIC, "producer_id": 5}
 
 @pytest.fixture
 async def topic(broker, client):
-    """A topic with a subscription that has acknowledged nothing, and a clock that stands still."""
+    """Return a topic with a subscription without acknowledgements, and a stopped clock."""
     broker.backlogs._ages = AgeClock(lambda: NOW_MS * 1000, lambda: 0)
     await client.subscribe(**EARLIEST)
     await client.produce()
@@ -22,7 +22,7 @@ async def topic(broker, client):
 
 
 async def put(client, *ages_s, size=100):
-    """Messages of that age."""
+    """Send messages of these ages."""
     bodies = [entry(b"x" * size, publish_time=NOW_MS - age * 1000) for age in ages_s]
     return await client.put(*bodies)
 
@@ -31,12 +31,13 @@ async def look(broker, topic):
     await broker.backlogs.apply(topic, limits_of(topic))
 
 
-async def test_what_is_older_than_the_ttl_counts_as_acknowledged(broker, client, topic):
+async def test_messages_older_than_the_ttl_count_as_acknowledged(broker, client, topic):
     await put(client, 100, 50, 10, 60)
     await broker.topics.alter_settings(NAME, {"message_ttl_s": 40})
     await look(broker, topic)
     subscription = broker.subscriptions.find(topic, b"s")
-    assert subscription.position(0) == 2  # Up to the first that is not: 60 s come behind 10 s.
+    # Up to the first unexpired message: 60 s come behind 10 s.
+    assert subscription.position(0) == 2
     await client.flow(10)
     assert [entry_id for entry_id, _, _ in await client.take(2)] == [2, 3]
     expired = broker.metrics.number("braidlog_expired_records", NAME.full, "s")
@@ -56,7 +57,7 @@ async def test_without_a_ttl_nothing_expires(broker, client, topic):
         ("producer_exception", ServerError.ProducerBlockedQuotaExceededException),
     ],
 )
-async def test_a_full_backlog_keeps_producers_out(broker, client, topic, policy, code):
+async def test_a_full_backlog_refuses_producers(broker, client, topic, policy, code):
     settings = {"backlog_bytes": 400, "backlog_bytes_policy": policy}
     await broker.topics.alter_settings(NAME, settings)
     await put(client, 0)
@@ -67,11 +68,11 @@ async def test_a_full_backlog_keeps_producers_out(broker, client, topic, policy,
     assert (await client.next(Type.CLOSE_PRODUCER)).producer_id == 0
     assert (await client.refused(Type.PRODUCER, **PRODUCE))[0] == code
     await client.ask(Type.SEEK, Type.CLOSE_CONSUMER, consumer_id=0, message_publish_time=NOW_MS * 2)
-    await client.next(Type.SUCCESS)  # Nothing is behind any more.
+    await client.next(Type.SUCCESS)  # There is no backlog any more.
     await client.produce(TOPIC, 5)
 
 
-async def test_an_old_backlog_keeps_producers_out(broker, client, topic):
+async def test_an_old_backlog_refuses_producers(broker, client, topic):
     await broker.topics.alter_settings(NAME, {"backlog_age_s": 60})
     await put(client, 50)
     await look(broker, topic)
@@ -86,7 +87,7 @@ async def test_an_old_backlog_keeps_producers_out(broker, client, topic):
     await client.produce(TOPIC, 5)
 
 
-async def test_eviction_moves_the_slowest_on_and_no_further_than_it_must(broker, client, topic):
+async def test_eviction_moves_the_slowest_subscription_as_little_as_needed(broker, client, topic):
     for _ in range(20):
         await put(client, 0, size=1000)
     partition = topic.partitions[0]
@@ -96,7 +97,7 @@ async def test_eviction_moves_the_slowest_on_and_no_further_than_it_must(broker,
     position = broker.subscriptions.find(topic, b"s").position(0)
     left = partition.bytes_between(position, partition.next_offset)
     assert left <= 9_000 < partition.bytes_between(position - 1, partition.next_offset)
-    await client.silent()  # Its producer stays.
+    await client.silent()  # The producer stays.
     age = {"backlog_age_s": 60, "backlog_age_policy": "consumer_backlog_eviction"}
     await broker.topics.alter_settings(NAME, age)
     broker.backlogs._ages = AgeClock(lambda: (NOW_MS + 61_000) * 1000, lambda: 0)
@@ -104,7 +105,7 @@ async def test_eviction_moves_the_slowest_on_and_no_further_than_it_must(broker,
     assert broker.subscriptions.find(topic, b"s").position(0) == partition.next_offset
 
 
-async def test_a_backlog_without_subscriptions_is_none(broker, client):
+async def test_without_subscriptions_there_is_no_backlog(broker, client):
     await client.produce()
     await client.put(entry(b"x" * 10_000))
     await broker.topics.alter_settings(NAME, {"backlog_bytes": 1})

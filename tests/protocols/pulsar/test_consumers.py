@@ -25,7 +25,7 @@ SHARED = {"subType": 1}
 
 @pytest.fixture
 async def five(client):
-    """A topic with five entries, the fourth a batch of 10: ids 0 1 2 3 13."""
+    """Return a topic with five entries, the fourth a batch of 10: ids 0 1 2 3 13."""
     await client.produce(producer_id=99)
     await client.put(entry(b"a"), entry(b"b"), entry(b"c"), entry(b"d", count=10), producer_id=99)
     await client.put(entry(b"e"), producer_id=99, sequence_id=4)
@@ -39,7 +39,7 @@ def entry_ids(taken):
 # Subscribing.
 
 
-async def test_entry_comes_back_as_it_was_sent(client):
+async def test_an_entry_round_trips(client):
     body = entry(b"hello", partition_key="k", properties=[{"key": "a", "value": "1"}])
     await client.produce()
     await client.put(body)
@@ -52,7 +52,7 @@ async def test_entry_comes_back_as_it_was_sent(client):
     assert not identity.HasField("batch_index")
 
 
-async def test_partition_number_is_told_for_partitioned_topics(broker, client):
+async def test_messages_of_partitioned_topics_have_the_partition_number(broker, client):
     await broker.topics.create(NAME, 2)
     await client.produce(TOPIC + "-partition-1")
     await client.put(entry())
@@ -81,12 +81,12 @@ async def test_refused_subscriptions(broker, client, fields, code):
     await client.subscribe()
 
 
-async def test_consumer_that_is_there_is_told_so_again(client):
+async def test_a_repeated_subscribe_of_a_consumer_succeeds(client):
     await client.subscribe()
     await client.subscribe(subscription="another", subType=1)
 
 
-async def test_exclusive_is_busy_on_the_same_connection_without_asking_it(client):
+async def test_exclusive_is_busy_on_the_same_connection_without_a_probe(client):
     await client.subscribe()
     code, text = await client.refused(
         Type.SUBSCRIBE, topic=TOPIC, subscription="s", subType=0, consumer_id=1
@@ -94,7 +94,7 @@ async def test_exclusive_is_busy_on_the_same_connection_without_asking_it(client
     assert (code, text) == (ServerError.ConsumerBusy, "Exclusive consumer is already connected")
 
 
-async def test_deaf_holder_of_an_exclusive_subscription_loses_it(impatient):
+async def test_a_deaf_holder_loses_an_exclusive_subscription(impatient):
     client, other = await impatient(), await impatient()
     await client.subscribe()
     await other.subscribe()
@@ -102,7 +102,7 @@ async def test_deaf_holder_of_an_exclusive_subscription_loses_it(impatient):
     await client.closed()
 
 
-async def test_kind_is_fixed_while_somebody_is_there(client):
+async def test_the_kind_is_fixed_while_there_are_consumers(client):
     await client.subscribe(**SHARED)
     for kind in (0, 2, 3):
         code, _ = await client.refused(
@@ -113,7 +113,7 @@ async def test_kind_is_fixed_while_somebody_is_there(client):
     await client.subscribe(subType=0)
 
 
-async def test_durable_and_not_of_one_name_are_not_allowed_together(client):
+async def test_durable_and_non_durable_consumers_cannot_share_a_name(client):
     await client.subscribe(**SHARED)
     code, _ = await client.refused(
         Type.SUBSCRIBE, topic=TOPIC, subscription="s", durable=False, consumer_id=1, **SHARED
@@ -143,7 +143,7 @@ async def test_subscription_keeps_its_properties(broker, client):
     assert subscription.properties == {"a": "1"}
 
 
-async def test_start_by_time_moves_an_existing_subscription_too(broker, client, monkeypatch):
+async def test_a_start_by_time_moves_an_existing_subscription_too(broker, client, monkeypatch):
     await client.produce()
     now_ms = 1_700_000_000_000
     monkeypatch.setattr(broker, "now_us", lambda: now_ms * 1000)
@@ -175,7 +175,7 @@ async def test_reader_starts_at_the_entry_itself_or_the_next(broker, client, fiv
     assert broker.subscriptions.names(broker.topics.get(NAME)) == []
 
 
-async def test_reader_from_the_end_gets_what_comes(client, five):
+async def test_a_reader_from_the_end_gets_new_messages(client, five):
     await client.subscribe(durable=False, start_message_id=ID_LATEST, permits=100)
     await client.subscribe(
         consumer_id=1,
@@ -193,18 +193,18 @@ async def test_reader_from_the_end_gets_what_comes(client, five):
 # Flow.
 
 
-async def test_nothing_comes_before_flow_and_an_entry_comes_whole(client, five):
+async def test_delivery_needs_a_flow_and_sends_whole_entries(client, five):
     await client.subscribe(**EARLIEST)
     await client.silent()
     await client.flow(4)
     assert entry_ids(await client.take(4)) == [0, 1, 2, 3]
-    await client.flow(9)  # It stands at -9.
+    await client.flow(9)  # The permits stand at -9.
     await client.silent()
     await client.flow(1)
     assert entry_ids(await client.take(1)) == [13]
 
 
-async def test_flow_that_comes_with_the_subscribe_is_kept(client, five):
+async def test_a_flow_directly_behind_the_subscribe_is_kept(client, five):
     await client.send(
         Type.SUBSCRIBE,
         topic=TOPIC,
@@ -248,7 +248,7 @@ async def test_ack_with_a_request_id_is_answered_once_it_is_stored(broker, clien
         (1, [message_id(1), message_id(2)]),
     ],
 )
-async def test_acks_of_nothing_are_answered_without_error(broker, client, five, kind, ids):
+async def test_acks_without_entry_are_answered_without_error(broker, client, five, kind, ids):
     await client.subscribe(permits=100, **EARLIEST)
     await client.take(5)
     answer = await client.ask(
@@ -269,7 +269,7 @@ async def test_ack_of_a_transaction_is_refused(client, five):
     assert (answer.request_id, answer.error) == (5, ServerError.NotAllowedError)
 
 
-async def test_partly_acknowledged_entry_comes_again_with_its_ack_set(client, five):
+async def test_a_partly_acknowledged_entry_is_redelivered_with_its_ack_set(client, five):
     await client.subscribe(permits=100, **EARLIEST, **SHARED)
     await client.take(5)
     for words in ([1022], [1015]):
@@ -285,7 +285,7 @@ async def test_partly_acknowledged_entry_comes_again_with_its_ack_set(client, fi
 # Redelivery.
 
 
-async def test_redelivery_of_ids_counts_and_of_others_consumers_does_not(client, five):
+async def test_redelivery_counts_only_the_consumers_own_ids(client, five):
     await client.subscribe(permits=100, **EARLIEST, **SHARED)
     assert {count for _, count, _ in await client.take(5)} == {0}
     for count in (1, 2):
@@ -301,7 +301,7 @@ async def test_redelivery_of_ids_counts_and_of_others_consumers_does_not(client,
     await client.silent()
 
 
-async def test_epoch_of_a_redelivery_is_on_what_follows(client, five):
+async def test_the_epoch_of_a_redelivery_is_on_later_messages(client, five):
     await client.subscribe(permits=100, consumer_epoch=0, **EARLIEST)
     message, _ = await client.next(Type.MESSAGE)
     assert (message.HasField("consumer_epoch"), message.consumer_epoch) == (True, 0)
@@ -358,7 +358,7 @@ async def test_unsubscribe_of_an_unknown_consumer_is_refused(client):
 # Other listeners.
 
 
-async def test_records_of_another_format_are_entries_of_their_own(broker, client):
+async def test_records_of_another_format_are_separate_entries(broker, client):
     partition = (await broker.topics.create(NAME, 1)).partitions[0]
     put_records(partition, [b"x", b"y"])
     await client.subscribe(permits=10, **EARLIEST)
@@ -377,7 +377,7 @@ def put_records(partition, payloads):
     partition.append([body], PLAIN.inspect(body), body_format=BodyFormat.PLAIN, append_us=0)
 
 
-async def test_record_above_the_frame_limit_comes_as_chunks_of_one_id(broker, client):
+async def test_a_record_above_the_frame_limit_is_chunks_with_the_same_id(broker, client):
     partition = (await broker.topics.create(NAME, 1)).partitions[0]
     payload = bytes(range(256)) * 48 * 1024
     put_records(partition, [payload])
@@ -400,9 +400,7 @@ async def test_record_above_the_frame_limit_comes_as_chunks_of_one_id(broker, cl
     assert broker.subscriptions.get(broker.topics.get(NAME), b"s").position(0) == 1
 
 
-async def test_consumer_waits_at_a_record_that_cannot_be_opened_and_none_begins_there(
-    broker, client
-):
+async def test_a_consumer_waits_at_an_unreadable_record(broker, client):
     partition = (await broker.topics.create(NAME, 1)).partitions[0]
     put_records(partition, [b"x"])
     base = partition.next_offset
@@ -443,7 +441,7 @@ async def test_commit_backward_by_another_listener_closes_the_consumers(broker, 
     assert entry_ids(await client.take(4)) == five[1:]
 
 
-async def test_entry_that_another_listener_left_half_done_comes_whole(broker, client, five):
+async def test_an_entry_partly_committed_by_another_listener_is_sent_whole(broker, client, five):
     await client.subscribe(**EARLIEST)
     await client.ask(Type.CLOSE_CONSUMER, Type.SUCCESS, consumer_id=0)
     broker.subscriptions.get(broker.topics.get(NAME), b"s").commit(0, 7)
@@ -469,7 +467,9 @@ async def test_clients_below_version_11_get_no_checksum(open_client, client, fiv
         assert body == entry(b"a")[6:]
 
 
-async def test_clients_below_version_4_are_ended_at_the_first_batch(open_client, client, five):
+async def test_clients_below_version_4_are_disconnected_at_the_first_batch(
+    open_client, client, five
+):
     async with talking(open_client, version=3) as old:
         await old.subscribe(permits=3, **EARLIEST)
         await old.take(3)
@@ -477,7 +477,9 @@ async def test_clients_below_version_4_are_ended_at_the_first_batch(open_client,
         await old.closed()
 
 
-async def test_clients_below_version_5_are_ended_instead_of_told(broker, open_client, client, five):
+async def test_clients_below_version_5_are_disconnected_instead_of_notified(
+    broker, open_client, client, five
+):
     async with talking(open_client, version=4) as old:
         await old.subscribe(**EARLIEST)
         await broker.topics.delete(NAME)

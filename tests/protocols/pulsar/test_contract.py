@@ -15,13 +15,13 @@ RECEIPTS = ReceiptWriter()
 
 
 def receipt(sequence_id):
-    """Of the first partition that the broker makes."""
+    """Return the receipt of the broker's first partition."""
     RECEIPTS.begin(0, 1)
     return RECEIPTS.write(sequence_id, sequence_id, NO_SEQUENCE)
 
 
 class TestPulsarContract(AdapterContract):
-    """The topic is there: a client waits for the answer before it sends to one that is made."""
+    """The topic exists: a client waits for the answer before it sends to a new topic."""
 
     protocol = "pulsar"
     exchanges = (
@@ -57,7 +57,7 @@ class TestPulsarContract(AdapterContract):
             data = data[size:]
 
     def normal(self, frame: bytes) -> bytes:
-        """Without our version and address."""
+        """Return an answer without the broker's version and address."""
         if frame in (b"CONNECTED", b"LOOKUP_RESPONSE"):
             return frame
         command, _ = taken_apart(frame)

@@ -1,4 +1,4 @@
-"""What a producer sends again is stored once: section 9."""
+"""A message that a producer resends is stored once: section 9."""
 
 import pytest
 
@@ -19,7 +19,7 @@ ON = pytest.mark.parametrize("broker", [{"topics.deduplication": "true"}], indir
 
 
 async def send(client, sequence_id, *bodies, **fields):
-    """Receipts of SENDs with ascending sequence ids, as (ledger, entry) signed."""
+    """Return the receipts of SENDs with ascending sequence ids, as (ledger, entry) signed."""
     frames = [
         command_bytes(Type.SEND, body, producer_id=0, sequence_id=number, **fields)
         for number, body in enumerate(bodies, sequence_id)
@@ -43,7 +43,7 @@ async def test_without_the_setting_everything_is_stored(broker, client):
 
 
 @ON
-async def test_a_message_sent_again_is_not_stored_again(broker, client):
+async def test_a_resent_message_is_not_stored_again(broker, client):
     success = await client.produce(producer_name="p", user_provided_producer_name=True)
     assert success.last_sequence_id == -1
     assert await send(client, 0, entry(b"a"), entry(b"b"), entry(b"c")) == [(1, 0), (1, 1), (1, 2)]
@@ -53,7 +53,7 @@ async def test_a_message_sent_again_is_not_stored_again(broker, client):
 
 
 @ON
-async def test_another_connection_is_told_where_the_producer_stands(broker, client, open_client):
+async def test_another_connection_receives_the_producers_last_sequence(broker, client, open_client):
     async with talking(open_client) as first:
         await first.produce(producer_name="p")
         await send(first, 7, entry(b"a"), entry(b"b"))
@@ -65,14 +65,14 @@ async def test_another_connection_is_told_where_the_producer_stands(broker, clie
 
 
 @ON
-async def test_a_topic_can_do_without(broker, client):
+async def test_a_topic_can_disable_deduplication(broker, client):
     await broker.topics.create(NAME, 1, settings={"deduplication": False})
     await client.produce(producer_name="p")
     assert await send(client, 0, entry(b"a")) == [(1, 0)]
     assert await send(client, 0, entry(b"a")) == [(1, 1)]
 
 
-async def test_a_topic_can_ask_for_it(broker, client):
+async def test_a_topic_can_enable_deduplication(broker, client):
     await broker.topics.create(NAME, 1, settings={"deduplication": True})
     await client.produce()
     assert await send(client, 0, entry(b"a")) == [(1, 0)]
@@ -90,7 +90,7 @@ async def test_a_batch_counts_by_its_highest_sequence(broker, client):
 
 
 @ON
-async def test_the_pieces_of_one_message_have_one_sequence(broker, client, open_client):
+async def test_chunks_of_a_message_share_a_sequence(broker, client, open_client):
     def piece(number):
         return entry(uuid="u", num_chunks_from_msg=3, chunk_id=number, total_chunk_msg_size=15)
 
@@ -99,7 +99,7 @@ async def test_the_pieces_of_one_message_have_one_sequence(broker, client, open_
         for number in (0, 1):
             await send(first, 5, piece(number), is_chunk=True)
     success = await client.produce(producer_name="p", epoch=1)
-    assert success.last_sequence_id == 4  # It never came whole.
+    assert success.last_sequence_id == 4  # The message was never complete.
     for number in (0, 1, 2):
         assert await send(client, 5, piece(number), is_chunk=True) != [(-1, -1)]
     for number in (0, 1, 2):
@@ -107,7 +107,7 @@ async def test_the_pieces_of_one_message_have_one_sequence(broker, client, open_
 
 
 @ON
-async def test_a_missing_topic_is_made_and_remembers(broker, client):
+async def test_a_missing_topic_is_created_with_deduplication(broker, client):
     await client.produce(producer_name="p")
     assert broker.topics.find(NAME) is not None
     await send(client, 0, entry())
@@ -115,7 +115,7 @@ async def test_a_missing_topic_is_made_and_remembers(broker, client):
 
 
 @ON
-async def test_a_producer_that_leaves_gives_its_number_back(broker, client):
+async def test_a_closed_producer_returns_its_number(broker, client):
     await client.produce(producer_name="p")
     code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=1, producer_name="p")
     assert code == ServerError.ProducerBusy
@@ -125,14 +125,14 @@ async def test_a_producer_that_leaves_gives_its_number_back(broker, client):
 
 
 @ON
-async def test_a_topic_made_anew_during_a_probe_remembers_nothing(broker, client, open_client):
+async def test_a_topic_recreated_during_a_probe_remembers_nothing(broker, client, open_client):
     async with talking(open_client) as holder:
         await holder.produce(producer_name="p")
         await send(holder, 0, entry(b"a"), entry(b"b"), entry(b"c"))
         await client.send(
             Type.PRODUCER, topic=TOPIC, producer_id=0, request_id=9, producer_name="p"
         )
-        await holder.next(Type.PING)  # Does the client of that name still live?
+        await holder.next(Type.PING)  # A probe of the client with that name.
         await broker.topics.delete(NAME)
         await broker.topics.create(NAME, 1)
     assert (await client.next(Type.PRODUCER_SUCCESS)).last_sequence_id == -1
@@ -158,8 +158,10 @@ class FullOnce:
 
 
 @ON
-async def test_what_is_sent_behind_a_refused_message_is_not_stored_before_it(broker, client):
-    """Else the refused one, sent again, would be a repeat of what nobody has."""
+async def test_messages_behind_a_refused_message_are_not_stored_before_it(broker, client):
+    """Otherwise the refused message, sent again, would be a repeat of a message
+    that is not stored.
+    """
     opened = {"producer_name": "p", "user_provided_producer_name": True}
     await client.produce(**opened)
     assert await send(client, 0, entry(b"a")) == [(1, 0)]

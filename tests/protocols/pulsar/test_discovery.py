@@ -22,7 +22,7 @@ async def metadata(client, topic, **fields):
     return answer.error if answer.response else answer.partitions
 
 
-async def test_topic_without_partitions_or_not_yet_made_has_0(broker, client):
+async def test_a_topic_that_is_missing_or_not_partitioned_has_0(broker, client):
     assert await metadata(client, TOPIC) == 0
     assert broker.topics.find(NAME) is None
     await broker.topics.create(NAME, 1)
@@ -37,14 +37,12 @@ async def test_partitioned_topic_has_its_number_of_partitions(broker, client):
     assert await metadata(client, TOPIC + "-partition-3") == ServerError.TopicNotFound
 
 
-async def test_client_that_wants_nothing_made_hears_of_a_missing_topic(client):
+async def test_a_client_without_auto_creation_gets_an_error_for_a_missing_topic(client):
     answer = await metadata(client, TOPIC, metadata_auto_creation_enabled=False)
     assert answer == ServerError.TopicNotFound
 
 
-async def test_where_new_topics_are_partitioned_one_is_made_to_tell_of_its_partitions(
-    broker, client
-):
+async def test_with_partitioned_defaults_the_topic_is_created_at_once(broker, client):
     broker.topics.defaults = TopicDefaults(num_partitions=3)
     answer = await metadata(client, TOPIC, metadata_auto_creation_enabled=False)
     assert answer == ServerError.TopicNotFound
@@ -56,7 +54,7 @@ async def test_where_new_topics_are_partitioned_one_is_made_to_tell_of_its_parti
     assert await metadata(client, TOPIC + "2") == 0
 
 
-async def test_a_client_is_served_while_its_topic_is_made(broker, client):
+async def test_a_client_is_served_while_its_topic_is_created(broker, client):
     broker.topics.defaults = TopicDefaults(num_partitions=3)
     gate, disk = threading.Event(), broker._storage.files.disk
 
@@ -71,7 +69,7 @@ async def test_a_client_is_served_while_its_topic_is_made(broker, client):
     assert (await client.next(Type.PARTITIONED_METADATA_RESPONSE)).partitions == 3
 
 
-async def test_a_topic_that_cannot_be_made_is_told(broker, client):
+async def test_a_topic_that_cannot_be_created_is_an_error(broker, client):
     broker.topics.defaults = TopicDefaults(num_partitions=3)
 
     def make_folder(path):
@@ -93,14 +91,14 @@ async def test_a_topic_that_cannot_be_made_is_told(broker, client):
         ("non-persistent://public/default", ServerError.NotAllowedError),
     ],
 )
-async def test_names_that_lead_nowhere(client, topic, error):
+async def test_invalid_names_are_refused(client, topic, error):
     assert await metadata(client, topic) == error
     answer = await client.ask(Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=topic)
     assert (answer.response, answer.error) == (2, error)
 
 
 @pytest.mark.parametrize("listener", ["", "pulsar"])
-async def test_lookup_names_the_address_that_the_client_came_to(broker, client, listener):
+async def test_a_lookup_returns_the_address_of_the_clients_connection(broker, client, listener):
     answer = await client.ask(
         Type.LOOKUP, Type.LOOKUP_RESPONSE, topic=TOPIC, advertised_listener_name=listener
     )
@@ -116,7 +114,7 @@ async def test_lookup_of_another_listener_is_refused_for_good(client):
     assert (answer.response, answer.error) == (2, ServerError.NotAllowedError)
 
 
-def test_ipv6_hosts_stand_in_brackets():
+def test_ipv6_hosts_are_in_brackets():
     assert service_url("::1", 6650) == "pulsar://[::1]:6650"
 
 
@@ -132,7 +130,7 @@ async def listing(client, namespace="public/default", **fields):
     )
 
 
-async def test_listing_has_full_names_partitions_one_by_one_and_no_system_topics(broker, client):
+async def test_a_listing_has_full_names_partitions_and_no_system_topics(broker, client):
     await broker.topics.create(TopicName("public", "default", "b"), 1)
     await broker.topics.create(TopicName("public", "default", "a"), 2)
     await broker.topics.create(TopicName("public", "default", "__change_events"), 1)
@@ -148,7 +146,7 @@ async def test_listing_has_full_names_partitions_one_by_one_and_no_system_topics
     assert list((await listing(client, mode=1)).topics) == []
 
 
-async def test_listing_of_a_namespace_that_is_not_there_is_empty(client):
+async def test_a_listing_of_a_missing_namespace_is_empty(client):
     answer = await listing(client, "public/nowhere")
     assert (list(answer.topics), answer.topics_hash) == ([], "00000000")
 

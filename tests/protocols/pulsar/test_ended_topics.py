@@ -26,13 +26,13 @@ async def test_a_terminated_topic_closes_its_producers_and_takes_no_new_ones(bro
     assert (await client.next(Type.CLOSE_PRODUCER)).producer_id == 0
     await client.stream.send_all(
         command_bytes(Type.SEND, entry(b"b"), producer_id=0, sequence_id=1)
-    )  # It was on its way: dropped.
+    )  # In transit: dropped.
     code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=0)
     assert code == ServerError.TopicTerminatedError
     assert broker.topics.partition(NAME, 0).next_offset == 1
 
 
-async def test_no_protocol_appends_to_it_and_it_does_not_grow(broker):
+async def test_a_terminated_topic_takes_no_append_and_does_not_grow(broker):
     await broker.topics.create(NAME, 2)
     await broker.topics.terminate(NAME)
     partition = broker.topics.partition(NAME, 1)
@@ -58,7 +58,7 @@ async def java(open_client):
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3])
-async def test_java_hears_of_the_end_once_everything_is_acknowledged(broker, open_client, kind):
+async def test_java_clients_are_notified_of_the_end_after_all_acks(broker, open_client, kind):
     client = await java(open_client)
     await client.produce()
     await client.subscribe(subType=kind, permits=10, **EARLIEST)
@@ -90,7 +90,7 @@ def _kind(frame):
     return taken_apart(frame)[0].type
 
 
-async def test_other_clients_hear_nothing_which_they_would_not_understand(broker, client):
+async def test_other_clients_receive_no_end_notification(broker, client):
     await client.produce()
     await client.put(entry(b"a"))
     await client.subscribe(permits=10)
@@ -99,14 +99,14 @@ async def test_other_clients_hear_nothing_which_they_would_not_understand(broker
     await client.silent()
 
 
-async def test_it_stays_terminated(broker):
+async def test_a_terminated_topic_stays_terminated(broker):
     await broker.topics.create(NAME, 1)
     await broker.topics.terminate(NAME)
     await broker.topics.alter_settings(NAME, {"segment_bytes": 5_000_000})
     assert broker.topics.get(NAME).is_terminated
 
 
-async def test_a_deleted_topics_clients_are_closed_and_do_not_make_it_again(broker, client):
+async def test_a_deleted_topics_clients_are_closed_and_do_not_recreate_it(broker, client):
     await client.produce()
     await client.put(entry(b"a"))
     await client.subscribe(durable=False, permits=1, start_message_id=message_id(0))
@@ -129,7 +129,7 @@ async def test_each_producer_of_a_deleted_topic_is_closed_once(broker, client):
     deleted = broker.topics.get(NAME)
     await client.stream.send_all(
         command_bytes(Type.SEND, entry(b"x"), producer_id=count - 1, sequence_id=0)
-    )  # Perhaps before its turn comes: what it finds closes it too.
+    )  # Possibly before its turn: then the closed topic closes the producer too.
     await broker.topics.delete(NAME)
     closed = []
     while len(closed) < count:

@@ -1,4 +1,4 @@
-"""What the broker says of an entry, for clients that take it, where it is switched on."""
+"""Broker metadata of an entry, for clients that accept it, if enabled."""
 
 import struct
 
@@ -13,7 +13,7 @@ FLAG = {"supports_broker_entry_metadata": True}
 
 @pytest.fixture
 def connect(open_client):
-    """`await connect(...)`: a client of a listener with that setting."""
+    """Return `connect`: `await connect(...)` returns a client of a listener with that setting."""
 
     async def connect(*, enabled=True, version=18, flags=FLAG):
         client = Client(await open_client("pulsar", broker_entry_metadata=enabled))
@@ -26,7 +26,7 @@ def connect(open_client):
     return connect
 
 
-async def test_time_and_last_offset_come_before_each_entry(broker, connect):
+async def test_time_and_last_offset_precede_each_entry(broker, connect):
     consumer = client = await connect()
     bodies = [entry(b"a"), entry(b"b", count=3)]
     await client.produce()
@@ -47,7 +47,7 @@ async def test_time_and_last_offset_come_before_each_entry(broker, connect):
 @pytest.mark.parametrize(
     "settings", [{"enabled": False}, {"version": 17}, {"flags": {"supports_auth_refresh": True}}]
 )
-async def test_nobody_else_gets_it(connect, settings):
+async def test_other_clients_receive_no_broker_metadata(connect, settings):
     consumer = client = await connect(**settings)
     await client.produce()
     await client.put(entry(b"a"))
@@ -57,7 +57,7 @@ async def test_nobody_else_gets_it(connect, settings):
     await consumer.stream.aclose()
 
 
-async def test_a_live_topic_says_nothing(connect):
+async def test_a_non_persistent_topic_has_no_broker_metadata(connect):
     live = "non-persistent://public/default/t"
     consumer = client = await connect()
     await consumer.subscribe(topic=live, permits=10)

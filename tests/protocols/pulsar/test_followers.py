@@ -1,5 +1,5 @@
-"""A broker that has not followed the catalogue so far, asked about a topic that another one knows:
-clients that watch topic lists come at once.
+"""A broker behind the catalogue, asked about another broker's new topic: clients that watch topic
+lists ask at once.
 """
 
 import trio
@@ -16,7 +16,7 @@ from tests.storage.shared.shared_dirs import SharedStore
 
 
 async def answers(client, count):
-    """The next ones by their types; they come in any order."""
+    """Return the next answers by their types; they come in any order."""
     found = {}
     for _ in range(count):
         command, _ = taken_apart(await client.frame())
@@ -24,7 +24,7 @@ async def answers(client, count):
     return found
 
 
-async def test_a_topic_that_is_not_followed_so_far_is_not_missing(tmp_path):
+async def test_an_unfollowed_topic_is_not_missing(tmp_path):
     store = SharedStore(tmp_path)
     async with Node(store, 1).running() as first, Node(store, 3).running() as second:
         await balanced(store, first, second)
@@ -68,7 +68,7 @@ async def test_a_topic_that_is_not_followed_so_far_is_not_missing(tmp_path):
                 nursery.cancel_scope.cancel()
 
 
-async def test_a_schema_is_told_by_any_broker(tmp_path):
+async def test_any_broker_returns_a_schema(tmp_path):
     store = SharedStore(tmp_path)
     async with Node(store, 1).running() as first, Node(store, 3).running() as second:
         await balanced(store, first, second)

@@ -1,4 +1,4 @@
-"""Lanes of one connection: work of each in order, and only so much of it waits."""
+"""Lanes of a connection: the work of each in order, with a limit of waiting work."""
 
 import gc
 import weakref
@@ -14,14 +14,14 @@ from braidlog.protocols.pulsar.limits import LANE_MAX, LANES_MAX
 
 
 class Connection:
-    """What lanes need of one."""
+    """The connection's interface for lanes."""
 
     def __init__(self, nursery):
         self.nursery = nursery
 
 
 class Work:
-    """Waits to be let, and notes who ended."""
+    """Waits for the test, and records its end."""
 
     def __init__(self):
         self.let = trio.Event()
@@ -45,7 +45,7 @@ def lanes(nursery):
     return Lanes(Connection(nursery))
 
 
-async def test_work_of_one_lane_is_done_in_order_what_needs_no_wait_too(lanes, work):
+async def test_work_of_a_lane_runs_in_order_even_without_waits(lanes, work):
     lane = ("producer", 1)
     lanes.in_order(lane, work.of("a"))
     lanes.promptly(lane, lambda: work.done.append("b"))
@@ -56,7 +56,7 @@ async def test_work_of_one_lane_is_done_in_order_what_needs_no_wait_too(lanes, w
     assert work.done == ["at once", "a", "b", "c"]
 
 
-async def test_more_than_a_lane_takes_ends_the_connection(lanes, work):
+async def test_work_above_a_lanes_limit_ends_the_connection(lanes, work):
     lanes.in_order(("consumer", 1), work.of("first"))
     for _ in range(LANE_MAX - 1):
         lanes.in_order(("consumer", 1), work.of("next"))
@@ -64,7 +64,7 @@ async def test_more_than_a_lane_takes_ends_the_connection(lanes, work):
         lanes.in_order(("consumer", 1), work.of("last"))
 
 
-async def test_nothing_more_is_read_while_all_lanes_have_work(lanes, work, nursery):
+async def test_reading_stops_while_all_lanes_have_work(lanes, work, nursery):
     for number in range(LANES_MAX):
         assert not lanes.is_full
         lanes.in_order(("request", number), work.of(number))
@@ -83,9 +83,9 @@ async def test_nothing_more_is_read_while_all_lanes_have_work(lanes, work, nurse
     assert read and not lanes.is_full
 
 
-async def test_work_that_an_ended_connection_leaves_is_held_by_nobody(work):
+async def test_an_ended_connections_work_is_freed(work):
     class Client:
-        """Holds the lanes, as the work of its commands holds it."""
+        """Holds the lanes, like the work of its commands."""
 
     client = Client()
     gone = weakref.ref(client)
@@ -100,7 +100,8 @@ async def test_work_that_an_ended_connection_leaves_is_held_by_nobody(work):
             client.lanes.in_order(("consumer", 2 + number), partial(of, client))
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    gc.disable()  # A search would find the circle; what is kept out of searches stays for ever.
+    # A collection would find the cycle; objects excluded from collections would stay for ever.
+    gc.disable()
     try:
         del client
         assert gone() is None

@@ -1,4 +1,4 @@
-"""What a connection holds ends, and goes on, in pieces."""
+"""A connection's objects end, and continue, in pieces."""
 
 import weakref
 
@@ -18,7 +18,7 @@ COUNT = 2 * LEAVING_TOGETHER + 1
 
 
 class Falling(trio.abc.Instrument):
-    """By how much a number falls in one turn of the loop at the most; a context manager."""
+    """The largest fall of a number in a single turn of the loop; a context manager."""
 
     def __init__(self, look):
         self.most, self._look, self._before = 0, look, look()
@@ -42,7 +42,7 @@ async def open_all(client):
 
 
 def living(broker):
-    """How many of the dispatchers that there are now have not been freed, whenever it is asked."""
+    """Return a function that counts the present dispatchers that are not freed yet."""
     (partition,) = broker.topics.get(NAME).partitions
     found = [broker.dispatchers.find(partition, b"s%d" % number) for number in range(COUNT)]
     references = [weakref.ref(one) for one in found]
@@ -59,9 +59,9 @@ async def test_hundreds_of_producers_and_consumers_all_leave(broker, open_client
 
 
 @pytest.mark.slow
-async def test_what_has_left_is_freed_in_pieces(broker, open_client):
-    """Whoever held the last of ten thousand consumers would free them, and what delivered to them,
-    in one turn.
+async def test_closed_consumers_are_freed_in_pieces(broker, open_client):
+    """The last holder of ten thousand consumers would free them and their deliveries in a single
+    turn.
     """
     async with talking(open_client) as client:
         await open_all(client)
@@ -85,7 +85,7 @@ async def test_consumers_of_a_deleted_topic_are_freed_in_pieces(broker, open_cli
 
 
 @pytest.mark.slow
-async def test_who_may_do_nothing_any_more_is_closed_in_pieces(broker, open_client):
+async def test_producers_and_consumers_without_permission_are_closed_in_pieces(broker, open_client):
     async with talking(open_client) as client:
         await open_all(client)
         topic = broker.topics.get(NAME)
@@ -102,7 +102,7 @@ async def test_who_may_do_nothing_any_more_is_closed_in_pieces(broker, open_clie
 
 
 @pytest.mark.slow
-async def test_everybody_goes_on_once_the_client_reads(broker, open_client):
+async def test_all_consumers_continue_once_the_client_reads(broker, open_client):
     async with talking(open_client) as client:
         await client.produce()
         await client.put(entry(bytes(100_000)))

@@ -1,4 +1,4 @@
-"""Non-persistent topics: receipts at once, delivery to who has permits, nothing kept."""
+"""Non-persistent topics: receipts at once, delivery to consumers with permits, nothing stored."""
 
 import pytest
 
@@ -16,13 +16,13 @@ SHARED, FAILOVER, KEY_SHARED = 1, 2, 3
 
 
 async def payloads(client, count):
-    """The last byte of the next messages."""
+    """Return the last byte of the next messages."""
     return [bytes((await client.next(Type.MESSAGE))[1][-1:]) for _ in range(count)]
 
 
-async def test_a_message_goes_to_who_is_there_and_comes_never_again(client, other):
+async def test_a_message_goes_to_present_consumers_once(client, other):
     await client.produce(LIVE)
-    assert await client.put(entry(b"a")) == [0]  # Nobody is there.
+    assert await client.put(entry(b"a")) == [0]  # There is no consumer.
     await other.subscribe(topic=LIVE, permits=10, **EARLIEST)
     body = entry(b"b", partition_key="k")
     await client.send(Type.SEND, body, producer_id=0, sequence_id=1)
@@ -39,7 +39,7 @@ async def test_a_message_goes_to_who_is_there_and_comes_never_again(client, othe
     await other.silent()
 
 
-async def test_who_has_no_permits_misses_it_and_that_is_counted(broker, client, other):
+async def test_a_consumer_without_permits_misses_the_message(broker, client, other):
     await client.produce(LIVE)
     await other.subscribe(topic=LIVE, permits=2)
     await other.silent()
@@ -54,7 +54,7 @@ async def test_who_has_no_permits_misses_it_and_that_is_counted(broker, client, 
     assert topic.subscriptions[b"s"].messages_dropped == 3
 
 
-async def test_a_batch_goes_whole_and_may_take_permits_below_zero(broker, client, other):
+async def test_a_batch_is_sent_whole_even_below_zero_permits(broker, client, other):
     await client.produce(LIVE)
     await other.subscribe(topic=LIVE, permits=1)
     await other.silent()
@@ -77,7 +77,7 @@ async def test_shared_consumers_take_turns(client, other):
     assert got == {0: [b"0", b"2"], 1: [b"1", b"3"]}
 
 
-async def test_a_key_goes_to_its_consumer_alone(client, other):
+async def test_a_key_goes_only_to_its_consumer(client, other):
     await client.produce(LIVE)
     for number in range(2):
         fields = {"subType": KEY_SHARED, "consumer_name": f"c{number}"}
@@ -94,7 +94,7 @@ async def test_a_key_goes_to_its_consumer_alone(client, other):
 async def test_failover_has_one_active_consumer(client, other):
     await client.produce(LIVE)
     fields = {"topic": LIVE, "subscription": "s", "subType": FAILOVER, "request_id": 7}
-    for number, name in enumerate("ab"):  # The second one is the better one.
+    for number, name in enumerate("ab"):  # The second consumer has the better priority.
         await other.send(
             Type.SUBSCRIBE,
             consumer_id=number,
@@ -118,7 +118,7 @@ async def test_failover_has_one_active_consumer(client, other):
     assert message.consumer_id == 0
 
 
-async def test_what_cannot_be_asked_of_it_is_answered_as_apache_does(client):
+async def test_unsupported_requests_are_answered_as_by_apache(client):
     await client.subscribe(topic=LIVE)
     await client.ask(Type.SEEK, Type.SUCCESS, consumer_id=0, message_id=message_id(0))
     error, _ = await client.refused(Type.GET_LAST_MESSAGE_ID, consumer_id=0)
@@ -139,7 +139,7 @@ async def test_exclusive_and_another_kind_are_busy(client):
         assert error == ServerError.ConsumerBusy
 
 
-async def test_a_silent_holder_makes_way(impatient):
+async def test_a_silent_holder_is_replaced(impatient):
     holder = await impatient()
     await holder.subscribe(topic=LIVE)
     newcomer = await impatient()
@@ -158,7 +158,7 @@ async def test_unsubscribe_and_a_readers_close_end_the_subscription(broker, clie
     assert not topic.subscriptions
 
 
-async def test_it_shares_nothing_with_the_persistent_topic_of_its_name(broker, client):
+async def test_a_persistent_topic_of_the_same_name_is_separate(broker, client):
     await client.produce(LIVE)
     assert broker.topics.find(NAME) is None
     await client.produce(TOPIC, 1)
@@ -167,7 +167,7 @@ async def test_it_shares_nothing_with_the_persistent_topic_of_its_name(broker, c
     await client.silent()
 
 
-async def test_it_is_listed_for_who_asks_for_its_domain(client):
+async def test_non_persistent_topics_are_listed_by_their_domain(client):
     await client.produce(LIVE)
     listed = {}
     for mode in (0, 1, 2):
@@ -188,7 +188,7 @@ async def partitions(client, **fields):
     )
 
 
-async def test_partitions_are_topics_of_their_own(broker, client):
+async def test_partitions_are_separate_topics(broker, client):
     assert (await partitions(client)).partitions == 0
     missing = await partitions(client, metadata_auto_creation_enabled=False)
     assert missing.error == ServerError.TopicNotFound
@@ -206,7 +206,7 @@ async def test_partitions_are_topics_of_their_own(broker, client):
         await broker.live.partition(NAME, LIVE_PARTITIONS_MAX + 1)
 
 
-async def test_a_deleted_one_lets_its_users_go(broker, client):
+async def test_a_deleted_topic_disconnects_its_users(broker, client):
     await client.produce(LIVE)
     await client.subscribe(topic=LIVE)
     await broker.live.delete(NAME)
@@ -222,7 +222,7 @@ async def test_an_exclusive_producer_has_an_epoch_that_grows(client):
     assert (first.topic_epoch, second.topic_epoch) == (0, 1)
 
 
-async def test_schemas_are_kept_while_it_is_used(client):
+async def test_schemas_are_kept_while_the_topic_is_used(client):
     schema = {"name": "s", "schema_data": b"null", "type": 1}
     produced = await client.produce(LIVE, schema=schema)
     assert produced.schema_version == bytes(8)
@@ -230,14 +230,14 @@ async def test_schemas_are_kept_while_it_is_used(client):
     assert found.schema.schema_data == b"null"
 
 
-async def test_who_sent_while_it_was_deleted_is_told_to_look_again(broker, client):
+async def test_a_send_during_a_deletion_asks_for_a_new_lookup(broker, client):
     await client.produce(LIVE)
     broker.live.find(NAME, None).deleted = True
     await client.send(Type.SEND, entry(), producer_id=0, sequence_id=0)
     await client.next(Type.CLOSE_PRODUCER)
 
 
-async def test_connections_that_end_give_up_what_they_had(broker, open_client):
+async def test_ended_connections_release_their_objects(broker, open_client):
     async with talking(open_client) as client:
         await client.produce(LIVE)
         await client.subscribe(topic=LIVE)

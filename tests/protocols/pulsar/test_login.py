@@ -1,4 +1,4 @@
-"""CONNECT and AUTH_RESPONSE where clients must prove who they are."""
+"""CONNECT and AUTH_RESPONSE at a broker with authentication."""
 
 from pathlib import Path
 
@@ -54,14 +54,14 @@ async def is_refused(client):
     assert await client.frame() is None
 
 
-async def test_a_token_lets_in(stranger, broker):
+async def test_a_token_is_accepted(stranger, broker):
     await connect(stranger, data=token("anna"))
     await stranger.next(Type.CONNECTED)
     (connection,) = broker.connections
     assert connection.principal == Principal("anna")
 
 
-async def test_name_and_password_let_in(stranger, broker):
+async def test_name_and_password_are_accepted(stranger, broker):
     await broker.users.create("anna", "secret:one")
     await connect(stranger, "basic", b"anna:secret:one")
     await stranger.next(Type.CONNECTED)
@@ -69,7 +69,7 @@ async def test_name_and_password_let_in(stranger, broker):
     assert connection.principal == Principal("anna")
 
 
-async def test_an_access_token_lets_in(stranger, broker):
+async def test_an_access_token_is_accepted(stranger, broker):
     anna, _ = await broker.users.create("anna", None)
     text, _ = await broker.users.create_token(anna, "ci", None)
     await connect(stranger, data=text.encode())
@@ -90,7 +90,7 @@ async def test_an_access_token_lets_in(stranger, broker):
         ("sasl", token()),
     ],
 )
-async def test_nothing_else_does(stranger, method, data):
+async def test_other_credentials_are_refused(stranger, method, data):
     await connect(stranger, method, data)
     await is_refused(stranger)
 
@@ -101,14 +101,14 @@ async def test_before_connect_no_command_is_served(stranger, broker):
     assert len(broker.topics) == 0
 
 
-async def test_what_was_sent_behind_a_refused_connect_is_not_served(stranger, broker):
+async def test_commands_behind_a_refused_connect_are_not_served(stranger, broker):
     await connect(stranger, data=b"a.b.c")
     await stranger.send(Type.PRODUCER, topic=TOPIC, producer_id=0, request_id=1)
     await is_refused(stranger)
     assert len(broker.topics) == 0
 
 
-async def test_a_user_may_do_what_was_granted(stranger, broker):
+async def test_a_user_has_its_granted_permissions(stranger, broker):
     await broker.permissions.grant(Grant("anna", "create", "public/default"))
     await broker.permissions.grant(Grant("anna", "produce", "public/default/t"))
     await connect(stranger, data=token("anna"))
@@ -128,8 +128,9 @@ async def test_a_user_may_do_what_was_granted(stranger, broker):
 @pytest.fixture
 def past_a_tick(broker):
     async def past_a_tick(client):
-        """Let a keepalive tick pass; the client shows a sign of life first, and it is heard: the
-        clock would not wait for bytes that are on their way.
+        """Let a keepalive tick pass, after a received sign of life from the client.
+
+        The clock would not wait for bytes in transit.
         """
         (connection,) = broker.connections
         begun = connection._receiver.begun
@@ -142,7 +143,7 @@ def past_a_tick(broker):
 
 @pytest.fixture
 async def expiring(stranger, broker):
-    """A client whose token runs out ten seconds after it came in, by a clock that the test has."""
+    """Return a client whose token expires ten seconds after its login, by the test's clock."""
     now = [broker.now_us()]
     broker.now_us = lambda: now[0]
 
@@ -155,7 +156,7 @@ async def expiring(stranger, broker):
     return come_in
 
 
-async def test_a_token_that_ran_out_is_asked_for_anew(expiring, past_a_tick, autojump_clock):
+async def test_an_expired_token_is_requested_again(expiring, past_a_tick, autojump_clock):
     client = await expiring()
     await past_a_tick(client)
     challenge = await client.next(Type.AUTH_CHALLENGE)
@@ -167,7 +168,7 @@ async def test_a_token_that_ran_out_is_asked_for_anew(expiring, past_a_tick, aut
     await client.produce(producer_id=1)
 
 
-async def test_an_access_token_that_ran_out_is_asked_for_anew_and_the_fresh_one_can_be_revoked(
+async def test_an_expired_access_token_is_requested_again_and_the_new_can_be_revoked(
     stranger, broker, past_a_tick, autojump_clock
 ):
     anna, _ = await broker.users.create("anna", None)
@@ -192,7 +193,7 @@ async def test_an_access_token_that_ran_out_is_asked_for_anew_and_the_fresh_one_
 
 
 @pytest.mark.parametrize("data", [token("anna"), b"a.b.c"])
-async def test_a_fresh_token_must_be_right_and_the_same_users(
+async def test_a_fresh_token_must_be_valid_and_of_the_same_user(
     expiring, past_a_tick, autojump_clock, data
 ):
     client = await expiring()
@@ -202,7 +203,9 @@ async def test_a_fresh_token_must_be_right_and_the_same_users(
     await is_refused(client)
 
 
-async def test_who_does_not_answer_the_challenge_is_let_go(expiring, past_a_tick, autojump_clock):
+async def test_a_client_that_ignores_the_challenge_is_disconnected(
+    expiring, past_a_tick, autojump_clock
+):
     client = await expiring()
     await past_a_tick(client)
     await client.next(Type.AUTH_CHALLENGE)
@@ -211,14 +214,16 @@ async def test_who_does_not_answer_the_challenge_is_let_go(expiring, past_a_tick
 
 
 @pytest.mark.parametrize("more", [{"refreshes": False}, {"version": 13}])
-async def test_who_cannot_be_asked_is_let_go(expiring, past_a_tick, autojump_clock, more):
+async def test_a_client_without_challenges_is_disconnected(
+    expiring, past_a_tick, autojump_clock, more
+):
     client = await expiring(**more)
     await past_a_tick(client)
     assert await client.frame() is None
 
 
 async def come_in(client, broker, name="anna", **more):
-    """Log in as somebody who may do everything with the topic."""
+    """Log in as a user with all permissions on the topic."""
     await broker.permissions.grant(Grant(name, "admin", "public/default/t"))
     await connect(client, data=token(name), **more)
     await client.next(Type.CONNECTED)
@@ -229,13 +234,13 @@ def told_of_changes(broker):
         connection.access_changed()
 
 
-async def test_who_may_no_longer_produce_or_read_is_closed_and_refused(stranger, broker):
+async def test_revoked_producers_and_consumers_are_closed_and_refused(stranger, broker):
     await come_in(stranger, broker)
     await stranger.produce()
     await stranger.subscribe()
     await broker.permissions.grant(Grant("anna", "consume", "public/default/t@s"))
     told_of_changes(broker)
-    await stranger.produce()  # Nothing was taken away.
+    await stranger.produce()  # No permission was removed.
     await broker.permissions.revoke(Grant("anna", "admin", "public/default/t"))
     told_of_changes(broker)
     assert (await stranger.next(Type.CLOSE_PRODUCER)).producer_id == 0
@@ -244,15 +249,14 @@ async def test_who_may_no_longer_produce_or_read_is_closed_and_refused(stranger,
     await broker.permissions.revoke(Grant("anna", "consume", "public/default/t@s"))
     told_of_changes(broker)
     assert (await stranger.next(Type.CLOSE_CONSUMER)).consumer_id == 0
-    await stranger.send(Type.SEND, entry(), producer_id=0, sequence_id=0)  # Dropped, as on its way.
+    # Dropped, as if in transit.
+    await stranger.send(Type.SEND, entry(), producer_id=0, sequence_id=0)
     await stranger.send(Type.PING)
     await stranger.next(Type.PONG)
     assert broker.topics.get(NAME).partition(0).next_offset == 0
 
 
-async def test_a_producer_that_waits_is_told_that_it_may_not_come_in_any_more(
-    stranger, broker, open_client
-):
+async def test_a_waiting_producer_is_refused_after_a_revocation(stranger, broker, open_client):
     await come_in(stranger, broker)
     await stranger.produce(producer_access_mode=1)
     other = Client(await open_client("pulsar"))
@@ -267,7 +271,7 @@ async def test_a_producer_that_waits_is_told_that_it_may_not_come_in_any_more(
     await other.stream.aclose()
 
 
-async def test_old_clients_are_cut_off_when_they_may_no_longer_produce(stranger, broker):
+async def test_old_clients_are_disconnected_after_a_revocation(stranger, broker):
     await come_in(stranger, broker, version=4)
     await stranger.produce()
     await broker.permissions.revoke(Grant("anna", "admin", "public/default/t"))
@@ -291,7 +295,7 @@ async def test_a_connection_follows_its_users_roles_and_ends_with_the_user(stran
 
 
 @pytest.mark.parametrize("how", ["removed", "inactive", "inactive for a moment"])
-async def test_a_user_who_is_gone_has_no_connection_left(stranger, broker, how):
+async def test_a_deleted_user_has_no_connection_left(stranger, broker, how):
     anna, _ = await broker.users.create("anna", "secret")
     await connect(stranger, "basic", b"anna:secret")
     await stranger.next(Type.CONNECTED)

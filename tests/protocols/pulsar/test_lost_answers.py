@@ -1,8 +1,8 @@
-"""Pulsar commands that make another broker change something, while that broker's answer is lost:
-what the client is told is true, and a repeat does no harm.
+"""Pulsar commands with an effect at another broker, while that broker's answer is lost: the
+client's answer is true, and a repeat does no harm.
 
-Everything else that a client changes, it changes at the owner of the topic: other brokers refuse
-its producers and consumers.
+Every other change is made at the owner of the topic: other brokers refuse the client's producers
+and consumers.
 """
 
 from contextlib import asynccontextmanager
@@ -18,12 +18,12 @@ from tests.broker.cluster.nodes import topic_of
 from tests.listeners import open_listeners
 from tests.protocols.pulsar.talk import Client
 
-# These make a missing topic, which the owner of the catalogue does for them.
+# These create a missing topic, through the owner of the catalogue.
 MAKING = {
     Type.PRODUCER: ({"producer_id": 1}, Type.PRODUCER_SUCCESS),
     Type.SUBSCRIBE: ({"consumer_id": 1, "subscription": "s", "subType": 0}, Type.SUCCESS),
 }
-# For a producer or a consumer that the client has at this broker, so the topic is here.
+# For the client's producer or consumer at this broker, so the topic is here.
 AT_THE_OWNER = {
     *(Type.CLOSE_PRODUCER, Type.CLOSE_CONSUMER, Type.UNSUBSCRIBE, Type.FLOW, Type.ACK, Type.SEEK),
     *(Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, Type.GET_LAST_MESSAGE_ID, Type.CONSUMER_STATS),
@@ -35,15 +35,15 @@ CHANGE_NOTHING = {
 }
 
 
-def test_every_command_that_changes_something_is_looked_at():
+def test_every_command_with_an_effect_is_covered():
     looked_at = {*MAKING} | AT_THE_OWNER | CHANGE_NOTHING | {Type.GET_OR_CREATE_SCHEMA}
     assert looked_at | {*HANDLERS} == {*COMMANDS}
 
 
 @asynccontextmanager
 async def prepared(path):
-    """A client of the broker that does not own the catalogue, and the names of two topics that are
-    not made yet: one would be this broker's, one the other's.
+    """Yield a client of the broker that does not own the catalogue, and the names of two missing
+    topics: this broker would own the first, the other broker the second.
     """
     async with lossy(path) as (asker, owner, cutter, _), open_listeners(asker.broker) as connect:
         client = Client(await connect("pulsar"))
@@ -53,11 +53,11 @@ async def prepared(path):
 
 
 @pytest.mark.parametrize("kind", MAKING, ids=Type.Name)
-async def test_a_topic_is_made_once_though_the_answer_is_lost(tmp_path, kind):
+async def test_a_topic_is_created_once_despite_a_lost_answer(tmp_path, kind):
     fields, success = MAKING[kind]
     async with prepared(tmp_path) as (client, (mine, _), owner, cutter):
         place = owner.catalogue.state.place
-        # First it is asked how far the catalogue has come.
+        # The first question is about the catalogue's present end.
         cutter.answers_to_pass = cutter.answers_to_lose = 1
         await client.ask(kind, success, topic=f"persistent://{mine.full}", **fields)
         assert cutter.lost == 1
@@ -66,7 +66,7 @@ async def test_a_topic_is_made_once_though_the_answer_is_lost(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", MAKING, ids=Type.Name)
-async def test_a_client_tries_again_if_nobody_answers_and_the_topic_is_made_once(tmp_path, kind):
+async def test_a_client_retries_without_an_answer_and_the_topic_is_created_once(tmp_path, kind):
     fields, success = MAKING[kind]
     async with prepared(tmp_path) as (client, (mine, _), owner, cutter):
         place, named = owner.catalogue.state.place, {"topic": f"persistent://{mine.full}"}
@@ -79,7 +79,7 @@ async def test_a_client_tries_again_if_nobody_answers_and_the_topic_is_made_once
 
 
 @pytest.mark.parametrize("kind", [*MAKING, Type.GET_OR_CREATE_SCHEMA], ids=Type.Name)
-async def test_what_the_owner_alone_takes_is_refused_and_not_done(tmp_path, kind):
+async def test_owner_only_commands_are_refused_without_effect(tmp_path, kind):
     async with prepared(tmp_path) as (client, (_, theirs), owner, cutter):
         await owner.topics.create(theirs, 1)
         states, named = States(owner), {"topic": f"persistent://{theirs.full}"}

@@ -38,7 +38,7 @@ def command_frame(command, payload=b""):
 
 
 @pytest.mark.parametrize("name", golden.by_client())
-def test_recorded_frame_is_one_command_and_the_same_bytes_again(name):
+def test_a_recorded_frame_round_trips(name):
     frame = golden.sent(name)
     machine = machine_in(state_for(name))
     assert machine.frame_size(memoryview(frame)) == len(frame)
@@ -54,7 +54,7 @@ def test_recorded_frame_is_one_command_and_the_same_bytes_again(name):
 
 @pytest.mark.parametrize("name", golden.by_client())
 def test_frame_is_known_to_be_whole_at_its_last_byte(name):
-    """Byte by byte, and with another frame behind it."""
+    """The frame is fed byte by byte, and with another frame behind."""
     frame = golden.sent(name)
     machine = machine_in(state_for(name))
     for size in range(len(frame)):
@@ -94,7 +94,7 @@ def test_only_connect_and_ping_come_first_and_connect_comes_once():
 
 
 @pytest.mark.parametrize("name", golden.by_client())
-def test_a_run_takes_what_decode_would_and_nothing_else(name):
+def test_a_run_takes_the_same_frames_as_decode(name):
     frame = golden.sent(name)
     before, behind = b"before", golden.sent("flow")
     taken = machine_in(State.CONNECTED).next_send(memoryview(before + frame + behind), len(before))
@@ -134,7 +134,7 @@ def test_a_run_takes_no_damaged_send_that_decode_refuses(seed):
         assert command.payload == memoryview(frame)[taken[1] : taken[2]]
 
 
-# What breaks the rules.
+# Violations.
 
 
 def refused(frame, state=State.CONNECTED):
@@ -149,7 +149,7 @@ def test_command_without_its_fields():
     refused(command_frame(BaseCommand(type=Type.LOOKUP)))
 
 
-def test_command_type_that_nobody_knows():
+def test_an_unknown_command_type_is_refused():
     refused(struct.pack(">II", 7, 3) + b"\x08\xe7\x07")
 
 
@@ -173,18 +173,18 @@ def test_first_frame_is_a_small_one():
 
 
 @pytest.mark.parametrize("start", [struct.pack(">IIB", 100, 97, 8), struct.pack(">IIB", 9, 1, 8)])
-def test_command_that_does_not_fit_its_frame_is_refused_before_the_frame_is_there(start):
+def test_a_command_larger_than_its_frame_is_refused_early(start):
     with pytest.raises(ProtocolError):
         machine_in(State.CONNECTED).frame_size(memoryview(start))
 
 
-def test_what_begins_with_no_type_is_refused_before_the_frame_is_there():
+def test_a_frame_without_a_type_is_refused_early():
     with pytest.raises(ProtocolError):
         machine_in(State.CONNECTED).frame_size(memoryview(struct.pack(">IIB", 100, 50, 10)))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_damaged_frames_raise_nothing_but_protocol_errors(seed):
+def test_damaged_frames_raise_only_protocol_errors(seed):
     rng = random.Random(seed)
     for name in golden.by_client():
         frame = bytearray(golden.sent(name))

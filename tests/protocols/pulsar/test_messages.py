@@ -1,4 +1,4 @@
-"""Answers to bytes: as recorded from Apache's broker, and from a stub that clients took."""
+"""Answers to bytes: as recorded from Apache's broker, and from a stub that clients accepted."""
 
 import random
 import struct
@@ -24,7 +24,7 @@ def receipt(producer_id, sequence_id, ledger, entry, highest_sequence_id):
 
 
 def message(name, *, entry, count=0, ack_set=(), epoch=None, consumer=0, ledger=489, partition=-1):
-    """The frame of a recorded MESSAGE, from its payload and our own head."""
+    """Return the frame of a recorded MESSAGE, from its payload and this broker's head."""
     _, body = taken_apart(answered(name))
     writer = messages.MessageWriter(consumer, ledger, partition)
     if epoch is not None:
@@ -56,7 +56,7 @@ APACHE = {
     "partitioned_metadata_response_no_namespace": lambda: messages.partitions_failed(
         10, ServerError.TopicNotFound, "Namespace not found"
     ),
-    # The recorded broker says that its clients come through a proxy (field 8).
+    # The recorded broker reports that its clients come through a proxy (field 8).
     "lookup_response": lambda: messages.lookup(12, "pulsar://127.0.0.1:6650").replace(
         b"\x40\x00", b"\x40\x01"
     ),
@@ -137,7 +137,7 @@ APACHE = {
 
 
 @pytest.mark.parametrize("name", APACHE)
-def test_answer_has_the_bytes_of_apaches(name):
+def test_an_answer_has_apaches_bytes(name):
     assert APACHE[name]().hex() == answered(name).hex()
 
 
@@ -153,8 +153,9 @@ STUB = {
 
 
 @pytest.mark.parametrize("name", STUB)
-def test_answer_has_the_bytes_that_the_client_took(name):
-    if name == "close_consumer_from_broker":  # The stub's asked with a number; ours never does.
+def test_an_answer_has_the_bytes_that_the_client_accepted(name):
+    # The stub's frame has a request id; this broker's never has.
+    if name == "close_consumer_from_broker":
         command, _ = taken_apart(sent(name))
         ours, _ = taken_apart(STUB[name]())
         assert command.close_consumer.consumer_id == ours.close_consumer.consumer_id
@@ -171,7 +172,7 @@ def test_writers_keep_nothing_from_one_frame_to_the_next():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_heads_are_those_of_a_writer_that_has_written_nothing_before(seed):
+def test_heads_equal_those_of_a_fresh_writer(seed):
     rng = random.Random(seed)
     writer, epoch, entry = messages.MessageWriter(3, 489, 0), None, rng.choice([0, 100, 2**34])
     for _ in range(300):
@@ -203,7 +204,7 @@ def test_head_counts_the_body_in():
     assert len(head) + len(body) == int.from_bytes(head[:4], "big") + 4
 
 
-def test_checksum_is_left_out_for_clients_that_know_none():
+def test_the_checksum_is_left_out_for_clients_without_checksums():
     _, body = taken_apart(answered("message_plain"))
     assert messages.without_checksum(body) == body[6:]
     assert messages.without_checksum(body[6:]) == body[6:]
@@ -215,7 +216,7 @@ def test_ids_are_signed_numbers_in_unsigned_fields(wire, meant):
     assert messages.unsigned(meant) == wire
 
 
-def test_refused_acks_and_schemas_say_why():
+def test_refused_acks_and_schemas_have_the_reason():
     command, _ = taken_apart(messages.ack_response(1, 2, (ServerError.NotAllowedError, "no")))
     assert (command.ackResponse.error, command.ackResponse.message) == (22, "no")
     command, _ = taken_apart(messages.schema_failed(3, ServerError.TopicNotFound, "none"))

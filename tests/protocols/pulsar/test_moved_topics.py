@@ -1,4 +1,4 @@
-"""Clients whose topic another broker has: what they are told depends on what they make of it."""
+"""Clients whose topic has moved to another broker: the notification depends on the client."""
 
 import pytest
 
@@ -13,7 +13,7 @@ FIELDS = {"topic": TOPIC, "subscription": "s", "subType": 0, "consumer_id": 7}
 
 
 class Elsewhere(Placement):
-    """Another broker has everything."""
+    """A placement in which another broker owns everything."""
 
     is_alone = False
 
@@ -22,7 +22,7 @@ class Elsewhere(Placement):
 
 
 class Moving(Placement):
-    """Nobody has anything at the first looks; then the broker that is named."""
+    """A placement without owners at the first queries, and then with the given owner."""
 
     def __init__(self, owner):
         super().__init__()
@@ -36,7 +36,7 @@ class Moving(Placement):
 
 
 class Several(Alone):
-    """There are other brokers."""
+    """Other brokers exist."""
 
     is_alone = False
 
@@ -54,9 +54,7 @@ async def moved(broker):
 
 
 @pytest.mark.parametrize("version", ["Pulsar-CPP-v4.2.0", "Pulsar-Node-v1.15.0"])
-async def test_a_client_that_takes_itself_for_connected_is_told_to_look_again(
-    moved, open_client, version
-):
+async def test_a_client_that_stays_connected_is_asked_to_look_up_again(moved, open_client, version):
     async with talking(open_client, client=version) as client:
         code, _ = await client.refused(Type.SUBSCRIBE, **FIELDS)
         assert code == ServerError.ServiceNotReady
@@ -65,16 +63,14 @@ async def test_a_client_that_takes_itself_for_connected_is_told_to_look_again(
 
 
 @pytest.mark.parametrize("version", ["Pulsar-Java-v4.2.4", "Pulsar-Go-0.15.0"])
-async def test_a_client_that_looks_again_by_itself_is_told_no_more(moved, open_client, version):
+async def test_a_client_that_looks_up_again_itself_is_not_notified(moved, open_client, version):
     async with talking(open_client, client=version) as client:
         code, _ = await client.refused(Type.SUBSCRIBE, **FIELDS)
         assert code == ServerError.ServiceNotReady
         await client.silent()
 
 
-async def test_whoever_comes_while_a_topic_moves_waits_for_its_owner(
-    broker, open_client, monkeypatch
-):
+async def test_a_client_during_a_move_waits_for_the_owner(broker, open_client, monkeypatch):
     broker.peers = Several(broker)
     await broker.topics.create(NAME, 1)
     async with talking(open_client) as client:
@@ -87,9 +83,7 @@ async def test_whoever_comes_while_a_topic_moves_waits_for_its_owner(
         await client.subscribe()
 
 
-async def test_who_waits_in_vain_for_an_owner_is_told_to_come_again(
-    broker, open_client, monkeypatch
-):
+async def test_a_wait_without_owner_ends_with_a_retry_error(broker, open_client, monkeypatch):
     monkeypatch.setattr(resolving, "FIND_S", 0.0)
     broker.peers = Several(broker)
     async with talking(open_client) as client:

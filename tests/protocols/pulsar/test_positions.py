@@ -20,7 +20,7 @@ SHARED = {"subType": 1}
 
 @pytest.fixture
 async def four(client):
-    """Entries 0, 1-5 (a batch), 6, 7, published at 1 to 4 s."""
+    """Return entries 0, 1-5 (a batch), 6, 7, published at 1 to 4 s."""
     await client.produce(producer_id=99)
     bodies = [
         entry(b"x", publish_time=(number + 1) * 1000, count=5 if number == 1 else None)
@@ -98,7 +98,7 @@ async def test_seek_closes_every_consumer_of_a_shared_subscription(client, other
     assert (await other.next(Type.CLOSE_CONSUMER)).consumer_id == 5
 
 
-async def test_second_seek_during_one_finds_no_consumer(client, four):
+async def test_a_second_seek_during_a_seek_finds_no_consumer(client, four):
     await client.subscribe()
     for number in (1, 2):
         await client.send(
@@ -114,18 +114,18 @@ async def test_second_seek_during_one_finds_no_consumer(client, four):
     assert answers[Type.ERROR].error.error == ServerError.MetadataError
 
 
-async def test_seeks_that_make_no_sense(client, four):
+async def test_invalid_seeks_are_refused(client, four):
     code, text = await client.refused(Type.SEEK, consumer_id=0, message_publish_time=1)
     assert (code, text) == (ServerError.MetadataError, "Consumer not found")
     await client.subscribe()
     code, text = await client.refused(Type.SEEK, consumer_id=0)
     assert code == ServerError.MetadataError
     assert text == "Message id and message publish time were not present"
-    await client.silent()  # And nobody was closed.
+    await client.silent()  # No consumer was closed.
 
 
 @pytest.mark.parametrize("back", [{}, {"start_message_id": ID_EARLIEST}], ids=["C++", "Java"])
-async def test_reader_goes_on_where_it_sought(client, four, back):
+async def test_a_reader_continues_at_its_seek(client, four, back):
     """After a seek by time C++ leaves start_message_id out, and Java names the first message."""
     reader = {"subscription": "reader-1", "durable": False}
     await client.subscribe(start_message_id=ID_LATEST, **reader)
@@ -170,7 +170,7 @@ async def last_id_after(client, messages):
     return await last_id(client)
 
 
-async def test_batch_of_one_has_batch_index_0(client):
+async def test_a_batch_of_a_single_message_has_batch_index_0(client):
     await client.produce()
     await client.put(entry(count=1))
     await client.subscribe()
@@ -180,13 +180,13 @@ async def test_batch_of_one_has_batch_index_0(client):
 
 @pytest.mark.parametrize(("start", "deleted"), [(ID_LATEST, 7), (message_id(6), 1)])
 async def test_mark_delete_of_a_reader_is_right_from_the_start(client, four, start, deleted):
-    """Clients compare it with the last id to tell whether anything is there."""
+    """Clients compare it with the last id to find out if there are messages."""
     await client.subscribe(durable=False, start_message_id=start)
     last, told = await last_id(client)
     assert (last.entryId, told.entryId) == (7, deleted)
 
 
-async def test_partition_is_told_for_partitioned_topics(broker, client):
+async def test_ids_of_partitioned_topics_have_the_partition(broker, client):
     await broker.topics.create(NAME, 2)
     await client.produce(TOPIC + "-partition-1")
     await client.put(entry())

@@ -17,7 +17,7 @@ NO_NUMBER = 2**64 - 1
 
 
 async def stored(broker, index=0):
-    """(header, bodies of entries) of every batch."""
+    """Return (header, bodies of entries) of every batch."""
     partition = broker.topics.partition(NAME, index)
     batches = await partition.read(0, 1 << 20)
     return [
@@ -32,20 +32,20 @@ async def stored(broker, index=0):
 # Opening.
 
 
-async def test_unnamed_producers_get_names_of_their_own(client):
+async def test_unnamed_producers_get_unique_names(client):
     names = [(await client.produce(producer_id=number)).producer_name for number in range(3)]
     assert len(set(names)) == 3
     assert all(names)
 
 
-async def test_success_tells_no_made_up_sequence(client):
+async def test_a_success_has_no_invented_sequence(client):
     success = await client.produce(producer_name="p")
     assert (success.producer_name, success.last_sequence_id) == ("p", -1)
     assert success.schema_version == b"" and success.producer_ready
     assert not success.HasField("topic_epoch")
 
 
-async def test_producer_makes_the_topic_but_no_partition_of_a_missing_one(broker, client):
+async def test_a_producer_creates_a_topic_but_no_single_partition(broker, client):
     await client.produce()
     assert not broker.topics.get(NAME).partitioned
     code, _ = await client.refused(
@@ -55,8 +55,8 @@ async def test_producer_makes_the_topic_but_no_partition_of_a_missing_one(broker
 
 
 @pytest.mark.parametrize("opening", [Client.produce, Client.subscribe])
-async def test_folders_of_a_new_topic_are_made_off_the_loop(broker, client, opening):
-    """There may be thousands of them."""
+async def test_folders_of_a_new_topic_are_created_in_a_thread(broker, client, opening):
+    """There may be thousands of folders."""
     disk, threads = broker._storage.files.disk, []
 
     def make_folder(path):
@@ -69,13 +69,13 @@ async def test_folders_of_a_new_topic_are_made_off_the_loop(broker, client, open
     assert threading.main_thread() not in threads
 
 
-async def test_topic_is_not_made_where_that_is_switched_off(broker, client):
+async def test_no_topic_is_created_if_disabled(broker, client):
     broker.topics.defaults = type(broker.topics.defaults)(auto_create=False)
     code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=0)
     assert code == ServerError.TopicNotFound
 
 
-async def test_partitioned_topic_needs_a_partition_that_is_there(broker, client):
+async def test_a_partitioned_topic_needs_an_existing_partition(broker, client):
     await broker.topics.create(NAME, 2)
     code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=0)
     assert code == ServerError.NotAllowedError
@@ -86,7 +86,7 @@ async def test_partitioned_topic_needs_a_partition_that_is_there(broker, client)
     assert len(await stored(broker, 1)) == 1
 
 
-async def test_both_names_of_an_unpartitioned_topic_lead_to_one_partition(client):
+async def test_both_names_of_an_unpartitioned_topic_are_the_same_partition(client):
     await client.produce()
     await client.produce(TOPIC + "-partition-0", producer_id=1)
     assert await client.put(entry()) == [0]
@@ -108,7 +108,7 @@ async def test_thousand_pipelined_sends_share_syncs_and_get_their_receipts_in_or
     assert broker.durability.durable_ticket - rounds < 100
 
 
-async def test_open_producer_asked_for_again_is_told_its_name(client):
+async def test_a_repeated_open_returns_the_producers_name(client):
     first = await client.produce()
     again = await client.produce(producer_name="other")
     assert again.producer_name == first.producer_name
@@ -140,7 +140,7 @@ async def test_higher_epoch_replaces_the_same_producer(broker, client):
     assert broker.topics.get(NAME).layout_users == 1
 
 
-async def test_deaf_holder_of_a_name_loses_it_and_its_connection(impatient):
+async def test_a_deaf_holder_of_a_name_loses_name_and_connection(impatient):
     client, other = await impatient(), await impatient()
     await client.produce(producer_name="p")
     success = await other.produce(producer_name="p")
@@ -149,7 +149,7 @@ async def test_deaf_holder_of_a_name_loses_it_and_its_connection(impatient):
     await client.closed()
 
 
-async def test_initial_subscription_is_made_from_the_first_entry_on(broker, client):
+async def test_an_initial_subscription_starts_at_the_first_entry(broker, client):
     await client.produce()
     await client.put(entry(), entry())
     await client.produce(producer_id=1, initial_subscription_name="dead")
@@ -160,7 +160,7 @@ async def test_initial_subscription_is_made_from_the_first_entry_on(broker, clie
 # Sending.
 
 
-async def test_run_of_one_receive_is_one_stored_batch_of_untouched_entries(broker, client):
+async def test_a_run_of_sends_is_a_single_stored_batch_of_unchanged_entries(broker, client):
     await client.produce(producer_name="p", user_provided_producer_name=True)
     bodies = [entry(b"m%d" % number, sequence_id=number) for number in range(50)]
     assert await client.put(*bodies, sequence_id=7) == list(range(50))
@@ -172,7 +172,7 @@ async def test_run_of_one_receive_is_one_stored_batch_of_untouched_entries(broke
     assert header.producer_id == broker.producers.number(b"p", broker.topics.all()[0])[0]
 
 
-async def test_producer_whose_name_the_broker_made_has_no_number(broker, client):
+async def test_a_producer_with_a_generated_name_has_no_number(broker, client):
     await client.produce()
     await client.put(entry())
     ((header, _),) = await stored(broker)
@@ -210,7 +210,7 @@ async def test_times_and_flags_of_a_run_are_in_its_header(broker, client):
     assert header.flags & BatchFlag.COMPRESSED
 
 
-async def test_wrong_checksum_is_told_in_order_and_the_rest_goes_on(broker, client):
+async def test_a_wrong_checksum_is_answered_in_order_and_later_sends_continue(broker, client):
     await client.produce()
     bad = bytearray(entry(b"bad"))
     bad[-1] ^= 1
@@ -238,9 +238,7 @@ async def test_wrong_checksum_is_told_in_order_and_the_rest_goes_on(broker, clie
     ],
 )
 @pytest.mark.parametrize("count", [0, -1, 1000, 2**31 - 1])
-async def test_impossible_batch_count_gets_the_error_that_drops_one_message(
-    open_client, version, code, count
-):
+async def test_an_impossible_batch_count_drops_a_single_message(open_client, version, code, count):
     async with talking(open_client, client=version) as client:
         await client.produce()
         body = entry(b"x" * 20, num_messages_in_batch=count)
@@ -320,7 +318,7 @@ async def test_full_disk_refuses_sends_with_the_storage_error(broker, client):
 # Access modes over the wire; every pair of them is in test_registry.py.
 
 
-async def test_exclusive_producer_has_an_epoch_and_shuts_others_out(client, other):
+async def test_an_exclusive_producer_has_an_epoch_and_excludes_others(client, other):
     first = await client.produce(producer_access_mode=1)
     assert (first.HasField("topic_epoch"), first.topic_epoch) == (True, 0)
     code, _ = await other.refused(Type.PRODUCER, topic=TOPIC, producer_id=0)
@@ -361,11 +359,12 @@ async def test_full_disk_refuses_the_turn_of_a_waiting_producer(broker, client, 
             assert (error.request_id, error.error) == (request_id, ServerError.PersistenceError)
         broker.catalogue.state = state
         assert (await first.produce(producer_access_mode=1)).producer_ready
-        await second.produce(topic=TOPIC + "-other", producer_name="p")  # It has ended as well.
+        # This producer has ended as well.
+        await second.produce(topic=TOPIC + "-other", producer_name="p")
 
 
 class FullState:
-    """A catalogue that finds no room for the epochs of topics."""
+    """A catalogue without room for the epochs of topics."""
 
     def __init__(self, state):
         self._state = state
@@ -385,7 +384,7 @@ async def test_fenced_producers_next_send_closes_its_connection(client, other):
     await client.closed()
 
 
-async def test_fenced_waiter_is_told(client, other):
+async def test_a_fenced_waiting_producer_is_notified(client, other):
     await client.produce(producer_access_mode=1)
     waiting = await client.produce(producer_id=1, producer_access_mode=2)
     await other.produce(producer_access_mode=3)

@@ -1,4 +1,4 @@
-"""Names and modes of access, every pair of them."""
+"""Producer names and access modes, every pair of modes."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ SHARED, EXCLUSIVE, WAIT, FENCING = AccessMode
 
 
 class Owner:
-    """A connection that answers or does not."""
+    """A connection that answers probes or is deaf."""
 
     peer = "10.0.0.1:5000"
     version_text = "Pulsar-CPP-v4.2.0"
@@ -34,7 +34,7 @@ class Owner:
 
 
 class Listener:
-    """The part of the listener that a registry asks: where epochs are kept."""
+    """The part of a listener that a registry uses: the store of epochs."""
 
     def __init__(self, partitions=1, topic_epoch=0):
         self.meta = SimpleNamespace(topic_id=1, topic_epoch=topic_epoch)
@@ -82,7 +82,7 @@ async def test_live_holder_keeps_its_name():
         await listener.registry.probe(newcomer)
 
 
-async def test_deaf_holder_makes_way():
+async def test_a_deaf_holder_is_replaced():
     listener = Listener()
     deaf = listener.admit("p", owner=Owner(is_deaf=True))
     newcomer = Producer(Owner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1, 0, {})
@@ -91,7 +91,7 @@ async def test_deaf_holder_makes_way():
     listener.registry.admit(newcomer, None)
 
 
-# Who is there, who comes, what happens.
+# Present producers, new producer, result.
 
 TABLE = [
     (None, SHARED, "ok"),
@@ -125,7 +125,7 @@ def test_modes(there, comes, outcome):
         assert old.owner.heard == (["fenced old"] if outcome == "fences" else [])
 
 
-def test_shared_producer_is_busy_also_while_somebody_waits():
+def test_a_shared_producer_is_refused_while_a_producer_waits():
     listener = Listener()
     first = listener.admit("first", EXCLUSIVE)
     listener.admit("second", WAIT)
@@ -160,7 +160,7 @@ def test_turn_comes_when_the_last_shared_producer_has_left():
     assert waiting.is_ready
 
 
-def test_waiter_that_leaves_is_passed_over():
+def test_a_waiting_producer_that_leaves_is_skipped():
     listener = Listener()
     first, second = listener.admit("a", EXCLUSIVE), listener.admit("b", WAIT)
     listener.registry.remove(second)
@@ -169,7 +169,7 @@ def test_waiter_that_leaves_is_passed_over():
     assert listener.registry.count(listener.partition) == 0
 
 
-def test_fencing_shuts_out_waiters_too():
+def test_fencing_excludes_waiting_producers_too():
     listener = Listener()
     first, second = listener.admit("a", EXCLUSIVE), listener.admit("b", WAIT)
     listener.admit("c", FENCING)
@@ -202,7 +202,9 @@ def test_older_producer_is_fenced_after_a_restart_too():
         Listener(topic_epoch=2).admit("old", EXCLUSIVE, epoch=0)
 
 
-def test_partitions_of_one_topic_do_not_fence_each_other():
-    """Their epochs come from one counter: a lower one is no older producer of this partition."""
+def test_partitions_of_a_topic_do_not_fence_each_other():
+    """Their epochs come from a shared counter: a lower epoch is no older producer of this
+    partition.
+    """
     listener = Listener(partitions=3, topic_epoch=3)
     assert listener.admit("p", EXCLUSIVE, epoch=0).topic_epoch == 0

@@ -1,4 +1,4 @@
-"""Schemas: kept, compared by type, asked for."""
+"""Schemas: stored, compared by type, returned."""
 
 import pytest
 
@@ -16,7 +16,7 @@ EMPTY = b'{"type": "record", "name": "R", "fields": []}'
 
 
 def definition(name):
-    """One that may follow all others of its kind."""
+    """Return a definition that may follow all others of its kind."""
     return b'{ "type":"record", "name":"%s", "fields":[] }' % name.encode()
 
 
@@ -60,13 +60,13 @@ async def test_versions(client):
     assert (await get(client, schema_version=version(1))).schema.schema_data == definition("b")
 
 
-async def test_versions_survive_a_look_at_the_catalogue(broker, client):
+async def test_versions_survive_a_read_of_the_catalogue(broker, client):
     await client.produce(schema=schema())
     (topic,) = broker.topics.all()
     assert [one.data for one in broker.catalogue.state.topic(topic.name).schemas] == [EMPTY]
 
 
-async def test_another_type_is_incompatible_and_none_is_not(client):
+async def test_another_type_is_incompatible_and_no_schema_is_compatible(client):
     await client.produce(schema=schema())
     code, _ = await client.refused(Type.PRODUCER, topic=TOPIC, producer_id=1, schema=schema(STRING))
     assert code == ServerError.IncompatibleSchema
@@ -84,13 +84,13 @@ async def test_another_type_is_incompatible_and_none_is_not(client):
     await client.subscribe(consumer_id=1, subscription="t", schema=schema(data=definition("S")))
 
 
-async def test_first_consumer_brings_the_schema_too(client):
+async def test_the_first_consumer_registers_the_schema_too(client):
     await client.subscribe(schema=schema())
     assert (await get(client)).schema.schema_data == EMPTY
 
 
 @pytest.mark.parametrize("fields", [{}, {"schema_version": version(3)}, {"schema_version": b"x"}])
-async def test_schema_that_is_not_there(client, fields):
+async def test_a_missing_schema_is_not_found(client, fields):
     answer = await get(client, **fields)
     recorded, _ = taken_apart(answered("get_schema_response_none"))
     assert answer.error_code == recorded.getSchemaResponse.error_code
@@ -122,7 +122,7 @@ def record(kind):
 
 
 @pytest.mark.parametrize("kind", [JSON, AVRO])
-async def test_field_of_another_type_and_what_is_no_definition_are_refused(client, kind):
+async def test_changed_field_types_and_invalid_definitions_are_refused(client, kind):
     await client.produce(schema=schema(kind, record("int")))
     for data in (record("string"), b"no definition"):
         code, text = await client.refused(
@@ -132,7 +132,7 @@ async def test_field_of_another_type_and_what_is_no_definition_are_refused(clien
     assert (await get(client)).schema_version == version(0)
 
 
-async def test_topics_setting_says_what_may_follow(broker, client):
+async def test_the_topics_setting_decides_about_a_new_schema(broker, client):
     await client.produce(schema=schema(data=record("int")))
     await broker.topics.alter_settings(NAME, {"schema_compatibility": "backward"})
     success = await client.produce(producer_id=1, schema=schema(data=record("long")))
@@ -149,7 +149,7 @@ def fields(**types):
 
 
 @pytest.mark.parametrize("strategy", ["full", "forward", "forward_transitive"])
-async def test_a_consumer_only_has_to_read_what_is_written(broker, client, strategy):
+async def test_a_consumers_schema_must_only_read_written_data(broker, client, strategy):
     await client.produce(schema=schema(data=fields(x="int", y="int")))
     await broker.topics.alter_settings(NAME, {"schema_compatibility": strategy})
     await client.subscribe(schema=schema(data=fields(x="int")))  # An older program, or a view.
@@ -157,12 +157,12 @@ async def test_a_consumer_only_has_to_read_what_is_written(broker, client, strat
     unreadable = schema(data=fields(x="int", y="int", z="int"))
     code, text = await client.refused(Type.SUBSCRIBE, **subscribe, schema=unreadable)
     assert code == ServerError.IncompatibleSchema, text
-    if strategy == "full":  # A producer's has to be read by the consumers of the last one, too.
+    if strategy == "full":  # The consumers of the last schema must read a producer's schema, too.
         new = {"topic": TOPIC, "producer_id": 1, "schema": schema(data=fields(x="int"))}
         assert (await client.refused(Type.PRODUCER, **new))[0] == ServerError.IncompatibleSchema
 
 
-def test_a_refusal_may_quote_what_is_no_text():
+def test_a_refusal_may_quote_invalid_text():
     """JSON can hold half a surrogate pair, which no text of an answer can."""
     refused = Refused(ServerError.IncompatibleSchema, "not an Avro schema: \ud800ing")
     assert b"\\ud800ing" in messages.error(1, refused.code, refused.text)

@@ -1,4 +1,4 @@
-"""SENDs in a row that are taken without being parsed do what parsed ones do."""
+"""A run of SENDs taken without parsing has the same effect as parsed SENDs."""
 
 import random
 import struct
@@ -27,7 +27,7 @@ TIME_MS = 1_700_000_000_000
 
 @dataclass
 class FakeClient:
-    """A connection with two open producers; keeps what is stored and answered."""
+    """A connection with two open producers; records stored entries and answers."""
 
     machine: PulsarMachine = field(default_factory=PulsarMachine)
     version_text: str = "Pulsar-Java-v4"
@@ -86,7 +86,7 @@ def frame(command, metadata, payload=b"p", *, damaged=False, checksum=True):
 
 
 def sends(rng, count):
-    """Mostly like the one before with the next numbers."""
+    """Return SENDs that mostly repeat the SEND before with the next numbers."""
     frames = []
     numbers = {1: rng.choice([0, 100, 5000, 2**64 - 60]), 2: rng.getrandbits(30)}
     producer_id, time_ms, fields, highest = 1, TIME_MS, {}, {}
@@ -120,8 +120,9 @@ def sends(rng, count):
     return frames
 
 
-LAST_CHUNK = {"num_chunks_from_msg": 2, "chunk_id": 1, "uuid": "u"}  # Its receipt is another one.
-# More of the metadata, more of the command, what else is odd about the frame.
+# The last chunk's receipt differs.
+LAST_CHUNK = {"num_chunks_from_msg": 2, "chunk_id": 1, "uuid": "u"}
+# Further metadata, further command fields, other oddities of the frame.
 ODD = [
     ({"properties": "b"}, {}, {}),
     ({"num_messages_in_batch": 1}, {"num_messages": 1}, {}),
@@ -137,7 +138,7 @@ ODD = [
 
 
 def one_by_one(frames, last_sequence=None):
-    """All of them parsed."""
+    """Return the client after all frames were parsed."""
     client = FakeClient(last_sequence=last_sequence)
     taking = Sending(client)
     for one in frames:
@@ -148,7 +149,9 @@ def one_by_one(frames, last_sequence=None):
 
 
 def in_runs(frames, rng, last_sequence=None):
-    """As receives bring them, cut anywhere; how many were taken without being parsed."""
+    """Return the client after receives of random size, and the number of frames taken without
+    parsing.
+    """
     client = FakeClient(last_sequence=last_sequence)
     taking = Sending(client)
     parsed = 0
@@ -169,7 +172,7 @@ def in_runs(frames, rng, last_sequence=None):
 
 
 class CountingNext:
-    """Counts the SENDs that were parsed."""
+    """Counts the parsed SENDs."""
 
     def __init__(self, next_send):
         self._next_send = next_send
@@ -182,7 +185,7 @@ class CountingNext:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_runs_are_stored_and_answered_as_single_sends_are(seed):
+def test_runs_are_stored_and_answered_like_single_sends(seed):
     rng = random.Random(seed)
     frames = sends(rng, 600)
     known = rng.choice([None, None, -1, 200, 5100])
@@ -196,7 +199,7 @@ def test_runs_are_stored_and_answered_as_single_sends_are(seed):
 
 
 @pytest.mark.skipif(quick.SPEEDUPS is None, reason="without the extension each is parsed")
-def test_ordinary_sends_are_not_parsed_whatever_differs_in_them():
+def test_ordinary_sends_are_not_parsed():
     frames = []
     for number in range(5000, 6000):
         metadata = MessageMetadata(
@@ -204,7 +207,7 @@ def test_ordinary_sends_are_not_parsed_whatever_differs_in_them():
         )
         metadata.properties.add(key="n", value=str(number))
         packed = metadata.SerializeToString()
-        # Any order of the fields will do: every other one has the name behind the numbers.
+        # Any order of the fields is valid: every second frame has the name behind the numbers.
         metadata = packed if number % 2 else packed[3:] + packed[:3]
         frames.append(
             frame(CommandSend(producer_id=1, sequence_id=number), metadata, b"p" * (number % 200))
@@ -214,7 +217,7 @@ def test_ordinary_sends_are_not_parsed_whatever_differs_in_them():
     assert client.stored == one_by_one(frames).stored
 
 
-def test_a_closed_producers_sends_are_no_longer_taken():
+def test_a_closed_producers_sends_are_ignored():
     frames = [
         frame(
             CommandSend(producer_id=1, sequence_id=number),
@@ -231,7 +234,7 @@ def test_a_closed_producers_sends_are_no_longer_taken():
         taking.take(memoryview(b"".join(frames[50:])), FRAMES_MAX)
 
 
-def test_no_more_frames_are_taken_than_asked_for():
+def test_the_number_of_taken_frames_has_a_limit():
     frames = [
         frame(
             CommandSend(producer_id=1, sequence_id=number),
@@ -245,7 +248,7 @@ def test_no_more_frames_are_taken_than_asked_for():
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_receipts_are_those_of_a_writer_that_has_written_nothing_before(seed):
+def test_receipts_equal_those_of_a_fresh_writer(seed):
     rng = random.Random(seed)
     writer = messages.ReceiptWriter()
     sequence_id, entry, highest = rng.choice([0, 100, 2**63]), rng.choice([0, 2**34]), 2**64 - 1

@@ -1,4 +1,4 @@
-"""Connecting, keepalive, what closes a connection, what is refused: sections 4, 5 and 21."""
+"""Connecting, keepalive, causes of a close, refusals: sections 4, 5 and 21."""
 
 from types import SimpleNamespace
 
@@ -35,7 +35,7 @@ async def test_protocol_version_is_the_smaller_one(open_client, theirs, agreed):
     assert connected.server_version.startswith("Braidlog ")
 
 
-async def test_the_first_client_is_taken_in_once_schemas_can_be_parsed(open_client, monkeypatch):
+async def test_the_first_client_is_accepted_once_schemas_can_be_parsed(open_client, monkeypatch):
     loaded = []
 
     async def load():
@@ -49,7 +49,7 @@ async def test_the_first_client_is_taken_in_once_schemas_can_be_parsed(open_clie
 
 
 @pytest.mark.parametrize("name", ["connect_token", "connect_none", "connect_via_proxy"])
-async def test_any_authentication_will_do(open_client, name):
+async def test_any_authentication_is_accepted(open_client, name):
     client = Client(await open_client("pulsar"))
     await client.stream.send_all(sent(name))
     await client.next(Type.CONNECTED)
@@ -67,7 +67,7 @@ BREAKING = {
 
 
 @pytest.mark.parametrize("what", BREAKING)
-async def test_broken_rule_closes_the_connection(client, what):
+async def test_a_violation_closes_the_connection(client, what):
     await client.stream.send_all(BREAKING[what])
     await client.closed()
 
@@ -81,7 +81,7 @@ async def test_first_command_is_a_connect_with_a_version(open_client, first):
     await client.closed()
 
 
-async def test_what_names_no_consumer_is_ignored(client):
+async def test_commands_without_a_consumer_are_ignored(client):
     await client.flow(10, consumer_id=5)
     await client.send(Type.ACK, consumer_id=5, ack_type=0, request_id=3)
     await client.send(Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, consumer_id=5)
@@ -90,7 +90,7 @@ async def test_what_names_no_consumer_is_ignored(client):
     await client.silent()
 
 
-async def test_transactions_are_refused_in_apaches_words(client):
+async def test_transactions_are_refused_with_apaches_text(client):
     for kind in (
         Type.NEW_TXN,
         Type.ADD_PARTITION_TO_TXN,
@@ -104,7 +104,7 @@ async def test_transactions_are_refused_in_apaches_words(client):
         assert (code, text) == (ServerError.NotAllowedError, "Transactions are not enabled.")
 
 
-async def test_closing_what_is_not_there_succeeds_twice(client):
+async def test_closing_a_missing_object_succeeds_twice(client):
     for _ in range(2):
         await client.ask(Type.CLOSE_PRODUCER, Type.SUCCESS, producer_id=4)
         await client.ask(Type.CLOSE_CONSUMER, Type.SUCCESS, consumer_id=4)
@@ -125,7 +125,7 @@ async def test_requests_and_refusals_are_counted(broker, client):
     assert counted("braidlog_errors", "NotAllowedError") == 1
 
 
-async def test_goodbye_sends_producers_and_consumers_elsewhere_after_receipts(broker, client):
+async def test_a_stop_closes_producers_and_consumers_after_receipts(broker, client):
     await client.produce()
     await client.subscribe(consumer_id=3)
     await client.stream.send_all(command_bytes(Type.SEND, entry(), producer_id=0, sequence_id=0))
@@ -140,7 +140,7 @@ async def test_goodbye_sends_producers_and_consumers_elsewhere_after_receipts(br
     await client.closed()
 
 
-async def test_connection_that_ends_gives_everything_back(broker, open_client, client):
+async def test_an_ended_connection_releases_everything(broker, open_client, client):
     async with talking(open_client) as gone:
         await gone.produce(producer_name="p")
         await gone.subscribe()
@@ -193,13 +193,13 @@ async def test_silence_is_pinged_at_30_s_and_ended_at_60():
         quiet.on_deadline(60.0)
 
 
-async def test_a_broker_that_was_held_up_or_does_not_read_takes_nobody_for_dead():
+async def test_a_delayed_broker_declares_no_client_dead():
     quiet, outbox = session()
     quiet.client.machine.state = State.CONNECTED
     quiet.on_deadline(0.0)
     quiet.on_deadline(30.0)
-    assert quiet.on_deadline(75.0) == 105.0  # Late: what was sent meanwhile may be unread.
-    outbox.has_answers_room = False  # Nothing is read until the disk has answered.
+    assert quiet.on_deadline(75.0) == 105.0  # Late: bytes sent meanwhile may be unread.
+    outbox.has_answers_room = False  # Reading stops until the disk has answered.
     assert quiet.on_deadline(105.0) == 135.0
     outbox.has_answers_room = True
     assert outbox.frames == [PING] * 3
@@ -217,8 +217,8 @@ async def test_any_command_is_a_sign_of_life():
     assert outbox.frames == [PING] * 4
 
 
-async def test_topic_lookup_goes_on_while_a_subscribe_waits(open_client, client, other):
-    """A probe of a deaf client takes seconds; PING and LOOKUP do not wait for it."""
+async def test_a_lookup_is_served_while_a_subscribe_waits(open_client, client, other):
+    """A probe of a deaf client takes seconds; PING and LOOKUP do not wait for the probe."""
     await other.subscribe()
     await client.send(
         Type.SUBSCRIBE, topic=TOPIC, subscription="s", subType=0, consumer_id=0, request_id=1

@@ -1,4 +1,4 @@
-"""SUBSCRIBE while it waits for the disk, and another client changes what it waits for."""
+"""SUBSCRIBE that waits for the disk while another client changes the subscription."""
 
 from braidlog.protocols.pulsar.machine import Type
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
@@ -8,12 +8,12 @@ from tests.protocols.pulsar.talk import EARLIEST, NAME, TOPIC, entry
 from tests.waiting import until
 
 
-async def test_a_subscription_that_is_ended_while_a_consumer_joins_begins_anew(broker, client):
-    """Else the consumer would have one that is not there: its acks would count for nothing."""
+async def test_a_subscription_deleted_during_a_join_is_recreated(broker, client):
+    """Otherwise the consumer would have a missing subscription: its acks would have no effect."""
     await client.produce(producer_id=99)
     await client.put(entry(b"a"), entry(b"b"), producer_id=99)
     topic = broker.topics.get(NAME)
-    broker._storage.files.adopt("/proc")  # Each file is synced by itself.
+    broker._storage.files.adopt("/proc")  # Each file is synced separately.
     disk = HeldDisk([broker.data_dir])
     disk.may_sync.clear()
     broker.committer.mark(disk)
@@ -33,9 +33,7 @@ async def test_a_subscription_that_is_ended_while_a_consumer_joins_begins_anew(b
     assert subscription.position(0) == 2
 
 
-async def test_a_start_by_time_moves_no_position_in_the_next_partition_of_its_number(
-    broker, client
-):
+async def test_a_start_by_time_does_not_affect_a_new_partition_of_the_same_number(broker, client):
     topic = await two_partitions(broker)
     fields = {"topic": f"{TOPIC}-partition-1", "subscription": GROUP.decode(), "subType": 1}
 
@@ -48,8 +46,8 @@ async def test_a_start_by_time_moves_no_position_in_the_next_partition_of_its_nu
     assert broker.subscriptions.get(topic, GROUP).position(1) == 0
 
 
-async def test_reader_with_slots_of_its_own_gets_the_keys_of_those_alone(client):
-    """What Java's `keyHashRange` asks for. The slot of "b" is 32259."""
+async def test_a_reader_with_slots_receives_only_their_keys(client):
+    """As requested by Java's `keyHashRange`. The slot of "b" is 32259."""
     await client.produce()
     await client.put(*(entry(partition_key=key) for key in "abab"))
     own = {"keySharedMode": 1, "hashRanges": [{"start": 32259, "end": 32260}]}
@@ -63,7 +61,7 @@ async def test_reader_with_slots_of_its_own_gets_the_keys_of_those_alone(client)
     await client.silent()
 
 
-async def test_reader_asks_for_slots_that_there_are(client):
+async def test_a_readers_slots_must_exist(client):
     own = {"keySharedMode": 1, "hashRanges": [{"start": 9, "end": 3}]}
     fields = {"topic": TOPIC, "subscription": "r", "subType": 0, "consumer_id": 0}
     code, text = await client.refused(Type.SUBSCRIBE, keySharedMeta=own, durable=False, **fields)

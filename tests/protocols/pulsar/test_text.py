@@ -12,7 +12,7 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 )
 from tests.protocols.pulsar.talk import NAME, TOPIC, command_bytes
 
-BAD = "ÿþ".encode()  # Replaced by bytes of the same length that are no UTF-8.
+BAD = "ÿþ".encode()  # Replaced by invalid UTF-8 of the same length.
 NOT_UTF8 = b"\xff\xfe\xff\xfe"
 MARK = "ÿþ"
 SCHEMA = {"name": "n", "type": 1, "schema_data": b"null"}
@@ -69,14 +69,14 @@ WITH_OWN_ANSWER = [
 
 
 def broken(kind, fields):
-    """The command with bytes that are no text instead of the mark."""
+    """Return the command with invalid UTF-8 instead of the mark."""
     frame = command_bytes(kind, request_id=7, **fields)
     assert BAD in frame
     return frame.replace(BAD, NOT_UTF8)
 
 
 @pytest.mark.parametrize(("kind", "fields"), COMMANDS)
-async def test_text_that_is_none_is_refused_and_leaves_no_trace(broker, client, kind, fields):
+async def test_invalid_text_is_refused_and_leaves_no_trace(broker, client, kind, fields):
     await client.stream.send_all(broken(kind, fields))
     error = await client.next(Type.ERROR)
     assert (error.request_id, error.error) == (7, ServerError.NotAllowedError)
@@ -86,7 +86,7 @@ async def test_text_that_is_none_is_refused_and_leaves_no_trace(broker, client, 
 
 
 @pytest.mark.parametrize(("kind", "answer", "fields"), WITH_OWN_ANSWER)
-async def test_it_is_refused_by_the_answer_of_the_command(broker, client, kind, answer, fields):
+async def test_invalid_text_is_refused_by_the_commands_answer(broker, client, kind, answer, fields):
     await client.stream.send_all(broken(kind, fields))
     refused = await client.next(answer)
     code = (
@@ -96,7 +96,7 @@ async def test_it_is_refused_by_the_answer_of_the_command(broker, client, kind, 
     assert broker.topics.find(NAME) is None
 
 
-async def test_what_is_stored_can_be_read_by_the_next_start(broker, client):
+async def test_the_next_start_reads_the_stored_names(broker, client):
     await client.produce()
     for kind, fields in COMMANDS:
         await client.stream.send_all(broken(kind, fields))
@@ -113,7 +113,7 @@ async def test_connect_with_broken_text_closes(open_client):
     assert await stream.receive_some() == b""
 
 
-def test_every_command_that_is_served_is_looked_through():
+def test_every_served_command_is_checked():
     fields = text_fields(CommandSubscribe.DESCRIPTOR)
     names = {field.name for field in fields}
     assert {"topic", "subscription", "consumer_name", "metadata", "schema"} <= names
@@ -122,16 +122,16 @@ def test_every_command_that_is_served_is_looked_through():
         assert Type.Name(kind)
 
 
-def test_good_text_is_text():
+def test_valid_text_is_accepted():
     command = CommandSubscribe(topic="tøpic", subscription="s", subType=0, request_id=1)
     command.metadata.add(key="ключ", value="")
     assert not_text(command, text_fields(CommandSubscribe.DESCRIPTOR)) == ""
 
 
-# Counts of one connection.
+# Limits of a connection.
 
 
-async def test_more_producers_than_a_connection_may_have_are_refused(client, monkeypatch):
+async def test_producers_above_a_connections_limit_are_refused(client, monkeypatch):
     monkeypatch.setattr(producers, "PRODUCERS_MAX", 2)
     for number in range(2):
         await client.produce(producer_id=number)
@@ -140,7 +140,7 @@ async def test_more_producers_than_a_connection_may_have_are_refused(client, mon
     await client.produce(producer_id=1)
 
 
-async def test_more_consumers_than_a_connection_may_have_are_refused(client, monkeypatch):
+async def test_consumers_above_a_connections_limit_are_refused(client, monkeypatch):
     monkeypatch.setattr(subscribing, "CONSUMERS_MAX", 1)
     await client.subscribe()
     code, _ = await client.refused(
@@ -150,7 +150,7 @@ async def test_more_consumers_than_a_connection_may_have_are_refused(client, mon
     assert limits.CONSUMERS_MAX > 1
 
 
-async def test_transaction_coordinator_is_found_so_that_its_refusal_is_heard(client):
+async def test_the_transaction_coordinator_is_found_so_that_it_can_refuse(client):
     topic = "persistent://pulsar/system/transaction_coordinator_assign"
     answer = await client.ask(
         Type.PARTITIONED_METADATA, Type.PARTITIONED_METADATA_RESPONSE, topic=topic

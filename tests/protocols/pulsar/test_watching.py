@@ -1,4 +1,4 @@
-"""WATCH_TOPIC_LIST: what a consumer by pattern is told, and what a pattern may cost."""
+"""WATCH_TOPIC_LIST: updates for a consumer by pattern, and the cost limits of a pattern."""
 
 import pytest
 import trio
@@ -43,12 +43,12 @@ async def refused(client, pattern, **fields):
 
 
 async def update(client):
-    """(names that came, names that went, hash) of the next update."""
+    """Return (new names, removed names, hash) of the next update."""
     told = await client.next(Type.WATCH_TOPIC_UPDATE)
     return list(told.new_topics), list(told.deleted_topics), told.topics_hash
 
 
-async def test_a_watcher_hears_of_every_topic_that_matches(broker, client):
+async def test_a_watcher_is_notified_of_every_matching_topic(broker, client):
     await broker.topics.create(named("a1"), 1)
     await broker.topics.create(named("b1"), 1)
     answer = await watch(client, "persistent://public/default/a.*")
@@ -61,7 +61,7 @@ async def test_a_watcher_hears_of_every_topic_that_matches(broker, client):
     assert await update(client) == ([], full("a1"), topics_hash(full("a2")))
 
 
-async def test_partitions_are_named_one_by_one_as_they_come_and_go(broker, client):
+async def test_partitions_are_listed_individually(broker, client):
     await watch(client)
     await broker.topics.create(named("p"), 2)
     assert (await update(client))[0] == full("p-partition-0", "p-partition-1")
@@ -73,7 +73,7 @@ async def test_partitions_are_named_one_by_one_as_they_come_and_go(broker, clien
     assert digest == topics_hash(full("p-partition-0"))
 
 
-async def test_an_unpartitioned_topic_that_grows_goes_and_its_partitions_come(broker, client):
+async def test_a_growing_unpartitioned_topic_is_replaced_by_its_partitions(broker, client):
     await broker.topics.create(named("u"), 1)
     await broker.topics.create(named("u-partition-x"), 1)  # An ordinary name.
     await watch(client)
@@ -82,20 +82,18 @@ async def test_an_unpartitioned_topic_that_grows_goes_and_its_partitions_come(br
     assert (come, gone) == (full("u-partition-0", "u-partition-1"), full("u"))
 
 
-async def test_a_client_that_knows_the_list_is_not_told_it_again(broker, client):
+async def test_a_client_with_the_present_hash_gets_no_list(broker, client):
     await broker.topics.create(named("a"), 1)
     answer = await watch(client, topics_hash=topics_hash(full("a")))
     assert (list(answer.topic), answer.topics_hash) == ([], topics_hash(full("a")))
-    again = await watch(client, topics_hash="00000000")  # The same watcher makes sure.
+    again = await watch(client, topics_hash="00000000")  # The same watcher checks again.
     assert list(again.topic) == full("a")
     await broker.topics.create(named("b"), 1)
     assert (await update(client))[0] == full("b")
-    await client.silent()  # Told once.
+    await client.silent()  # Sent once.
 
 
-async def test_what_is_not_persistent_or_of_the_brokers_own_or_elsewhere_is_not_told(
-    broker, client
-):
+async def test_non_persistent_system_and_foreign_topics_are_not_listed(broker, client):
     await broker.namespaces.create("public", "other")
     await watch(client)
     await client.produce("non-persistent://public/default/live")
@@ -105,7 +103,7 @@ async def test_what_is_not_persistent_or_of_the_brokers_own_or_elsewhere_is_not_
     assert (await update(client))[0] == full("seen")
 
 
-async def test_a_closed_watcher_hears_nothing_more(broker, client):
+async def test_a_closed_watcher_gets_no_updates(broker, client):
     await watch(client)
     await client.ask(Type.WATCH_TOPIC_LIST_CLOSE, Type.SUCCESS, watcher_id=1)
     await broker.topics.create(named("a"), 1)
@@ -113,7 +111,7 @@ async def test_a_closed_watcher_hears_nothing_more(broker, client):
     await client.ask(Type.WATCH_TOPIC_LIST_CLOSE, Type.SUCCESS, watcher_id=99)
 
 
-async def test_who_loses_the_right_hears_nothing_until_it_is_back(broker, client):
+async def test_without_permission_a_watcher_gets_no_updates(broker, client):
     await watch(client)
     broker.access = Access(Nothing())
     await broker.topics.create(named("a"), 1)
@@ -128,12 +126,12 @@ async def test_who_loses_the_right_hears_nothing_until_it_is_back(broker, client
     assert (sorted(come), digest) == (full("a", "b"), topics_hash(full("a", "b")))
 
 
-async def test_a_namespace_that_is_not_there_has_no_topics(client):
+async def test_a_missing_namespace_has_no_topics(client):
     answer = await watch(client, "persistent://public/nowhere/.*", namespace="public/nowhere")
     assert (list(answer.topic), answer.topics_hash) == ([], "00000000")
 
 
-async def test_what_is_no_namespace_ends_the_connection(client):
+async def test_an_invalid_namespace_ends_the_connection(client):
     await client.send(
         Type.WATCH_TOPIC_LIST,
         request_id=1,
@@ -149,13 +147,13 @@ async def test_what_is_no_namespace_ends_the_connection(client):
     [
         "persistent://public/default/" + "a" * 50,  # Apache's limit is 50 characters.
         "(unclosed",
-        "a(?=b)",  # Java's own engine would take it; the client polls instead.
+        "a(?=b)",  # Java's own engine would accept the pattern; the client polls instead.
         "((.{99}){99}){99}",
         r"\pL{500}",
         "topic://public/default/.*",
     ],
 )
-async def test_a_pattern_that_cannot_be_tried_is_refused_for_good(client, pattern):
+async def test_an_unsupported_pattern_is_refused_for_good(client, pattern):
     assert (await refused(client, pattern))[0] == ServerError.NotAllowedError
     await client.silent()
 
@@ -168,18 +166,18 @@ async def test_a_pattern_that_cannot_be_tried_is_refused_for_good(client, patter
         (r"\Qpersistent://public/default/\Ea|.*b", ["a", "b"]),
         ("public/default/p", ["p-partition-0", "p-partition-1"]),
         (".*-partition-1", []),
-        ("non-persistent://public/default/a", ["a"]),  # The name is what is compared.
+        ("non-persistent://public/default/a", ["a"]),  # Only the name is compared.
         ("default/a", []),
         (".*é", ["é"]),
     ],
 )
-async def test_how_names_are_compared(broker, client, pattern, found):
+async def test_the_comparison_of_names(broker, client, pattern, found):
     for name, partitions in (("a", 1), ("b", 1), ("é", 1), ("p", 2)):
         await broker.topics.create(named(name), partitions)
     assert list((await watch(client, pattern)).topic) == full(*found)
 
 
-async def test_a_connection_and_a_broker_have_so_many_watchers(client, other, monkeypatch):
+async def test_watchers_have_limits_per_connection_and_broker(client, other, monkeypatch):
     monkeypatch.setattr(watchers, "WATCHERS_MAX", 2)
     for number in (1, 2, 2):
         await watch(client, watcher_id=number)
@@ -189,7 +187,7 @@ async def test_a_connection_and_a_broker_have_so_many_watchers(client, other, mo
     assert (await refused(other, ALL))[0] == ServerError.NotAllowedError
 
 
-async def test_what_an_ended_connection_watched_is_given_back(broker, open_client, client):
+async def test_an_ended_connection_frees_its_watchers(broker, open_client, client):
     leaving = Client(await open_client("pulsar"))
     await leaving.connect()
     await watch(leaving)
@@ -200,14 +198,14 @@ async def test_what_an_ended_connection_watched_is_given_back(broker, open_clien
     await client.ask(Type.WATCH_TOPIC_LIST_CLOSE, Type.SUCCESS, watcher_id=1)
 
 
-async def test_a_list_that_no_frame_holds_is_refused(broker, client, monkeypatch):
+async def test_a_list_above_the_frame_limit_is_refused(broker, client, monkeypatch):
     monkeypatch.setattr(watching, "MESSAGE_BYTES_MAX", 100)
     for number in range(3):
         await broker.topics.create(named(f"{number}" * 30), 1)
     assert (await refused(client, ALL))[0] == ServerError.NotAllowedError
 
 
-async def test_many_changes_are_told_in_several_updates(broker, client, monkeypatch):
+async def test_many_changes_are_sent_in_several_updates(broker, client, monkeypatch):
     monkeypatch.setattr(watchers, "UPDATED_NAMES_MAX", 3)
     await watch(client)
     await broker.topics.create(named("p"), 20)
@@ -216,16 +214,14 @@ async def test_many_changes_are_told_in_several_updates(broker, client, monkeypa
     assert len({name for names in told for name in names}) == 20
 
 
-async def test_who_is_told_of_too_few_changes_begins_anew(broker, client, monkeypatch):
+async def test_a_watcher_with_missed_changes_restarts(broker, client, monkeypatch):
     monkeypatch.setattr(topic_lists, "CHANGES_KEPT_MAX", 0)
     await watch(client)
     await broker.topics.create(named("p"), 1)
     await client.closed()
 
 
-async def test_topics_count_as_one_change_each_however_many_partitions_they_have(
-    broker, client, monkeypatch
-):
+async def test_a_topic_counts_as_a_single_change_with_any_partitions(broker, client, monkeypatch):
     monkeypatch.setattr(topic_lists, "CHANGES_KEPT_MAX", 2)
     monkeypatch.setattr(watchers, "CHANGED_NAMES_TOGETHER", 20)
     await watch(client)
@@ -239,7 +235,7 @@ async def test_topics_count_as_one_change_each_however_many_partitions_they_have
     assert told == set(full(*wanted))
 
 
-async def test_changes_come_a_few_topics_at_a_time(broker, monkeypatch):
+async def test_changes_are_handled_a_few_topics_at_a_time(broker, monkeypatch):
     monkeypatch.setattr(topic_lists, "CHANGES_KEPT_MAX", 3)
     made = TopicList()
     await made.fill([])
@@ -259,19 +255,19 @@ async def test_changes_come_a_few_topics_at_a_time(broker, monkeypatch):
     assert made.changes_since(0, 1) is None
 
 
-def test_a_name_that_went_and_came_again_is_told_as_both():
+def test_a_recreated_topic_is_sent_as_removed_and_new():
     changes = [("a", False), ("b", True), ("a", True), ("b", False), ("c", True)]
     come, gone = watchers.net_of(changes)
     assert (sorted(come), gone) == (["a", "c"], ["a"])
 
 
-async def test_topics_that_change_while_the_list_is_filled_are_right_in_it(broker):
+async def test_topics_changed_during_the_listing_are_right(broker):
     kept = await broker.topics.create(named("kept"), 1)
     gone = await broker.topics.create(named("gone"), 1)
     made = TopicList()
 
     class Changing(list):
-        """Topics of which one goes and one comes while they are looked at."""
+        """Topics of which a topic is removed and another added during the iteration."""
 
         def __iter__(self):
             yield kept
@@ -286,7 +282,7 @@ async def test_topics_that_change_while_the_list_is_filled_are_right_in_it(broke
     assert made.changes_since(0, 1) is not None
 
 
-async def test_a_broker_hears_of_topics_that_another_one_of_its_cluster_changes(tmp_path):
+async def test_a_broker_notices_topic_changes_of_another_broker(tmp_path):
     store, place = SharedStore(tmp_path), ("public", "default")
     async with Node(store, 1).running() as first, Node(store, 3).running() as second:
         await balanced(store, first, second)

@@ -1,4 +1,4 @@
-"""WATCH_TOPIC_LIST of clients that may see a part of a namespace."""
+"""WATCH_TOPIC_LIST of clients that see only a part of a namespace."""
 
 import pytest
 
@@ -14,7 +14,7 @@ pytest.importorskip("re2", reason="google-re2 is not installed: clients poll")
 
 
 class APart(Nothing):
-    """Topics are seen whose names begin with an a."""
+    """Rules that show only topics whose names begin with an a."""
 
     def __init__(self):
         super().__init__(Action.DESCRIBE)
@@ -26,13 +26,13 @@ class APart(Nothing):
 
 @pytest.fixture
 async def part(broker, client):
-    """The client sees a part from now on; there are a1 and b1."""
+    """Give the client a partial view; create a1 and b1."""
     for topic in ("a1", "b1"):
         await broker.topics.create(named(topic), 1)
     broker.access = Access(APart())
 
 
-async def test_only_what_is_seen_is_told(broker, client, part):
+async def test_only_visible_topics_are_sent(broker, client, part):
     answer = await watch(client)
     assert list(answer.topic) == full("a1")
     for topic in ("b2", "a2"):
@@ -40,7 +40,7 @@ async def test_only_what_is_seen_is_told(broker, client, part):
     assert await update(client) == (full("a2"), [], topics_hash(full("a1", "a2")))
 
 
-async def test_what_is_not_seen_any_more_goes_with_the_next_change(broker, client):
+async def test_a_hidden_topic_is_removed_with_the_next_change(broker, client):
     for topic in ("a1", "b1"):
         await broker.topics.create(named(topic), 1)
     assert sorted((await watch(client)).topic) == full("a1", "b1")
@@ -49,9 +49,7 @@ async def test_what_is_not_seen_any_more_goes_with_the_next_change(broker, clien
     assert await update(client) == (full("a2"), full("b1"), topics_hash(full("a1", "a2")))
 
 
-async def test_no_more_topics_are_watched_in_part_than_are_remembered(
-    broker, client, part, monkeypatch
-):
+async def test_a_partial_watch_has_a_limit_of_topics(broker, client, part, monkeypatch):
     monkeypatch.setattr(watchers, "SEEN_NAMES_MAX", 1)
     assert list((await watch(client)).topic) == full("a1")
     await broker.topics.create(named("b2"), 1)
@@ -59,21 +57,19 @@ async def test_no_more_topics_are_watched_in_part_than_are_remembered(
     await client.closed()
 
 
-async def test_where_there_are_more_already_a_watch_is_refused(broker, client, part, monkeypatch):
+async def test_a_partial_watch_above_the_limit_is_refused(broker, client, part, monkeypatch):
     monkeypatch.setattr(watchers, "SEEN_NAMES_MAX", 0)
     error, text = await refused(client, ALL)
     assert error == ServerError.NotAllowedError
     assert "too many topics to watch a part of them" in text
 
 
-async def test_more_changes_than_are_looked_at_together_end_a_watch_in_part(
-    mock_clock, broker, client, part, monkeypatch
-):
+async def test_too_many_changes_end_a_partial_watch(mock_clock, broker, client, part, monkeypatch):
     monkeypatch.setattr(watchers, "CHANGED_NAMES_TOGETHER", 1)
     await watch(client)
     await broker.topics.create(named("a2"), 1)
     assert await update(client) == (full("a2"), [], topics_hash(full("a1", "a2")))
-    for topic in ("a3", "a4"):  # While it pauses.
+    for topic in ("a3", "a4"):  # During the pause.
         await broker.topics.create(named(topic), 1)
     mock_clock.jump(1)
     await client.closed()

@@ -1,4 +1,4 @@
-"""The walks in C find what those in Python find, whatever bytes they are given."""
+"""The walks in C find the same entries as those in Python, for any bytes."""
 
 import random
 
@@ -43,11 +43,11 @@ def test_they_agree_on_bodies_in_order_and_on_damaged_ones(monkeypatch, codec, w
     assert agreed > 50
 
 
-def test_what_does_not_end_with_an_entry_is_left_to_python():
+def test_bodies_without_a_final_entry_are_left_to_python():
     chain = SPEEDUPS.chain
     assert chain(b"", 4, 0, False) == b""
     for body in (b"\x00", b"\x01\x00\x00\x00", b"\xff\xff\xff\xff" * 2, b"\x00\x00\x00\x00\x00"):
         assert chain(body, 4, 0, False) is None
-    assert chain(bytes(8), 4, 1, False) is None  # A size below the least.
+    assert chain(bytes(8), 4, 1, False) is None  # A size below the minimum.
     assert chain(bytes(8), 3, 0, False) is None
     assert len(chain(bytes(8), 4, 0, True)) == 2 * 8

@@ -1,4 +1,6 @@
-"""Chunked messages: one row, wherever their pieces are; else a dead letter, never silence."""
+"""Chunked messages: a single row, wherever their chunks are; otherwise a dead letter, never
+silence.
+"""
 
 import pytest
 
@@ -26,7 +28,7 @@ def piece(data, uuid, number, count, payload=b"x"):
 
 
 def rows(data, start=0, end=None, limits=CHUNK_LIMITS):
-    """Offsets and values of the rows, and what was set aside."""
+    """Return offsets and values of the rows, and the dead letters."""
     bad = []
     with FolderReader(data.directory.path).open(TOPIC, 0, 1) as log:
         end = log.high_watermark if end is None else end
@@ -43,7 +45,7 @@ def filler(data, count):
     data.append(BodyFormat.KAFKA, [record() for _ in range(count)])
 
 
-def test_a_message_in_pieces_is_one_row_at_its_last_ones_offset(data):
+def test_a_chunked_message_is_a_row_at_its_last_chunks_offset(data):
     for number in range(3):
         piece(data, "m", number, 3, b"abc"[number : number + 1])
     filler(data, 1)
@@ -59,14 +61,14 @@ def test_messages_across_every_boundary_are_rows_exactly_once(data):
         assert before + after == [(4, b"a0a1a2"), (5, b"b0b1b2")], cut
 
 
-def test_pieces_are_found_however_many_records_lie_between(data):
+def test_chunks_are_found_across_any_number_of_records(data):
     piece(data, "m", 0, 2, b"a")
     filler(data, 30_000)
     piece(data, "m", 1, 2, b"b")
     assert rows(data, 30_001) == ([(30_001, b"ab")], [])
 
 
-def test_many_open_messages_at_a_time_lose_nothing(data):
+def test_many_open_messages_at_a_time_are_not_lost(data):
     for number in range(2):
         for name in range(150):
             piece(data, f"m{name}", number, 2)
@@ -74,22 +76,22 @@ def test_many_open_messages_at_a_time_lose_nothing(data):
     assert ([offset for offset, _ in found], bad) == (list(range(150, 300)), [])
 
 
-def test_pieces_that_no_longer_fit_memory_are_read_again(data):
+def test_chunks_that_no_longer_fit_memory_are_read_again(data):
     for number in range(3):
         for name in "ab":
             piece(data, name, number, 3, f"{name}{number}".encode())
     assert rows(data, limits=ChunkLimits(held_bytes_max=3))[0] == [(4, b"a0a1a2"), (5, b"b0b1b2")]
 
 
-def test_a_last_piece_alone_is_set_aside_and_is_no_damage(data):
+def test_a_single_last_chunk_is_a_dead_letter_and_no_damage(data):
     piece(data, "m", 1, 2)
     found, bad = rows(data)
     assert found == []
     assert bad == [(0, "1 of 2 pieces of the chunked message are not in the log")]
-    assert data.export()[0].count == 1  # Also where damage would stop the export.
+    assert data.export()[0].count == 1  # Even in the mode in which damage would stop the export.
 
 
-def test_a_message_whose_pieces_are_too_far_back_is_set_aside(data):
+def test_a_message_with_too_old_chunks_is_a_dead_letter(data):
     piece(data, "m", 0, 2)
     filler(data, 10_000)
     piece(data, "m", 1, 2)
@@ -98,7 +100,7 @@ def test_a_message_whose_pieces_are_too_far_back_is_set_aside(data):
     assert "not within 0 bytes" in bad[0][1]
 
 
-def test_a_message_that_is_too_large_is_set_aside(data):
+def test_a_too_large_message_is_a_dead_letter(data):
     piece(data, "m", 0, 2)
     piece(data, "m", 1, 2)
     assert rows(data, limits=ChunkLimits(joined_bytes_max=1))[1] == [
@@ -106,14 +108,14 @@ def test_a_message_that_is_too_large_is_set_aside(data):
     ]
 
 
-def test_formats_that_come_in_turns_give_rows_in_offset_order(data):
+def test_alternating_formats_give_rows_in_offset_order(data):
     for number in range(20):
         body_format = (BodyFormat.KAFKA, BodyFormat.PULSAR, BodyFormat.IGGY)[number % 3]
         data.append(body_format, [Record(0, 5, value=b"%d" % number)])
     assert rows(data)[0] == [(number, b"%d" % number) for number in range(20)]
 
 
-def test_behind_an_entry_that_cannot_be_opened_the_others_of_its_batch_are_rows(data):
+def test_entries_behind_an_unreadable_entry_of_a_batch_are_rows(data):
     secret = metadata()
     secret.encryption_keys.add(key="k", value=b"v")
     stored = body(

@@ -28,7 +28,7 @@ def staged(folder, run, content=b"rows", final=FINAL):
     return StagedFile(str(path), final, 1, len(content), 0, 0)
 
 
-def test_an_intent_is_there_until_its_commit(tmp_path):
+def test_an_intent_exists_until_its_commit(tmp_path):
     folder = ExportFolder(tmp_path)
     intent = Intent(1, [PART])
     folder.write_intent(intent)
@@ -37,7 +37,7 @@ def test_an_intent_is_there_until_its_commit(tmp_path):
     assert ExportFolder(tmp_path).open_intent(1) is None
 
 
-def test_an_intent_can_be_taken_back_with_all_that_was_staged(tmp_path):
+def test_an_intent_can_be_withdrawn_with_its_staged_files(tmp_path):
     folder = ExportFolder(tmp_path)
     folder.write_intent(Intent(1, [PART]))
     staged(folder, 1)
@@ -46,7 +46,7 @@ def test_an_intent_can_be_taken_back_with_all_that_was_staged(tmp_path):
     assert list((tmp_path / "_export" / "staging").iterdir()) == []
 
 
-def test_the_last_commit_is_the_one_with_the_highest_run(tmp_path):
+def test_the_last_commit_has_the_highest_run(tmp_path):
     folder = ExportFolder(tmp_path)
     assert folder.last_commit() is None
     for run in (1, 2, 10):
@@ -63,7 +63,7 @@ def test_a_commit_shows_its_files_and_removes_the_litter_of_its_run(tmp_path):
     assert list((tmp_path / "_export" / "staging").iterdir()) == []
 
 
-def test_a_staged_file_that_vanished_is_said(tmp_path):
+def test_a_vanished_staged_file_is_an_error(tmp_path):
     folder = ExportFolder(tmp_path)
     file = staged(folder, 1)
     os.unlink(file.staged)
@@ -78,7 +78,7 @@ def test_two_exports_to_one_folder_exclude_each_other(tmp_path):
 
 
 def a_run(root, numbers):
-    """One export of some numbers into two files each, as the job does it."""
+    """Export the numbers into two files each, as the job does."""
     folder = ExportFolder(root)
     folder.finish_prepared()
     run = folder.next_run()
@@ -94,8 +94,10 @@ def a_run(root, numbers):
 
 @pytest.mark.slow
 def test_a_kill_at_every_step_leaves_each_record_once(tmp_path):
-    """Each step that Python tells of (a file opened, made, renamed, removed) is the last one of
-    some process; a reader of the folder sees no record twice, and after one more run all of them.
+    """Each step that Python audits (a file opened, created, renamed, removed) is the last step of a
+    process.
+
+    A reader of the folder sees no record twice, and all records after another run.
     """
     seed = 12
     print("seed", seed)
@@ -119,7 +121,7 @@ def test_a_kill_at_every_step_leaves_each_record_once(tmp_path):
 
 
 def a_merge(root):
-    """The small files of one date become one, as `compact` does it."""
+    """Merge the small files of a date, as `compact` does."""
     folder = ExportFolder(root)
     folder.finish_prepared()
     small = sorted(root.glob("topic=t/date=0/*.parquet"))
@@ -133,7 +135,7 @@ def a_merge(root):
 
 
 @pytest.mark.slow
-def test_a_merge_killed_at_any_step_loses_nothing_and_is_ended_by_the_next(tmp_path):
+def test_a_merge_killed_at_any_step_is_finished_without_loss(tmp_path):
     for step in range(200):
         root = tmp_path / str(step)
         root.mkdir()

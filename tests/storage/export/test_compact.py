@@ -1,4 +1,4 @@
-"""Small files become larger ones, with the same rows."""
+"""Small files are merged into larger files, with the same rows."""
 
 import pyarrow.parquet as parquet
 import pytest
@@ -21,7 +21,7 @@ HIDDEN_TOPIC = "public/default/_x"
 
 
 def export(data, run, topic=TOPIC):
-    """One small run over two dates."""
+    """Export a small run over two dates."""
     start = data.log.log_end_offset
     records = [record(value=b"%d" % i, publish_us=i % 2 * DAY_US) for i in range(10)]
     data.append(BodyFormat.PLAIN, records)
@@ -35,7 +35,7 @@ def rows(data):
     return sorted((row["offset"], row["value"]) for row in found)
 
 
-def test_neighbours_are_merged_and_every_row_is_there_once(data):
+def test_neighbours_are_merged_and_every_row_appears_once(data):
     for run in (1, 2, 3):
         export(data, run)
     before = rows(data)
@@ -53,7 +53,7 @@ def test_neighbours_are_merged_and_every_row_is_there_once(data):
 
 @pytest.fixture
 def hidden(tmp_path):
-    """An export of a topic named `_x`, as earlier releases named its files."""
+    """Return an export of a topic named `_x`, with the file names of earlier releases."""
     data = Data(tmp_path, topic=HIDDEN_TOPIC)
     for run in (1, 2):
         export(data, run, HIDDEN_TOPIC)
@@ -74,7 +74,7 @@ def test_readers_skip_files_of_earlier_releases_until_the_files_are_renamed(hidd
 
 
 @pytest.mark.parametrize("moved", [0, 1, 3, 4])
-def test_a_renaming_that_was_killed_is_finished(hidden, moved):
+def test_a_killed_rename_is_finished(hidden, moved):
     folder = ExportFolder(hidden.root)
     before = {path.name: path.read_bytes() for path in hidden.root.glob("topic=*/**/_*.parquet")}
     shown = show_hidden_files(folder)

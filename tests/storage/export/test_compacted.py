@@ -1,4 +1,4 @@
-"""Rows of bodies that compaction took records out of: those that the plain codec gives."""
+"""Rows of compacted bodies: the same as from the plain codec."""
 
 import random
 
@@ -9,7 +9,7 @@ from tests.storage.formats.test_without import BASE, COUNT, MAKERS
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_rows_of_what_is_left_are_those_of_the_codec(name):
+def test_rows_of_compacted_bodies_equal_the_codecs(name):
     make, argument = MAKERS[name]
     codec, body = make(argument)
     for seed in range(12):

@@ -1,7 +1,7 @@
-"""What docs/spark.md shows works as it stands: its Python in order, over a log and an export.
+"""The examples in docs/spark.md work: their Python runs in order, over a log and an export.
 
-Blocks for DuckDB, pandas and plots run where these are installed; nothing else needs them. Those of
-a cluster's store only compile: `conformance/exports/clustered.py` reads one.
+Blocks for DuckDB, pandas and plots run if these are installed; no other code needs them. The blocks
+about a cluster's store are only compiled: `conformance/exports/clustered.py` reads such a store.
 """
 
 import importlib.util
@@ -27,7 +27,7 @@ def blocks() -> list[str]:
 
 
 def placed(block: str, folder: Path) -> str:
-    """With paths of that folder: Spark itself began elsewhere."""
+    """Return the block with paths of that folder: Spark itself runs in another folder."""
     return re.sub(r"(?<=[\"'])(data\"|checkpoint\"|out/|lake/)", rf"{folder}/\1", block)
 
 
@@ -53,7 +53,7 @@ def test_the_examples_run_in_order(spark_export, tmp_path):
             exec(code, names)
             ran += 1
     assert ran >= 3
-    assert names["rows"].isStreaming  # Of the last block that reads.
+    assert names["rows"].isStreaming  # Of the last block with a read.
     written = spark_export.started().read.parquet(str(tmp_path / "out"))
     assert written.count() == RECORDS
     assert (tmp_path / "checkpoint").is_dir()

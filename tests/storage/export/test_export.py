@@ -1,4 +1,6 @@
-"""The whole job with a JVM: incremental, exactly once after a crash, one line for each failure."""
+"""The whole job with a JVM: incremental, exactly once after a crash, a single line for each
+failure.
+"""
 
 import contextlib
 import os
@@ -46,7 +48,7 @@ def fill(data, first, last):
     data.append(BodyFormat.KAFKA, records)
 
 
-def test_a_second_run_brings_only_what_is_new(data, spark):
+def test_a_second_run_exports_only_new_records(data, spark):
     fill(data, 0, 100)
     seen = []
     first = run_export(job(data), spark, lambda done, tasks: seen.append((done, tasks)))
@@ -58,8 +60,8 @@ def test_a_second_run_brings_only_what_is_new(data, spark):
     assert exported(data) == [(i, b"%d" % i) for i in range(130)]
 
 
-def test_a_run_that_was_killed_is_taken_up_without_a_repeat(data, spark):
-    """SIGKILL to the whole process group while Spark works; then the same command again."""
+def test_a_killed_run_resumes_without_a_repeat(data, spark):
+    """The whole process group gets SIGKILL while Spark works; then the same command runs again."""
     fill(data, 0, 500)
     run_export(job(data), spark)
     fill(data, 500, 900)
@@ -75,7 +77,7 @@ def test_a_run_that_was_killed_is_taken_up_without_a_repeat(data, spark):
     running = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
     while running.poll() is None and not ExportFolder(data.root).open_intent(2):
         time.sleep(0.01)
-    with contextlib.suppress(ProcessLookupError):  # It was over before we had a turn.
+    with contextlib.suppress(ProcessLookupError):  # The process had ended before.
         os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     fill(data, 900, 950)
@@ -88,7 +90,7 @@ def test_an_unknown_topic_is_named(data, spark):
         run_export(job(data, "nothing"), spark)
 
 
-def test_a_body_that_cannot_be_opened_leaves_the_position_where_it_was(data, spark):
+def test_an_unreadable_body_keeps_the_position(data, spark):
     fill(data, 0, 10)
     data.append(BodyFormat.PULSAR, [record(value=b"v")])
     path = next((data.root.parent / "data" / "partitions" / "1").glob("*.log"))
@@ -100,8 +102,8 @@ def test_a_body_that_cannot_be_opened_leaves_the_position_where_it_was(data, spa
     assert ExportFolder(data.root).last_commit() is None
 
 
-def test_an_intent_whose_records_retention_dropped_is_a_clear_stop_or_a_gap(data, spark):
-    """Nothing of it was shown: its run goes by what the log has now."""
+def test_an_intent_with_expired_records_is_a_clear_stop_or_a_gap(data, spark):
+    """No reader has seen a record of the intent: the next run uses the present log."""
     fill(data, 0, 10)
     run_export(job(data), spark)
     fill(data, 10, 30)
@@ -117,7 +119,7 @@ def test_an_intent_whose_records_retention_dropped_is_a_clear_stop_or_a_gap(data
 
 
 def drop_first_segment(data):
-    """As retention does it: the log starts at a later segment."""
+    """Drop the first segment as retention does: the log starts at a later segment."""
     data.log.settings = LogSettings(segment_bytes=1)
     fill(data, 30, 31)
     data.log.settings = LogSettings(segment_bytes=1, retention_bytes=0)

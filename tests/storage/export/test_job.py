@@ -1,4 +1,4 @@
-"""The export job without a JVM: what is exported, when, and what it says of it."""
+"""The export job without a JVM: exported records, their time, and the summary."""
 
 import itertools
 import threading
@@ -26,7 +26,7 @@ from tests.storage.export.test_worker import record
 
 
 class InThisProcess:
-    """Runs tasks as Spark does, one after the other."""
+    """Runs tasks in turn, in the place of Spark."""
 
     def map(self, work, parts, total, report):
         done = []
@@ -37,7 +37,7 @@ class InThisProcess:
 
 
 class House:
-    """A data directory with topics, and one export of them."""
+    """A data directory with topics, and an export of them."""
 
     def __init__(self, path):
         self.path = path
@@ -74,7 +74,9 @@ class House:
         return run_export(ExportJob(source, self.root, **changes), InThisProcess())
 
     def rows(self):
-        """(topic folder, partition, offset, value) of every row that readers of the folder see."""
+        """Return (topic folder, partition, offset, value) of every row that readers of the folder
+        see.
+        """
         found = []
         for path in self.root.glob("topic=*/**/*.parquet"):
             table = parquet.ParquetFile(path).read(columns=["partition", "offset", "value"])
@@ -92,7 +94,7 @@ def values(count, start=0):
     return [b"%d" % number for number in range(start, start + count)]
 
 
-def test_many_topics_or_a_pattern_are_one_run(house):
+def test_many_topics_or_a_pattern_are_a_single_run(house):
     for name in ("orders", "tenant/space/deep", "00123"):
         house.topic(name, 2)
         house.append(name, values(3))
@@ -124,7 +126,7 @@ def test_readers_see_each_record_once_after_an_export_of_an_earlier_release(hous
     assert house.export(name).rows == 0
 
 
-def test_a_pattern_matches_whole_names_and_a_bad_one_is_said(house):
+def test_a_pattern_matches_whole_names_and_a_bad_pattern_is_an_error(house):
     house.topic("orders")
     house.append("orders", values(1))
     assert house.export(pattern="order").rows == 0
@@ -139,7 +141,7 @@ def test_an_empty_topic_is_no_run(house):
     assert house.export("orders").runs == []
 
 
-def test_bounded_runs_go_on_one_after_the_other(house):
+def test_bounded_runs_continue_in_turn(house):
     house.topic("orders")
     house.append("orders", values(10))
     rows = [house.export("orders", bounds=Bounds(rows_max=4)).rows for _ in range(4)]
@@ -147,7 +149,7 @@ def test_bounded_runs_go_on_one_after_the_other(house):
     assert [row[2] for row in house.rows()] == list(range(10))
 
 
-def test_an_export_from_the_latest_leaves_out_what_was_there(house):
+def test_an_export_from_the_latest_skips_older_records(house):
     house.topic("orders")
     house.append("orders", values(5))
     assert house.export("orders", start="latest").rows == 0
@@ -156,7 +158,7 @@ def test_an_export_from_the_latest_leaves_out_what_was_there(house):
     assert [row[2] for row in house.rows()] == [5, 6, 7]
 
 
-def test_a_topic_made_again_is_exported_from_its_start_beside_the_old_rows(house):
+def test_a_recreated_topic_is_exported_beside_the_old_rows(house):
     house.topic("orders")
     house.append("orders", [b"old"])
     house.export("orders")
@@ -168,7 +170,7 @@ def test_a_topic_made_again_is_exported_from_its_start_beside_the_old_rows(house
     assert sorted(row[3] for row in house.rows()) == [b"new", b"old"]
 
 
-def test_an_intent_that_is_left_is_taken_up_as_it_stands(house):
+def test_a_remaining_intent_is_resumed_unchanged(house):
     house.topic("orders")
     house.append("orders", values(10))
     part = Range(1, 0, 0, 6, "public/default/orders")
@@ -178,7 +180,7 @@ def test_an_intent_that_is_left_is_taken_up_as_it_stands(house):
     assert len(list(house.root.glob("topic=*/**/*.parquet"))) == 2
 
 
-def test_what_retention_dropped_is_a_stop_or_a_gap_in_the_commit(house):
+def test_expired_records_are_a_stop_or_a_gap_in_the_commit(house):
     house.topic("orders")
     for _ in range(4):
         house.append("orders", [bytes(3000)] * 2)
@@ -189,7 +191,7 @@ def test_what_retention_dropped_is_a_stop_or_a_gap_in_the_commit(house):
     house.committer.commit()
     start = log.log_start_offset
     assert start > 4
-    summary = house.export("orders")  # Nothing was exported before: it begins at the log start.
+    summary = house.export("orders")  # The first export of the topic begins at the log start.
     assert (summary.rows, summary.lost) == (8 - start, 0)
     house.append("orders", [bytes(3000)] * 2)
     house.append("orders", [bytes(3000)] * 2)
@@ -202,7 +204,7 @@ def test_what_retention_dropped_is_a_stop_or_a_gap_in_the_commit(house):
     assert ExportFolder(house.root).last_commit().gaps[0].start == 8
 
 
-def test_a_broker_that_does_not_answer_leaves_the_export_as_it_is(house):
+def test_a_silent_broker_does_not_change_the_export(house):
     house.topic("orders")
     house.append("orders", values(2))
     summary = house.export("orders", progress=Progress("http://127.0.0.1:1", "export:lake"))

@@ -1,4 +1,4 @@
-"""What the export does when topics are deleted, made again, renamed, compacted or cut under it."""
+"""The export while topics are deleted, recreated, renamed, compacted or truncated."""
 
 import random
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ FORMATS = ("plain", "kafka", "kafka_batches", "pulsar", "iggy_typed")
 
 
 class Meanwhile(InThisProcess):
-    """Changes the log once the first run is planned, before its tasks read it."""
+    """Changes the log after the first run is planned, before its tasks read the log."""
 
     def __init__(self, change):
         self.changes = [change]
@@ -65,13 +65,13 @@ def offsets(house, topic):
     return [row[2] for row in house.rows() if row[0] == folder]
 
 
-def test_a_topic_deleted_during_a_run_of_a_pattern_holds_up_no_other(house):
+def test_a_topic_deleted_during_a_pattern_run_delays_no_other(house):
     assert export(house, lambda: delete(house)).rows == 4
     assert offsets(house, "bills") == list(range(4)) and not offsets(house, "orders")
     assert ExportFolder(house.root).last_commit().run == 1
 
 
-def test_a_named_topic_deleted_during_a_run_is_an_error_and_exported_once_it_is_made_again(house):
+def test_a_named_topic_deleted_during_a_run_is_an_error(house):
     with pytest.raises(NoSuchTopic, match="holds no topic public/default/orders"):
         export(house, lambda: delete(house), "orders", "bills")
     assert house.rows() == []
@@ -81,7 +81,7 @@ def test_a_named_topic_deleted_during_a_run_is_an_error_and_exported_once_it_is_
     assert [row[3] for row in house.rows() if "orders" in row[0]] == [b"new"]
 
 
-def test_a_topic_made_again_during_a_run_is_exported_from_its_start(house):
+def test_a_topic_recreated_during_a_run_is_exported_from_its_start(house):
     house.export("orders")
     house.append("orders", values(2))
 
@@ -94,7 +94,7 @@ def test_a_topic_made_again_during_a_run_is_exported_from_its_start(house):
     assert sorted(row[3] for row in house.rows()) == [b"0", b"1", b"2", b"3", b"new"]
 
 
-def test_a_renamed_topic_goes_on_where_it_was_under_its_new_name(house):
+def test_a_renamed_topic_continues_under_its_new_name(house):
     house.export("orders")
     house.append("orders", values(3))
     rename(house, "invoices")
@@ -102,10 +102,10 @@ def test_a_renamed_topic_goes_on_where_it_was_under_its_new_name(house):
         house.export("orders")
     assert house.export("invoices").rows == 3
     assert (offsets(house, "orders"), offsets(house, "invoices")) == ([0, 1, 2, 3], [4, 5, 6])
-    assert house.export(pattern=".*").rows == 4  # Of bills: nothing of it comes twice.
+    assert house.export(pattern=".*").rows == 4  # Of bills: no row appears twice.
 
 
-def test_a_run_left_before_a_renaming_begins_anew_under_the_new_name(house):
+def test_a_run_left_before_a_rename_restarts_under_the_new_name(house):
     part = Range(1, 0, 0, 3, "public/default/orders")
     ExportFolder(house.root).write_intent(Intent(1, [part]))
     rename(house, "invoices")
@@ -113,7 +113,7 @@ def test_a_run_left_before_a_renaming_begins_anew_under_the_new_name(house):
     assert offsets(house, "invoices") == [0, 1, 2, 3] and not offsets(house, "orders")
 
 
-def test_what_retention_drops_during_a_run_is_a_stop_or_a_gap(house):
+def test_records_expired_during_a_run_are_a_stop_or_a_gap(house):
     for _ in range(4):
         house.append("orders", [bytes(3000)] * 2)
     log = house.logs["orders", 0]
@@ -131,7 +131,7 @@ def test_what_retention_drops_during_a_run_is_a_stop_or_a_gap(house):
     assert offsets(house, "orders") == [0, 1, *range(log.log_start_offset, 12)]
 
 
-def test_a_fault_that_stays_is_told_and_the_plan_kept(house):
+def test_a_permanent_fault_is_reported_and_the_plan_kept(house):
     path = next((house.path / "data" / "partitions" / "1").glob("*.log"))
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -143,9 +143,10 @@ def test_a_fault_that_stays_is_told_and_the_plan_kept(house):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_compacted_log_is_exported_as_it_is_read_and_goes_on_behind_its_holes(house, seed):
-    """Compaction replaces segments before, between and during runs; a record that is still there
-    is exported once, whatever was taken out around it.
+def test_a_compacted_log_is_exported_and_continues_behind_its_holes(house, seed):
+    """Compaction replaces segments before, between and during runs.
+
+    A remaining record is exported once, whichever records around it are removed.
     """
     chosen = random.Random(seed)
     log = house.logs["orders", 0]

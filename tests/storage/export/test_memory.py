@@ -1,5 +1,6 @@
-"""What a worker of the export holds at most, whatever producers put into the log: it exports the
-worst of each kind in a process of its own, and the kernel says what that took at its peak.
+"""The memory limit of an export worker, for any content of the log.
+
+The worker exports the worst batch of each kind in its own process, and the kernel reports the peak.
 """
 
 import subprocess
@@ -17,7 +18,7 @@ from tests.storage.formats.kafka.test_record_batches import batch
 
 WORKER_BYTES_MAX = 400_000_000
 ZSTD = 4
-MILLION = 1 << 20  # Records that a batch may hold at most.
+MILLION = 1 << 20  # The limit of records in a batch.
 
 WORKER = """
 import sys
@@ -36,14 +37,12 @@ def records(count, size):
 
 
 def zstd_batch(count, plain):
-    """Record batch of `count` records, packed."""
+    """Return a compressed record batch of `count` records."""
     return batch(compression.zstd(plain), count, attributes=ZSTD, base_ms=0, max_ms=0)
 
 
 def small_values():
-    """A batch of as many records as there may be; all say that they are the first but for their
-    deltas, which have three bytes each.
-    """
+    """Return a batch with the maximum number of records; their deltas have three bytes each."""
     plain = bytearray()
     for number in range(MILLION):
         zigzag = number << 1
@@ -53,11 +52,11 @@ def small_values():
 
 
 def small_records(body_format, count):
-    """As many of a byte each, as the codec has them."""
+    """Return the maximum number of records of a byte each, as the codec stores them."""
     return bytes(codec_for(body_format).encode(records(count, 1), 0))
 
 
-# What each batch holds, its format, and how many of them there are.
+# Content and format of each batch, and the number of such batches.
 WORST = {
     "a million records in a batch": (small_values, BodyFormat.KAFKA_BATCHES, 1),
     "60 MB in a batch": (

@@ -1,5 +1,5 @@
-"""Spark's network fetcher: against a running broker, the same rows as from its folder; and against
-answers that a broker seldom gives.
+"""Spark's network fetcher: from a running broker, the same rows as from its folder; and its
+reaction to rare answers of a broker.
 """
 
 import http.server
@@ -47,7 +47,7 @@ def value(number):
 
 
 def produce(address, values):
-    """One Kafka 0.8 produce request, acknowledged by all."""
+    """Send a Kafka 0.8 produce request with acks=all."""
     parts = []
     for value in values:
         rest = struct.pack(">bbii", 0, 0, -1, len(value)) + value
@@ -71,13 +71,13 @@ def exported(tmp_path, place, name):
     return sorted((row["offset"], row["value"]) for table in tables for row in table.to_pylist())
 
 
-def test_rows_over_the_network_are_those_of_the_folder(broker, tmp_path):
+def test_rows_over_the_network_equal_the_folders(broker, tmp_path):
     over_network = exported(tmp_path, broker.url, "network")
     assert over_network == exported(tmp_path, str(broker.data_dir), "folder")
     assert over_network == [(n, value(n)) for n in range(100, RECORDS)]
 
 
-def test_offsets_out_of_range_and_partitions_that_are_gone_are_what_they_are_in_a_folder(broker):
+def test_errors_over_the_network_equal_those_of_a_folder(broker):
     (state,) = open_log(broker.url).partitions()
     with open_log(broker.url).open(TOPIC, 0, state.partition_id) as reader:
         with pytest.raises(OffsetOutOfRange):
@@ -88,7 +88,7 @@ def test_offsets_out_of_range_and_partitions_that_are_gone_are_what_they_are_in_
         open_log(broker.url).open(TOPIC, 0, 999)
 
 
-def test_registered_schemas_over_the_network_are_those_of_the_folder(broker):
+def test_registered_schemas_over_the_network_equal_the_folders(broker):
     avro = '{"type":"record","name":"R","fields":[{"name":"a","type":"long"}]}'
     wider = avro.replace("]}", ',{"name":"b","type":["null","string"],"default":null}]}')
     for definition in (avro, wider):
@@ -104,13 +104,13 @@ def test_registered_schemas_over_the_network_are_those_of_the_folder(broker):
     assert definitions == [json.loads(avro), json.loads(wider)]
 
 
-def test_the_position_shows_as_a_group(broker):
+def test_the_position_appears_as_a_group(broker):
     tell_positions(broker.url, "export:lake", {(TOPIC, 0): 4000})
     with urllib.request.urlopen(f"{broker.url}/api/v1/groups/{TOPIC}/export:lake") as answer:
         assert b'"backlog":1000' in answer.read().replace(b" ", b"")
 
 
-def test_no_broker_is_one_line(tmp_path):
+def test_an_unreachable_broker_is_a_single_line(tmp_path):
     part = Range(1, 0, 0, 5, TOPIC)
     (failure,) = write_range(Job(str(tmp_path), "http://127.0.0.1:1", 1), part)
     assert isinstance(failure, TaskFailed)
@@ -118,7 +118,7 @@ def test_no_broker_is_one_line(tmp_path):
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
-    """Gives the answers of `server.answers` in turn, and notes what was asked."""
+    """Returns the answers of `server.answers` in turn, and records the requests."""
 
     protocol_version = "HTTP/1.1"
 
@@ -144,7 +144,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def answering():
-    """`answering(answer, ...)`: the URL of a server that gives them."""
+    """Return `answering(answer, ...)`, which returns the URL of a server with these answers."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers)
     server.asked, server.answers, server.keeps_alive = [], [], True
     server.daemon_threads = True
@@ -166,7 +166,7 @@ PAGE = {"partitions": [HERE | FIGURES], "next": None}
 
 
 def opened(server, *answers):
-    """A partition whose next answers will be these."""
+    """Return a partition whose next answers are these."""
     server.answers = [(200, FIGURES), *answers]
     return BrokerReader(url_of(server)).open(TOPIC, 0, 1)
 
@@ -177,20 +177,20 @@ def test_a_busy_broker_is_asked_again(answering):
     assert (state.topic, state.watermark, state.size_bytes) == (TOPIC, 9, 90)
 
 
-def test_a_broker_that_stays_busy_is_an_error_with_its_words(answering, monkeypatch):
+def test_a_permanently_busy_broker_is_an_error_with_its_message(answering, monkeypatch):
     monkeypatch.setattr(network, "BUSY_TRIES", 2)
     answering.answers = [(503, {"message": "is starting"})] * 2
     with pytest.raises(BrokerRefused, match="is starting"):
         BrokerReader(url_of(answering)).partitions()
 
 
-def test_a_connection_that_was_closed_while_it_was_idle_is_made_again(answering):
+def test_a_connection_closed_while_idle_is_reopened(answering):
     answering.keeps_alive = False
     with opened(answering, (200, {"first_offset": 4})) as reader:
         assert reader.first_at(5) == 4
 
 
-def test_partitions_of_other_brokers_are_asked_for_and_those_that_are_gone_left_out(answering):
+def test_partitions_of_other_brokers_are_requested_and_deleted_ones_skipped(answering):
     other, gone = (HERE | {"is_here": False, "partition": n} for n in (1, 2))
     first = {"partitions": [HERE | FIGURES, other, gone, HERE | {"topic": "a/b/c"}], "next": "x"}
     answering.answers = [
@@ -210,7 +210,7 @@ def test_partitions_of_other_brokers_are_asked_for_and_those_that_are_gone_left_
 
 
 @pytest.mark.parametrize("login", [":to%20ken@", ""])
-def test_the_token_is_that_of_the_url_or_of_the_variable(answering, monkeypatch, login):
+def test_the_token_comes_from_the_url_or_the_variable(answering, monkeypatch, login):
     monkeypatch.setenv("BRAIDLOG_TOKEN", "of the variable")
     answering.answers = [(200, PAGE)]
     BrokerReader(url_of(answering, login)).partitions()
@@ -231,7 +231,7 @@ def test_the_token_is_that_of_the_url_or_of_the_variable(answering, monkeypatch,
         ((200, b"x" * 200), DamagedLog, "on the wire"),
     ],
 )
-def test_each_answer_to_a_fetch_is_the_error_that_it_means(answering, answer, error, text):
+def test_each_answer_to_a_fetch_is_its_error(answering, answer, error, text):
     with (
         opened(answering, answer, (200, FIGURES | {"log_start_offset": 5})) as reader,
         pytest.raises(error, match=text),
@@ -239,7 +239,7 @@ def test_each_answer_to_a_fetch_is_the_error_that_it_means(answering, answer, er
         next(reader.batches(0))
 
 
-def test_bytes_that_changed_on_the_way_are_found(broker, answering):
+def test_changed_bytes_are_found(broker, answering):
     (state,) = open_log(broker.url).partitions()
     path = f"{broker.url}/api/v1/log/{TOPIC}/0/batches?partition_id={state.partition_id}&offset=0"
     with urllib.request.urlopen(path) as answer:
@@ -252,7 +252,7 @@ def test_bytes_that_changed_on_the_way_are_found(broker, answering):
             list(reader.batches(0))
 
 
-def test_batches_end_where_they_are_asked_to(broker):
+def test_batches_end_at_the_requested_offset(broker):
     (state,) = open_log(broker.url).partitions()
     with open_log(broker.url).open(TOPIC, 0, state.partition_id) as reader:
         found = list(reader.batches(600, 1100))
@@ -260,7 +260,7 @@ def test_batches_end_where_they_are_asked_to(broker):
     assert found[-1].base_offset < 1100 <= found[-1].next_offset
 
 
-def test_a_position_that_is_refused_is_an_error(answering):
+def test_a_refused_position_is_an_error(answering):
     answering.answers = [(403, {"message": "not allowed"})]
     with pytest.raises(BrokerRefused, match="not allowed"):
         tell_broker(url_of(answering), "export/all", {(TOPIC, 0): 5})
@@ -268,6 +268,6 @@ def test_a_position_that_is_refused_is_an_error(answering):
 
 
 @pytest.mark.parametrize("url", ["ftp://host", "http://", "host:8080"])
-def test_what_is_no_url_of_a_broker_says_so(url):
+def test_an_invalid_broker_url_is_an_error(url):
     with pytest.raises(OSError, match="is not the URL of a broker"):
         BrokerReader(url).partitions()

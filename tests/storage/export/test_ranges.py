@@ -1,4 +1,4 @@
-"""What a run exports."""
+"""The ranges that a run exports."""
 
 import pytest
 
@@ -29,11 +29,11 @@ def test_a_partition_never_exported_starts_at_its_log_start():
     assert plan([state(start=40)], {}) == [Range(7, 0, 40, 100, TOPIC)]
 
 
-def test_a_partition_goes_on_where_the_last_run_ended():
+def test_a_partition_continues_at_the_end_of_the_last_run():
     assert plan([state()], {7: 60}) == [Range(7, 0, 60, 100, TOPIC)]
 
 
-def test_nothing_new_is_no_task():
+def test_without_new_records_there_is_no_task():
     assert plan([state()], {7: 100}) == []
 
 
@@ -48,7 +48,7 @@ def test_lost_records_stop_the_run():
         plan([state(start=40)], {7: 10})
 
 
-def test_lost_records_are_stepped_over_when_told_so():
+def test_lost_records_are_skipped_on_request():
     assert plan([state(start=40)], {7: 10}, fail_on_loss=False) == [Range(7, 0, 40, 100, TOPIC)]
 
 
@@ -68,12 +68,12 @@ def test_there_are_never_more_tasks_than_records():
     assert [(task.start, task.end) for task in tasks] == [(0, 1), (1, 2), (2, 3)]
 
 
-def test_a_gap_is_told_with_what_is_exported_behind_it():
+def test_a_gap_is_reported_with_the_range_behind_it():
     found = whole_plan([state(start=40)], {7: 10}, fail_on_loss=False)
     assert found.gaps == [Range(7, 0, 10, 40, TOPIC)]
 
 
-def test_small_backlogs_are_shared_by_all_cores_only_where_it_is_worth_it():
+def test_small_backlogs_are_split_only_if_worthwhile():
     assert len(plan([state(size=TASK_BYTES // 2)], {}, cores=4)) == 4
     assert len(plan([state(size=1000)], {}, cores=4)) == 1
 
@@ -91,14 +91,14 @@ def test_shares_are_in_proportion_and_never_more_than_allowed():
     assert shares({"a": 3}, 10) == {"a": 3}
 
 
-def test_a_bounded_run_leaves_no_small_backlog_out():
+def test_a_bounded_run_skips_no_small_backlog():
     partitions = [state(1, watermark=10_000), state(2, watermark=3)]
     for bounds in (Bounds(rows_max=10), Bounds(bytes_max=1000)):
         tasks = plan(partitions, {}, bounds=bounds)
         assert [task.partition_id for task in tasks] == [1, 2]
 
 
-def test_a_bound_by_bytes_goes_by_the_average_record():
+def test_a_bound_in_bytes_uses_the_average_record():
     tasks = plan([state(size=1000)], {}, bounds=Bounds(bytes_max=250))
     assert [(task.start, task.end) for task in tasks] == [(0, 25)]
 
@@ -107,19 +107,19 @@ def test_a_bound_never_stops_all_progress():
     assert [task.end for task in plan([state()], {7: 50}, bounds=Bounds(bytes_max=1))] == [51]
 
 
-def test_from_latest_fixes_where_the_first_export_begins():
+def test_from_latest_fixes_the_start_of_the_first_export():
     assert plan([state()], {}, from_latest=True) == [Range(7, 0, 100, 100, TOPIC)]
     assert plan([state(watermark=120)], {7: 100}, from_latest=True)[0].start == 100
 
 
-def test_a_range_is_kept_while_its_partition_has_all_of_it():
+def test_a_range_is_kept_while_its_partition_is_complete():
     part = Range(7, 0, 10, 50, TOPIC)
     assert is_kept(part, [state()])
     assert not is_kept(part, [state(start=11)])
     assert not is_kept(part, [state(partition_id=8)])
 
 
-def test_too_little_is_no_run_but_fixes_where_an_export_begins():
+def test_too_few_records_are_no_run_but_fix_the_start():
     assert plan([state(size=1000)], {}, bounds=Bounds(bytes_min=1001)) == []
     assert len(plan([state(size=1000)], {}, bounds=Bounds(bytes_min=1000))) == 1
     assert plan([state()], {7: 50}, bounds=Bounds(bytes_min=501)) == []

@@ -1,4 +1,4 @@
-"""The log's folder as the export and the source see it, while a broker works beside them."""
+"""The log's folder as the export and the source see it beside a running broker."""
 
 import shutil
 

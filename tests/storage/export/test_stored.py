@@ -1,4 +1,4 @@
-"""A cluster's store as a place of a log: its partitions, schemas and rows, and what it refuses."""
+"""A cluster's store as the place of a log: its partitions, schemas and rows, and refusals."""
 
 import pytest
 
@@ -80,7 +80,7 @@ def values(log, state):
         return [value for batch in rows for value in batch["value"].to_pylist()]
 
 
-def test_partitions_are_those_of_the_catalogue_by_topic_and_index(store, broker):
+def test_partitions_come_from_the_catalogue_by_topic_and_index(store, broker):
     log = reader(store)
     empty = [(one.topic, one.partition_id, one.index, one.watermark) for one in log.partitions()]
     assert empty == [
@@ -104,7 +104,7 @@ def test_partitions_are_those_of_the_catalogue_by_topic_and_index(store, broker)
     assert values(log, third) == [b"z"]
 
 
-def test_a_partition_of_no_topic_is_gone(store, broker):
+def test_a_partition_without_topic_is_deleted(store, broker):
     with pytest.raises(FileNotFoundError, match="public/default/a partition 0 is gone"):
         reader(store).open("public/default/a", 0, 77)
     with pytest.raises(FileNotFoundError):
@@ -112,7 +112,7 @@ def test_a_partition_of_no_topic_is_gone(store, broker):
     assert isinstance(reader(store).partitions()[0], PartitionState)
 
 
-def test_schemas_are_those_that_the_topics_shards_keep(store, broker):
+def test_schemas_come_from_the_topics_shards(store, broker):
     topic = "public/default/a"
     name = parse_topic(topic)
     shard = broker.catalogue.shard(name)
@@ -124,7 +124,7 @@ def test_schemas_are_those_that_the_topics_shards_keep(store, broker):
     assert found == {topic: [RegisteredSchema(AVRO, '"long"')]}
 
 
-def test_what_cannot_be_reached_is_an_os_error(store):
+def test_an_unreachable_store_is_an_os_error(store):
     class Silent(MemoryLedger):
         def journal(self, shard, kind, after=0):
             raise LedgerUnanswered("PostgreSQL: nobody there")
@@ -156,7 +156,7 @@ def test_a_password_is_no_part_of_a_place(database):
     assert "secret" not in str(caught.value)
 
 
-def test_a_place_says_where_and_shows_no_more_than_the_store():
+def test_a_place_shows_only_the_store():
     place = store_place("s3://b/p", "host=db port=5432 passfile=/run/pass", "http://s3:8333")
     assert place.startswith("s3://b/p?") and shown(place) == "s3://b/p"
     assert store_place("file:///srv/store") == "file:///srv/store"
@@ -167,13 +167,13 @@ def test_a_place_says_where_and_shows_no_more_than_the_store():
         store_place("bucket/prefix")
 
 
-def test_no_database_is_said_before_anything_is_asked(monkeypatch):
+def test_a_missing_database_is_an_error_before_any_request(monkeypatch):
     monkeypatch.delenv(DATABASE_VARIABLE, raising=False)
     with pytest.raises(OSError, match=DATABASE_VARIABLE):
         open_log("s3://b/p")
 
 
-def test_a_place_is_made_without_asking_and_a_folder_that_is_missing_is_not_made(tmp_path):
+def test_a_place_is_created_without_requests_or_folders(tmp_path):
     pytest.importorskip("psycopg", reason="the extra `shared` is not installed")
     pytest.importorskip("obstore", reason="the extra `shared` is not installed")
     folder = tmp_path / "nowhere"

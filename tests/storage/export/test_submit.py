@@ -1,4 +1,4 @@
-"""The export as a Spark application: its arguments; what it does is tested with the job."""
+"""The export as a Spark application: its arguments; the tests of the job check its effect."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from tests.storage.export.test_worker import Data, record
         (["a", "--log", "s3://b/p", "--to", "y", "--database", "password=x"], EXIT_USAGE, "PGPASS"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_a_code(arguments, code, text, capsys):
+def test_invalid_arguments_are_a_single_line_and_a_code(arguments, code, text, capsys):
     assert main(arguments) == code
     assert text in capsys.readouterr().err
 
@@ -39,8 +39,8 @@ def test_the_export_is_a_program_too():
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_cluster_of_processes_exports_and_says_so(tmp_path):
-    """A standalone master, a worker and an executor, each a process of its own."""
+def test_a_cluster_of_processes_exports_with_a_summary(tmp_path):
+    """A standalone master, a worker and an executor, each in its own process."""
     data = Data(tmp_path)
     data.append(BodyFormat.PULSAR, [record(value=b"%d" % number) for number in range(100)])
     root = Path(__file__).parents[3]
@@ -55,7 +55,7 @@ def test_a_cluster_of_processes_exports_and_says_so(tmp_path):
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(root),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",  # A fifth less of a short life.
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",  # Saves a fifth of a short run.
     }
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""What a task writes, from logs of every body format, without a JVM."""
+"""The files of a task, from logs of every body format, without a JVM."""
 
 import pyarrow.parquet as parquet
 import pytest
@@ -22,7 +22,9 @@ TABLE = TableSettings()
 
 @pytest.fixture
 def data(tmp_path):
-    """A data directory with one partition; `append(format, records)` makes them durable."""
+    """Return a data directory with a partition; `append(format, records)` makes the records
+    durable.
+    """
     return Data(tmp_path)
 
 
@@ -86,7 +88,7 @@ def test_values_and_offsets_of_every_format_are_exported(data, body_format):
     ]
 
 
-def test_absent_and_empty_stay_apart(data):
+def test_absent_and_empty_values_differ(data):
     data.append(
         BodyFormat.KAFKA,
         [record(), record(key=b"", value=b""), record(key=b"k"), record(value=b"v")],
@@ -100,7 +102,7 @@ def test_absent_and_empty_stay_apart(data):
     ]
 
 
-def test_all_fields_of_a_record_have_their_column(data):
+def test_all_record_fields_have_their_column(data):
     data.append(
         BodyFormat.PLAIN,
         [
@@ -136,7 +138,7 @@ def test_a_kafka_record_has_the_time_of_its_append(data):
     assert row["timestamp"].timestamp() == 1_700_000_000
 
 
-def test_records_of_several_days_go_to_a_file_each(data):
+def test_records_of_several_days_have_separate_files(data):
     start = 1_700_000_000_000_000
     data.append(
         BodyFormat.PLAIN,
@@ -156,7 +158,7 @@ def test_a_range_inside_batches_is_cut_exactly(data):
     assert [row["offset"] for row in rows_of(data.export(7, 23))] == list(range(7, 23))
 
 
-def test_a_body_that_cannot_be_opened_stops_the_export_with_its_offset(data):
+def test_an_unreadable_body_stops_the_export_with_its_offset(data):
     data.append(BodyFormat.KAFKA, [record(value=b"v")])
     data.append_body(b"not a message set", BodyInfo(record_count=3), BodyFormat.PULSAR, 1)
     (failure,) = data.export()
@@ -164,7 +166,7 @@ def test_a_body_that_cannot_be_opened_stops_the_export_with_its_offset(data):
     assert "offset 1" in failure.text
 
 
-def test_a_body_that_cannot_be_opened_is_set_aside_when_told_so(data):
+def test_an_unreadable_body_is_a_dead_letter_on_request(data):
     data.append(BodyFormat.KAFKA, [record(value=b"v")])
     data.append_body(b"not a message set", BodyInfo(record_count=3), BodyFormat.PULSAR, 1)
     data.append(BodyFormat.KAFKA, [record(value=b"w")])
@@ -176,7 +178,7 @@ def test_a_body_that_cannot_be_opened_is_set_aside_when_told_so(data):
     assert [row["offset"] for row in rows] == [0, 4]
 
 
-def test_staged_files_are_not_seen_by_readers_of_the_folder(data):
+def test_readers_of_the_folder_do_not_see_staged_files(data):
     data.append(BodyFormat.KAFKA, [record(value=b"v")])
     outcomes = data.export()
     assert list(data.root.glob("topic=*")) == []
@@ -184,7 +186,7 @@ def test_staged_files_are_not_seen_by_readers_of_the_folder(data):
     assert len(list(data.root.glob("topic=*/date=*/*.parquet"))) == 1
 
 
-def test_a_publish_time_that_no_calendar_has_is_a_row_like_any_other(data):
+def test_a_publish_time_outside_the_calendar_is_an_ordinary_row(data):
     latest = (1 << 63) - 1
     data.append(BodyFormat.PLAIN, [record(value=b"v", publish_us=latest)])
     data.append(BodyFormat.PLAIN, [record(value=b"w", publish_us=5)])
@@ -201,7 +203,7 @@ def test_a_publish_time_that_no_calendar_has_is_a_row_like_any_other(data):
     assert sorted(times) == [5, latest]
 
 
-def test_records_of_very_many_dates_do_not_open_very_many_files(data):
+def test_records_of_many_dates_open_few_files(data):
     data.append(
         BodyFormat.PLAIN,
         [record(value=b"", publish_us=day * DAY_US) for day in range(FILES_MAX + 50)],
@@ -211,13 +213,13 @@ def test_records_of_very_many_dates_do_not_open_very_many_files(data):
     assert sum(outcome.rows for outcome in outcomes) == FILES_MAX + 50
 
 
-def test_hours_and_other_times_decide_on_the_folder_when_asked(data):
+def test_hours_and_other_times_decide_the_folder_on_request(data):
     data.append(BodyFormat.PLAIN, [record(value=b"v", event_us=3_600_000_000 * 5)])
     (outcome,) = data.export(table=TableSettings("hour", "eventTime"))
     assert outcome.final.split("/")[1:3] == ["date=1970-01-01", "hour=05"]
 
 
-def test_a_log_that_ends_before_what_was_planned_is_a_failure_and_no_shorter_file(data):
+def test_a_log_shorter_than_planned_is_a_failure(data):
     data.append(BodyFormat.KAFKA, [record(value=b"a"), record(value=b"b")])
     (failure,) = data.export(0, 3)
     assert isinstance(failure, TaskFailed) and "offset 3 is outside [0, 2]" in failure.text

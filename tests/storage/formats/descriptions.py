@@ -1,4 +1,4 @@
-"""Layouts in `construct`, from the protocols' documents: a second description to check against."""
+"""Layouts in `construct`, from the protocols' documents: an independent description for checks."""
 
 from construct import (
     Bytes,

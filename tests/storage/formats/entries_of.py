@@ -26,7 +26,7 @@ def single(payload: bytes, **fields: object) -> bytes:
 
 
 def body(*entries: tuple[bytes, int]) -> bytes:
-    """A stored run of (entry, record count)."""
+    """Return a stored run of (entry, record count)."""
     parts, delta = [], 0
     for raw, count in entries:
         parts += [ENTRY_PREFIX.pack(len(raw), delta, count), raw]

@@ -1,5 +1,5 @@
-"""Messages as real clients send them, seeded: sizes, keys, headers and times differ. And the same
-with bytes changed.
+"""Messages like real clients', seeded: sizes, keys, headers and times differ. Optionally with
+changed bytes.
 """
 
 import struct
@@ -15,7 +15,7 @@ from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
 
 
 def mutated(chance, data):
-    """The same, or with some bytes changed, cut off or put in."""
+    """Return the data, or the data with bytes changed, cut off or inserted."""
     if chance.random() < 0.5 or not data:
         return data
     made = bytearray(data)
@@ -38,7 +38,7 @@ def sized(data):
 
 
 def kafka_set(chance):
-    """A set of format 0; in one of ten a message is compressed."""
+    """Return a set of format 0; a tenth of the sets has a compressed message."""
     parts = []
     for number in range(chance.randrange(1, 12)):
         key = chance.choice([None, b"", chance.randbytes(8)])
@@ -53,7 +53,7 @@ def kafka_set(chance):
 
 
 def pulsar_send(chance, *, producer_id, sequence_id, payload=None, **fields):
-    """The frame of one SEND."""
+    """Return the frame of a SEND."""
     metadata = MessageMetadata(producer_name="p-1", sequence_id=sequence_id, **fields)
     if "publish_time" not in fields:
         metadata.publish_time = 1_700_000_000_000 + chance.randrange(5000)
@@ -78,7 +78,7 @@ def pulsar_send(chance, *, producer_id, sequence_id, payload=None, **fields):
 
 
 def pulsar_sends(chance):
-    """(producer id, frames) of one producer."""
+    """Return (producer id, frames) of a producer."""
     producer_id, first = chance.randrange(1 << 20), chance.randrange(1 << 40)
     return producer_id, b"".join(
         pulsar_send(chance, producer_id=producer_id, sequence_id=first + number)
@@ -87,7 +87,7 @@ def pulsar_sends(chance):
 
 
 def iggy_messages(chance, *, with_ids=True):
-    """Messages of a SEND of the classic dialects."""
+    """Return messages of a SEND of the classic dialects."""
     parts = []
     for _ in range(chance.randrange(1, 12)):
         message_id = chance.randbytes(16) if with_ids and chance.random() < 0.5 else bytes(16)

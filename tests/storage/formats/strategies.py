@@ -1,4 +1,4 @@
-"""Records with every field that a record can have, for hypothesis."""
+"""Records with every possible field, for hypothesis."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -8,7 +8,7 @@ from braidlog.storage.formats.record import Chunk, Header, HeaderKind, Record
 # Enough for each kind of field, in a quarter of a second; a busy machine is no failure.
 QUICK = settings(max_examples=40, deadline=None)
 
-# Before 1970, in it, and as late as fits the log.
+# Before 1970, after 1970, and as late as the log can hold.
 TIMES = st.integers(-5_000, (1 << 63) - 1)
 SMALL = st.binary(max_size=12)
 TEXTS = st.text(max_size=6).map(str.encode) | SMALL | st.binary(min_size=254, max_size=257)
@@ -48,7 +48,7 @@ RECORDS = st.builds(
 
 @st.composite
 def record_lists(draw: st.DrawFn) -> list[Record]:
-    """Records of one batch: ascending offsets with gaps, one append time."""
+    """Draw records of a batch: ascending offsets with gaps, a common append time."""
     records = draw(st.lists(RECORDS, min_size=1, max_size=5))
     offset = draw(st.integers(0, 1 << 40))
     append_us = draw(st.integers(0, (1 << 62)))

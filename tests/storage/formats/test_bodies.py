@@ -1,6 +1,6 @@
-"""Bodies of every format, made of records with any fields: where reading begins and ends in them.
+"""Bodies of every format, made from records with any fields: start and end of reads.
 
-What becomes of each field is in `tests/conformance/mapping/`.
+`tests/conformance/mapping/` checks the fields.
 """
 
 import pytest
@@ -18,9 +18,7 @@ NAMES |= {"iggy": "iggy", "iggy_typed": "iggy-typed", "plain": "rest"}
 @pytest.mark.parametrize("name", NAMES)
 @QUICK
 @given(records=record_lists())
-def test_a_format_carries_what_its_readers_are_not_refused(
-    name: str, records: list[Record]
-) -> None:
+def test_a_format_carries_the_records_of_its_readers(name: str, records: list[Record]) -> None:
     codec = codec_named(name)
     assert [codec.carries(one) for one in records] == [is_carried(name, one) for one in records]
 
@@ -32,7 +30,7 @@ def is_carried(name: str, record: Record) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 @QUICK
 @given(records=record_lists())
-def test_reading_begins_and_ends_where_it_is_asked_to(name: str, records: list[Record]) -> None:
+def test_reads_begin_and_end_at_the_requested_offsets(name: str, records: list[Record]) -> None:
     codec = codec_named(name)
     carried = [record for record in records if is_carried(name, record)]
     if not carried:
@@ -52,7 +50,7 @@ def test_reading_begins_and_ends_where_it_is_asked_to(name: str, records: list[R
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "kafka_batches"])
 @QUICK
 @given(records=record_lists())
-def test_positions_are_those_of_the_records(name: str, records: list[Record]) -> None:
+def test_positions_equal_those_of_the_records(name: str, records: list[Record]) -> None:
     codec = codec_named(name)
     carried = [record for record in records if is_carried(name, record)]
     if not carried:

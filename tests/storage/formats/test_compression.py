@@ -31,13 +31,13 @@ HELLO = b"hello hello hello"
 
 @pytest.mark.parametrize("name", KAFKA)
 @pytest.mark.parametrize("data", SAMPLES, ids=len)
-def test_what_is_packed_for_kafka_unpacks_within_its_exact_size(name: str, data: bytes) -> None:
+def test_compressed_data_for_kafka_unpacks_within_its_exact_size(name: str, data: bytes) -> None:
     pack, unpack = KAFKA[name]
     assert bytes(unpack(pack(data), len(data))) == data
 
 
 @pytest.mark.parametrize("name", KAFKA)
-def test_one_byte_above_the_limit_is_too_large(name: str) -> None:
+def test_a_byte_above_the_limit_is_too_large(name: str) -> None:
     pack, unpack = KAFKA[name]
     for data in SAMPLES[1:]:
         with pytest.raises(RecordTooLarge):
@@ -63,7 +63,7 @@ def test_a_stream_cut_anywhere_is_refused(name: str) -> None:
     packed = pack(HELLO)
     for end in range(1, len(packed)):
         if name == "snappy" and end == 16:
-            continue  # The framing's head alone: a set of no blocks.
+            continue  # The framing's head alone: a set without blocks.
         with pytest.raises(BodyError):
             unpack(packed[:end], 1000)
 
@@ -80,7 +80,7 @@ def test_any_bytes_are_unpacked_or_refused(name: str, data: bytes) -> None:
             pass
 
 
-def test_gzip_is_read_by_others_and_others_are_read() -> None:
+def test_gzip_is_compatible_with_other_implementations() -> None:
     assert python_gzip.decompress(compression.gzip(HELLO)) == HELLO
     named = b"\x1f\x8b\x08\x08\x01\x02\x03\x04\x02\xffname\x00"
     raw = zlib.compressobj(9, zlib.DEFLATED, -15)
@@ -122,7 +122,7 @@ def test_snappy_blocks_hold_at_most_32_kib() -> None:
     assert sizes == [32768, 32768, 4464]
 
 
-def test_lz4_is_written_as_the_java_client_of_0_8_writes_it() -> None:
+def test_lz4_is_written_like_the_java_client_of_0_8() -> None:
     """Kafka's Java producer 0.8.2.2, the same text."""
     wanted = "04224d18 60401a 11000080 68656c6c6f2068656c6c6f2068656c6c6f 00000000"
     assert compression.lz4(HELLO) == bytes.fromhex(wanted)
@@ -189,6 +189,6 @@ def test_any_payload_is_unpacked_or_refused(name: str, data: bytes, size: int) -
         pass
 
 
-def test_checksums_are_those_of_zlib() -> None:
+def test_checksums_equal_zlibs() -> None:
     data = memoryview(b"123456789")
     assert compression.crc32(data) == zlib.crc32(data) == 0xCBF43926

@@ -35,7 +35,7 @@ def test_typed_values_are_shown_as_text(kind: int, value: bytes, text: bytes) ->
 
 
 @pytest.mark.parametrize("kind", HeaderKind)
-def test_a_value_of_another_size_than_its_kind_stays_as_it_is(kind: int) -> None:
+def test_a_value_with_a_wrong_size_for_its_kind_is_unchanged(kind: int) -> None:
     assert header_text(Header(b"n", b"abc", kind)) == b"abc"
 
 

@@ -1,4 +1,4 @@
-"""Bodies that are not what they say: every codec answers with its own error, whatever the bytes."""
+"""Bodies with false fields: every codec raises its own error, for any bytes."""
 
 import gc
 import mmap
@@ -46,14 +46,14 @@ def look_at(name: str, body: bytes) -> None:
 
 @pytest.mark.parametrize("name", CODECS)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_random_bytes_are_an_error_and_nothing_else(name: str, seed: int) -> None:
+def test_random_bytes_raise_only_body_errors(name: str, seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):
         look_at(name, rng.randbytes(rng.randrange(120)))
 
 
 @pytest.mark.parametrize("name", CODECS)
-def test_a_body_cut_anywhere_gives_its_whole_records_or_an_error(name: str) -> None:
+def test_a_body_cut_anywhere_yields_its_whole_records_or_an_error(name: str) -> None:
     codec = codec_named(name)
     body = codec.encode(records(), 10)
     whole = codec.decode(body, 10, 5).records
@@ -88,11 +88,11 @@ def test_lengths_of_all_ones_take_no_memory(name: str) -> None:
         tracemalloc.stop()
 
 
-LIE = 1 << 26  # what the garbage says it unpacks to: as much as is allowed
+LIE = 1 << 26  # the claimed unpacked size of the garbage: the maximum
 
 
 def garbage(compression: int) -> bytes:
-    """A stored Pulsar entry of a few bytes that declares a lot."""
+    """Return a stored Pulsar entry of a few bytes with a large claimed size."""
     payload = {4: b"\x80\x80\x80\x20garbage!"}.get(compression, b"garbage!")
     return body((entry(metadata(compression=compression, uncompressed_size=LIE), payload), 1))
 
@@ -102,7 +102,7 @@ def resident_bytes() -> int:
 
 
 @pytest.mark.parametrize("compression", [1, 2, 3, 4], ids=["lz4", "zlib", "zstd", "snappy"])
-def test_what_fails_keeps_no_memory_for_what_it_declared(compression: int) -> None:
+def test_a_failure_keeps_no_memory_for_the_declared_size(compression: int) -> None:
     stored = garbage(compression)
     codec = codec_named("pulsar")
     gc.disable()

@@ -1,4 +1,4 @@
-"""Bodies that unpack to many bytes: whole, in memory once, and refused where that is wanted."""
+"""Bodies that unpack to many bytes: complete, in memory once, and refused on request."""
 
 import gzip
 import mmap
@@ -39,7 +39,7 @@ PACKED: dict[str, tuple[bytes, Unpack]] = {
 def test_large_outputs_are_whole_and_their_slices_are_bytes(name: str) -> None:
     packed, unpack = PACKED[name]
     unpacked = sliceable(unpack(packed, 64 << 20))
-    assert isinstance(unpacked, mmap.mmap)  # And not copied.
+    assert isinstance(unpacked, mmap.mmap)  # Not copied either.
     assert len(unpacked) == len(LARGE)
     assert unpacked[:] == LARGE
     assert isinstance(unpacked[5:10], bytes)
@@ -52,7 +52,7 @@ def test_small_outputs_are_bytes() -> None:
 
 
 @pytest.mark.parametrize("size_max", [0, LARGE_BYTES_MIN - 1, LARGE_BYTES_MIN, len(LARGE) - 1])
-def test_more_than_is_allowed_is_refused(size_max: int) -> None:
+def test_outputs_above_the_limit_are_refused(size_max: int) -> None:
     with pytest.raises(RecordTooLarge):
         gunzip(PACKED["gzip"][0], size_max)
 
@@ -64,7 +64,7 @@ def test_outputs_of_about_that_size_are_whole(size: int) -> None:
     assert bytes(block) == LARGE[:size]
 
 
-def test_members_are_joined_also_large_ones() -> None:
+def test_members_are_joined_including_large_members() -> None:
     packed = PACKED["gzip"][0]
     assert bytes(gunzip(packed + gzip.compress(PIECE), 64 << 20)) == LARGE + PIECE
 
@@ -79,7 +79,7 @@ def test_a_large_stream_that_is_cut_or_broken_is_refused() -> None:
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3])
-def test_records_of_a_large_set_hold_bytes_of_their_own(codec: int) -> None:
+def test_records_of_a_large_set_have_their_own_bytes(codec: int) -> None:
     values = [PIECE[:50_000]] * 250
     inner = b"".join(entry(at, message(b"key", value)) for at, value in enumerate(values))
     decoded = KAFKA.decode(wrapper(inner, codec, 249), 0, 0, start_offset=245, records_max=3)
@@ -89,7 +89,7 @@ def test_records_of_a_large_set_hold_bytes_of_their_own(codec: int) -> None:
 
 
 @pytest.mark.parametrize("name", PACKED)
-def test_large_work_is_refused_before_it_takes_memory_where_that_is_wanted(name: str) -> None:
+def test_large_work_can_be_refused_before_it_takes_memory(name: str) -> None:
     packed, unpack = PACKED[name]
     with refusing_large():
         with pytest.raises(LargeBody) as refused:
@@ -113,7 +113,7 @@ def test_small_pieces_of_a_large_body_are_counted_together(packed: bytes, unpack
     assert len(unpack(packed, 64 << 20)) >= LARGE_BYTES_MIN
 
 
-def test_refusing_holds_for_its_thread_alone() -> None:
+def test_the_refusal_applies_only_to_its_thread() -> None:
     packed, unpack = PACKED["zstd"]
     unpacked: list[Buffer] = []
     with refusing_large():

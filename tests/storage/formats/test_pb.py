@@ -1,4 +1,4 @@
-"""Pulsar's recorded frames go through the generated classes without a change of a byte."""
+"""Pulsar's recorded frames pass through the generated classes without a changed byte."""
 
 import struct
 
@@ -17,7 +17,7 @@ FRAMES = [
 
 
 def pieces(frame: bytes) -> tuple[bytes, bytes]:
-    """Command and metadata of a frame."""
+    """Return command and metadata of a frame."""
     total, size = struct.unpack_from(">II", frame)
     assert total + 4 == len(frame)
     rest = frame[8 + size :]
@@ -38,7 +38,7 @@ def test_recorded_commands_and_metadata_serialise_to_the_same_bytes(frame: bytes
         assert parsed.SerializeToString() == metadata
 
 
-def test_all_63_frames_of_the_client_are_here() -> None:
+def test_all_63_frames_of_the_client_are_covered() -> None:
     assert len([row for row in rows("pulsar", "golden-frames.tsv") if row[0] != "name"]) == 63
 
 

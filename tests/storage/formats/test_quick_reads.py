@@ -1,4 +1,4 @@
-"""What the extension in C makes for readers of another protocol is what the codecs make."""
+"""The C extension's conversion for readers of another protocol equals the codecs' conversion."""
 
 import random
 
@@ -43,7 +43,7 @@ def test_entries_of_sets_sound_and_mutated(seed):
 
 @pytest.mark.parametrize("first", [0, 100, 127, (1 << 14) - 3, (1 << 35) - 3, (1 << 62) - 3])
 @pytest.mark.parametrize("key", [None, b"", b"key", b"k" * 127])
-def test_all_of_a_set_that_is_in_order_becomes_entries(first, key):
+def test_a_whole_valid_set_becomes_entries(first, key):
     records = [
         Record(offset, APPEND_US, key=key, value=b"v" * (offset - first))
         for offset in range(first, first + 300)
@@ -52,7 +52,7 @@ def test_all_of_a_set_that_is_in_order_becomes_entries(first, key):
     assert made == records_to_entries(records)
 
 
-def test_times_before_1970_are_those_of_the_codec():
+def test_times_before_1970_equal_the_codecs():
     records = [Record(0, -5000, value=b"v")]
     assert set_to_entries(KAFKA.encode(records, 0), 0, -5000, 1) == records_to_entries(records)
 
@@ -67,7 +67,7 @@ def test_times_before_1970_are_those_of_the_codec():
     ],
     ids=["null", "long key", "not ASCII", "offset that is missing"],
 )
-def test_entries_end_before_what_python_has_to_look_at(odd):
+def test_entries_end_before_messages_for_python(odd):
     stored = KAFKA.encode([Record(0, APPEND_US, value=b"v"), odd], 0)
     assert len(set_to_entries(stored, 0, APPEND_US, 9)) == 1
     assert set_to_entries(stored, 1, APPEND_US, 9) == []
@@ -82,7 +82,7 @@ def test_without_the_extension_there_are_no_entries(monkeypatch):
 
 
 def some_entry(chance):
-    """An entry as clients send it, and how many records it has."""
+    """Return an entry as clients send entries, and its number of records."""
     keys = [{}, {"partition_key": ""}, {"partition_key": "key"}, {"null_partition_key": True}]
     nulls = [{}, {}, {}, {"null_value": True}]
     if chance.random() < 0.3:
@@ -120,7 +120,7 @@ def test_sets_of_entries_sound_and_mutated(seed):
         if chance.random() < 0.3:
             entries[0] = mutated(chance, entries[0][0]), entries[0][1]
         stored = body(*entries)
-        try:  # Bodies with flags, and those that have no right metadata, are not converted.
+        try:  # Bodies with flags, and bodies without valid metadata, are not converted.
             if PULSAR.inspect(stored).flags:
                 continue
         except BodyError:
@@ -143,7 +143,7 @@ def test_sets_of_entries_sound_and_mutated(seed):
     assert made > ROUNDS
 
 
-def test_all_of_a_body_that_is_in_order_becomes_a_set():
+def test_a_whole_valid_body_becomes_a_set():
     batch = b"".join(single(b"v" * at, partition_key="k") for at in range(50))
     batched = entry(metadata(num_messages_in_batch=50), batch)
     stored = body((batched, 50), (entry(metadata(null_value=True), b""), 1), (batched, 50))
@@ -153,7 +153,7 @@ def test_all_of_a_body_that_is_in_order_becomes_a_set():
     assert part.records == KAFKA.encode(PULSAR.decode(stored, BASE, 1).records, BASE)
 
 
-def test_a_set_tells_when_there_is_no_room():
+def test_a_set_reports_a_lack_of_room():
     stored = body((entry(metadata(num_messages_in_batch=3), single(b"v" * 74) * 3), 3))
     for room, count in ((0, 0), (99, 0), (100, 1), (299, 2), (300, 3)):
         part = converted(stored, Wanted(0, 100, room))
@@ -176,7 +176,7 @@ def test_a_set_tells_when_there_is_no_room():
         (entry(metadata(), b"v"), 2),
     ],
 )
-def test_a_set_ends_before_an_entry_that_python_has_to_look_at(odd):
+def test_a_set_ends_before_an_entry_for_python(odd):
     plain = (entry(metadata(num_messages_in_batch=2), single(b"v") * 2), 2)
     part = converted(body(plain, odd, plain), Wanted(0, 100, 9000))
     assert (part.count, part.next_offset, part.is_full) == (2, BASE + 2, False)

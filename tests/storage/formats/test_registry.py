@@ -35,7 +35,7 @@ CODEC = InstalledCodec()
 
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is gone after it."""
+    """Remove a test's registrations afterwards."""
     monkeypatch.setattr(registry, "_by_format", dict(registry._by_format))
     monkeypatch.setattr(registry, "_by_name", dict(registry._by_name))
 
@@ -57,7 +57,7 @@ def test_built_in_codecs_are_found_by_number_and_name(name: str) -> None:
 def test_a_registered_codec_is_found(other: OtherCodec) -> None:
     assert registry.codec_for(250) is other
     assert registry.codec_named("test-other") is other
-    registry.register(other)  # Again is no clash.
+    registry.register(other)  # A repeated registration is no clash.
 
 
 def test_numbers_and_names_have_one_owner(other: OtherCodec) -> None:
@@ -65,7 +65,7 @@ def test_numbers_and_names_have_one_owner(other: OtherCodec) -> None:
         registry.register(TwinCodec())
 
 
-def test_our_own_numbers_and_names_are_not_given_away() -> None:
+def test_built_in_numbers_and_names_cannot_be_taken() -> None:
     with pytest.raises(ValueError, match="number"):
         registry.register(PlainCodec())
 

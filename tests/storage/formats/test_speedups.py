@@ -1,4 +1,4 @@
-"""The extension in C says what the Python code beside it says, whatever bytes it is given."""
+"""The C extension equals the Python code, for any bytes."""
 
 import random
 import struct
@@ -38,7 +38,7 @@ ROUNDS = 300
 
 @pytest.fixture
 def in_python(monkeypatch):
-    """Run a function of a module without the extension."""
+    """Return a function that runs a function of a module without the extension."""
 
     def run(module, function, *arguments, **options):
         with monkeypatch.context() as patched:
@@ -115,7 +115,7 @@ def test_places_in_sets_sound_and_mutated(seed, in_python):
 
 
 def keyed_entry(chance):
-    """A stored entry with or without keys of all kinds."""
+    """Return a stored entry with or without keys of all kinds."""
     metadata = MessageMetadata(producer_name="p", sequence_id=chance.randrange(99), publish_time=1)
     if chance.random() < 0.7:
         metadata.partition_key = chance.choice(["", "key", "a2V5", "ключ"])
@@ -149,7 +149,9 @@ def test_keys_of_pulsar_entries_sound_and_mutated(seed, monkeypatch):
 
 
 def sends_in_python(received, count):
-    """What the machine and the codec make of the SENDs at the front, each by itself."""
+    """Return the results of machine and codec for the SENDs at the front, each
+    parsed separately.
+    """
     machine = PulsarMachine()
     machine.connected()
     pos, sent, entries, times = 0, [], [], []
@@ -211,6 +213,6 @@ def test_pulsar_sends_end_with_the_producer_the_frames_and_the_size():
     ],
     ids=lambda field: next(iter(field)),
 )
-def test_pulsar_sends_out_of_the_ordinary_are_left_to_python(field):
+def test_unusual_pulsar_sends_are_left_to_python(field):
     data = pulsar_send(random.Random(1), producer_id=1, sequence_id=2, **field)
     assert C.send_producer(data, *LIMITS) is None

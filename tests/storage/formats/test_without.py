@@ -1,4 +1,4 @@
-"""Bodies of every format without some of their records: the others are what they were."""
+"""Bodies of every format after the removal of records: the other records are unchanged."""
 
 import random
 
@@ -29,7 +29,7 @@ def plain(name: str) -> tuple[Codec, bytes]:
 
 
 def kafka_wrapped(number: int) -> tuple[Codec, bytes]:
-    """Plain messages around a compressed set."""
+    """Return plain messages around a compressed set."""
     codec = codec_named("kafka")
     some = records()
     middle = packed(codec.encode(some[2:7], BASE), number, BASE + 6)
@@ -48,7 +48,7 @@ def batches_packed(number: int) -> tuple[Codec, bytes]:
 
 
 def pulsar_batched(number: int) -> tuple[Codec, bytes]:
-    """An unbatched entry, a batch of 7, an unbatched one."""
+    """Return an unbatched entry, a batch of 7, and an unbatched entry."""
     inner = b"".join(
         entries_of.single(b"v%d" % n, partition_key="k", sequence_id=n) for n in range(1, 8)
     )
@@ -73,7 +73,7 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_records_that_stay_are_the_same_and_at_their_offsets(name: str) -> None:
+def test_remaining_records_are_unchanged_and_at_their_offsets(name: str) -> None:
     make, argument = MAKERS[name]
     codec, body = make(argument)  # type: ignore[operator]
     before = codec.decode(body, BASE, 7)
@@ -93,7 +93,7 @@ def test_records_that_stay_are_the_same_and_at_their_offsets(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_nothing_is_changed_where_nothing_goes_and_nothing_is_left_where_all_does(
+def test_removing_nothing_changes_nothing_and_removing_all_leaves_nothing(
     name: str,
 ) -> None:
     make, argument = MAKERS[name]

@@ -1,4 +1,4 @@
-"""Recorded bytes of real clients and servers, as conformance/vectors/ keeps them."""
+"""Recorded bytes of real clients and servers, from conformance/vectors/."""
 
 from pathlib import Path
 
@@ -6,6 +6,6 @@ VECTORS = Path(__file__).parents[3] / "conformance" / "vectors"
 
 
 def rows(protocol: str, name: str) -> list[list[str]]:
-    """Columns of each row of a file, comments left out."""
+    """Return the columns of each row of a file, without comments."""
     lines = (VECTORS / protocol / name).read_text().splitlines()
     return [line.split("\t") for line in lines if line and not line.startswith("#")]

@@ -30,7 +30,7 @@ def replayed(journal):
     return changes
 
 
-def test_changes_come_back_in_order():
+def test_changes_are_replayed_in_order():
     journal = MemoryJournal()
     changes = opened(journal)
     ranges = RangeSet()
@@ -47,7 +47,7 @@ def test_a_record_is_a_version_and_an_array_of_changes():
     assert journal.records == [bytes.fromhex("02 91 92 01 a2 6869")]
 
 
-def test_changes_made_together_are_one_record():
+def test_joint_changes_are_a_single_record():
     journal = MemoryJournal()
     assert opened(journal).append(Said("a"), Said("b")) == 1
     assert journal.records == [bytes.fromhex("02 92 92 01 a1 61 92 01 a1 62")]
@@ -75,16 +75,16 @@ def test_lazy_changes_have_no_ticket_until_they_are_settled():
     [
         "",
         "01",
-        "01 91 92 03 a1 61",  # A tag that nobody knows.
-        "01 91 93 01 a1 61 c0",  # One field too many.
-        "01 91 91 01",  # One too few.
-        "01 91 92 01 05",  # Not a text.
-        "01 91 92 02 c4 03 000000",  # Not a whole range.
+        "01 91 92 03 a1 61",  # An unknown tag.
+        "01 91 93 01 a1 61 c0",  # Too many fields.
+        "01 91 91 01",  # Too few fields.
+        "01 91 92 01 05",  # No text.
+        "01 91 92 02 c4 03 000000",  # An incomplete range.
         "01 91 92 01 a2 61",  # Cut.
-        "01 90 90",  # Something behind it.
+        "01 90 90",  # Trailing bytes.
     ],
 )
-def test_a_record_that_cannot_be_read_is_damage_that_only_a_repair_leaves_out(record):
+def test_an_unreadable_record_is_damage_that_only_a_repair_skips(record):
     good = bytes.fromhex("01 91 92 01 a1 61")
     journal = MemoryJournal([bytes.fromhex(record), good])
     with pytest.raises(DamagedLog, match="cannot be read"):
@@ -95,7 +95,7 @@ def test_a_record_that_cannot_be_read_is_damage_that_only_a_repair_leaves_out(re
     assert len(lost) == 1
 
 
-def test_a_repair_reads_the_other_changes_of_a_record_that_cannot_be_read_whole():
+def test_a_repair_reads_the_readable_changes_of_a_damaged_record():
     journal = MemoryJournal([bytes.fromhex("01 93 92 01 a1 61 92 01 c4 01 61 92 01 a1 62")])
     changes, lost = [], []
     opened(journal).replay(changes.append, lost.append)
@@ -116,7 +116,7 @@ def test_a_record_of_another_layout_ends_every_replay(layout):
     "change",
     [Said(b"a"), Said(None), Said(5), Said("\ud800"), Said(1 << 70), Ranged("a")],
 )
-def test_what_could_not_be_read_back_is_never_written(change):
+def test_an_unreadable_change_is_never_written(change):
     journal = MemoryJournal()
     changes = opened(journal)
     for lazy in (False, True):
@@ -127,14 +127,14 @@ def test_what_could_not_be_read_back_is_never_written(change):
     assert replayed(journal) == [Said("b")]
 
 
-def test_a_record_about_what_is_not_there_ends_the_replay():
+def test_a_record_about_a_missing_object_ends_the_replay():
     journal = MemoryJournal()
     opened(journal).append(Said("a"))
     with pytest.raises(DamagedLog, match="'a'"):
         opened(journal).replay(lambda change: {}[change.text])
 
 
-def test_a_journal_is_shortened_when_it_has_grown_by_a_quarter():
+def test_a_journal_is_shortened_after_growth_by_a_quarter():
     journal = MemoryJournal()
     changes = opened(journal)
     changes.replay(print)
@@ -154,7 +154,7 @@ def test_a_journal_is_shortened_when_it_has_grown_by_a_quarter():
     assert [change.text for change in replayed(journal)] == ["a", "b", "c"]
 
 
-def test_a_full_disk_puts_off_a_snapshot_and_harms_no_change():
+def test_a_full_disk_delays_a_snapshot_and_affects_no_change():
     journal = MemoryJournal()
     changes = opened(journal)
     changes.replay(print)

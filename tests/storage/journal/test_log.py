@@ -19,7 +19,7 @@ from tests.storage.log.logs import flip, segment_names
 
 
 class OneJournal:
-    """A journal in a folder of its own, and its committer."""
+    """A journal in its own folder, and its committer."""
 
     def __init__(self, path, disk=None):
         self.path = path
@@ -42,7 +42,7 @@ class OneJournal:
         self.journal.close()
 
 
-def test_records_come_back_in_order(tmp_path):
+def test_records_are_read_back_in_order(tmp_path):
     one = OneJournal(tmp_path)
     assert one.replayed == []
     for body in (b"a", b"", b"c" * 1000):
@@ -52,7 +52,7 @@ def test_records_come_back_in_order(tmp_path):
     assert OneJournal(tmp_path).replayed == [b"a", b"", b"c" * 1000]
 
 
-def test_a_record_is_durable_with_the_ticket_it_got(tmp_path):
+def test_a_record_is_durable_with_its_ticket(tmp_path):
     disk = RecordingDisk()
     one = OneJournal(tmp_path, disk)
     one.commit()
@@ -64,14 +64,14 @@ def test_a_record_is_durable_with_the_ticket_it_got(tmp_path):
     assert [name for name in disk.names() if name.startswith("sync")]
 
 
-def test_a_new_journal_is_durable_before_it_is_used(tmp_path):
+def test_a_new_journal_is_durable_before_its_use(tmp_path):
     disk = RecordingDisk()
     OneJournal(tmp_path, disk)
     synced = [call.file_name for call in disk.calls if call.name.startswith("sync")]
     assert synced == ["00000000000000000000.log", "cursors", tmp_path.name]
 
 
-def test_the_first_round_makes_names_durable_that_another_life_gave(tmp_path):
+def test_the_first_round_makes_names_of_earlier_lives_durable(tmp_path):
     OneJournal(tmp_path).crash()
     disk = RecordingDisk()
     one = OneJournal(tmp_path, disk)
@@ -96,7 +96,7 @@ def test_lazy_records_share_one_write_with_the_next_round(tmp_path):
     assert OneJournal(tmp_path).replayed == [b"%d" % number for number in range(100)]
 
 
-def test_lazy_records_stay_before_what_is_appended_after_them(tmp_path):
+def test_lazy_records_stay_before_later_records(tmp_path):
     one = OneJournal(tmp_path)
     one.journal.append(b"1")
     one.journal.append_lazy(b"2")
@@ -107,7 +107,7 @@ def test_lazy_records_stay_before_what_is_appended_after_them(tmp_path):
     assert OneJournal(tmp_path).replayed == [b"1", b"2", b"3", b"4"]
 
 
-def test_much_that_is_lazy_does_not_pile_up(tmp_path):
+def test_lazy_records_do_not_accumulate(tmp_path):
     disk = RecordingDisk()
     one = OneJournal(tmp_path, disk)
     del disk.calls[:]
@@ -116,7 +116,7 @@ def test_much_that_is_lazy_does_not_pile_up(tmp_path):
     assert disk.names("write") == ["write"]
 
 
-def test_a_lazy_source_is_asked_when_a_round_begins(tmp_path):
+def test_a_lazy_source_is_read_when_a_round_begins(tmp_path):
     one = OneJournal(tmp_path)
     asked = []
 
@@ -133,7 +133,7 @@ def test_a_lazy_source_is_asked_when_a_round_begins(tmp_path):
     assert OneJournal(tmp_path).replayed == [b"state"]
 
 
-def test_a_snapshot_replaces_all_that_was_before(tmp_path):
+def test_a_snapshot_replaces_all_earlier_records(tmp_path):
     one = OneJournal(tmp_path)
     for number in range(100):
         one.journal.append(b"old %d" % number)
@@ -153,7 +153,9 @@ def test_a_snapshot_replaces_all_that_was_before(tmp_path):
 
 
 def test_old_segments_stay_until_snapshot_and_slot_are_durable(tmp_path):
-    """A round that began before the snapshot does not make it durable; the slot says that it is."""
+    """A round that began before the snapshot does not make it durable; the slot records its
+    durability.
+    """
     one = OneJournal(tmp_path)
     one.journal.append(b"old")
     running = one.committer.begin()
@@ -168,7 +170,7 @@ def test_old_segments_stay_until_snapshot_and_slot_are_durable(tmp_path):
     assert kept == [(2, 0), (2, 1), (1, 1)]
 
 
-def test_old_segments_that_a_read_only_disk_keeps_do_no_harm(tmp_path):
+def test_old_segments_kept_by_a_read_only_disk_do_no_harm(tmp_path):
     disk = FailingDisk()
     one = OneJournal(tmp_path, disk)
     one.journal.append(b"old")
@@ -193,7 +195,7 @@ def test_a_large_snapshot_takes_several_batches(tmp_path):
 
 
 class MeasuringDisk(Disk):
-    """Counts what is read."""
+    """Counts the read bytes."""
 
     def __init__(self):
         self.sizes = []
@@ -205,8 +207,8 @@ class MeasuringDisk(Disk):
         return data
 
 
-def test_a_start_reads_a_snapshot_once_and_never_much_at_a_time(tmp_path):
-    """The records behind it are read once more, to see where they end."""
+def test_a_start_reads_a_snapshot_once_and_in_small_pieces(tmp_path):
+    """The records behind the snapshot are read again, to find their end."""
     one = OneJournal(tmp_path)
     state = [random.Random(number).randbytes(5000) for number in range(1000)]
     one.journal.snapshot(state)
@@ -217,12 +219,12 @@ def test_a_start_reads_a_snapshot_once_and_never_much_at_a_time(tmp_path):
     changes_bytes = one.journal.size_bytes - one.journal.snapshot_bytes
     disk = MeasuringDisk()
     assert OneJournal(tmp_path, disk).replayed == state + changes
-    # What is cut off at the end of a piece is read again with the next one.
+    # A batch cut at the end of a piece is read again with the next piece.
     assert sum(disk.sizes) < 4 / 3 * one.journal.snapshot_bytes + 2.1 * changes_bytes
     assert max(disk.sizes) == PIECE_BYTES
 
 
-def test_an_empty_snapshot_is_one_too(tmp_path):
+def test_an_empty_snapshot_is_valid(tmp_path):
     one = OneJournal(tmp_path)
     one.journal.append(b"old")
     one.journal.snapshot([])
@@ -232,7 +234,7 @@ def test_an_empty_snapshot_is_one_too(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_crash_at_any_byte_of_a_snapshot_keeps_the_old_state_or_has_the_new(tmp_path):
+def test_a_crash_at_any_byte_of_a_snapshot_keeps_the_old_or_new_state(tmp_path):
     one = OneJournal(tmp_path)
     for body in (b"one", b"two"):
         one.journal.append(body)
@@ -258,8 +260,8 @@ def test_a_crash_at_any_byte_of_a_snapshot_keeps_the_old_state_or_has_the_new(tm
         shutil.rmtree(path)
 
 
-def test_of_two_snapshots_the_newer_whole_one_counts(tmp_path):
-    """Two in one round, and the power goes before the second is on the disk."""
+def test_the_newer_whole_snapshot_counts(tmp_path):
+    """There are two snapshots in a round, and the power fails before the second is on disk."""
     one = OneJournal(tmp_path)
     one.journal.append(b"old")
     one.journal.snapshot([b"first"])
@@ -276,7 +278,7 @@ def test_of_two_snapshots_the_newer_whole_one_counts(tmp_path):
     assert OneJournal(tmp_path).replayed == [b"first", b"more", b"next"]
 
 
-def test_a_torn_tail_is_cut_and_the_journal_goes_on(tmp_path):
+def test_a_torn_tail_is_cut_and_the_journal_continues(tmp_path):
     one = OneJournal(tmp_path)
     one.journal.append(b"kept")
     one.commit()
@@ -294,7 +296,7 @@ def test_a_torn_tail_is_cut_and_the_journal_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_damage_is_one_clear_error(tmp_path, number):
+def test_damage_is_a_single_clear_error(tmp_path, number):
     one = OneJournal(tmp_path)
     for body in (b"aaaa", b"bbbb", b"cccc"):
         one.journal.append(body)
@@ -307,12 +309,12 @@ def test_damage_is_one_clear_error(tmp_path, number):
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_damage_in_a_snapshot_is_one_clear_error_and_costs_nothing_else(tmp_path, number):
+def test_damage_in_a_snapshot_is_a_single_clear_error(tmp_path, number):
     one = OneJournal(tmp_path)
     one.journal.append(b"old")
     one.commit()
     one.journal.snapshot([b"x" * SNAPSHOT_BATCH_BYTES] * 3)
-    one.commit()  # Durable, but the slot that says so is not: the old segment is still there.
+    one.commit()  # Durable, but its slot is not: the old segment still exists.
     names = segment_names(one.folder)
     one.crash()
     flip(os.path.join(one.folder, names[1]), 1000 + number * SNAPSHOT_BATCH_BYTES)
@@ -350,8 +352,10 @@ def test_no_space_refuses_the_record_and_the_snapshot(tmp_path):
     assert len(segment_names(one.folder)) == 1
 
 
-def test_a_lazy_record_that_is_refused_is_not_written_later(tmp_path):
-    """Else it would come back after a restart, and memory would grow with each refusal."""
+def test_a_refused_lazy_record_is_not_written_later(tmp_path):
+    """Otherwise the record would return after a restart, and memory would grow with
+    each refusal.
+    """
     disk = FailingDisk()
     one = OneJournal(tmp_path, disk)
     disk.fail("write", errno.ENOSPC)
@@ -370,7 +374,9 @@ def test_a_lazy_record_that_is_refused_is_not_written_later(tmp_path):
 
 
 class ForgetfulDisk(Disk):
-    """Has room for a snapshot's header and first batch, and loses every removal with its power."""
+    """A disk with room for a snapshot's header and first batch, which loses all removals in a power
+    cut.
+    """
 
     writes_left = -1
 
@@ -384,7 +390,7 @@ class ForgetfulDisk(Disk):
         pass
 
 
-def test_a_snapshot_that_was_given_up_costs_nothing_if_its_removal_is_lost(tmp_path):
+def test_an_abandoned_snapshot_with_a_lost_removal_does_no_harm(tmp_path):
     disk = ForgetfulDisk()
     one = OneJournal(tmp_path, disk)
     one.journal.append(b"before")
@@ -395,7 +401,7 @@ def test_a_snapshot_that_was_given_up_costs_nothing_if_its_removal_is_lost(tmp_p
     disk.writes_left = -1
     expected = [b"before"]
     for life in range(3):
-        for number in range(2):  # Fewer than the snapshot had.
+        for number in range(2):  # Fewer than in the snapshot.
             one.journal.append(b"%d-%d" % (life, number))
             one.commit()
             expected.append(b"%d-%d" % (life, number))
@@ -406,7 +412,7 @@ def test_a_snapshot_that_was_given_up_costs_nothing_if_its_removal_is_lost(tmp_p
     one.crash()
 
 
-def test_a_closed_journal_says_so(tmp_path):
+def test_a_closed_journal_raises_a_clear_error(tmp_path):
     one = OneJournal(tmp_path)
     one.crash()
     with pytest.raises(LogClosed):

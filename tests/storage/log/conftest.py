@@ -1,4 +1,4 @@
-"""Lives that fail, lose power or are killed leave no file open here either."""
+"""Lives that fail, lose power or are killed must leave no file open in the test process."""
 
 from tests.storage.open_files import closed_files
 

@@ -25,7 +25,7 @@ BATCH_RECORDS = 3
 
 
 class Directory:
-    """A data directory as a broker has it open: made with a topic, or as a start finds it."""
+    """A data directory as a broker opens it: created with a topic, or opened by a start."""
 
     def __init__(self, path, *, partitions=1, topic="orders", **settings):
         self.path = Path(path)
@@ -45,7 +45,7 @@ class Directory:
         self.committer.commit()
 
     def make_topic(self, topic, partitions):
-        """One more topic; its partitions are in `logs` by partition id."""
+        """Create a topic; its partitions are in `logs` by partition id."""
         name = parse_topic(topic)
         ids = [self.catalogue.next_partition_id() for _ in range(partitions)]
         new = [NewPartition(number, name.full, index) for index, number in enumerate(ids)]
@@ -75,7 +75,7 @@ class Directory:
             self.logs[number] = log
 
     def append(self, number=1, body_format="plain", count=BATCH_RECORDS):
-        """One batch of records whose values name their offsets; returns the base offset."""
+        """Append a batch of records whose values name their offsets; return the base offset."""
         log = self.logs[number]
         base = log.log_end_offset
         records = [
@@ -89,7 +89,7 @@ class Directory:
         return base
 
     def fill(self, batches, number=1, *, commit=True):
-        """Batches of every format in turn, each made durable on its own."""
+        """Append batches of every format in turn, each made durable separately."""
         for place in range(batches):
             self.append(number, FORMATS[place % len(FORMATS)])
             if commit:
@@ -100,7 +100,7 @@ class Directory:
         self.committer.commit()
 
     def values(self, number=1):
-        """Offset to value of every record that can be read; gaps have none."""
+        """Return offset -> value of every readable record; gaps have none."""
         log = self.logs[number]
         found, offset = {}, log.log_start_offset
         while batches := log.read(offset, 1 << 20):
@@ -134,7 +134,7 @@ def value_of(offset):
 
 
 def verified(path):
-    """(findings, report) of a verification."""
+    """Return (findings, report) of a verification."""
     found = []
     report = Verifier(path, found.append, lambda done, total: None).run()
     return found, report
@@ -145,7 +145,7 @@ def levels(found, level):
 
 
 def snapshot_of(path):
-    """Every file below a folder with its bytes and time: what must not change."""
+    """Return every file below a folder with its bytes and time, to detect changes."""
     return {
         os.path.relpath(os.path.join(folder, name), path): (
             Path(folder, name).read_bytes(),
@@ -157,7 +157,7 @@ def snapshot_of(path):
 
 
 def repaired(path, place=None):
-    """Plan and do a repair; (lines told, refusals)."""
+    """Plan and run a repair; return (reported lines, refusals)."""
     repair = Repair(path, lambda done, total: None)
     try:
         plan = repair.plan(place)
@@ -173,7 +173,7 @@ def journal_segment(path, journal):
 
 
 def batch_places(path, journal):
-    """(file_pos, base offset) of the batches of a journal's last segment."""
+    """Return (file_pos, base offset) of the batches of a journal's last segment."""
 
     kind = JOURNAL_KINDS[journal]
     folder = os.fspath(path / journal)

@@ -1,4 +1,4 @@
-"""FORMAT.md once more, in construct: an independent description to check the fast code by."""
+"""An independent description of FORMAT.md, in construct, to check the fast code."""
 
 import construct as c
 

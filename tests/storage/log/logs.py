@@ -1,4 +1,4 @@
-"""Logs for tests: one partition in a folder, opened, filled and opened again."""
+"""Logs for tests: a partition in a folder, opened, filled and opened again."""
 
 import os
 
@@ -46,7 +46,7 @@ class OneLog:
         self.committer.commit()
 
     def fill(self, bodies, count=1, *, commit=True):
-        """Append the bodies, a commit after each unless told otherwise."""
+        """Append the bodies, with a commit after each by default."""
         for number, body in enumerate(bodies):
             self.append(body, count, append_us=1_000_000 + number)
             if commit:
@@ -63,14 +63,14 @@ class OneLog:
         return found
 
     def crash(self):
-        """End as a killed process does: nothing is written any more."""
+        """End like a killed process: nothing more is written."""
         self.data_dir.abandon()
 
     def stop(self):
         self.data_dir.close(self.committer)
 
     def again(self, disk=None, **settings):
-        """The log as the next start finds it, everything kept synced."""
+        """Return the log after a restart, with all kept data synced."""
         again = OneLog(self.path, disk, **settings)
         again.commit()
         return again
@@ -81,7 +81,7 @@ def segment_names(folder):
 
 
 def flip(path, pos, mask=0x40):
-    """Damage one byte of a file."""
+    """Damage a byte of a file."""
     with open(path, "r+b") as file:
         file.seek(pos)
         byte = file.read(1)[0]
@@ -90,7 +90,7 @@ def flip(path, pos, mask=0x40):
 
 
 def before_and_after_restart(one):
-    """The log as it is, then as it is after a clean stop."""
+    """Yield the log, then the log after a clean restart."""
     yield one.log
     one.stop()
     yield OneLog(one.path, **{name: getattr(one.settings, name) for name in SETTINGS}).log

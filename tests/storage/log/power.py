@@ -1,8 +1,8 @@
-"""A disk that can lose its power: what would be on it then, out of a recording of the calls.
+"""A disk that can lose its power: the possible content afterwards, from a recording of the calls.
 
-What a sync covered is there. Of the rest any part may be: each write whole, not, or in pieces of
-a sector; each new, removed or cut file as it is now or as it was. Names and sizes go together with
-the journal of a file system in order: if a later change of names is there, so are earlier ones.
+Synced content is certain. Apart from that, any part may exist: each write whole, lost, or in pieces
+of a sector; each new, removed or cut file in its new or old state. Names and sizes follow a file
+system's journal in order: with a later change of names, all earlier changes exist too.
 """
 
 import os
@@ -13,7 +13,7 @@ SECTOR = 512
 
 @dataclass
 class Inode:
-    """Content of one file: what is surely on the disk, and writes that may be."""
+    """Content of a file: certain content, and possible writes."""
 
     durable: bytes = b""
     pending: list = field(default_factory=list)
@@ -23,7 +23,7 @@ class Inode:
         self.pending = []
 
     def content(self, rng):
-        """With no chance given: as the running system sees it."""
+        """Return the content; without `rng`, as the running system sees it."""
         data = bytearray(self.durable)
         for kind, pos, piece in self.pending:
             if kind == "truncate":
@@ -41,7 +41,7 @@ class Inode:
 
 
 class Power:
-    """Plays a recording of calls and leaves a folder as a power cut could have left it."""
+    """Plays a recording of calls and leaves a folder in a possible state after a power cut."""
 
     def __init__(self, calls, root):
         self.root = os.path.abspath(root)
@@ -55,7 +55,7 @@ class Power:
         self.change({call.path: Inode()})
 
     def change(self, inodes):
-        """From now on these paths name these files, None: nothing. All of it happens, or none."""
+        """Change the names of files, atomically; None removes a name."""
         self.unsynced_names.append(inodes)
         self.put(self.names, inodes)
 
@@ -98,7 +98,7 @@ class Power:
         self.change({call.path: None, os.fsdecode(call.data): self.names[call.path]})
 
     def make_folder(self, call):
-        """Folders are made again as their files need them."""
+        """Do nothing: folders are created again when their files need them."""
 
     def leave(self, folder, rng):
         """Write the state after the cut into `folder`."""

@@ -10,7 +10,7 @@ YEAR_US = 365 * 24 * HOUR_US
 
 
 class Clocks:
-    """A wall clock that is set at will, beside a steady one."""
+    """An adjustable wall clock, and a steady clock."""
 
     def __init__(self):
         self.steady = 5 * MINUTE_US
@@ -34,7 +34,7 @@ def test_a_jump_ahead_does_not_count_until_the_limit_has_passed():
     assert clocks.ages.now_us(2 * HOUR_US) == clocks.wall - YEAR_US
 
 
-def test_a_clock_that_was_slow_for_one_record_does_not_make_the_record_old():
+def test_a_slow_clock_for_a_single_record_does_not_make_it_old():
     clocks = Clocks()
     clocks.ahead -= 2 * HOUR_US
     stamp = clocks.wall
@@ -55,7 +55,7 @@ def test_a_slewed_clock_is_followed():
     assert clocks.ages.now_us(HOUR_US) == clocks.wall - JUMP_US_MIN
 
 
-def test_nothing_is_older_than_the_steady_clock_says():
+def test_no_age_exceeds_the_steady_clock():
     for seed in range(200):
         rng = random.Random(seed)
         clocks, written = Clocks(), []
@@ -81,6 +81,6 @@ def test_many_jumps_take_little_memory():
     assert clocks.ages.now_us(YEAR_US) == clocks.wall - 10 * JUMPS_MAX * MINUTE_US
 
 
-def test_the_steady_clock_goes_on():
+def test_the_steady_clock_continues():
     before = steady_us()
     assert 0 < before <= steady_us()

@@ -46,7 +46,7 @@ def some_header(**fields):
     )
 
 
-def test_header_bytes_are_those_of_the_format_page():
+def test_header_bytes_equal_the_format_page():
     header = some_header()
     data = pack(header, SALT)
     assert len(data) == HEADER_BYTES == BATCH_HEADER.sizeof()
@@ -56,7 +56,7 @@ def test_header_bytes_are_those_of_the_format_page():
     assert parsed.header_crc == crc32c(data[8:], SALT)
 
 
-def test_header_is_read_back_as_it_was_written():
+def test_a_header_round_trips():
     header = some_header()
     assert unpack(pack(header, SALT), SALT) == header
     assert unpack(memoryview(b"..." + pack(header, SALT) + b"..."), SALT, 3) == header
@@ -70,7 +70,7 @@ def test_absent_times_are_not_zero():
     assert unpack(pack(some_header(first_publish_us=0), SALT), SALT).first_publish_us == 0
 
 
-def test_a_glance_sees_where_the_next_batch_is_and_what_the_body_must_be():
+def test_a_glance_returns_the_next_batch_and_the_body_checksum():
     data = b"..." + pack(some_header(), SALT)
     assert peek(data, 3, SALT, 7, 1000) == (1010, 12345 + 32, 0xCAFEBABE)
 
@@ -80,7 +80,7 @@ def test_a_glance_sees_where_the_next_batch_is_and_what_the_body_must_be():
     [(2, SALT, 7, 1000), (3, SALT + 1, 7, 1000), (3, SALT, 8, 1000), (3, SALT, 7, 1001)],
     ids=["place", "salt", "partition", "offset"],
 )
-def test_a_glance_sees_nothing_but_the_batch_that_is_expected(pos, salt, partition_id, base_offset):
+def test_a_glance_accepts_only_the_expected_batch(pos, salt, partition_id, base_offset):
     data = b"..." + pack(some_header(), SALT)
     assert peek(data, pos, salt, partition_id, base_offset) is None
     assert peek(data[:-1], 3, SALT, 7, 1000) is None
@@ -101,7 +101,7 @@ def test_every_flipped_bit_is_found():
         assert peek(wrong, 0, SALT, 7, 1000) is None
 
 
-def test_a_header_of_another_salt_is_none_of_ours():
+def test_a_header_with_another_salt_is_refused():
     with pytest.raises(BadHeader, match="checksum"):
         unpack(pack(some_header(), SALT), SALT + 1)
 
@@ -116,7 +116,7 @@ def test_a_short_header_is_refused():
 @pytest.mark.parametrize(
     ("change", "reason"), [({"version": 2}, "version 2"), ({"reserved": 1}, "reserved")]
 )
-def test_what_a_later_version_wrote_is_refused(change, reason):
+def test_a_later_version_is_refused(change, reason):
     fields = BATCH_HEADER.parse(pack(some_header(), SALT))
     rest = bytearray(BATCH_HEADER.build(fields)[8:])
     if "version" in change:
@@ -136,7 +136,7 @@ def test_unknown_flags_are_refused():
     assert peek(data, 0, SALT, 7, 1000) is None
 
 
-def test_body_checksum_does_not_depend_on_how_the_body_is_cut():
+def test_the_body_checksum_does_not_depend_on_the_pieces():
     content = random.Random(4).randbytes(1000)
     assert body_checksum([content]) == crc32c(content)
     assert body_checksum([content[:1], b"", memoryview(content)[1:]]) == crc32c(content)

@@ -1,4 +1,4 @@
-"""A catalogue from an older backup, beside partitions that were created since, is noticed."""
+"""A catalogue from an older backup, beside newer partitions, is noticed."""
 
 import shutil
 
@@ -14,7 +14,7 @@ OLDER = "the catalogue is older than the partitions"
 
 @pytest.fixture
 def older(tmp_path):
-    """A directory with yesterday's catalogue: it does not know the second topic."""
+    """Return a directory with yesterday's catalogue, which lacks the second topic."""
     one = Directory(tmp_path / "data")
     one.fill(4)
     one.stop()
@@ -29,7 +29,7 @@ def older(tmp_path):
     return one.path
 
 
-def test_verify_says_so_in_a_fault(older):
+def test_verify_reports_a_fault(older):
     found, report = verified(older)
     (fault,) = levels(found, Level.FAULT)
     assert report.faults == 1 and fault.path == str(older / "catalogue")
@@ -37,13 +37,13 @@ def test_verify_says_so_in_a_fault(older):
     assert str(older / "partitions/2") in fault.reason
 
 
-def test_a_start_stops_with_that_line_and_changes_nothing(older):
+def test_a_start_stops_with_that_message_and_changes_nothing(older):
     with pytest.raises(DamagedLog, match=OLDER):
         Directory(older)
     assert (older / "partitions/2").is_dir() and not list((older / "set-aside").iterdir())
 
 
-def test_repair_says_so_and_makes_the_topics_again(older):
+def test_repair_reports_the_fault_and_recreates_the_topics(older):
     lines, refusals = repaired(older)
     assert refusals == [] and OLDER in lines[0]
     assert any("invoices is made again from its 2 folders" in line for line in lines)
@@ -64,7 +64,7 @@ def test_the_folders_of_an_interrupted_creation_and_of_a_deleted_topic_are_no_ev
     one.catalogue.rewrite()
     one.stop()
     shutil.copytree(one.path / "partitions/1", one.path / "partitions/3")
-    (one.path / "partitions/3/watermark").unlink()  # Of records that no round made durable.
+    (one.path / "partitions/3/watermark").unlink()  # Its records were never durable.
     assert older_catalogue(str(one.path / "partitions"), [1, 2, 3], 3) is None
     assert levels(verified(one.path)[0], Level.FAULT) == []
     again = Directory(one.path)

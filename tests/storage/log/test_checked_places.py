@@ -1,4 +1,4 @@
-"""What is remembered of checked places, beside a plain set of bytes."""
+"""The memory of checked places, compared with a plain set of bytes."""
 
 import random
 
@@ -7,19 +7,19 @@ import pytest
 from braidlog.storage.log.checked_places import PLACES_MAX, CheckedPlaces
 
 
-def test_nothing_is_known_at_first():
+def test_a_new_memory_knows_no_place():
     assert CheckedPlaces().end_from(0) == 0
     assert CheckedPlaces().end_from(7) == 7
 
 
-def test_places_are_joined_where_they_meet():
+def test_adjacent_places_are_joined():
     places = CheckedPlaces()
     for start, end in ((10, 20), (30, 40), (20, 30)):
         places.note(start, end)
     assert [places.end_from(pos) for pos in (9, 10, 25, 39, 40)] == [9, 40, 40, 40, 40]
 
 
-def test_no_more_places_are_kept_than_the_limit_and_the_last_one_is_among_them():
+def test_places_have_a_limit_and_the_last_is_kept():
     places = CheckedPlaces()
     for number in range(3 * PLACES_MAX):
         places.note(number * 10, number * 10 + 5)
@@ -29,7 +29,7 @@ def test_no_more_places_are_kept_than_the_limit_and_the_last_one_is_among_them()
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_nothing_is_known_to_be_right_that_was_not_noted(seed):
+def test_only_noted_places_are_known(seed):
     random_ = random.Random(seed)
     places, noted = CheckedPlaces(), set()
     for _ in range(200):

@@ -9,7 +9,7 @@ from tests.storage.files_twins import FailingDisk, RecordingDisk
 
 
 class FakeMember:
-    """A member with files to sync; counts how often it was told."""
+    """A member with files to sync; counts its notifications."""
 
     def __init__(self, files=(), folders=()):
         self.point = SyncPoint(list(files), list(folders))
@@ -26,13 +26,13 @@ class FakeMember:
 
 
 class AllAtOnce(Files):
-    """Files on a file system where one call syncs all, whatever the test machine has."""
+    """Files on a file system with a call that syncs everything, on any test machine."""
 
     syncs_all_at_once = True
 
 
 class OneByOne(Files):
-    """Files on a file system where it does not."""
+    """Files on a file system without such a call."""
 
     syncs_all_at_once = False
 
@@ -48,37 +48,37 @@ def syncs(disk):
 
 
 @pytest.mark.parametrize("files_type", [AllAtOnce, OneByOne])
-def test_one_file_is_one_fdatasync(tmp_path, files_type):
+def test_a_file_needs_a_single_fdatasync(tmp_path, files_type):
     files, disk, (file,) = made(tmp_path, files_type, 1)
     sync_points(files, [SyncPoint([file]), SyncPoint([file])])
     assert syncs(disk) == ["sync_data"]
 
 
-def test_several_files_are_one_syncfs(tmp_path):
+def test_several_files_need_a_single_syncfs(tmp_path):
     files, disk, two = made(tmp_path, AllAtOnce, 2)
     sync_points(files, [SyncPoint([file]) for file in two])
     assert syncs(disk) == ["sync_file_system"]
 
 
-def test_a_file_and_its_folder_are_one_syncfs(tmp_path):
+def test_a_file_and_its_folder_need_a_single_syncfs(tmp_path):
     files, disk, (file,) = made(tmp_path, AllAtOnce, 1)
     sync_points(files, [SyncPoint([file], [str(tmp_path)])])
     assert syncs(disk) == ["sync_file_system"]
 
 
-def test_where_syncfs_is_not_trusted_each_file_is_synced_then_each_folder_once(tmp_path):
+def test_without_syncfs_each_file_and_folder_is_synced_once(tmp_path):
     files, disk, two = made(tmp_path, OneByOne, 2)
     sync_points(files, [SyncPoint([file], [str(tmp_path)]) for file in two])
     assert syncs(disk) == ["sync_data", "sync_data", "sync_folder"]
 
 
-def test_nothing_dirty_is_no_sync(tmp_path):
+def test_without_changes_nothing_is_synced(tmp_path):
     files, disk, _ = made(tmp_path, AllAtOnce, 0)
     sync_points(files, [SyncPoint([])])
     assert syncs(disk) == []
 
 
-def test_a_round_takes_all_that_was_marked_and_the_next_gathers_meanwhile(tmp_path):
+def test_a_round_takes_all_marked_members_and_the_next_gathers(tmp_path):
     files, _, _ = made(tmp_path, OneByOne, 0)
     committer = Committer(files)
     first, second = FakeMember(), FakeMember()
@@ -127,7 +127,7 @@ def test_lazy_members_wait_to_be_promoted(tmp_path):
     assert committer.begin() is None
 
 
-def test_a_lazy_member_that_a_round_has_taken_anyway_is_done(tmp_path):
+def test_a_lazy_member_taken_by_a_round_is_done(tmp_path):
     files, _, _ = made(tmp_path, OneByOne, 0)
     committer = Committer(files)
     member = FakeMember()
@@ -157,7 +157,7 @@ def test_a_failed_sync_is_never_retried(tmp_path):
     assert (member.finished, committer.durable_ticket) == (0, 0)
 
 
-def test_a_round_that_its_runner_left_is_ended_by_commit(tmp_path):
+def test_commit_ends_an_abandoned_round(tmp_path):
     files, disk, (file,) = made(tmp_path, OneByOne, 1)
     committer = Committer(files)
     member = FakeMember([file])

@@ -24,7 +24,7 @@ def opened(path, disk=None):
     return DataDir.open(path, files), Committer(files)
 
 
-def test_a_directory_is_made_where_there_is_none(tmp_path):
+def test_a_missing_directory_is_created(tmp_path):
     data_dir = DataDir.open(tmp_path / "a" / "b")
     names = os.listdir(tmp_path / "a" / "b")
     assert sorted(names) == ["lock", "partitions", "reserve", "set-aside"]
@@ -32,7 +32,7 @@ def test_a_directory_is_made_where_there_is_none(tmp_path):
     data_dir.abandon()
 
 
-def test_a_directory_belongs_to_one_broker(tmp_path):
+def test_a_directory_belongs_to_a_single_broker(tmp_path):
     data_dir = DataDir.open(tmp_path)
     with pytest.raises(DirectoryLocked, match=f"in use by process {os.getpid()}"):
         DataDir.open(tmp_path)
@@ -41,7 +41,7 @@ def test_a_directory_belongs_to_one_broker(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_lock_goes_with_its_process(tmp_path):
+def test_the_lock_ends_with_its_process(tmp_path):
     code = (
         "import sys\nfrom braidlog.storage.log.data_dir import DataDir\nDataDir.open(sys.argv[1])"
     )
@@ -49,7 +49,7 @@ def test_the_lock_goes_with_its_process(tmp_path):
     DataDir.open(tmp_path).abandon()
 
 
-def test_a_path_that_cannot_be_used_is_one_clear_error(tmp_path):
+def test_an_unusable_path_is_a_single_clear_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(Exception, match=r"cannot use the data directory .*/file: Not a directory"):
         DataDir.open(tmp_path / "file")
@@ -69,7 +69,7 @@ def test_partitions_are_numbered_folders_with_a_topic_file(tmp_path):
 
 
 @pytest.mark.parametrize("all_at_once", [True, False])
-def test_a_new_partition_is_durable_names_and_all(tmp_path, all_at_once):
+def test_a_new_partition_is_durable_including_its_names(tmp_path, all_at_once):
     disk = RecordingDisk()
     data_dir, committer = opened(tmp_path, disk)
     if not all_at_once:
@@ -87,7 +87,7 @@ def test_a_new_partition_is_durable_names_and_all(tmp_path, all_at_once):
         assert synced == [*files, "1", *files, "2", "partitions"]
 
 
-def test_no_space_for_a_partition_leaves_none(tmp_path):
+def test_a_partition_without_space_leaves_nothing(tmp_path):
     disk = FailingDisk()
     data_dir, committer = opened(tmp_path, disk)
     disk.fail("write", errno.ENOSPC)
@@ -142,7 +142,7 @@ def test_a_removed_partition_leaves_nothing(tmp_path):
     assert os.listdir(tmp_path / "partitions") == ["4"]
 
 
-def test_a_removal_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_path):
+def test_an_interrupted_removal_is_finished_by_the_next_start(tmp_path):
     disk = FailingDisk()
     data_dir, committer = opened(tmp_path, disk)
     data_dir.create_partitions([NewPartition(3, "public/default/t", 0)], SETTINGS, committer)
@@ -157,7 +157,7 @@ def test_a_removal_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_pat
     assert os.listdir(tmp_path / "partitions") == []
 
 
-def test_a_removal_can_be_broken_off_between_two_folders(tmp_path):
+def test_a_removal_can_be_interrupted_between_two_folders(tmp_path):
     data_dir, committer = opened(tmp_path)
     for number in (1, 2, 3):
         data_dir.create_partitions(
@@ -211,14 +211,16 @@ def test_many_partitions_need_few_descriptors(tmp_path):
 
 
 class Holder:
-    """Just enough of a OneLog to append."""
+    """The part of a OneLog that appends."""
 
     def __init__(self, log):
         self.log = log
 
 
 class LittleDisk(Disk):
-    """Has no room for a file of that name in the second partition, or no descriptor for it."""
+    """A disk without room for a file of that name in the second partition, or
+    without a descriptor.
+    """
 
     def __init__(self, name, number):
         self.path = os.path.join("partitions", "2", name)
@@ -235,7 +237,7 @@ class LittleDisk(Disk):
     ("name", "number"),
     [("reserved", errno.ENOSPC), ("topic", errno.ENOSPC), ("topic", errno.EMFILE)],
 )
-def test_partitions_that_are_refused_when_some_are_open_leave_nothing(tmp_path, name, number):
+def test_refused_partitions_leave_nothing_even_if_some_were_open(tmp_path, name, number):
     data_dir, committer = opened(tmp_path, LittleDisk(name, number))
     settings = LogSettings(durability=Durability.WRITTEN)
     new = [NewPartition(partition_id, "public/default/t", partition_id) for partition_id in (1, 2)]

@@ -1,4 +1,4 @@
-"""The age of a segment from before this start comes from the batches in it."""
+"""The age of a segment from before this start comes from its batches."""
 
 import os
 
@@ -33,7 +33,7 @@ def test_a_damaged_batch_is_passed_over(one):
     assert newest_append_us(segment) == NOW_US + 7
 
 
-def test_a_segment_whose_header_is_gone_has_no_age(one):
+def test_a_segment_without_header_has_no_age(one):
     one.stop()
     flip(one.file(f"{0:020d}.log"), 20)
     again = OneLog(one.path)

@@ -20,7 +20,7 @@ SMALL = {"segment_bytes": 1600, "index_interval_bytes": 300}
 
 
 def ids_of(one):
-    """The ids that all segment files of a directory name."""
+    """Return the ids in all segment files of a directory."""
     paths = one.path.glob("**/*.log")
     return {unpack_segment_header(path.read_bytes()).directory_id for path in paths}
 
@@ -33,7 +33,7 @@ def filled(path, **settings):
 
 
 class Unnamed(Directory):
-    """A directory as an earlier version makes it, and opens it again."""
+    """A directory as an earlier version creates and opens it."""
 
     def _open(self):
         self.data_dir.files.directory_id = 0
@@ -70,7 +70,7 @@ def test_a_directory_of_an_earlier_version_gets_its_id_with_the_catalogue(tmp_pa
     assert (found, report.warnings) == ([], 0)
 
 
-def test_without_room_for_an_id_everything_goes_on_without(tmp_path):
+def test_without_room_for_an_id_the_directory_works_without(tmp_path):
     one = Unnamed(tmp_path / "data")
     one.stop()
     disk = FailingDisk()
@@ -85,7 +85,7 @@ def test_without_room_for_an_id_everything_goes_on_without(tmp_path):
     assert ids_of(one) == {0}
 
 
-def test_a_directory_without_catalogue_has_the_id_that_its_files_name(tmp_path):
+def test_a_directory_without_catalogue_has_the_id_of_its_files(tmp_path):
     one = filled(tmp_path / "data")
     one.stop()
     files = Files(one.path)
@@ -101,7 +101,7 @@ def test_a_directory_without_catalogue_has_the_id_that_its_files_name(tmp_path):
 
 
 def mix_up(tmp_path, *names):
-    """Two equal directories, with these files of the second in the first one."""
+    """Return two equal directories, the first with these files of the second."""
     one, other = filled(tmp_path / "one"), filled(tmp_path / "other")
     one.stop()
     other.stop()
@@ -166,7 +166,7 @@ def test_a_start_serves_no_record_of_another_directory(tmp_path):
 
 
 def test_a_segment_of_another_directory_is_found_when_it_is_first_read(tmp_path):
-    """A start looks at the last segment of a log; this is an earlier one."""
+    """A start reads the last segment of a log; this is an earlier segment."""
     other = filled(tmp_path / "other")
     one = filled(tmp_path / "one")
     one.stop()
@@ -192,5 +192,5 @@ def test_a_start_stops_at_positions_of_another_directory(tmp_path):
         Directory(one.path, **SMALL)
 
 
-def test_a_cluster_has_always_the_same_id():
+def test_a_cluster_always_has_the_same_id():
     assert id_of_cluster("a") == id_of_cluster("a") != id_of_cluster("b")

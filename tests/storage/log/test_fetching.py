@@ -1,4 +1,4 @@
-"""Fetching what a start looks at reads whatever is there, and refuses nothing."""
+"""Prefetching for a start reads any existing file, and refuses nothing."""
 
 import io
 import json
@@ -15,11 +15,11 @@ def folders_of(tmp_path):
     return [str(tmp_path / "there"), str(tmp_path / "gone")]
 
 
-def test_fetching_reads_whatever_is_there(tmp_path):
+def test_fetching_reads_existing_files(tmp_path):
     assert fetch_folders(folders_of(tmp_path)) >= 0
 
 
-def test_each_line_is_answered_by_one(tmp_path, monkeypatch, capsys):
+def test_each_line_is_answered_by_a_line(tmp_path, monkeypatch, capsys):
     line = json.dumps(folders_of(tmp_path)).encode() + b"\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(line + b"[]\n")))
     main()

@@ -1,4 +1,4 @@
-"""Parts of an answer that lie in a file: what is read and sent of them, and whose descriptors."""
+"""Parts of an answer that lie in a file: reads and sends of them, and their descriptors."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ DATA = bytes(range(256)) * 64
 
 
 class WarmDisk(Disk):
-    """A disk all of which is in memory; it may fail to send or to duplicate a descriptor."""
+    """A disk fully in the page cache; it may fail to send or to duplicate a descriptor."""
 
     error = 0
     duplicate_error = 0
@@ -61,7 +61,7 @@ def part_of(files, file, places):
 
 
 def error_of(call):
-    """The type alone: an error holds the frames that it came through, and what is in them."""
+    """Return only the error's type: an error would hold its frames and their objects."""
     try:
         call()
     except OSError as error:
@@ -85,7 +85,7 @@ def test_read_gives_the_places_from_any_byte_on(files, file, seed):
         assert part.read(start) == wanted[start:]
 
 
-def test_a_socket_takes_as_much_as_it_has_room_for_and_the_rest_can_be_read(files, file):
+def test_a_socket_takes_a_part_and_the_rest_can_be_read(files, file):
     part = part_of(files, file, [(0, len(DATA))] * 1000)
     sender, receiver = socket.socketpair()
     with sender, receiver:
@@ -119,7 +119,7 @@ def test_the_last_part_closes_the_descriptor(files, file):
     assert (open_descriptors(), files.leases.count) == (before, 0)
 
 
-def test_no_more_leases_are_offered_than_the_limit(files, file):
+def test_leases_have_a_limit(files, file):
     held = []
     while files.leases.offers(file):
         held.append(leased(files, file))
@@ -128,7 +128,7 @@ def test_no_more_leases_are_offered_than_the_limit(files, file):
     assert files.leases.offers(file)
 
 
-def test_a_file_that_is_too_short_is_told_and_leased_no_more(files, file):
+def test_a_too_short_file_is_reported_and_no_longer_leased(files, file):
     assert error_of(part_of(files, file, [(len(DATA), 10)]).read) is LostBytes
     assert not files.leases.offers(file)
     sender, receiver = socket.socketpair()
@@ -140,14 +140,14 @@ def test_a_file_that_is_too_short_is_told_and_leased_no_more(files, file):
 @pytest.mark.parametrize(
     ("number", "kind"), [(errno.EIO, LostBytes), (errno.EPIPE, BrokenPipeError)]
 )
-def test_an_error_of_the_disk_is_told_apart_from_the_sockets(files, file, number, kind):
+def test_disk_errors_differ_from_socket_errors(files, file, number, kind):
     part = part_of(files, file, [(0, 10)])
     files.disk.error = number
     assert error_of(lambda: part.send(0)) is kind
     assert files.leases.offers(file) == (number == errno.EPIPE)
 
 
-def test_a_kernel_that_does_not_tell_what_is_in_memory_ends_the_leases(files, file, monkeypatch):
+def test_a_kernel_without_page_cache_queries_ends_the_leases(files, file, monkeypatch):
     def refuse(path, fd, size, pos):
         raise OSError(errno.ENOSYS, "no such call")
 
@@ -156,13 +156,13 @@ def test_a_kernel_that_does_not_tell_what_is_in_memory_ends_the_leases(files, fi
     assert not files.leases.offers(file)
 
 
-def test_pages_on_the_disk_give_no_lease(files, file, monkeypatch):
+def test_uncached_pages_give_no_lease(files, file, monkeypatch):
     monkeypatch.setattr(files.disk, "is_cached", lambda *_: False)
     assert leased(files, file) is None
     assert files.leases.offers(file)
 
 
-def test_parts_in_memory_are_told_from_others(files, file):
+def test_cached_parts_differ_from_others(files, file):
     assert all_in_memory([b"a", bytearray(b"b"), memoryview(b"c")])
     assert not all_in_memory([b"a", part_of(files, file, [(0, 1)])])
 

@@ -9,7 +9,7 @@ from braidlog.storage.log.files import PARTS_MAX, FileGone, Files
 from tests.storage.files_twins import FailingDisk, RecordingDisk
 
 
-def test_a_write_of_many_parts_is_one_call(tmp_path):
+def test_a_write_of_many_parts_is_a_single_call(tmp_path):
     disk = RecordingDisk()
     file = Files(tmp_path, disk).create(str(tmp_path / "a"))
     file.write_at([b"head", bytearray(b"body"), memoryview(b"tail")], 0)
@@ -24,13 +24,13 @@ def test_more_parts_than_a_call_takes_are_joined(tmp_path):
 
 
 class ShortDisk(RecordingDisk):
-    """Takes at most three bytes at a time."""
+    """A disk that writes at most three bytes per call."""
 
     def write(self, path, fd, parts, pos):
         return super().write(path, fd, [b"".join(parts)[:3]], pos)
 
 
-def test_a_short_write_goes_on_where_it_stopped(tmp_path):
+def test_a_short_write_continues(tmp_path):
     file = Files(tmp_path, ShortDisk()).create(str(tmp_path / "a"))
     file.write_at([b"0123", b"4567"], 0)
     file.write_at([b"89"], 8)
@@ -51,7 +51,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, number):
     assert (tmp_path / "a").read_bytes() == b"goodmore"
 
 
-def test_other_failures_are_for_good(tmp_path):
+def test_other_failures_are_permanent(tmp_path):
     disk = FailingDisk()
     file = Files(tmp_path, disk).create(str(tmp_path / "a"))
     disk.fail("write", errno.EIO)
@@ -73,7 +73,7 @@ def test_a_full_disk_that_cannot_be_cut_back_is_a_failure(tmp_path):
 
 
 class ReadOnlyDisk(FailingDisk):
-    """Refuses descriptors for writing as a read-only file system does."""
+    """A disk that refuses writable descriptors, like a read-only file system."""
 
     def open(self, path, flags):
         if flags & os.O_RDWR:
@@ -81,7 +81,7 @@ class ReadOnlyDisk(FailingDisk):
         return super().open(path, flags)
 
 
-def test_a_read_only_disk_refuses_writes_and_is_read_on(tmp_path):
+def test_a_read_only_disk_refuses_writes_and_allows_reads(tmp_path):
     disk = ReadOnlyDisk()
     files = Files(tmp_path, disk, handles_max=0)
     file = files.create(str(tmp_path / "a"))
@@ -89,7 +89,7 @@ def test_a_read_only_disk_refuses_writes_and_is_read_on(tmp_path):
     for name in ("open", "write", "truncate"):
         disk.fail(name, errno.EROFS)
     assert file.read_at(10, 0) == b"good"
-    file.hold_to_read()  # A reader has the descriptor, and it is no good for writing.
+    file.hold_to_read()  # A reader has the descriptor, which allows no writes.
     for held in (True, False):
         for change in (lambda: file.write_at([b"more"], 4), file.hold, lambda: file.truncate(0)):
             with pytest.raises(StorageFull, match="Read-only"):
@@ -102,7 +102,7 @@ def test_a_read_only_disk_refuses_writes_and_is_read_on(tmp_path):
     assert file.read_at(10, 0) == b"goodmore"
 
 
-def test_a_write_of_which_nothing_went_in_needs_no_cut(tmp_path):
+def test_a_write_without_progress_needs_no_cut(tmp_path):
     disk = FailingDisk()
     file = Files(tmp_path, disk).create(str(tmp_path / "a"))
     file.write_at([b"good"], 0)
@@ -124,7 +124,7 @@ def test_reading_without_waiting(tmp_path):
     assert file.read_at(4, 3) == b"3456"
 
 
-def test_where_the_cache_cannot_be_asked_the_read_waits(tmp_path):
+def test_without_page_cache_queries_the_read_waits(tmp_path):
     disk = FailingDisk()
     file = Files(tmp_path, disk).create(str(tmp_path / "a"))
     file.write_at([b"0123456789"], 0)
@@ -153,7 +153,7 @@ def test_held_descriptors_stay_open_beyond_the_budget(tmp_path):
     assert files.open_count == 2
 
 
-def test_where_the_process_has_no_more_descriptors_an_idle_one_goes(tmp_path):
+def test_without_free_descriptors_an_idle_file_is_closed(tmp_path):
     class Crowded(RecordingDisk):
         full = False
 
@@ -173,7 +173,7 @@ def test_where_the_process_has_no_more_descriptors_an_idle_one_goes(tmp_path):
 
 
 class FullProcess(RecordingDisk):
-    """A process that has no descriptor left until `files` has at most `most` open."""
+    """A process without descriptors until `files` has at most `most` open."""
 
     files = None
     most = 0
@@ -200,7 +200,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_each_call_that_needs_a_descriptor_closes_as_many_idle_ones_as_that_takes(tmp_path, call):
+def test_each_call_closes_enough_idle_files_for_its_descriptor(tmp_path, call):
     disk = FullProcess()
     files = Files(tmp_path, disk)
     for number in range(5):
@@ -210,7 +210,7 @@ def test_each_call_that_needs_a_descriptor_closes_as_many_idle_ones_as_that_take
     assert files.open_count <= 2
 
 
-def test_a_process_without_descriptors_and_idle_files_says_so(tmp_path):
+def test_a_process_without_descriptors_and_idle_files_raises(tmp_path):
     disk = FullProcess()
     files = Files(tmp_path, disk)
     held = files.create(str(tmp_path / "held"))
@@ -222,7 +222,7 @@ def test_a_process_without_descriptors_and_idle_files_says_so(tmp_path):
         files.create(str(tmp_path / "new"))
 
 
-def test_a_closed_file_lives_as_long_as_it_is_held(tmp_path):
+def test_a_closed_file_stays_open_while_held(tmp_path):
     files = Files(tmp_path)
     file = files.create(str(tmp_path / "a"))
     file.write_at([b"content"], 0)
@@ -236,7 +236,7 @@ def test_a_closed_file_lives_as_long_as_it_is_held(tmp_path):
         file.read_at(7, 0)
 
 
-def test_a_file_that_was_removed_by_others_is_gone(tmp_path):
+def test_a_file_removed_by_others_raises_gone(tmp_path):
     file = Files(tmp_path).open(str(tmp_path / "never"))
     with pytest.raises(FileGone):
         file.read_at(1, 0)
@@ -260,7 +260,7 @@ def test_folder_and_whole_file_errors_are_named(tmp_path):
     assert files.names(str(tmp_path / "not there")) == []
 
 
-def test_another_file_system_ends_syncing_all_at_once(tmp_path):
+def test_another_file_system_ends_joint_syncs(tmp_path):
     files = Files(tmp_path)
     files.adopt(str(tmp_path))
     before = files.syncs_all_at_once
@@ -269,8 +269,8 @@ def test_another_file_system_ends_syncing_all_at_once(tmp_path):
     assert before in (True, False)
 
 
-def test_two_threads_remove_what_was_begun_in_vain_once(tmp_path):
-    """The loop writes a journal while a thread makes a topic: both want it gone."""
+def test_two_threads_remove_an_incomplete_file_once(tmp_path):
+    """The loop writes a journal while a thread creates a topic: both try the removal."""
     entered, leave = threading.Event(), threading.Event()
 
     class HeldDisk(FailingDisk):
@@ -304,7 +304,7 @@ def test_two_threads_remove_what_was_begun_in_vain_once(tmp_path):
 
 
 class SlowToOpen(FailingDisk):
-    """Opening a file of that name waits."""
+    """A disk on which opening a file of that name waits."""
 
     def __init__(self, name):
         super().__init__()
@@ -323,7 +323,7 @@ class SlowToOpen(FailingDisk):
         super().close(path, fd)
 
 
-def test_a_file_that_is_slow_to_open_holds_nobody_else_up(tmp_path):
+def test_a_slow_open_delays_no_other_file(tmp_path):
     for name in ("slow", "other"):
         (tmp_path / name).write_bytes(b"x")
     disk = SlowToOpen("slow")
@@ -344,7 +344,7 @@ def test_a_file_that_is_slow_to_open_holds_nobody_else_up(tmp_path):
     assert slow.read_at(1, 0) == b"x"
 
 
-def test_a_file_that_goes_while_it_is_opened_is_gone(tmp_path):
+def test_a_file_removed_during_its_open_raises_gone(tmp_path):
     (tmp_path / "slow").write_bytes(b"x")
     disk = SlowToOpen("slow")
     files = Files(tmp_path, disk)

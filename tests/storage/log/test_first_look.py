@@ -8,7 +8,7 @@ from braidlog.storage.log.first_look import check_folder
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "photos/", "Lock"])
-def test_a_folder_with_other_files_is_refused_and_left_alone(tmp_path, name):
+def test_a_folder_with_foreign_files_is_refused_and_unchanged(tmp_path, name):
     (tmp_path / "lost+found").mkdir()
     if name.endswith("/"):
         (tmp_path / name).mkdir()
@@ -27,7 +27,7 @@ def test_only_some_of_many_names_are_shown(tmp_path):
         check_folder(str(tmp_path))
 
 
-def test_names_that_do_not_count(tmp_path):
+def test_ignored_names(tmp_path):
     for name in ("lost+found", ".cache"):
         (tmp_path / name).mkdir()
     for name in (".profile", "braidlog.toml", "ready.json"):
@@ -36,7 +36,7 @@ def test_names_that_do_not_count(tmp_path):
     check_folder(str(tmp_path / "new"))
 
 
-def test_a_start_that_was_interrupted_may_be_repeated(tmp_path):
+def test_an_interrupted_first_start_may_be_repeated(tmp_path):
     (tmp_path / "lock").touch()
     check_folder(str(tmp_path))
 

@@ -1,4 +1,4 @@
-"""What fails because a deletion took the folder away is told apart from what the disk refuses."""
+"""Failures because of a deleted folder differ from failures of the disk."""
 
 import errno
 
@@ -10,7 +10,7 @@ from braidlog.storage.log.gone import may_be_gone
 from tests.storage.files_twins import FailingDisk
 
 
-def test_a_name_that_went_with_its_folder_is_gone(tmp_path):
+def test_a_name_in_a_deleted_folder_is_gone(tmp_path):
     folder = tmp_path / "1"
     folder.mkdir()
     (folder / "a").write_bytes(b"")
@@ -19,13 +19,13 @@ def test_a_name_that_went_with_its_folder_is_gone(tmp_path):
         Files(tmp_path).rename(str(folder / "a"), str(folder / "b"))
 
 
-def test_a_failure_in_a_folder_that_is_there_stays_one(tmp_path):
+def test_a_failure_in_an_existing_folder_stays_a_failure(tmp_path):
     files = Files(tmp_path)
     with pytest.raises(StorageFailed), may_be_gone(str(tmp_path)):
         files.rename(str(tmp_path / "a"), str(tmp_path / "b"))
 
 
-def test_a_full_disk_is_not_taken_for_a_deletion(tmp_path):
+def test_a_full_disk_is_no_deletion(tmp_path):
     disk = FailingDisk()
     disk.fail("create", errno.ENOSPC)
     with pytest.raises(StorageFull), may_be_gone(str(tmp_path / "1")):

@@ -1,4 +1,4 @@
-"""Batches read without their bodies: the same bytes as by reading, or nothing."""
+"""Batches read without their bodies: the same bytes as from reads, or none."""
 
 import random
 
@@ -30,7 +30,7 @@ def in_place(one, offset, bytes_max=1 << 20, body_format=FORMAT):
     return one.log.read_in_place(offset, bytes_max, body_format)
 
 
-def test_what_was_appended_is_had_in_place(one):
+def test_appended_batches_are_read_in_place(one):
     written = bodies(1, 20)
     one.fill(written, 3)
     one.log.read(0, 0)  # So that the place of offset 3 is known.
@@ -43,8 +43,8 @@ def test_what_was_appended_is_had_in_place(one):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_any_mix_of_both_ways_gives_the_same_bytes(tmp_path, seed):
-    """Small and large batches, restarts, and as many bytes at once as comes."""
+def test_any_mix_of_both_ways_returns_the_same_bytes(tmp_path, seed):
+    """The log has small and large batches and restarts, and the reads have random sizes."""
     random_ = random.Random(seed)
     one = OneLog(tmp_path, WarmDisk(), segment_bytes=1 << 20)
     written = bodies(seed, 40)
@@ -70,7 +70,7 @@ def test_any_mix_of_both_ways_gives_the_same_bytes(tmp_path, seed):
     assert found
 
 
-def test_what_was_there_before_the_start_is_checked_once(tmp_path):
+def test_batches_from_before_the_start_are_checked_once(tmp_path):
     one = OneLog(tmp_path, WarmDisk())
     one.fill(bodies(2, 12))
     one = restarted(one)
@@ -80,7 +80,7 @@ def test_what_was_there_before_the_start_is_checked_once(tmp_path):
     assert in_place(one, 1) is not None
 
 
-def test_a_damaged_body_that_was_not_checked_is_never_given(tmp_path):
+def test_a_damaged_unchecked_body_is_never_returned(tmp_path):
     one = OneLog(tmp_path, WarmDisk())
     written = bodies(3, 30)
     one.fill(written)
@@ -91,7 +91,7 @@ def test_a_damaged_body_that_was_not_checked_is_never_given(tmp_path):
         file.seek(place + 1000)
         file.write(b"\0damage\0")
     one.log.read(0, 0)
-    one.log.read(1, 1 << 24)  # Ends before it.
+    one.log.read(1, 1 << 24)  # The answer ends before the batch.
     offset = 1
     while run := in_place(one, offset):
         offset = run.next_offset
@@ -109,7 +109,7 @@ def test_a_damaged_header_ends_the_run_before_it(one):
     assert run.next_offset == 14
 
 
-def test_nothing_is_given_above_the_watermark_or_of_another_format(one):
+def test_no_batch_above_the_watermark_or_of_another_format_is_returned(one):
     written = bodies(5, 30)
     one.fill(written[:15])
     one.fill(written[15:], commit=False)
@@ -121,8 +121,8 @@ def test_nothing_is_given_above_the_watermark_or_of_another_format(one):
         assert in_place(one, offset) is None
 
 
-def test_a_run_begins_within_a_batch_where_that_place_was_remembered(one):
-    """Batches of three records, the second one given up to its second record before."""
+def test_a_run_begins_at_a_remembered_place_within_a_batch(one):
+    """Batches of three records; an earlier read returned the second up to its second record."""
     written = bodies(10, 20)
     one.fill(written, 3)
     batch = one.log.read(3, 0)[0]
@@ -134,10 +134,10 @@ def test_a_run_begins_within_a_batch_where_that_place_was_remembered(one):
     assert run.last_bytes == len(written[count])
     assert in_place(one, 5) is None
     assert in_place(one, run.next_offset).bodies.read().startswith(written[1 + count])
-    assert one.log.read(4, 0)[0].base_offset == 3  # Who reads gets the whole batch.
+    assert one.log.read(4, 0)[0].base_offset == 3  # A plain read returns the whole batch.
 
 
-def test_the_end_of_a_batch_may_be_small_where_a_run_begins_with_it(one):
+def test_a_run_may_begin_with_a_small_end_of_a_batch(one):
     written = bodies(11, 20)
     one.fill(written, 2)
     batch = one.log.read(2, 0)[0]
@@ -148,7 +148,7 @@ def test_the_end_of_a_batch_may_be_small_where_a_run_begins_with_it(one):
     assert in_place(one, 3, 2 * LARGE).next_offset > 3
 
 
-def test_what_is_left_of_a_batch_may_be_all_that_fits_of_it(one):
+def test_the_rest_of_a_batch_may_be_all_that_fits(one):
     written = [bytes(3 * LARGE), bytes(IN_PLACE_BYTES_MIN)]
     one.fill(written, 2)
     one.log.remember_within(1, one.log.read(0, 0)[0], 2 * LARGE)
@@ -157,7 +157,7 @@ def test_what_is_left_of_a_batch_may_be_all_that_fits_of_it(one):
     assert len(run.bodies) == LARGE + IN_PLACE_BYTES_MIN
 
 
-def test_a_place_within_a_batch_of_a_segment_that_is_gone_is_forgotten(tmp_path):
+def test_places_within_a_removed_segment_are_forgotten(tmp_path):
     one = OneLog(tmp_path, WarmDisk(), segment_bytes=1 << 20, retention_bytes=1)
     one.fill(bodies(12, 60), 2)
     batch = one.log.read(2, 0)[0]
@@ -166,25 +166,25 @@ def test_a_place_within_a_batch_of_a_segment_that_is_gone_is_forgotten(tmp_path)
     one.log.retain(1 << 60)
     one.commit()
     assert in_place(one, 3) is None
-    one.log.remember_within(3, batch, 1000)  # By a reader who was slow.
+    one.log.remember_within(3, batch, 1000)  # By a slow reader.
     assert in_place(one, 3) is None
 
 
-def test_few_bytes_are_not_worth_it(one):
+def test_few_bytes_are_copied(one):
     one.fill(bodies(6, 20))
     one.log.read(0, 0)
     assert in_place(one, 1, LARGE - 1) is None
     assert in_place(one, 1, LARGE + 3 * IN_PLACE_BYTES_MIN) is not None
 
 
-def test_no_descriptor_stays_where_nothing_is_given(one):
+def test_an_empty_result_holds_no_descriptor(one):
     one.fill([*bodies(7, 3), b"small", *bodies(8, 3)])
     one.log.read(0, 0)
     assert in_place(one, 1) is None
     assert one.files.leases.count == 0
 
 
-def test_retention_between_reading_and_sending_takes_nothing_away(tmp_path):
+def test_retention_between_read_and_send_does_no_harm(tmp_path):
     one = OneLog(tmp_path, WarmDisk(), segment_bytes=1 << 20, retention_bytes=1)
     written = bodies(9, 60)
     one.fill(written)

@@ -35,7 +35,7 @@ def loaded(tmp_path):
 ENTRIES = [(110 + 10 * n, 64 + 1000 * n, 5000 + 7 * n) for n in range(50)]
 
 
-def test_file_bytes_are_those_of_the_format_page(tmp_path):
+def test_file_bytes_equal_the_format_page(tmp_path):
     new_index(tmp_path, [(110, 1064, None), (120, 2064, 77)]).flush()
     data = (tmp_path / "0.index").read_bytes()
     header = INDEX_HEADER.parse(data)
@@ -48,7 +48,7 @@ def test_file_bytes_are_those_of_the_format_page(tmp_path):
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_look_ups_give_the_last_entry_at_or_below(tmp_path, stored):
+def test_look_ups_return_the_last_entry_at_or_below(tmp_path, stored):
     index = new_index(tmp_path, ENTRIES)
     if stored:
         index.flush()
@@ -73,7 +73,7 @@ def test_entries_are_written_in_pieces(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_wrong_entry_is_found_or_does_not_matter(tmp_path, seed):
+def test_a_wrong_entry_is_found_or_harmless(tmp_path, seed):
     rng = random.Random(seed)
     new_index(tmp_path, ENTRIES).flush()
     flip(tmp_path / "0.index", rng.randrange(HEADER_BYTES, HEADER_BYTES + 50 * ENTRY_BYTES))
@@ -118,7 +118,7 @@ def test_entries_behind_a_place_are_dropped_in_the_file_too(tmp_path):
     assert len(loaded(tmp_path)) == 11
 
 
-def test_freshly_built_entries_take_the_place_of_all_others_in_the_file_too(tmp_path):
+def test_rebuilt_entries_replace_all_others_in_the_file_too(tmp_path):
     new_index(tmp_path, ENTRIES).flush()
     flip(tmp_path / "0.index", HEADER_BYTES + 49 * ENTRY_BYTES + 3)
     index = loaded(tmp_path)

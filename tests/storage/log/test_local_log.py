@@ -28,7 +28,7 @@ def test_offsets_count_records(tmp_path):
     assert one.log.log_end_offset == 14
 
 
-def test_a_batch_comes_back_as_it_was_given(tmp_path):
+def test_a_batch_round_trips(tmp_path):
     one = OneLog(tmp_path)
     info = BodyInfo(
         3, 11, 22, BatchFlag.COMPRESSED, producer_id=5, producer_epoch=6, first_sequence=7,
@@ -56,7 +56,7 @@ def test_a_batch_comes_back_as_it_was_given(tmp_path):
     assert (header.flags, header.partition_id) == (BatchFlag.COMPRESSED, 1)
 
 
-def test_one_append_is_one_write(tmp_path):
+def test_an_append_is_a_single_write(tmp_path):
     disk = RecordingDisk()
     one = OneLog(tmp_path, disk)
     del disk.calls[:]
@@ -88,7 +88,7 @@ def test_nothing_above_the_durable_offset_is_read_in_synced_mode(tmp_path):
     assert one.log.read(2, 100) == []
 
 
-def test_headers_say_what_was_durable_when_they_were_written(tmp_path):
+def test_headers_have_the_durable_offset_of_their_write(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"a", b"b"], 5)
     one.append(b"c")
@@ -109,7 +109,7 @@ def test_a_failed_sync_publishes_nothing(tmp_path):
     assert one.committer.durable_ticket == 0
 
 
-def test_reads_take_whole_batches_up_to_the_bytes_wanted(tmp_path):
+def test_reads_return_whole_batches_up_to_the_requested_bytes(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"x" * 100] * 10)
 
@@ -119,13 +119,13 @@ def test_reads_take_whole_batches_up_to_the_bytes_wanted(tmp_path):
     assert [count(n) for n in (0, 1, 199, 200, 299, 300, 10_000)] == [1, 1, 1, 2, 2, 3, 10]
 
 
-def test_a_batch_larger_than_wanted_is_returned_whole(tmp_path):
+def test_a_batch_above_the_requested_bytes_is_returned_whole(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"a", b"x" * 300_000, b"b"])
     assert [len(batch.body) for batch in one.log.read(1, 10)] == [300_000]
 
 
-def test_batches_of_one_read_are_views_of_one_buffer(tmp_path):
+def test_batches_of_a_read_are_views_of_the_same_buffer(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"a", b"b", b"c"])
     batches = one.log.read(0, 100)
@@ -175,14 +175,14 @@ def test_segments_roll_by_size(tmp_path):
     assert one.all_bodies() == [b"x" * 300] * 6
 
 
-def test_a_batch_larger_than_a_segment_has_one_of_its_own(tmp_path):
+def test_a_batch_larger_than_a_segment_has_its_own_segment(tmp_path):
     one = OneLog(tmp_path, segment_bytes=1000)
     one.fill([b"a", b"x" * 5000, b"b"])
     assert [base for base, _, _ in one.log.segments()] == [0, 1, 2]
     assert one.all_bodies() == [b"a", b"x" * 5000, b"b"]
 
 
-def test_segments_roll_by_age_of_their_first_record(tmp_path):
+def test_segments_roll_by_the_age_of_their_first_record(tmp_path):
     one = OneLog(tmp_path, segment_ms=10)
     for append_us in (0, 9_999, 10_000, 15_000, 20_000):
         one.append(b"x", append_us=append_us)
@@ -198,7 +198,7 @@ def test_segments_roll_by_age_of_their_first_record(tmp_path):
 def test_a_roll_syncs_the_folder_and_both_segments(tmp_path):
     disk = RecordingDisk()
     one = OneLog(tmp_path, disk, segment_bytes=600)
-    one.files.adopt("/proc")  # From here on each file by itself.
+    one.files.adopt("/proc")  # From here on, each file is synced separately.
     one.append(b"x" * 200)
     one.commit()
     del disk.calls[:]
@@ -236,7 +236,7 @@ PIECES = [(b"%d" % number * 300, BodyInfo(5, max_publish_us=number)) for number 
 
 
 @pytest.mark.parametrize("durability", list(Durability))
-def test_several_batches_are_stored_with_one_write_or_not_at_all(tmp_path, durability):
+def test_several_batches_are_stored_atomically(tmp_path, durability):
     disk = FailingDisk()
     settings = {"segment_bytes": 1000, "index_interval_bytes": 300, "durability": durability}
     one = OneLog(tmp_path, disk, **settings)
@@ -261,7 +261,7 @@ def test_several_batches_are_stored_with_one_write_or_not_at_all(tmp_path, durab
         one = one.again(**settings)
 
 
-def test_several_batches_are_one_call_of_the_disk(tmp_path):
+def test_several_batches_are_a_single_disk_call(tmp_path):
     disk = RecordingDisk()
     one = OneLog(tmp_path, disk)
     del disk.calls[:]
@@ -305,8 +305,8 @@ def test_behind_a_damaged_header_later_offsets_are_still_found(tmp_path):
     assert [bytes(batch.body) for batch in again.log.read(25, 1000)] == [b"c" * 50]
 
 
-def test_what_is_good_near_damage_is_read_without_an_error(tmp_path):
-    """Also in the loop: where it takes a search through the file, a thread is asked for."""
+def test_good_batches_near_damage_are_read_without_an_error(tmp_path):
+    """This also holds in the loop: reads that need a search through the file request a thread."""
     one = OneLog(tmp_path)
     one.fill([b"%d" % number * 50 for number in range(9)], 10)
     damaged = one.all_batches()[4]
@@ -338,7 +338,7 @@ def test_a_disk_that_cannot_read_is_damage_with_its_place(tmp_path):
         one.log.read(0, 100)
 
 
-def test_a_read_that_must_not_wait_says_so(tmp_path):
+def test_a_read_without_waiting_raises_would_block(tmp_path):
     disk = FailingDisk()
     one = OneLog(tmp_path, disk)
     one.fill([b"a", b"b"])
@@ -405,7 +405,7 @@ def test_a_reader_beside_appends_and_retention_sees_only_good_batches(tmp_path):
             except OffsetOutOfRange:
                 offset = one.log.log_start_offset
                 continue
-            except Exception as error:  # The test fails with whatever the reader met.
+            except Exception as error:  # The test fails with the reader's error.
                 errors.append(error)
                 return
             for batch in batches:
@@ -431,17 +431,17 @@ def test_a_reader_beside_appends_and_retention_sees_only_good_batches(tmp_path):
     assert 799 in seen
 
 
-def test_all_records_are_dropped_and_offsets_go_on(tmp_path):
+def test_all_records_are_dropped_and_offsets_continue(tmp_path):
     one = OneLog(tmp_path)
     one.append(b"a", 3)
     one.commit()
     one.append(b"b", 2)
-    assert one.log.drop() == 0  # What is not durable stays.
+    assert one.log.drop() == 0  # Undurable records stay.
     one.commit()
     assert one.log.drop() > 0
     one.commit()
     assert (one.log.log_start_offset, one.log.log_end_offset) == (5, 5)
-    assert one.log.drop() == 0  # There is nothing more.
+    assert one.log.drop() == 0  # There are no more records.
     assert one.append(b"c", 1) == 5
     one.commit()
     for log in before_and_after_restart(one):
@@ -450,7 +450,7 @@ def test_all_records_are_dropped_and_offsets_go_on(tmp_path):
             log.read(0, 100)
 
 
-def test_the_oldest_segments_are_dropped_and_the_last_one_stays(tmp_path):
+def test_the_oldest_segments_are_dropped_and_the_last_stays(tmp_path):
     one = OneLog(tmp_path, segment_bytes=300)
     for _ in range(6):
         one.append(bytes(200), 1)
@@ -464,7 +464,7 @@ def test_the_oldest_segments_are_dropped_and_the_last_one_stays(tmp_path):
     assert one.log.drop(0) == 0
 
 
-def test_a_closed_log_says_so(tmp_path):
+def test_a_closed_log_raises_a_clear_error(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"a"])
     one.log.close()
@@ -475,7 +475,7 @@ def test_a_closed_log_says_so(tmp_path):
     one.committer.commit()
 
 
-def test_a_log_closed_in_the_middle_of_a_round_takes_no_harm(tmp_path):
+def test_a_log_closed_during_a_round_takes_no_harm(tmp_path):
     one = OneLog(tmp_path)
     one.append(b"a")
     running = one.committer.begin()

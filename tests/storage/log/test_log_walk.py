@@ -10,7 +10,7 @@ from tests.storage.log.logs import OneLog, flip
 
 @pytest.fixture
 def segments(tmp_path):
-    """Four segments of two batches each, one record a batch."""
+    """Return four segments of two batches each, a record per batch."""
     one = OneLog(tmp_path, segment_bytes=700)
     one.fill([b"x" * 100] * 8)
     found = list(one.log.segment_set.view.segments)
@@ -23,13 +23,13 @@ def offsets(walk):
     return [header.base_offset for _, _, header in walk.batches(0)]
 
 
-def test_a_walk_goes_over_all_segments_and_learns_what_was_durable(segments):
+def test_a_walk_covers_all_segments_and_finds_the_durable_offset(segments):
     walk = LogWalk(segments, proven=0)
     assert offsets(walk) == list(range(8))
     assert (walk.offset, walk.number, walk.proven) == (8, 3, 7)
 
 
-def test_a_walk_begins_where_it_is_told_to(segments):
+def test_a_walk_begins_at_the_requested_offset(segments):
     walk = LogWalk(segments, proven=0)
     places = [(header.base_offset, pos) for _, pos, header in walk.batches(0)]
     walk.resume(2, places[5])
@@ -38,7 +38,7 @@ def test_a_walk_begins_where_it_is_told_to(segments):
     assert offsets(walk) == [6, 7]
 
 
-def test_missing_records_between_segments_end_a_walk_that_can_go_on_behind_them(segments):
+def test_missing_records_end_a_walk_that_can_continue_behind_them(segments):
     walk = LogWalk([segments[0], *segments[2:]], proven=0)
     with pytest.raises(Missing) as caught:
         offsets(walk)
@@ -49,7 +49,7 @@ def test_missing_records_between_segments_end_a_walk_that_can_go_on_behind_them(
     assert offsets(walk) == [4, 5, 6, 7]
 
 
-def test_a_log_that_ends_before_what_was_durable_lacks_records(segments):
+def test_a_log_that_ends_below_its_durable_offset_lacks_records(segments):
     walk = LogWalk(segments[:2], proven=6)
     with pytest.raises(Missing) as caught:
         offsets(walk)
@@ -65,7 +65,7 @@ def test_a_segment_that_begins_too_early_is_an_overlap(segments):
     assert offsets(walk) == [0, 1, 2, 3]
 
 
-def test_a_fault_leaves_the_walk_where_it_is(segments):
+def test_a_fault_does_not_move_the_walk(segments):
     flip(segments[1].path, SEGMENT_HEADER_BYTES + 3)
     walk = LogWalk(segments, proven=0)
     found = walk.batches(0)

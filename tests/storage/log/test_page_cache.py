@@ -1,4 +1,4 @@
-"""What the kernel says of pages in memory; older ones say nothing."""
+"""The kernel's answers about pages in memory; older kernels have none."""
 
 import mmap
 import os
@@ -10,7 +10,7 @@ from braidlog.storage.log.page_cache import PageCache
 
 @pytest.fixture
 def asked(tmp_path):
-    """A file of a page that was written and one that never was."""
+    """Return a file with a page that was written and a page that never was."""
     with open(tmp_path / "file", "wb+", buffering=0) as file:
         file.write(b"x" * mmap.PAGESIZE)
         file.truncate(2 * mmap.PAGESIZE)
@@ -21,13 +21,13 @@ def asked(tmp_path):
         yield file.fileno()
 
 
-def test_what_was_just_written_is_in_memory(asked):
+def test_a_written_page_is_in_memory(asked):
     cache = PageCache()
     assert cache.holds(asked, 0, mmap.PAGESIZE)
     assert cache.holds(asked, 17, 100)
 
 
-def test_what_nobody_has_read_is_not_and_one_such_page_is_enough(asked):
+def test_a_single_unread_page_is_not_in_memory(asked):
     cache = PageCache()
     assert not cache.holds(asked, mmap.PAGESIZE, 1)
     assert not cache.holds(asked, mmap.PAGESIZE - 1, 2)

@@ -1,4 +1,4 @@
-"""Where offsets and times are, with an index, without one, and with one that is built meanwhile."""
+"""Places of offsets and times, with an index, without an index, and during its construction."""
 
 import os
 import random
@@ -18,14 +18,14 @@ FIRST = "00000000000000000000"
 
 
 def filled(tmp_path, **settings):
-    """Eight batches of ten records."""
+    """Return a log with eight batches of ten records."""
     one = OneLog(tmp_path, index_interval_bytes=INTERVAL, **settings)
     one.fill([b"%d" % number * 100 for number in range(8)], 10)
     return one, one.log.segment_set.last
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_an_offset_is_found_without_an_index_as_near_as_with_one(tmp_path, seed):
+def test_an_offset_is_found_equally_near_without_an_index(tmp_path, seed):
     print("seed", seed)
     rng = random.Random(seed)
     one = OneLog(tmp_path, index_interval_bytes=INTERVAL)
@@ -44,7 +44,7 @@ def test_an_offset_is_found_without_an_index_as_near_as_with_one(tmp_path, seed)
 
 
 @pytest.mark.parametrize("tail", [b"", bytes(5000), b"\xf3BA\xd7" * 1000])
-def test_bytes_behind_the_last_batch_mislead_no_search(tmp_path, tail):
+def test_bytes_behind_the_last_batch_do_not_mislead_a_search(tmp_path, tail):
     _, segment = filled(tmp_path)
     with open(segment.path, "ab") as file:
         file.write(tail)
@@ -67,7 +67,7 @@ def test_an_index_is_built_around_damage(tmp_path):
         read_batches(segment, place_of_offset(segment, 30, INTERVAL), Want(30, 80, 0))
 
 
-def test_what_is_behind_damage_is_read_without_an_index_too(tmp_path):
+def test_records_behind_damage_are_read_without_an_index_too(tmp_path):
     one, segment = filled(tmp_path)
     flip(one.file(f"{FIRST}.log"), one.log.read(30, 0)[0].file_pos + 9)
     segment.lose_index()
@@ -76,7 +76,7 @@ def test_what_is_behind_damage_is_read_without_an_index_too(tmp_path):
         assert read_batches(segment, place, Want(offset, 80, 0))[0].base_offset == offset // 10 * 10
 
 
-def test_who_cannot_wait_is_told_where_the_index_is_not_in_memory(tmp_path):
+def test_a_read_without_waiting_needs_the_index_in_memory(tmp_path):
     one = OneLog(tmp_path, segment_bytes=1000, index_interval_bytes=INTERVAL)
     one.fill([b"x" * 100] * 20)
     one.stop()
@@ -90,13 +90,13 @@ def test_who_cannot_wait_is_told_where_the_index_is_not_in_memory(tmp_path):
 
 
 def lost(tmp_path, **settings):
-    """A log whose newest segment has no index, as a start leaves it where that is far behind."""
+    """Return a log whose newest segment has no index, as after a start with an outdated index."""
     one, segment = filled(tmp_path, **settings)
     segment.lose_index()
     return one, segment
 
 
-def test_the_newest_segment_goes_on_without_its_index(tmp_path):
+def test_the_newest_segment_works_without_its_index(tmp_path):
     one, segment = lost(tmp_path, segment_bytes=4000)
     one.fill([b"more"] * 50)
     assert segment is not one.log.segment_set.last
@@ -108,8 +108,10 @@ def test_the_newest_segment_goes_on_without_its_index(tmp_path):
     assert one.log.read(15, 0)[0].base_offset == 10
 
 
-def test_a_time_has_a_lost_index_built_which_goes_on_then(tmp_path):
-    """Times from before it was built count for entries behind, though the owner knows them not."""
+def test_a_search_by_time_rebuilds_a_lost_index_for_later_entries(tmp_path):
+    """Times from before the construction count for later entries, though the owner does not know
+    them.
+    """
     one, segment = lost(tmp_path)
     segment.max_time_us = None
     one.append(append_us=5)  # Older than all before: the clock was set back.
@@ -126,7 +128,7 @@ def test_a_time_has_a_lost_index_built_which_goes_on_then(tmp_path):
     assert one.log.offset_at_or_after(1_000_008) == one.log.high_watermark
 
 
-def test_what_is_appended_while_it_is_built_is_in_it(tmp_path, monkeypatch):
+def test_an_index_includes_appends_during_its_construction(tmp_path, monkeypatch):
     one, segment = lost(tmp_path)
     end_pos = segment.size
     one.fill([b"y" * 100] * 10)
@@ -141,7 +143,7 @@ def test_what_is_appended_while_it_is_built_is_in_it(tmp_path, monkeypatch):
     assert place_of_offset(segment, 88, INTERVAL)[1] > end_pos
 
 
-def test_the_index_of_a_full_segment_that_a_time_had_built_is_written(tmp_path):
+def test_a_rebuilt_index_of_a_full_segment_is_written(tmp_path):
     one = OneLog(tmp_path, segment_bytes=1000, index_interval_bytes=INTERVAL)
     one.fill([b"x" * 100] * 20)
     first = one.log.segment_set.view.segments[0]
@@ -155,7 +157,7 @@ def test_the_index_of_a_full_segment_that_a_time_had_built_is_written(tmp_path):
         assert file.read() == whole
 
 
-def test_sizes_between_offsets_are_told_without_a_read(tmp_path):
+def test_sizes_between_offsets_need_no_read(tmp_path):
     one = OneLog(tmp_path, segment_bytes=1000, index_interval_bytes=INTERVAL)
     one.fill([b"x" * 100] * 20)
     assert one.log.bytes_between(1, 19) >= 18 * (HEADER_BYTES + 100)

@@ -1,4 +1,4 @@
-"""A log that ended plainly is opened from a few small reads; any other is left to the recovery."""
+"""A log with a plain end is opened by a few small reads; any other log is left to the recovery."""
 
 import os
 import random
@@ -44,7 +44,9 @@ class CountingDisk(Disk):
 
 
 def ends(folder, mark=None):
-    """What the short look and the recovery say of copies of a partition's folder."""
+    """Return the results of the short check and of the recovery, on copies of a
+    partition's folder.
+    """
     found = []
     for number, look in enumerate((plain_end, recover)):
         path = f"{folder}-{number}"
@@ -62,9 +64,9 @@ def ends(folder, mark=None):
 
 
 def told(recovered):
-    """All of it that later use can tell."""
+    """Return everything about a recovered log that later use can observe."""
     last = recovered.segments[-1] if recovered.segments else None
-    if last is not None and last.header is None:  # It is damaged, or not looked into.
+    if last is not None and last.header is None:  # Damaged, or not read.
         last = None
     return {
         "segments": [(one.base_offset, one.size) for one in recovered.segments],
@@ -90,7 +92,7 @@ def told(recovered):
 
 
 def filled(path, rng, ending, **settings):
-    """A log after that ending, of random batches; its folder."""
+    """Return the folder of a log with random batches after that ending."""
     one = OneLog(path, **(SETTINGS | settings))
     for turn in range(rng.randrange(1, 4)):
         for _ in range(rng.randrange(40)):
@@ -109,7 +111,7 @@ def filled(path, rng, ending, **settings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["stop", "crash"])
-def test_it_says_what_a_recovery_says(tmp_path, ending):
+def test_the_short_check_equals_a_recovery(tmp_path, ending):
     seen = Counter()
     for seed in range(12):
         print("seed", seed)
@@ -118,12 +120,14 @@ def test_it_says_what_a_recovery_says(tmp_path, ending):
         if plain is not None:
             assert plain == whole
         seen[plain is not None] += 1
-    assert seen[True] > 2  # Else nothing was compared.
+    assert seen[True] > 2  # Otherwise nothing was compared.
 
 
 @pytest.mark.slow
-def test_harm_is_left_to_the_recovery_or_changes_nothing(tmp_path):
-    """A flipped byte or a cut in any file: what it says is what a recovery says, or nothing."""
+def test_damage_is_left_to_the_recovery_or_harmless(tmp_path):
+    """With a flipped byte or a cut in any file, the short check equals the
+    recovery, or gives up.
+    """
     for seed in range(25):
         print("seed", seed)
         rng = random.Random(seed)
@@ -152,10 +156,10 @@ def test_harm_is_left_to_the_recovery_or_changes_nothing(tmp_path):
         "durable ahead",
     ],
 )
-def test_what_is_unusual_is_left_to_the_recovery(tmp_path, harm):
+def test_unusual_logs_are_left_to_the_recovery(tmp_path, harm):
     one = OneLog(tmp_path / "data", **SETTINGS)
     one.fill([b"x" * 100] * 5)
-    if harm == "durable ahead":  # A batch says that what is not there was durable.
+    if harm == "durable ahead":  # A batch has a durable offset beyond the existing batches.
         one.log.durable_offset = 99
         one.append(b"x" * 100)
         one.crash()
@@ -188,8 +192,8 @@ def test_what_is_unusual_is_left_to_the_recovery(tmp_path, harm):
 
 
 @pytest.mark.parametrize("slot", ["behind", "missing"])
-def test_what_the_slot_does_not_prove_is_written_and_synced_again(tmp_path, slot):
-    """As the recovery does it: the same bytes in the same places."""
+def test_batches_above_the_slot_are_written_and_synced_again(tmp_path, slot):
+    """The short check writes the same bytes at the same places as the recovery."""
     one = OneLog(tmp_path / "data", **SETTINGS)
     one.fill([b"x" * 100] * 5)
     one.append(b"y" * 100)
@@ -232,7 +236,7 @@ def test_a_small_log_needs_no_index(tmp_path, index):
     assert os.path.getsize(path) > 0
 
 
-def test_far_behind_the_index_is_left_to_the_recovery(tmp_path):
+def test_a_log_far_beyond_its_index_is_left_to_the_recovery(tmp_path):
     one = OneLog(tmp_path, index_interval_bytes=1 << 20)
     one.fill([b"x" * 1000] * (BEHIND_BYTES_MAX // 1000 + 1))
     one.crash()
@@ -240,8 +244,10 @@ def test_far_behind_the_index_is_left_to_the_recovery(tmp_path):
 
 
 def test_a_start_makes_few_calls_for_a_partition(tmp_path):
-    """Topic file, slot, index and log: each is opened and read once, and nothing is written. After
-    a kill the end of a log that is no longer small is read, too. The directory's id is read once.
+    """Topic file, slot, index and log are each opened and read once, and nothing is written.
+
+    After a kill, the end of a log that is no longer small is read, too. The directory's id is read
+    once.
     """
     one = OneLog(tmp_path, **SETTINGS)
     one.fill([b"x" * 1000] * 10)
@@ -258,7 +264,7 @@ def test_a_start_makes_few_calls_for_a_partition(tmp_path):
     again.crash()
 
 
-def test_a_stop_does_nothing_for_a_log_that_was_not_used(tmp_path):
+def test_a_stop_does_nothing_for_an_unused_log(tmp_path):
     one = OneLog(tmp_path, **SETTINGS)
     one.fill([b"x"] * 3)
     one.stop()
@@ -270,9 +276,9 @@ def test_a_stop_does_nothing_for_a_log_that_was_not_used(tmp_path):
     assert one.again(**SETTINGS).all_bodies() == [b"x"] * 3
 
 
-def test_a_stop_makes_do_with_few_descriptors(tmp_path):
-    """Every log gets its index, though there are not as many descriptors as logs, and others have
-    some of them open.
+def test_a_stop_needs_few_descriptors(tmp_path):
+    """Every log gets its index, though there are fewer descriptors than logs, and other code holds
+    some.
     """
     one = OneLog(tmp_path, **SETTINGS)
     others = [os.open(os.devnull, os.O_RDONLY) for _ in range(200)]

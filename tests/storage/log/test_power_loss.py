@@ -1,4 +1,4 @@
-"""Power cuts at any moment: what was acknowledged is there, and nothing but what was written."""
+"""Power cuts at any moment: acknowledged records exist, and only written records."""
 
 import random
 
@@ -16,7 +16,7 @@ STATES = 12
 
 
 class Witness:
-    """Works on a log and a journal, and writes down what was promised after which call."""
+    """Works on a log and a journal, and records each promise with its call."""
 
     def __init__(self, path, rng, settings):
         path.mkdir()
@@ -26,7 +26,7 @@ class Witness:
         self.disk = RecordingDisk()
         files = Files(path, self.disk)
         if rng.random() < 0.5:
-            files.adopt("/proc")  # Each file by itself.
+            files.adopt("/proc")  # Each file separately.
         self.committer = Committer(files)
         self.data_dir = DataDir.open(path, files)
         self.log = self.data_dir.create_partitions(
@@ -38,7 +38,7 @@ class Witness:
         self.promises = [self.promise()]
 
     def promise(self):
-        """(calls so far, log start, log end and journal records that are durable from now on)."""
+        """Return (calls so far, log start, log end, journal records): durable from now on."""
         durable = self.log.durable_offset
         return len(self.disk.calls), self.log.log_start_offset, durable, len(self.said)
 
@@ -67,7 +67,7 @@ class Witness:
 
 
 def check(folder, witness, promised):
-    """Start on what the cut left, and compare."""
+    """Start on the state after the cut, and compare."""
     _, log_start, durable, said = promised
     files = Files(folder)
     committer = Committer(files)
@@ -94,7 +94,7 @@ def check(folder, witness, promised):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
-def test_power_cuts_lose_nothing_that_was_acknowledged(tmp_path, seed):
+def test_power_cuts_lose_no_acknowledged_record(tmp_path, seed):
     rng = random.Random(seed)
     settings = LogSettings(
         segment_bytes=rng.choice([2000, 6000]), index_interval_bytes=300, retention_bytes=9000

@@ -1,4 +1,6 @@
-"""Reading ahead of a start: every folder comes, in order; others are fetched only from a disk."""
+"""Read-ahead of a start: every folder is returned in order; folders are prefetched only from a
+disk.
+"""
 
 import os
 import threading
@@ -20,8 +22,9 @@ FOLDERS = [str(number) for number in range(5 * AHEAD_FOLDERS + 7)]
 
 
 class Disk:
-    """A caller's reads, each folder of which asks the disk for so many blocks unless it was
-    fetched; what others fetch is noted, and ends at once.
+    """A caller's reads, with `blocks_a_folder` disk blocks for each folder that was not prefetched.
+
+    Prefetches are recorded, and end at once.
     """
 
     def __init__(self, blocks_a_folder):
@@ -59,7 +62,7 @@ def opened(disk, folders):
     return seen
 
 
-def test_from_memory_no_thread_fetches_anything():
+def test_from_memory_nothing_is_prefetched():
     disk = Disk(0)
     assert opened(disk, FOLDERS) == FOLDERS
     assert not disk.fetched
@@ -71,28 +74,28 @@ def test_a_few_blocks_a_folder_are_no_cold_disk():
     assert not disk.fetched
 
 
-def test_from_a_disk_those_ahead_are_fetched_once_each_and_all_come_in_order():
+def test_from_a_disk_the_next_folders_are_prefetched_once_in_order():
     disk, seen = Disk(40), []
     for folder in read_ahead(FOLDERS, fetch=disk.fetch, blocks_read=disk.read):
         seen.append(folder)
         disk.open(folder)
-        if len(seen) == LOOK_FOLDERS + 1:  # Behind the first look that sees a cold disk.
+        if len(seen) == LOOK_FOLDERS + 1:  # After the first check that sees a cold disk.
             disk.wait_for(AHEAD_FOLDERS)
     assert seen == FOLDERS
     assert not disk.fetched.intersection(FOLDERS[:LOOK_FOLDERS])
 
 
-def test_no_more_are_fetched_than_lie_just_ahead():
+def test_only_the_next_folders_are_prefetched():
     disk = Disk(40)
     folders = read_ahead(FOLDERS, fetch=disk.fetch, blocks_read=disk.read)
-    for _ in range(LOOK_FOLDERS + 1):  # The first look that sees a cold disk is behind these.
+    for _ in range(LOOK_FOLDERS + 1):  # The first check that sees a cold disk follows.
         disk.open(next(folders))
     disk.wait_for(AHEAD_FOLDERS)
     folders.close()
     assert disk.fetched == set(FOLDERS[LOOK_FOLDERS : LOOK_FOLDERS + AHEAD_FOLDERS])
 
 
-def test_what_an_owner_leaves_unopened_is_not_waited_for():
+def test_unopened_folders_are_not_awaited():
     disk = Disk(40)
     folders = read_ahead(FOLDERS, fetch=disk.fetch, blocks_read=disk.read)
     assert next(folders) == FOLDERS[0]
@@ -101,11 +104,11 @@ def test_what_an_owner_leaves_unopened_is_not_waited_for():
 
 
 @pytest.mark.parametrize("count", [0, 1, LOOK_FOLDERS, LOOK_FOLDERS + SHARE_FOLDERS + 1])
-def test_few_folders_come_as_they_are(count):
+def test_few_folders_are_not_prefetched(count):
     assert opened(Disk(40), FOLDERS[:count]) == FOLDERS[:count]
 
 
-def test_the_program_fetches_what_is_there(tmp_path):
+def test_the_program_reads_existing_files(tmp_path):
     folders = [str(tmp_path / name) for name in ("a\nb", "gone", "ä")]
     for folder in (folders[0], folders[2]):
         os.mkdir(folder)
@@ -120,7 +123,7 @@ def test_the_program_fetches_what_is_there(tmp_path):
     assert fetcher.fetch(folders) == 0
 
 
-def test_who_waits_for_the_program_is_let_go_when_it_ends(tmp_path):
+def test_the_end_of_the_program_ends_the_wait(tmp_path):
     program = tmp_path / "never_answers.py"
     program.write_text("import sys\nfor line in sys.stdin: open(sys.argv[0] + '.asked', 'w')\n")
     fetcher = Fetcher(str(program))

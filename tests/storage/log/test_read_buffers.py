@@ -1,4 +1,4 @@
-"""Memory lent for reads: never twice at the same time, and not fresh each time."""
+"""Memory lent for reads: never lent twice at the same time, and reused."""
 
 import random
 import threading
@@ -14,7 +14,7 @@ from braidlog.storage.log.read_buffers import (
 )
 
 
-def test_memory_is_used_again_when_the_last_view_is_gone():
+def test_memory_is_reused_after_the_last_view():
     buffers = ReadBuffers()
     view = buffers.take(BUFFER_BYTES)
     view[:4] = b"mine"
@@ -28,11 +28,11 @@ def test_memory_is_used_again_when_the_last_view_is_gone():
 
 
 @pytest.mark.parametrize("size", [0, 1, POOLED_BYTES_MIN - 1, POOLED_BYTES_MIN, BUFFER_BYTES + 1])
-def test_sizes_are_as_asked_for(size):
+def test_sizes_are_as_requested(size):
     assert len(ReadBuffers().take(size)) == size
 
 
-def test_views_that_stay_keep_their_bytes_whatever_is_lent_after_them():
+def test_kept_views_keep_their_bytes():
     buffers = ReadBuffers()
     views = [buffers.take(POOLED_BYTES_MIN) for _ in range(3 * BUFFERS_MAX)]
     for number, view in enumerate(views):
@@ -40,7 +40,7 @@ def test_views_that_stay_keep_their_bytes_whatever_is_lent_after_them():
     assert [view[-1] for view in views] == list(range(len(views)))
 
 
-def test_asking_changes_neither_size_nor_content():
+def test_a_query_changes_neither_size_nor_content():
     buffer = bytearray(range(256))
     assert not is_lent(buffer)
     for made in (memoryview, lambda lent: memoryview(lent)[3:5].toreadonly().cast("B")):
@@ -55,8 +55,8 @@ def test_asking_changes_neither_size_nor_content():
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_reader_is_given_bytes_that_another_still_sees(seed):
-    """Threads take, slice, keep and drop views in every order; none ever sees another's bytes."""
+def test_no_reader_receives_bytes_of_another_reader(seed):
+    """Threads take, slice, keep and drop views in random order; none sees another's bytes."""
     buffers = ReadBuffers()
     faults = []
 

@@ -67,7 +67,7 @@ def test_offsets_outside_are_refused(tmp_path):
                 bodies(log, offset)
 
 
-def test_retention_that_overtakes_is_out_of_range(tmp_path):
+def test_a_reader_overtaken_by_retention_is_out_of_range(tmp_path):
     one = OneLog(tmp_path, segment_bytes=300, retention_bytes=0)
     one.fill([b"x" * 100] * 5)
     with ReadOnlyLog(one.folder) as log:

@@ -15,22 +15,22 @@ def bases(batches):
     return [batch.base_offset for batch in batches]
 
 
-def test_no_batch_that_ends_above_the_stop_is_read(tmp_path):
+def test_no_batch_with_an_end_above_the_stop_is_read(tmp_path):
     _, segment = filled(tmp_path)
     for stop in range(81):
         found = read_batches(segment, PLACE, Want(0, stop, 10_000))
         assert bases(found) == [base for base in range(0, 80, 10) if base + 10 <= stop]
 
 
-def test_a_walk_from_an_earlier_place_leaves_out_what_is_below_the_offset(tmp_path):
+def test_a_walk_from_an_earlier_place_skips_batches_below_the_offset(tmp_path):
     _, segment = filled(tmp_path)
     assert bases(read_batches(segment, PLACE, Want(35, 80, 200))) == [30, 40]
 
 
-def test_the_batch_in_which_the_bytes_end_comes_too_where_that_is_wanted(tmp_path):
+def test_the_batch_at_the_byte_limit_is_included_on_request(tmp_path):
     one, segment = filled(tmp_path)
     size = one.log.read(0, 0)[0].header.body_bytes
-    for beyond in (0, 1, size, 100_000):  # A guess, whatever it is worth.
+    for beyond in (0, 1, size, 100_000):  # A guess, good or bad.
         want = Want(0, 80, 2 * size + 1, beyond_bytes=beyond)
         assert bases(read_batches(segment, PLACE, want)) == [0, 10, 20]
         want = Want(0, 80, 2 * size, beyond_bytes=beyond)

@@ -31,7 +31,7 @@ def copy_of(tmp_path, number):
 
 
 def crashed(tmp_path, committed, uncommitted, **settings):
-    """A log with batches that were acknowledged and some that were not, after a crash."""
+    """Return a log with acknowledged and unacknowledged batches, after a crash."""
     one = OneLog(tmp_path, **settings)
     one.fill(committed)
     one.fill(uncommitted, commit=False)
@@ -62,13 +62,13 @@ def test_a_last_batch_cut_at_any_byte_is_a_torn_tail(tmp_path, index):
         shutil.rmtree(path)
 
 
-def test_what_was_written_whole_is_kept_even_if_nobody_was_told(tmp_path):
+def test_whole_batches_are_kept_even_without_acknowledgement(tmp_path):
     one = crashed(tmp_path, [b"a"], [b"b", b"c"]).again()
     assert one.all_bodies() == [b"a", b"b", b"c"]
     assert one.log.recovery.is_clean
 
 
-def test_what_is_kept_above_the_slot_is_shown_only_when_it_is_synced(tmp_path):
+def test_batches_above_the_slot_are_visible_only_after_a_sync(tmp_path):
     crashed(tmp_path, [b"a"], [b"b", b"c"])
     disk = RecordingDisk()
     one = OneLog(tmp_path, disk)
@@ -79,7 +79,7 @@ def test_what_is_kept_above_the_slot_is_shown_only_when_it_is_synced(tmp_path):
     assert [name for name in disk.names() if name.startswith("sync")]
 
 
-def test_a_torn_tail_takes_later_segments_with_it_the_last_one_first(tmp_path):
+def test_a_torn_tail_removes_later_segments_from_the_last(tmp_path):
     one = OneLog(tmp_path, segment_bytes=700)
     one.fill([b"a" * 100])
     for _ in range(8):
@@ -110,7 +110,7 @@ def test_a_fault_below_the_slot_is_damage_and_nothing_is_cut(tmp_path, part):
     one.fill([b"a" * 50, b"b" * 50, b"c" * 50])
     places = [batch.file_pos for batch in one.all_batches()]
     one.crash()
-    os.unlink(one.file("watermark"))  # What follows proves it too.
+    os.unlink(one.file("watermark"))  # The next batch proves the same.
     size = os.path.getsize(path_of(one))
     flip(path_of(one), places[1] + (30 if part == "header" else HEADER_BYTES + 1))
     again = one.again()
@@ -124,7 +124,7 @@ def test_a_fault_below_the_slot_is_damage_and_nothing_is_cut(tmp_path, part):
     assert again.append(b"d") == 3
 
 
-def test_a_fault_at_the_greatest_durable_offset_is_torn_one_below_is_damage(tmp_path):
+def test_a_fault_below_the_greatest_durable_offset_is_damage(tmp_path):
     """Batch 1 was durable when batch 3 was written, batch 2 was not."""
     one = OneLog(tmp_path)
     one.fill([b"a", b"b"])
@@ -220,7 +220,7 @@ def test_a_folder_without_any_segment_is_damage(tmp_path):
         again.log.read(0, 10)
 
 
-def test_bytes_that_a_client_sent_never_pass_for_a_batch(tmp_path):
+def test_a_clients_bytes_never_count_as_a_batch(tmp_path):
     """A body that is itself a whole segment with a later durable offset proves nothing."""
     source = OneLog(tmp_path / "source")
     source.fill([b"x" * 20] * 5)
@@ -249,7 +249,7 @@ def test_a_start_after_a_clean_stop_walks_nothing(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_start_after_a_crash_walks_no_more_than_the_index_does_not_know(tmp_path):
+def test_a_start_after_a_crash_walks_only_behind_the_index(tmp_path):
     one = OneLog(tmp_path, index_interval_bytes=250)
     one.fill([b"x" * 100] * 1000)
     one.crash()
@@ -260,7 +260,7 @@ def test_a_start_after_a_crash_walks_no_more_than_the_index_does_not_know(tmp_pa
 
 @pytest.mark.parametrize("harm", ["deleted", "empty", "cut", "flipped", "foreign", "old"])
 @pytest.mark.parametrize("ending", ["stop", "crash"])
-def test_an_index_that_is_missing_or_wrong_does_no_harm(tmp_path, harm, ending):
+def test_a_missing_or_wrong_index_does_no_harm(tmp_path, harm, ending):
     one = OneLog(tmp_path, segment_bytes=20_000, index_interval_bytes=300)
     one.fill([b"%03d" % n + b"x" * 100 for n in range(300)], 3, commit=False)
     one.commit()
@@ -305,7 +305,7 @@ def harm_index(path, harm, old):
 
 
 @pytest.mark.parametrize("harm", ["deleted", "empty", "garbage", "too low"])
-def test_a_slot_that_is_missing_or_wrong_only_costs_time(tmp_path, harm):
+def test_a_missing_or_wrong_slot_only_costs_time(tmp_path, harm):
     one = OneLog(tmp_path, segment_bytes=5_000)
     one.fill([b"x" * 100] * 60)
     path = one.file("watermark")
@@ -325,8 +325,10 @@ def test_a_slot_that_is_missing_or_wrong_only_costs_time(tmp_path, harm):
     assert again.log.log_start_offset == 0
 
 
-def test_entries_of_a_cut_tail_do_not_come_back(tmp_path):
-    """The index knows batches that are cut off; new ones at other places follow; another crash."""
+def test_index_entries_of_a_cut_tail_do_not_return(tmp_path):
+    """The index knows batches that are cut off; new batches at other places follow; then another
+    crash.
+    """
     one = OneLog(tmp_path, index_interval_bytes=1)
     one.fill([b"a" * 100] * 3)
     for _ in range(70):
@@ -353,8 +355,10 @@ def test_left_over_new_files_are_removed(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_harm_gives_no_wrong_record(tmp_path, seed):
-    """One flipped bit or one cut anywhere in the folder: what is served is what was written."""
+def test_random_damage_yields_no_wrong_record(tmp_path, seed):
+    """After a flipped bit or a cut anywhere in the folder, every served record is a
+    written record.
+    """
     rng = random.Random(seed)
     settings = {"segment_bytes": 1500, "index_interval_bytes": 200}
     one = OneLog(tmp_path, **settings)
@@ -400,7 +404,7 @@ def test_random_harm_gives_no_wrong_record(tmp_path, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", ["deleted", "cut"])
-def test_a_start_walks_little_of_a_large_file_whose_index_is_lost(tmp_path, harm):
+def test_a_start_walks_little_of_a_large_file_without_index(tmp_path, harm):
     one = OneLog(tmp_path)
     body = bytes(32 * 1024)
     for number in range(1500):

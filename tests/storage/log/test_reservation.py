@@ -1,4 +1,4 @@
-"""Durability `written`: shown at once, and offsets that never name two records."""
+"""Durability `written`: visible at once, and offsets that never name two records."""
 
 import errno
 
@@ -22,7 +22,7 @@ def test_written_mode_shows_at_once_and_syncs_lazily(tmp_path):
     assert one.log.durable_offset == 3
 
 
-def test_written_mode_goes_on_above_its_reservation_after_an_unclean_start(tmp_path):
+def test_written_mode_continues_above_its_reservation_after_a_crash(tmp_path):
     one = OneLog(tmp_path, durability=Durability.WRITTEN)
     one.append(b"a", 3)
     one.crash()
@@ -44,7 +44,7 @@ def test_written_mode_after_a_clean_stop_has_no_gap(tmp_path):
     assert (again.log.recovery.gap, again.append(b"b")) == (None, 3)
 
 
-def test_written_mode_never_hands_out_offsets_above_what_was_reserved_durably(tmp_path):
+def test_written_mode_never_assigns_offsets_above_the_durable_reservation(tmp_path):
     disk = RecordingDisk()
     one = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
     big = RESERVE_OFFSETS // 2 + 1
@@ -62,7 +62,7 @@ def test_written_mode_never_hands_out_offsets_above_what_was_reserved_durably(tm
     assert again.append(b"d") >= end
 
 
-def test_a_topic_that_became_synced_still_heeds_the_reservation(tmp_path):
+def test_a_log_that_became_synced_respects_the_reservation(tmp_path):
     one = OneLog(tmp_path, durability=Durability.WRITTEN)
     one.append(b"a")
     one.crash()
@@ -91,13 +91,13 @@ def test_durability_can_change_while_the_log_is_open(tmp_path):
     assert [bytes(batch.body) for batch in one.log.read(1, 100)] == [b"b"]
     one.commit()
     assert (one.log.high_watermark, one.log.durable_offset) == (3, 3)
-    one.commit()  # Lazily: nobody waits for the reservation to be given back.
+    one.commit()  # Lazily: no client waits for the return of the reservation.
     one.crash()
     again = one.again()
     assert (again.log.recovery.gap, again.append(b"d")) == (None, 3)
 
 
-def test_a_start_without_room_for_the_gap_reads_on_and_goes_on_above_it_later(tmp_path):
+def test_a_start_without_room_for_the_gap_reads_and_appends_later(tmp_path):
     one = OneLog(tmp_path, durability=Durability.WRITTEN)
     one.append(b"a", 3)
     one.crash()
@@ -108,7 +108,7 @@ def test_a_start_without_room_for_the_gap_reads_on_and_goes_on_above_it_later(tm
     with pytest.raises(StorageFull):
         again.append(b"b")
     disk.heal()
-    with pytest.raises(StorageFull):  # It was stamped for an offset that is in the gap now.
+    with pytest.raises(StorageFull):  # The body was stamped for an offset that is now in the gap.
         again.append(b"b")
     assert again.append(b"b") == RESERVE_OFFSETS
     assert again.all_bodies() == [b"a", b"", b"b"]
@@ -116,8 +116,8 @@ def test_a_start_without_room_for_the_gap_reads_on_and_goes_on_above_it_later(tm
     assert one.again(durability=Durability.WRITTEN).log.recovery.gap is None
 
 
-def test_a_reservation_made_by_another_life_gets_a_durable_name(tmp_path):
-    """It may have been killed before it synced the folder."""
+def test_a_reservation_of_an_earlier_life_gets_a_durable_name(tmp_path):
+    """The earlier life may have been killed before it synced the folder."""
     OneLog(tmp_path, durability=Durability.WRITTEN).crash()
     disk = RecordingDisk()
     folder = OneLog(tmp_path, disk, durability=Durability.WRITTEN).folder
@@ -126,8 +126,8 @@ def test_a_reservation_made_by_another_life_gets_a_durable_name(tmp_path):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT])
-def test_a_disk_that_is_full_when_a_reservation_is_confirmed_ends_no_round(tmp_path, number):
-    """The second slot is written after the sync: that may be refused, and is tried again."""
+def test_a_full_disk_at_a_reservations_confirmation_ends_no_round(tmp_path, number):
+    """The second slot is written after the sync: a refusal is retried."""
     disk = FailingDisk()
     one = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
     big = RESERVE_OFFSETS // 2 + 1
@@ -148,7 +148,7 @@ def test_a_disk_that_is_full_when_a_reservation_is_confirmed_ends_no_round(tmp_p
     assert one.again(durability=Durability.WRITTEN).append(b"e") >= end
 
 
-def test_a_round_without_descriptors_for_a_further_reservation_goes_on(tmp_path):
+def test_a_round_without_descriptors_for_a_reservation_continues(tmp_path):
     disk = FailingDisk()
     one = OneLog(tmp_path, disk, durability=Durability.WRITTEN)
     big = RESERVE_OFFSETS // 2 + 1

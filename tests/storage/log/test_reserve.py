@@ -1,4 +1,4 @@
-"""The room kept for what makes room: who gets it, how much at once, and when it comes back."""
+"""The disk space reserved for changes that free space: its users, its pieces, and its refill."""
 
 import errno
 import os
@@ -16,7 +16,7 @@ BLOCKS = 100
 
 
 class Home:
-    """A small disk with a reserve on it, and a file that acts write to."""
+    """A small disk with a reserve, and a file for changes."""
 
     def __init__(self, folder):
         self.disk = SmallDisk(folder, BLOCKS)
@@ -30,7 +30,7 @@ class Home:
         self.reserve.make()
 
     def write(self, blocks=1):
-        """An act: all or nothing."""
+        """Make a change: all or nothing."""
         size = self.journal.size()
         self.journal.write_at([bytes(blocks * BLOCK_BYTES)], size)
         return size
@@ -45,29 +45,29 @@ def home(tmp_path):
     return Home(tmp_path)
 
 
-def test_its_blocks_are_really_there(home):
+def test_the_reserves_blocks_are_allocated(home):
     assert home.reserve.is_whole
     assert home.disk.blocks_free == BLOCKS - BLOCKS_KEPT
     assert os.stat(home.path).st_blocks * 512 >= SIZE
 
 
-def test_an_act_that_has_room_leaves_it_alone(home):
+def test_a_change_with_room_does_not_use_the_reserve(home):
     assert home.reserve.use_reserve(home.write) == 0
     assert home.kept == SIZE
 
 
 @pytest.mark.parametrize("blocks", [1, 3, PIECE_BYTES // BLOCK_BYTES + 3, BLOCKS_KEPT])
-def test_an_act_on_a_full_disk_gets_the_blocks_that_it_needs_and_others_none(home, blocks):
+def test_a_permitted_change_on_a_full_disk_gets_its_blocks(home, blocks):
     home.disk.fill()
     assert home.reserve.use_reserve(lambda: home.write(blocks)) == 0
     assert home.kept == SIZE - blocks * BLOCK_BYTES
     assert not home.reserve.is_whole
     with pytest.raises(StorageFull):
-        home.write()  # Who is not told to spend it gets none.
+        home.write()  # A change without permission gets no reserve.
     assert home.kept == SIZE - blocks * BLOCK_BYTES
 
 
-def test_so_many_acts_have_room_and_the_next_is_refused(home):
+def test_the_reserve_has_room_for_a_number_of_changes(home):
     home.disk.fill()
     for _ in range(BLOCKS_KEPT):
         home.reserve.use_reserve(home.write)
@@ -76,21 +76,21 @@ def test_so_many_acts_have_room_and_the_next_is_refused(home):
         home.reserve.use_reserve(home.write)
 
 
-def test_what_others_leave_of_a_piece_is_made_up_by_the_next_one(home):
+def test_a_piece_taken_by_others_is_completed_by_the_next(home):
     home.disk.fill()
     calls = []
 
     def act():
         calls.append(1)
         if len(calls) == 2:
-            home.disk.fill()  # Quicker than the act.
+            home.disk.fill()  # Another process is quicker than the change.
         return home.write()
 
     home.reserve.use_reserve(act)
     assert home.kept == SIZE - PIECE_BYTES - BLOCK_BYTES
 
 
-def test_it_is_whole_again_once_there_is_room(home):
+def test_the_reserve_is_refilled_once_there_is_room(home):
     home.disk.fill()
     home.reserve.use_reserve(home.write)
     home.reserve.make()
@@ -101,7 +101,7 @@ def test_it_is_whole_again_once_there_is_room(home):
     assert home.kept == SIZE
 
 
-def test_a_disk_with_little_room_gives_as_much_as_it_has(tmp_path):
+def test_the_reserve_takes_all_room_of_a_small_disk(tmp_path):
     disk = SmallDisk(tmp_path, 3)
     reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
@@ -109,7 +109,7 @@ def test_a_disk_with_little_room_gives_as_much_as_it_has(tmp_path):
     assert os.path.getsize(tmp_path / "reserve") == 3 * BLOCK_BYTES
 
 
-def test_room_is_found_by_taking_it_and_giving_it_back(home):
+def test_room_is_checked_by_allocating_and_freeing(home):
     free = home.disk.blocks_free
     assert home.reserve.has_room(free * BLOCK_BYTES)
     assert not home.reserve.has_room(free * BLOCK_BYTES + 1)
@@ -123,7 +123,7 @@ def test_room_is_found_by_taking_it_and_giving_it_back(home):
     ("number", "found"),
     [(errno.EROFS, False), (errno.EDQUOT, False), (errno.EOPNOTSUPP, True), (errno.EMFILE, True)],
 )
-def test_where_it_cannot_be_found_out_there_may_be_room(tmp_path, number, found):
+def test_an_unknown_amount_of_room_counts_as_room(tmp_path, number, found):
     disk = FailingDisk()
     reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
@@ -132,7 +132,7 @@ def test_where_it_cannot_be_found_out_there_may_be_room(tmp_path, number, found)
 
 
 @pytest.mark.parametrize("left", [None, 0, 1, SIZE - 1, SIZE])
-def test_whatever_a_crash_left_of_it_a_start_makes_it_whole(home, left):
+def test_a_start_refills_the_reserve_after_any_crash(home, left):
     home.reserve.close()
     if left is None:
         os.unlink(home.path)
@@ -143,15 +143,15 @@ def test_whatever_a_crash_left_of_it_a_start_makes_it_whole(home, left):
     assert home.kept == SIZE
 
 
-def test_blocks_that_a_copy_left_out_are_there_again_after_a_start(home):
+def test_a_start_allocates_blocks_that_a_copy_left_out(home):
     os.truncate(home.path, 0)
-    os.truncate(home.path, SIZE)  # A hole, as `cp` makes of bytes that are zero.
+    os.truncate(home.path, SIZE)  # A hole, as `cp` makes of zero bytes.
     home.start()
     assert os.stat(home.path).st_blocks * 512 >= SIZE
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EMFILE])
-def test_it_is_kept_where_room_is_not_what_is_missing(home, number):
+def test_the_reserve_is_kept_if_room_is_not_missing(home, number):
     def act():
         raise StorageFull("", number)
 
@@ -161,7 +161,7 @@ def test_it_is_kept_where_room_is_not_what_is_missing(home, number):
 
 
 @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSPC, errno.EROFS])
-def test_a_file_system_that_cannot_do_it_leaves_acts_refused_as_before(tmp_path, number):
+def test_an_unsupported_file_system_refuses_changes_as_before(tmp_path, number):
     disk = FailingDisk()
     disk.fail("allocate", number)
     reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
@@ -175,7 +175,7 @@ def test_a_file_system_that_cannot_do_it_leaves_acts_refused_as_before(tmp_path,
         reserve.use_reserve(act)
 
 
-def test_a_disk_that_has_no_room_for_the_file_itself_is_as_one_without_it(tmp_path):
+def test_a_disk_without_room_for_the_reserve_works_without(tmp_path):
     disk = FailingDisk()
     disk.fail("create", errno.ENOSPC)
     reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
@@ -187,7 +187,7 @@ def test_a_disk_that_has_no_room_for_the_file_itself_is_as_one_without_it(tmp_pa
     assert reserve.is_whole
 
 
-def test_a_disk_that_cannot_truncate_it_leaves_the_act_refused(tmp_path):
+def test_a_disk_that_cannot_truncate_the_reserve_refuses_the_change(tmp_path):
     disk = FailingDisk()
     reserve = Reserve(Files(tmp_path, disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
@@ -200,7 +200,7 @@ def test_a_disk_that_cannot_truncate_it_leaves_the_act_refused(tmp_path):
         reserve.use_reserve(act)
 
 
-def test_a_disk_that_fails_is_no_full_one(tmp_path):
+def test_a_failing_disk_is_not_a_full_disk(tmp_path):
     disk = FailingDisk()
     disk.fail("allocate", errno.EIO)
     with pytest.raises(StorageFailed):
@@ -208,7 +208,7 @@ def test_a_disk_that_fails_is_no_full_one(tmp_path):
 
 
 @pytest.mark.parametrize("call", ["create", "write", "allocate"])
-def test_a_disk_that_refuses_one_kind_of_call_has_no_room(tmp_path, call):
+def test_a_disk_that_refuses_a_kind_of_call_has_no_room(tmp_path, call):
     disk = FailingDisk()
     reserve = Reserve(Files(str(tmp_path), disk), str(tmp_path / "reserve"), SIZE)
     reserve.make()
@@ -220,7 +220,7 @@ def test_a_disk_that_refuses_one_kind_of_call_has_no_room(tmp_path, call):
     assert os.listdir(tmp_path) == ["reserve"]
 
 
-def test_a_crash_may_leave_the_file_of_a_test_for_room(home):
+def test_a_crash_may_leave_the_file_of_a_room_check(home):
     with open(home.path + ".probe", "wb"):
         pass
     assert home.reserve.has_room(BLOCK_BYTES)

@@ -47,7 +47,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("settings", "acknowledged", "start"), TABLE)
-def test_first_segment_that_is_kept(settings, acknowledged, start):
+def test_the_first_kept_segment(settings, acknowledged, start):
     assert new_log_start(SEGMENTS, LogSettings(**settings), NOW_US, acknowledged) == start
 
 
@@ -57,7 +57,7 @@ def test_the_last_segment_is_always_kept():
 
 
 @pytest.mark.parametrize(("settings", "acknowledged", "start"), TABLE)
-def test_who_need_not_be_asked_would_say_the_same(settings, acknowledged, start):
+def test_skipped_queries_would_not_change_the_decision(settings, acknowledged, start):
     kept = LogSettings(**settings)
     if not drops_anything(kept):
         assert start == 0
@@ -83,6 +83,6 @@ HOLD = {"retention_bytes": 0, "retention_hold": "export:lake"}
         ({"delete_acknowledged": True}, 0, 0),
     ],
 )
-def test_a_hold_keeps_what_its_subscription_has_not_read_up_to_its_cap(settings, held, start):
+def test_a_hold_keeps_unread_records_up_to_its_cap(settings, held, start):
     found = LogSettings(**HOLD, **settings)
     assert new_log_start(SEGMENTS, found, NOW_US, 400, held) == start

@@ -28,7 +28,7 @@ def walked(segment, file_pos=START, offset=0, check_bodies_from=0):
     return [(pos, header.base_offset, header.body_bytes) for pos, header in found]
 
 
-def test_a_walk_gives_every_batch_small_and_large(tmp_path):
+def test_a_walk_yields_every_batch_small_and_large(tmp_path):
     _, segment = filled(tmp_path)
     batches = walked(segment)
     assert [(base, size) for _, base, size in batches] == [(0, 10), (2, 300_000), (4, 0), (6, 20)]
@@ -37,7 +37,7 @@ def test_a_walk_gives_every_batch_small_and_large(tmp_path):
 
 
 def test_a_batch_in_the_wrong_place_is_a_fault(tmp_path):
-    """A good batch, but not the one that comes next: an old one written twice."""
+    """The batch is valid but not the next batch: an old batch written twice."""
     one, segment = filled(tmp_path, [10, 10])
     path = one.file("00000000000000000000.log")
     with open(path, "r+b") as file:
@@ -49,7 +49,7 @@ def test_a_batch_in_the_wrong_place_is_a_fault(tmp_path):
     assert (caught.value.file_pos, caught.value.offset) == (len(data), 4)
 
 
-def test_bodies_are_checked_only_from_the_offset_given(tmp_path):
+def test_bodies_are_checked_only_from_the_given_offset(tmp_path):
     one, segment = filled(tmp_path, [10, 10, 10])
     place = walked(segment)[1][0]
     flip(one.file("00000000000000000000.log"), place + 130)
@@ -81,7 +81,7 @@ def test_the_magic_is_found_over_the_edge_of_a_piece(tmp_path):
 SIZES = [10, 300_000, 0, 20, *[100] * 1500, 700_000, 5]
 
 
-def test_bodies_are_those_of_every_batch_small_and_large(tmp_path):
+def test_bodies_are_yielded_for_every_batch_small_and_large(tmp_path):
     one = OneLog(tmp_path)
     contents = [number.to_bytes(4, "big") * (size // 4) for number, size in enumerate(SIZES)]
     one.fill(contents, 2, commit=False)
@@ -93,7 +93,7 @@ def test_bodies_are_those_of_every_batch_small_and_large(tmp_path):
 
 @pytest.mark.parametrize("number", [0, 1, 3, 1200, len(SIZES) - 2, len(SIZES) - 1])
 @pytest.mark.parametrize("within", [9, 130])
-def test_a_bad_header_or_body_ends_the_bodies_where_a_walk_ends(tmp_path, number, within):
+def test_a_bad_header_or_body_ends_bodies_and_walk_alike(tmp_path, number, within):
     one, segment = filled(tmp_path, SIZES)
     file_pos = walked(segment)[number][0]
     flip(one.file("00000000000000000000.log"), file_pos + within)
@@ -106,7 +106,7 @@ def test_a_bad_header_or_body_ends_the_bodies_where_a_walk_ends(tmp_path, number
     assert str(caught.value) == str(expected.value)
 
 
-def test_bodies_of_a_file_that_was_cut_end_with_a_fault(tmp_path):
+def test_bodies_of_a_cut_file_end_with_a_fault(tmp_path):
     one, segment = filled(tmp_path, [10, 300_000])
     path = one.file("00000000000000000000.log")
     for size in (segment.size - 1, segment.size - 299_999, segment.size - 300_001):
@@ -119,7 +119,7 @@ def test_bodies_of_a_file_that_was_cut_end_with_a_fault(tmp_path):
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 5, 1300, len(SIZES)])
-def test_passing_over_ends_before_the_batch_that_reaches_further(tmp_path, number):
+def test_skipping_ends_before_a_batch_that_reaches_further(tmp_path, number):
     _, segment = filled(tmp_path, SIZES)
     places = [(base, pos) for pos, base, _ in walked(segment)] + [(2 * len(SIZES), segment.size)]
     for below in (2 * number, 2 * number + 1):
@@ -127,7 +127,7 @@ def test_passing_over_ends_before_the_batch_that_reaches_further(tmp_path, numbe
 
 
 @pytest.mark.parametrize("number", [0, 1, 4, 1300, len(SIZES) - 1])
-def test_passing_over_ends_at_what_is_not_good(tmp_path, number):
+def test_skipping_ends_at_a_bad_batch(tmp_path, number):
     one, segment = filled(tmp_path, SIZES)
     places = [(base, pos) for pos, base, _ in walked(segment)]
     offset, file_pos = places[number]

@@ -23,7 +23,7 @@ from tests.storage.log.logs import OneLog
 HEADER = SegmentHeader(KIND_CURSORS, 0xDEADBEEF, 12, 345678, FLAG_SNAPSHOT)
 
 
-def test_header_bytes_are_those_of_the_format_page():
+def test_header_bytes_equal_the_format_page():
     data = pack_segment_header(HEADER)
     parsed = SEGMENT_HEADER.parse(data)
     assert len(data) == SEGMENT_HEADER_BYTES == SEGMENT_HEADER.sizeof()
@@ -34,7 +34,7 @@ def test_header_bytes_are_those_of_the_format_page():
     assert unpack_segment_header(data) == HEADER
 
 
-def test_a_header_that_names_its_directory_is_of_the_second_version():
+def test_a_header_with_its_directory_has_the_second_version():
     header = SegmentHeader(1, 0xDEADBEEF, 12, 7, FLAG_COMPACTED, 9, 8, -5, directory_id=1 << 63)
     for one in (header, replace(HEADER, directory_id=5)):
         data = pack_segment_header(one)
@@ -47,7 +47,7 @@ def test_a_header_that_names_its_directory_is_of_the_second_version():
         assert unpack_segment_header(data) == one
 
 
-def test_a_header_of_the_second_version_names_a_directory():
+def test_a_header_of_the_second_version_must_name_a_directory():
     data = bytearray(pack_segment_header(replace(HEADER, directory_id=5)))
     data[12:20] = bytes(8)
     data[60:] = crc32c(bytes(data[:60])).to_bytes(4, "little")
@@ -77,7 +77,7 @@ def test_every_flipped_bit_and_every_cut_is_found(directory_id):
     ],
     ids=["no salt", "unknown flag", "an end without its flag"],
 )
-def test_a_header_that_no_broker_writes_is_refused(header):
+def test_an_impossible_header_is_refused(header):
     with pytest.raises(BadSegment, match="reserved"):
         unpack_segment_header(pack_segment_header(header))
 

@@ -1,4 +1,4 @@
-"""Which files of a folder count, by their names."""
+"""Names of the files that count in a folder."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def made(base, end, generation, suffix=".log"):
 
 
 @pytest.mark.parametrize("name", [plain(0), plain(7), made(0, 9, 1), made(3, 4, 12, ".view")])
-def test_names_are_read_as_they_are_written(name):
+def test_names_round_trip(name):
     parsed = parse_name(name)
     assert parsed is not None
     assert parsed.file_name == name
@@ -31,11 +31,11 @@ def test_names_are_read_as_they_are_written(name):
         made(0, 9, 1) + ".index",
     ],
 )
-def test_other_names_are_none(name):
+def test_other_names_are_ignored(name):
     assert parse_name(name) is None
 
 
-def test_a_compacted_file_takes_the_place_of_what_begins_within_it():
+def test_a_compacted_file_replaces_segments_that_begin_within_it():
     names = [plain(0), plain(10), plain(20), made(0, 20, 1), made(0, 10, 1), made(0, 20, 2)]
     current, replaced = segment_names(names)
     assert current == [SegmentName(0, 2, 20), SegmentName(20)]
@@ -47,7 +47,7 @@ def test_a_compacted_file_takes_the_place_of_what_begins_within_it():
     ]
 
 
-def test_the_newest_view_comes_first():
+def test_the_newest_view_is_first():
     names = [made(0, 20, 1, ".view"), made(0, 30, 2, ".view"), plain(0)]
     assert [one.generation for one in view_names(names)] == [2, 1]
     assert segment_names(names)[0] == [SegmentName(0)]

@@ -2,8 +2,8 @@ from braidlog.storage.log.segment_set import LOADED_INDEXES_MAX, PLACES
 from tests.storage.log.logs import OneLog
 
 
-def test_a_remembered_place_is_that_of_its_own_offset_only(tmp_path):
-    """Offsets that share a place in the memory of places, read forwards and backwards."""
+def test_a_remembered_place_belongs_only_to_its_offset(tmp_path):
+    """Offsets that share a slot in the memory of places, read forwards and backwards."""
     one = OneLog(tmp_path)
     one.fill([b"%d" % number for number in range(4 * PLACES)], commit=False)
     one.commit()

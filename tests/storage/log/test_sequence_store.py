@@ -1,4 +1,4 @@
-"""Sequences over restarts: the snapshot file, and the walk of what was written behind it."""
+"""Sequences over restarts: the snapshot file, and the walk of later batches."""
 
 import pytest
 from crc32c import crc32c
@@ -25,7 +25,7 @@ def some_table(next_offset=5):
     return table
 
 
-def test_a_snapshot_says_what_the_table_said():
+def test_a_snapshot_equals_its_table():
     table = unpack_table(pack_table(some_table(), 4), 4)
     assert table.next_offset == 5
     assert list(table) == list(some_table())
@@ -47,7 +47,7 @@ def snapshot(version, body):
     return head + CRC.pack(crc32c(head)) + body
 
 
-def test_a_snapshot_of_version_1_knows_no_sequences_below_the_remembered_ones():
+def test_a_version_1_snapshot_has_no_sequences_below_the_remembered():
     table = unpack_table(snapshot(1, bytes.fromhex("91 94 01 00 09 91 93 02 03 04")), 4)
     assert list(table) == [ProducerState(1, 0, 9, [StoredBatch(2, 3, 4)], first_sequence=2)]
     with pytest.raises(BadSnapshot, match="version 3, expected 1 to 2"):
@@ -75,19 +75,19 @@ def sequences(log, producer_id):
     return table, None if state is None else state.last_sequence
 
 
-def test_without_a_snapshot_it_begins_empty_at_the_end_and_says_so(tmp_path):
+def test_without_a_snapshot_the_table_starts_empty_at_the_end(tmp_path):
     log = OneLog(tmp_path)
     log.append(producer_id=3, first_sequence=0, last_sequence=0)
     log.commit()
     assert sequences(log, 3)[1] is None
     log.append(producer_id=3, first_sequence=1, last_sequence=4, count=4)
     log.commit()
-    table, last = sequences(log, 3)  # The first look left a snapshot behind.
+    table, last = sequences(log, 3)  # The first load wrote a snapshot.
     assert last == 4
     assert [batch.base_offset for batch in table.find(3).recent] == [1]
 
 
-def test_what_was_written_behind_the_snapshot_is_noted(tmp_path):
+def test_batches_behind_the_snapshot_are_noted(tmp_path):
     log = OneLog(tmp_path, segment_bytes=2000)
     load(log.files, log.log)
     for number in range(40):
@@ -104,7 +104,7 @@ def test_what_was_written_behind_the_snapshot_is_noted(tmp_path):
     assert [batch.base_offset for batch in table.find(1).recent] == [55, 56, 57, 58, 59]
 
 
-def test_retention_may_have_taken_what_was_not_noted_yet(tmp_path):
+def test_retention_may_have_removed_batches_that_were_not_noted(tmp_path):
     log = OneLog(tmp_path, segment_bytes=2000)
     load(log.files, log.log)
     for number in range(40):
@@ -115,7 +115,7 @@ def test_retention_may_have_taken_what_was_not_noted_yet(tmp_path):
     assert sequences(log, 1)[1] == 39
 
 
-def test_damage_is_passed_over(tmp_path):
+def test_damage_is_skipped(tmp_path):
     log = OneLog(tmp_path)
     load(log.files, log.log)
     for number in range(30):
@@ -128,7 +128,7 @@ def test_damage_is_passed_over(tmp_path):
     assert sequences(log, 1)[1] == 29
 
 
-def test_a_left_over_new_file_is_no_hindrance(tmp_path):
+def test_a_left_over_new_file_does_no_harm(tmp_path):
     log = OneLog(tmp_path)
     with open(log.file(f"{SEQUENCES_NAME}.new"), "wb") as file:
         file.write(b"half")

@@ -1,4 +1,4 @@
-"""The memory of a partition's producers: what it keeps, and what it gives up."""
+"""The memory of a partition's producers: kept and removed sequences."""
 
 from braidlog.storage.log.sequences import BATCHES_MAX, PRODUCERS_MAX, SequenceTable, StoredBatch
 
@@ -15,7 +15,7 @@ def test_the_last_batches_of_a_producer_are_remembered():
     assert table.find(8) is None
 
 
-def test_another_epoch_counts_from_there_on():
+def test_a_new_epoch_counts_from_its_first_batch():
     table = SequenceTable(0)
     table.note(7, 0, StoredBatch(0, 99, 0), 1)
     table.note(7, 1, StoredBatch(3, 4, 100), 2)
@@ -23,14 +23,14 @@ def test_another_epoch_counts_from_there_on():
     assert table.find(7).recent == [StoredBatch(3, 4, 100)]
 
 
-def test_sequences_that_begin_again_at_0_are_known_from_there():
+def test_sequences_that_restart_at_0_are_known_from_there():
     table = SequenceTable(0)
     table.note(7, 0, StoredBatch(90, 99, 0), 1)
     table.note(7, 0, StoredBatch(0, 4, 10), 2)
     assert table.find(7).first_sequence == 0
 
 
-def test_the_producer_heard_of_longest_ago_goes_first():
+def test_the_longest_silent_producer_is_removed_first():
     table = SequenceTable(0)
     for producer_id in range(1, PRODUCERS_MAX + 1):
         table.note(producer_id, 0, StoredBatch(0, 0, producer_id), producer_id)

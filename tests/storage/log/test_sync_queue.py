@@ -1,4 +1,4 @@
-"""Syncs by the kernel's own queue: each is told once, and what it does not serve is refused."""
+"""Syncs by the kernel's own queue: each is reported once, and unsupported files are refused."""
 
 import errno
 import os
@@ -39,7 +39,7 @@ def files(tmp_path):
 
 
 def answered(eventfd, count):
-    """Wait until so many syncs are over."""
+    """Wait until `count` syncs are finished."""
     while count:
         poll = select.poll()  # select() takes no descriptor from 1,024 on.
         poll.register(eventfd, select.POLLIN)
@@ -49,7 +49,7 @@ def answered(eventfd, count):
 
 
 @pytest.mark.parametrize("count", [1, 3, SYNCS_MAX])
-def test_every_file_is_told_once(queue, files, eventfd, count):
+def test_every_file_is_reported_once(queue, files, eventfd, count):
     for _ in range(3):
         begun = queue.submit(files[:count])
         if not begun:
@@ -60,7 +60,7 @@ def test_every_file_is_told_once(queue, files, eventfd, count):
         assert queue.results() == []
 
 
-def test_what_cannot_be_synced_so_is_refused_and_what_came_before_is_not(queue, files, eventfd):
+def test_an_unsupported_file_is_refused_and_earlier_files_are_not(queue, files, eventfd):
     reading, writing = os.pipe()
     try:
         if queue.submit([files[0], ("a pipe", reading), files[1]]) == 0:
@@ -74,7 +74,7 @@ def test_what_cannot_be_synced_so_is_refused_and_what_came_before_is_not(queue, 
         os.close(writing)
 
 
-def test_closing_waits_for_what_is_under_way(eventfd, files):
+def test_closing_waits_for_pending_syncs(eventfd, files):
     try:
         queue = AioQueue(eventfd)
     except OSError:
@@ -85,7 +85,7 @@ def test_closing_waits_for_what_is_under_way(eventfd, files):
     assert queue.results() == []
 
 
-def test_a_machine_of_another_kind_has_none(eventfd, monkeypatch):
+def test_another_machine_type_has_no_queue(eventfd, monkeypatch):
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
     with pytest.raises(OSError, match="no AIO") as caught:
         AioQueue(eventfd)

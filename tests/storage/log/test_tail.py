@@ -1,4 +1,4 @@
-"""What a start writes again: the end of a log that nobody knows to be on the disk."""
+"""Bytes that a start writes again: the end of a log without proof that it is on disk."""
 
 import errno
 
@@ -10,7 +10,7 @@ FIRST_LOG = "00000000000000000000.log"
 
 
 def written_again(one_path):
-    """(position, bytes) of the writes to the first segment while the log is opened."""
+    """Return (position, bytes) of the writes to the first segment during the opening of the log."""
     disk = RecordingDisk()
     again = OneLog(one_path, disk)
     writes = [
@@ -28,7 +28,7 @@ def test_nothing_is_written_again_after_a_clean_stop(tmp_path):
     assert written_again(tmp_path)[1] == []
 
 
-def test_what_no_slot_says_to_be_durable_is_written_again_as_it_was(tmp_path):
+def test_batches_without_a_durable_slot_are_rewritten_unchanged(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"a", b"b"])
     known_bytes = one.log.size_bytes
@@ -41,7 +41,7 @@ def test_what_no_slot_says_to_be_durable_is_written_again_as_it_was(tmp_path):
     assert again.all_bodies() == [b"a", b"b", b"c", b"d"]
 
 
-def test_later_batches_say_what_was_durable_where_the_slot_is_lost(tmp_path):
+def test_later_batches_prove_the_durable_offset_without_the_slot(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"a", b"b", b"c"])
     last = one.log.read(2, 0)[0].file_pos
@@ -50,7 +50,7 @@ def test_later_batches_say_what_was_durable_where_the_slot_is_lost(tmp_path):
     assert [pos for pos, _ in written_again(tmp_path)[1]] == [last]
 
 
-def test_a_segment_from_its_first_batch_on_is_written_again_with_its_header(tmp_path):
+def test_a_segment_rewritten_from_its_first_batch_includes_its_header(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"a"], commit=False)
     one.crash()
@@ -59,7 +59,7 @@ def test_a_segment_from_its_first_batch_on_is_written_again_with_its_header(tmp_
     assert len(data) > SEGMENT_HEADER_BYTES
 
 
-def test_a_read_only_disk_stops_no_start(tmp_path):
+def test_a_read_only_disk_does_not_stop_a_start(tmp_path):
     one = OneLog(tmp_path)
     one.fill([b"a"])
     one.fill([b"b"], commit=False)

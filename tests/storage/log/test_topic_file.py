@@ -12,7 +12,7 @@ from tests.storage.log.layouts import TOPIC_FILE
 CONTENT = TopicFile(17, "public/default/bestellungen-äöü", 3)
 
 
-def test_bytes_are_those_of_the_format_page():
+def test_bytes_equal_the_format_page():
     data = pack_topic_file(CONTENT)
     parsed = TOPIC_FILE.parse(data)
     assert (parsed.partition_id, parsed.partition_index) == (17, 3)

@@ -1,4 +1,4 @@
-"""Retention as a partition log carries it out; test_retention.py has the decision itself."""
+"""Retention as a partition log carries it out; test_retention.py checks the decision."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ def test_retention_drops_whole_segments_and_refuses_readers_at_once(tmp_path):
     assert (again.log.log_start_offset, again.log.log_end_offset) == (2, 5)
 
 
-def test_retention_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_path):
+def test_interrupted_retention_is_finished_by_the_next_start(tmp_path):
     disk = FailingDisk()
     one = OneLog(tmp_path, disk, segment_bytes=1000, retention_bytes=2000)
     one.fill([b"x" * 800] * 5)
@@ -42,7 +42,7 @@ def test_retention_that_a_crash_interrupts_is_finished_by_the_next_start(tmp_pat
     assert (again.log.log_start_offset, again.log.recovery.is_clean) == (2, True)
 
 
-def test_files_that_a_read_only_disk_keeps_go_with_the_next_ones(tmp_path):
+def test_files_kept_by_a_read_only_disk_are_removed_later(tmp_path):
     disk = FailingDisk()
     one = OneLog(tmp_path, disk, segment_bytes=1000, retention_bytes=2000)
     one.fill([b"x" * 800] * 5)
@@ -57,7 +57,7 @@ def test_files_that_a_read_only_disk_keeps_go_with_the_next_ones(tmp_path):
     assert segment_names(one.folder) == [f"{base:020d}.log" for base in (3, 4, 5)]
 
 
-def test_the_new_log_start_is_durable_before_a_file_goes(tmp_path):
+def test_the_new_log_start_is_durable_before_a_file_is_removed(tmp_path):
     disk = RecordingDisk()
     one = OneLog(tmp_path, disk, segment_bytes=1000, retention_bytes=0)
     one.fill([b"x" * 800] * 3)
@@ -69,8 +69,8 @@ def test_the_new_log_start_is_durable_before_a_file_goes(tmp_path):
     assert names.index("unlink") > max(n for n, name in enumerate(names) if name.startswith("sync"))
 
 
-def test_what_is_dropped_while_a_round_runs_goes_with_the_next_one(tmp_path):
-    """That round did not sync the second log start, nor the segment that all is left in."""
+def test_segments_dropped_during_a_round_are_removed_by_the_next(tmp_path):
+    """The running round synced neither the second log start nor the remaining segment."""
     one = OneLog(tmp_path, segment_bytes=1000)
     one.fill([b"x" * 800] * 4)
     one.log.delete_below(1)
@@ -83,7 +83,7 @@ def test_what_is_dropped_while_a_round_runs_goes_with_the_next_one(tmp_path):
     assert segment_names(one.folder) == [f"{4:020d}.log"]
 
 
-def test_a_reader_that_retention_overtakes_is_told_and_gets_nothing_else(tmp_path):
+def test_a_reader_overtaken_by_retention_gets_only_an_error(tmp_path):
     """It has seen that its offset is kept, and then finds other segments."""
     one = OneLog(tmp_path, segment_bytes=1000)
     one.fill([b"x" * 800] * 4)
@@ -101,7 +101,7 @@ def test_a_reader_that_retention_overtakes_is_told_and_gets_nothing_else(tmp_pat
     assert (caught.value.offset, caught.value.log_start_offset) == (1, 3)
 
 
-def test_an_old_newest_segment_is_closed_so_that_it_can_go(tmp_path):
+def test_an_expired_newest_segment_is_closed_and_removed(tmp_path):
     one = OneLog(tmp_path, retention_ms=1000)
     one.append(b"x", append_us=5_000_000)
     one.commit()
@@ -114,13 +114,13 @@ def test_an_old_newest_segment_is_closed_so_that_it_can_go(tmp_path):
     assert one.all_bodies() == [b"y"]
 
 
-def test_what_is_not_durable_is_not_dropped(tmp_path):
+def test_undurable_records_are_not_dropped(tmp_path):
     one = OneLog(tmp_path, segment_bytes=300, retention_bytes=0)
     one.fill([b"x" * 100] * 4, commit=False)
     assert one.log.retain(now_us=0) == 0
 
 
-def test_records_below_an_offset_are_deleted_for_good(tmp_path):
+def test_records_below_an_offset_are_deleted_permanently(tmp_path):
     one = OneLog(tmp_path, segment_bytes=300)
     for _ in range(4):
         one.append(bytes(200), 2)
@@ -137,7 +137,7 @@ def test_records_below_an_offset_are_deleted_for_good(tmp_path):
         assert log.read(middle, 100)[0].base_offset == bases[1]
 
 
-def test_no_more_is_deleted_than_is_durable_and_the_end_stays(tmp_path):
+def test_only_durable_records_are_deleted_and_the_end_stays(tmp_path):
     one = OneLog(tmp_path)
     one.append(b"a", 3)
     assert one.log.delete_below(3) == 0
@@ -154,7 +154,7 @@ NOW_US = 1_700_000_000_000_000
 
 
 def fill_with_slow_clock(path, **settings):
-    """A hundred records, and the last of them two hours before all others, as its clock said."""
+    """Return a log of a hundred records, the last with a clock two hours behind."""
     one = OneLog(path, retention_ms=3_600_000, **settings)
     for number in range(100):
         slow_us = 2 * HOUR_US if number == 99 else 0
@@ -164,7 +164,7 @@ def fill_with_slow_clock(path, **settings):
 
 
 def set_times(one, time_us):
-    """Give every segment file the modification time that a slow clock leaves."""
+    """Give every segment file the modification time of a slow clock."""
     for name in segment_names(one.folder):
         os.utime(one.file(name), ns=(time_us * 1000, time_us * 1000))
 
@@ -190,7 +190,7 @@ def test_a_slow_clock_does_not_make_fresh_records_old_over_a_restart(tmp_path, e
 
 
 def test_a_copied_file_is_as_old_as_its_records(tmp_path):
-    """The copy's modification time keeps it first, and then the headers count."""
+    """The copy's old modification time makes the file a candidate, and then the headers count."""
     one = fill_with_slow_clock(tmp_path, segment_bytes=5000)
     one.stop()
     set_times(one, NOW_US + 3 * HOUR_US)
@@ -200,7 +200,7 @@ def test_a_copied_file_is_as_old_as_its_records(tmp_path):
     assert again.log.retain(now_us=NOW_US + 4 * HOUR_US + 1) >= closed
 
 
-def test_only_segments_that_would_go_for_their_age_are_read_for_it(tmp_path):
+def test_only_candidate_segments_are_read_for_their_age(tmp_path):
     one = fill_with_slow_clock(tmp_path, segment_bytes=5000)
     one.stop()
     set_times(one, NOW_US - 2 * HOUR_US)
@@ -210,7 +210,7 @@ def test_only_segments_that_would_go_for_their_age_are_read_for_it(tmp_path):
     assert again.log.undated(NOW_US) is None
 
 
-def test_records_from_the_future_go_once_the_limit_has_passed(tmp_path):
+def test_records_from_the_future_are_removed_after_the_limit(tmp_path):
     one = OneLog(tmp_path, retention_ms=3_600_000)
     one.append(b"x", append_us=NOW_US + 10 * 365 * 24 * HOUR_US)
     one.commit()

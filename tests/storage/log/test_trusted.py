@@ -1,5 +1,5 @@
-"""Bodies that were found good before, for readers who check them: not checked again as long as they
-were in memory, and always by everybody else.
+"""Bodies that were found good before, for readers that check bodies themselves: not checked again
+while in memory, and always checked for every other reader.
 """
 
 import errno
@@ -25,7 +25,7 @@ def one(tmp_path):
 
 
 def damage(one):
-    """Change bytes of the third batch, offsets 4 and 5, behind everybody's back."""
+    """Change bytes of the third batch, offsets 4 and 5, without the log's knowledge."""
     place = one.all_batches()[2].file_pos
     with open(one.log.segment_set.last.path, "r+b") as file:
         file.seek(place + 1000)
@@ -41,13 +41,13 @@ def trusting(one, offset, body_format=FORMAT):
     return one.log.read(offset, 1 << 20, wait=False, trusted=Trusted(body_format))
 
 
-def test_what_this_process_wrote_is_not_checked_again(one):
+def test_batches_written_by_this_process_are_not_checked_again(one):
     damage(one)
     assert len(trusting(one, 0)) == 6
     assert b"damage" in bytes(trusting(one, 4)[0].body)
 
 
-def test_readers_who_do_not_check_get_no_wrong_byte(one):
+def test_readers_without_checks_get_no_wrong_byte(one):
     damage(one)
     for _ in range(2):
         assert len(one.log.read(0, 1 << 20, wait=False)) == 2
@@ -56,7 +56,7 @@ def test_readers_who_do_not_check_get_no_wrong_byte(one):
         trusting(one, 0)
 
 
-def test_what_comes_from_the_disk_again_is_checked_again(one):
+def test_batches_from_the_disk_are_checked_again(one):
     damage(one)
     one.files.disk.fail("read_cached", errno.EAGAIN)
     with pytest.raises(WouldBlock):
@@ -69,13 +69,13 @@ def test_what_comes_from_the_disk_again_is_checked_again(one):
     assert bytes(trusting(one, 6)[-1].body) == b"later"
 
 
-def test_what_was_there_before_the_start_is_checked_once(one):
+def test_batches_from_before_the_start_are_checked_once(one):
     damage(one)
     one = restarted(one)
     assert len(trusting(one, 0)) == 2
 
 
-def test_what_was_checked_since_the_start_is_not_checked_again(one):
+def test_checked_batches_are_not_checked_again(one):
     one = restarted(one)
     assert len(trusting(one, 0)) == 6
     damage(one)
@@ -87,9 +87,9 @@ def test_bodies_of_other_formats_are_checked(one):
     assert len(trusting(one, 0, FORMAT + 1)) == 2
 
 
-def test_a_batch_that_is_cut_at_its_beginning_is_checked(one):
+def test_a_batch_cut_at_its_beginning_is_checked(one):
     damage(one)
-    with pytest.raises((DamagedLog, WouldBlock)):  # It takes a search through the file.
+    with pytest.raises((DamagedLog, WouldBlock)):  # The read needs a search through the file.
         trusting(one, 5)
 
 
@@ -104,7 +104,7 @@ def cut(one, offset, bytes_max):
     return one.log.read(offset, bytes_max, 128, wait=False, trusted=trusted)
 
 
-def test_of_the_first_batch_as_much_comes_as_there_is_room_for(one):
+def test_the_first_batch_is_cut_to_the_room(one):
     whole = one.log.read(4, 0)[0]
     for bytes_max in (1, 1000, BODY_BYTES - 1):
         (batch,) = cut(one, 4, bytes_max)
@@ -113,12 +113,12 @@ def test_of_the_first_batch_as_much_comes_as_there_is_room_for(one):
         assert (batch.header, batch.file_pos) == (whole.header, whole.file_pos)
 
 
-def test_it_is_whole_where_there_is_room_and_so_are_all_others(one):
+def test_batches_with_room_are_whole(one):
     assert [batch.is_cut for batch in cut(one, 4, BODY_BYTES)] == [False]
     assert [batch.is_cut for batch in cut(one, 4, BODY_BYTES + 1)] == [False, False]
 
 
-def test_what_is_not_known_to_be_good_is_not_cut(one):
+def test_an_unchecked_batch_is_not_cut(one):
     damage(one)
     one = restarted(one)
     assert [batch.is_cut for batch in cut(one, 0, 1000)] == [False]
@@ -127,5 +127,5 @@ def test_what_is_not_known_to_be_good_is_not_cut(one):
     assert not one.log.read(0, 1000, 128, wait=False, trusted=Trusted(FORMAT))[0].is_cut
 
 
-def test_what_begins_before_the_offset_is_not_cut(one):
+def test_a_batch_that_begins_before_the_offset_is_not_cut(one):
     assert not cut(one, 5, 1000)[0].is_cut

@@ -30,9 +30,9 @@ def slot(tmp_path, files):
     return SlotFile(files, os.path.join(tmp_path, "watermark"), WATERMARK_MAGIC, 1, 7)
 
 
-def test_a_file_is_open_from_its_first_write_until_its_round_is_over(tmp_path, files, unsynced):
+def test_a_file_is_open_from_its_first_write_to_the_end_of_its_round(tmp_path, files, unsynced):
     file = files.create(str(tmp_path / "a"))
-    assert file.fd < 0  # No more open than are held.
+    assert file.fd < 0  # No more are open than held.
     unsynced.hold(file)
     unsynced.hold(file)
     point = unsynced.take(9)
@@ -42,7 +42,7 @@ def test_a_file_is_open_from_its_first_write_until_its_round_is_over(tmp_path, f
     assert file.fd < 0
 
 
-def test_what_is_written_during_a_round_is_for_the_next(tmp_path, files, unsynced):
+def test_writes_during_a_round_belong_to_the_next(tmp_path, files, unsynced):
     one, other = (files.create(str(tmp_path / name)) for name in "ab")
     unsynced.hold(one)
     running = unsynced.take(1)
@@ -61,9 +61,7 @@ def test_the_folder_is_synced_at_first_and_when_names_changed(tmp_path, unsynced
     assert unsynced.take(0).folders == [str(tmp_path)]
 
 
-def test_a_slot_is_written_when_it_says_something_else_and_its_name_synced(
-    tmp_path, unsynced, slot
-):
+def test_a_changed_slot_is_written_and_its_name_synced(tmp_path, unsynced, slot):
     unsynced.take(0)
     unsynced.write_slot(slot, 0, 5)
     assert (unsynced.take(0).folders, slot.mark.sequence) == ([str(tmp_path)], 1)
@@ -75,7 +73,7 @@ def test_a_slot_is_written_when_it_says_something_else_and_its_name_synced(
     assert (found.log_start_offset, found.durable_offset) == (2, 6)
 
 
-def test_a_slot_may_say_less_on_a_full_disk_but_not_on_a_broken_one(tmp_path, disk, unsynced, slot):
+def test_a_slot_may_lag_on_a_full_disk_but_not_on_a_broken_disk(tmp_path, disk, unsynced, slot):
     unsynced.write_slot(slot, 0, 5)
     disk.fail("write", errno.ENOSPC)
     unsynced.write_slot(slot, 0, 6)
@@ -85,14 +83,14 @@ def test_a_slot_may_say_less_on_a_full_disk_but_not_on_a_broken_one(tmp_path, di
         unsynced.write_slot(slot, 0, 7)
 
 
-def test_closing_lets_go_of_what_no_round_took(tmp_path, files, unsynced):
+def test_closing_releases_files_that_no_round_took(tmp_path, files, unsynced):
     one, other = (files.create(str(tmp_path / name)) for name in "ab")
     unsynced.hold(one)
     point = unsynced.take(1)
     unsynced.hold(other)
     unsynced.close()
     assert other.fd < 0
-    assert one.fd >= 0  # A round still has it.
+    assert one.fd >= 0  # A round still holds the file.
     unsynced.synced(point)
     assert files.open_count == 0
     assert unsynced.take(2).files == []

@@ -21,7 +21,7 @@ def slot_file(tmp_path):
     )
 
 
-def test_slot_bytes_are_those_of_the_format_page():
+def test_slot_bytes_equal_the_format_page():
     data = pack_slot(WATERMARK_MAGIC, 1, 9, Watermark(100, 2000, 33))
     parsed = SLOT.parse(data)
     assert len(data) == SLOT_BYTES == SLOT.sizeof()
@@ -40,7 +40,7 @@ def test_every_flipped_bit_is_found():
         assert unpack_slot(bytes(wrong), WATERMARK_MAGIC, 1, 9) is None
 
 
-def test_a_slot_of_another_partition_says_nothing():
+def test_a_slot_of_another_partition_is_ignored():
     data = pack_slot(WATERMARK_MAGIC, 1, 9, Watermark(100, 2000, 33))
     assert unpack_slot(data, WATERMARK_MAGIC, 1, 8) is None
     assert unpack_slot(data, WATERMARK_MAGIC, 2, 9) is None
@@ -57,7 +57,7 @@ def test_writes_alternate_between_two_sectors(tmp_path):
     assert read_watermark(str(tmp_path), 9) == Watermark(0, 30, 3)
 
 
-def test_the_older_slot_counts_where_the_newer_is_broken(tmp_path):
+def test_the_older_slot_counts_if_the_newer_is_broken(tmp_path):
     slots = slot_file(tmp_path)
     slots.write(0, 10)
     slots.write(5, 20)

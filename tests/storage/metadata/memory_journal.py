@@ -1,4 +1,4 @@
-"""A journal in memory with the interface of the real one; it can be full, and be opened again."""
+"""A journal in memory with the interface of the real journal; it can be full, and be reopened."""
 
 from collections.abc import Iterable, Iterator
 

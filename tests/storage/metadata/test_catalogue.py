@@ -31,7 +31,7 @@ def made(catalogue, name=ORDERS, partitions=1, **more):
 
 
 def state_of(catalogue):
-    """Everything that a catalogue says, and what it would make next."""
+    """Return the whole content of a catalogue, and its next numbers."""
     return (
         catalogue.namespaces(),
         [(meta, catalogue.topic_id(meta)) for meta in catalogue.all_topics()],
@@ -42,7 +42,7 @@ def state_of(catalogue):
 
 
 def shortened(journal):
-    """The journal as a snapshot leaves it."""
+    """Return the journal after a snapshot."""
     short = journal.reopened()
     catalogue = Catalogue(short, now_us=0)
     short.extra_bytes = 1 << 40
@@ -75,7 +75,7 @@ def test_a_topic_is_found_by_name_and_by_either_number(catalogue):
     assert catalogue.topic_by_iggy_id("public", "other", iggy_id) is None
 
 
-def test_topics_of_a_namespace_come_by_name(catalogue):
+def test_topics_of_a_namespace_are_listed_by_name(catalogue):
     catalogue.create_namespace("public", "shop", created_us=1)
     made(catalogue, PAID)
     made(catalogue, TopicName("public", "shop", "a"))
@@ -86,7 +86,7 @@ def test_topics_of_a_namespace_come_by_name(catalogue):
     assert [meta.name.topic for meta in catalogue.all_topics()] == ["paid", "a", "orders"]
 
 
-def test_numbers_chosen_by_iggy_clients_are_theirs_and_made_ones_step_aside(catalogue):
+def test_numbers_chosen_by_iggy_clients_have_priority(catalogue):
     catalogue.create_namespace("public", "one", created_us=1, iggy_id=1)
     catalogue.create_namespace("public", "large", created_us=1, iggy_id=MADE_ID_FIRST + 3)
     catalogue.create_namespace("public", "made", created_us=1)
@@ -99,7 +99,7 @@ def test_numbers_chosen_by_iggy_clients_are_theirs_and_made_ones_step_aside(cata
     assert catalogue.topic_id(made(catalogue, TopicName("public", "default", "x"))) > taken
 
 
-def test_numbers_are_never_used_again_even_when_a_snapshot_forgot_who_had_them(catalogue, journal):
+def test_numbers_are_never_reused_even_after_a_snapshot(catalogue, journal):
     catalogue.create_namespace("public", "shop", created_us=1)
     stream_id = catalogue.stream_id(catalogue.namespace("public", "shop"))
     meta = made(catalogue, TopicName("public", "shop", "a"), partitions=2)
@@ -123,7 +123,7 @@ def test_partition_numbers_begin_above_the_highest_folder(catalogue):
     assert catalogue.next_partition_id() == 43
 
 
-def test_changes_of_a_topic_last(catalogue, journal):
+def test_changes_of_a_topic_are_persistent(catalogue, journal):
     topic_id = made(catalogue).topic_id
     schema = SchemaMeta(2, "Order", b"{}", {"a": "b"})
     catalogue.set_partitions(topic_id, [1, 5], partitioned=True)
@@ -150,7 +150,7 @@ def test_topics_do_not_share_schemas_and_groups(catalogue):
     assert second.schemas == []
 
 
-def test_groups_count_on_and_a_number_asked_for_is_given(catalogue, journal):
+def test_group_numbers_increase_and_a_requested_number_is_used(catalogue, journal):
     topic_id = made(catalogue).topic_id
     catalogue.create_group(topic_id, "a")
     catalogue.create_group(topic_id, "b", 7)
@@ -241,7 +241,7 @@ def change_at_random(rng, catalogue):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_replay_gives_the_same_after_any_changes_with_and_without_a_snapshot(seed):
+def test_a_replay_equals_the_state_with_and_without_a_snapshot(seed):
     rng = random.Random(seed)
     journal = MemoryJournal()
     catalogue = Catalogue(journal, now_us=0)
@@ -250,13 +250,13 @@ def test_a_replay_gives_the_same_after_any_changes_with_and_without_a_snapshot(s
             change_at_random(rng, catalogue)
         assert state_of(Catalogue(journal.reopened(), now_us=0)) == state_of(catalogue)
         if rng.random() < 0.5:
-            journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
+            journal.extra_bytes = 1 << 40  # The next change triggers a snapshot.
         elif rng.random() < 0.5:
             journal = journal.reopened()
             catalogue = Catalogue(journal, now_us=0)
 
 
-def test_a_namespace_can_be_given_a_number_and_lose_it_again(catalogue, journal):
+def test_a_namespaces_number_can_be_set_and_removed(catalogue, journal):
     catalogue.number_namespace("public", "default", 7)
     assert catalogue.namespace_by_stream_id(MADE_ID_FIRST) is None
     (meta,) = catalogue.namespaces()
@@ -270,7 +270,7 @@ def test_a_namespace_can_be_given_a_number_and_lose_it_again(catalogue, journal)
     assert state_of(Catalogue(journal.reopened(), now_us=0)) == state_of(catalogue)
 
 
-def test_a_number_given_back_is_not_one_that_a_client_took_meanwhile(catalogue):
+def test_a_restored_number_is_not_taken_from_a_client(catalogue):
     made_id = catalogue.stream_id(catalogue.namespace("public", "default"))
     catalogue.number_namespace("public", "default", 7)
     catalogue.create_namespace("public", "shop", created_us=1, iggy_id=made_id)
@@ -284,7 +284,7 @@ def test_a_number_given_back_is_not_one_that_a_client_took_meanwhile(catalogue):
 @pytest.mark.parametrize(
     "schema", [SchemaMeta(2, b"\xff", b"", {}), SchemaMeta(2, "name", b"", {"key": b"\xff"})]
 )
-def test_a_schema_that_is_not_text_is_refused_and_leaves_nothing(catalogue, journal, schema):
+def test_a_binary_schema_name_is_refused_without_effect(catalogue, journal, schema):
     meta = made(catalogue)
     before = list(journal.records)
     with pytest.raises(UnwritableChange):
@@ -293,7 +293,7 @@ def test_a_schema_that_is_not_text_is_refused_and_leaves_nothing(catalogue, jour
     assert journal.records == before
 
 
-def test_a_new_name_leaves_numbers_and_all_else_and_whoever_holds_the_old_one(catalogue, journal):
+def test_a_rename_keeps_numbers_content_and_holders(catalogue, journal):
     catalogue.create_namespace("public", "shop", created_us=1, iggy_id=7)
     before = made(catalogue, TopicName("public", "shop", "a"), partitions=2, iggy_id=3)
     catalogue.create_group(before.topic_id, "g")
@@ -310,8 +310,8 @@ def test_a_new_name_leaves_numbers_and_all_else_and_whoever_holds_the_old_one(ca
     assert again.topic_by_iggy_id("public", "store", 3) == now
 
 
-def test_only_a_record_with_a_new_name_has_the_later_layout(catalogue, journal):
-    """A program of before reads everything else, and a snapshot."""
+def test_only_a_rename_record_has_the_later_layout(catalogue, journal):
+    """An earlier program reads all other records, and a snapshot."""
     meta = made(catalogue)
     catalogue.rename_topic(meta.topic_id, "b")
     catalogue.producer_id(b"p")
@@ -319,7 +319,7 @@ def test_only_a_record_with_a_new_name_has_the_later_layout(catalogue, journal):
     assert {record[0] for record in shortened(journal).records} == {2}
 
 
-def test_a_name_whose_holders_end_is_lost_goes_to_the_later_one(catalogue, journal):
+def test_a_name_goes_to_the_later_holder_if_a_deletion_is_lost(catalogue, journal):
     one, two = (made(catalogue, TopicName("public", "default", name)) for name in "ab")
     catalogue.delete_topic(two.topic_id)
     end = len(journal.records) - 1

@@ -22,7 +22,7 @@ def ranges_of(*ranges):
 
 
 def state_of(store):
-    """Everything that a store says."""
+    """Return the whole content of a store."""
     return {
         (topic_id, name): (
             store.find(topic_id, name).partitions,
@@ -52,7 +52,7 @@ def moved(*fields, **more):
     return Moved(TOPIC, NAME, *fields, **more)
 
 
-def test_a_subscription_begins_with_cursors_never_set(store):
+def test_a_subscription_begins_with_unset_cursors(store):
     assert store.find(TOPIC, NAME) is None
     assert store.open(TOPIC, NAME, partitions=2, properties={"a": "b"}) == 1
     assert store.find(TOPIC, NAME).properties == {"a": "b"}
@@ -62,7 +62,7 @@ def test_a_subscription_begins_with_cursors_never_set(store):
     assert store.find(TOPIC, NAME).properties == {"a": "b"}
 
 
-def test_a_cursor_is_what_was_put_last_and_ranges_gather(store, journal):
+def test_a_cursor_is_its_last_value_and_ranges_accumulate(store, journal):
     opened(store)
     kafka = KafkaCommit(-5, None, 1_700_000_000_000_000)
     store.move(moved(1, 10, 10, kafka))
@@ -82,7 +82,7 @@ def test_a_cursor_is_what_was_put_last_and_ranges_gather(store, journal):
     assert store.get(TOPIC, 0, NAME) is None
 
 
-def test_lazy_changes_are_seen_at_once_and_have_no_ticket(store, journal):
+def test_lazy_changes_are_visible_at_once_and_have_no_ticket(store, journal):
     opened(store)
     assert store.move(moved(0, 5, 0), lazy=True) == 0
     assert store.get(TOPIC, 0, NAME).position == 5
@@ -90,7 +90,7 @@ def test_lazy_changes_are_seen_at_once_and_have_no_ticket(store, journal):
     assert store.settle() == 2
 
 
-def test_cursors_moved_together_are_one_record_with_the_subscriptions_that_are_new(store, journal):
+def test_joint_moves_and_new_subscriptions_are_a_single_record(store, journal):
     opened(store)
     before = len(journal.records)
     other = Moved(TOPIC + 1, NAME, 0, 7, 7)
@@ -104,7 +104,7 @@ def test_cursors_moved_together_are_one_record_with_the_subscriptions_that_are_n
         assert seen.get(TOPIC + 1, 0, NAME).position == 7
 
 
-def test_the_last_cursor_takes_the_subscription_with_it(store):
+def test_a_subscription_ends_with_its_last_cursor(store):
     opened(store)
     store.move(moved(0, 5, 5))
     store.move(moved(1, 6, 6))
@@ -118,7 +118,7 @@ def test_the_last_cursor_takes_the_subscription_with_it(store):
     assert store.topic_ids() == []
 
 
-def test_a_subscription_made_anew_knows_nothing_of_the_old_one(store, journal):
+def test_a_recreated_subscription_starts_empty(store, journal):
     opened(store)
     store.move(moved(0, 5, 5))
     store.drop(TOPIC, NAME)
@@ -128,7 +128,7 @@ def test_a_subscription_made_anew_knows_nothing_of_the_old_one(store, journal):
         assert seen.names(TOPIC) == [NAME]
 
 
-def test_topics_are_apart_and_go_as_a_whole(store):
+def test_topics_are_separate_and_removed_whole(store):
     for topic_id in (TOPIC, TOPIC + 1):
         opened(store, topic_id=topic_id)
         store.move(Moved(topic_id, NAME, 0, topic_id, topic_id))
@@ -140,7 +140,7 @@ def test_topics_are_apart_and_go_as_a_whole(store):
     assert store.drop_topic(TOPIC) == store.ticket
 
 
-def test_new_partitions_get_cursors_at_0_and_lost_ones_lose_theirs(store, journal):
+def test_new_partitions_get_cursors_at_0_and_removed_partitions_none(store, journal):
     opened(store)
     store.move(moved(1, 9, 9))
     store.resize(TOPIC, 4)
@@ -158,7 +158,7 @@ def test_new_partitions_get_cursors_at_0_and_lost_ones_lose_theirs(store, journa
     assert store.get(TOPIC, 2, NAME) is None
 
 
-def test_a_million_holes_cost_a_few_bytes_an_ack(store, journal):
+def test_a_million_holes_cost_few_bytes_per_ack(store, journal):
     opened(store)
     for number in range(1000):
         ranges = ranges_of(
@@ -231,7 +231,7 @@ def change_at_random(rng, store):
 
 
 def make_together_at_random(rng, store, change):
-    """That change, and some to subscriptions of every topic, new ones too."""
+    """Make that change, and changes of subscriptions of every topic, new subscriptions included."""
     topics = rng.sample(range(5), rng.randrange(1, 5))
     new = [made(topic_id, b"n", 4) for topic_id in topics if store.find(topic_id, b"n") is None]
     moves = [Moved(topic_id, b"n", rng.randrange(4), 5, rng.randrange(5)) for topic_id in topics]
@@ -239,7 +239,7 @@ def make_together_at_random(rng, store, change):
 
 
 def counted(store):
-    """What the totals should be."""
+    """Return the expected totals."""
     found = [one for topic_id in store.topic_ids() for one in store.subscriptions(topic_id)]
     cursors = [cursor for one in found for cursor in one.cursors.values()]
     ranges = sum(len(cursor.acked) for cursor in cursors if cursor.acked is not None)
@@ -248,8 +248,8 @@ def counted(store):
 
 @pytest.mark.parametrize("gather_max", [module.GATHER_CURSORS, 1])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_replay_gives_the_same_after_any_changes_with_and_without_a_snapshot(seed, gather_max):
-    """With `gather_max` 1 many changes come before a snapshot that was begun is written."""
+def test_a_replay_equals_the_state_with_and_without_a_snapshot(seed, gather_max):
+    """With `gather_max` 1 many changes come between the start of a snapshot and its write."""
     rng = random.Random(seed)
     journal = MemoryJournal()
     store = JournalPositions(journal, gather_max=gather_max)
@@ -262,14 +262,14 @@ def test_a_replay_gives_the_same_after_any_changes_with_and_without_a_snapshot(s
         assert JournalPositions(journal.reopened()).totals == counted(store)
         assert state_of(JournalPositions(journal.reopened())) == state_of(store)
         if rng.random() < 0.5:
-            journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
+            journal.extra_bytes = 1 << 40  # The next change triggers a snapshot.
         elif rng.random() < 0.5:
             journal = journal.reopened()
             store = JournalPositions(journal, gather_max=gather_max)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 5])
-def test_a_journal_that_ends_early_gives_what_was_there_then(journal, kept):
+def test_a_truncated_journal_yields_an_earlier_state(journal, kept):
     store = JournalPositions(journal)
     opened(store)
     for position in range(1, 7):
@@ -280,7 +280,7 @@ def test_a_journal_that_ends_early_gives_what_was_there_then(journal, kept):
 
 
 class MeasuredJournal(MemoryJournal):
-    """Knows what a snapshot was made of at the time of each change."""
+    """Records the size of the snapshot state at each change."""
 
     def __init__(self, records=()):
         super().__init__(records)
@@ -291,14 +291,14 @@ class MeasuredJournal(MemoryJournal):
         super().snapshot(bodies)
 
 
-def test_a_large_snapshot_is_made_over_many_changes_and_holds_those_made_meanwhile():
+def test_a_large_snapshot_includes_changes_made_meanwhile():
     journal = MeasuredJournal()
     store = JournalPositions(journal, gather_max=10)
     for number in range(100):
         opened(store, b"%d" % number)
         store.move(Moved(TOPIC, b"%d" % number, 0, number, number))
     before = len(journal.records)
-    journal.extra_bytes = 1 << 40  # The next change begins a snapshot.
+    journal.extra_bytes = 1 << 40  # The next change starts a snapshot.
     changes = 0
     while not journal.snapshots:
         changes += 1
@@ -308,7 +308,7 @@ def test_a_large_snapshot_is_made_over_many_changes_and_holds_those_made_meanwhi
     assert state_of(JournalPositions(journal.reopened())) == state_of(store)
 
 
-def test_a_full_disk_at_the_end_of_a_snapshot_leaves_the_journal_as_it_was():
+def test_a_full_disk_at_the_end_of_a_snapshot_does_not_change_the_journal():
     journal = MemoryJournal()
     store = JournalPositions(journal, gather_max=1)
     opened(store)
@@ -329,7 +329,7 @@ def test_a_snapshot_holds_many_subscriptions_in_few_records(journal):
     store = JournalPositions(journal)
     for number in range(module.RECORD_CURSORS + 10):
         opened(store, b"%d" % number)
-    journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
+    journal.extra_bytes = 1 << 40  # The next change triggers a snapshot.
     while not journal.snapshots:
         store.open(TOPIC + 1, b"%d" % journal.ticket, partitions=2)
     assert len(journal.records) < 10
@@ -343,7 +343,7 @@ def test_a_cursor_with_very_many_ranges_takes_several_records_of_a_snapshot(jour
     ranges = ranges_of(*((2 * number, 2 * number + 1) for number in range(1, count + 1)))
     store.move(moved(1, 1, 0, KafkaCommit(1, b"", 2), ranges=ranges))
     opened(store, b"last")
-    journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
+    journal.extra_bytes = 1 << 40  # The next change triggers a snapshot.
     store.move(moved(0, 4, 4))
     assert journal.snapshots == 1
     sizes = [len(record) for record in journal.records]
@@ -353,7 +353,7 @@ def test_a_cursor_with_very_many_ranges_takes_several_records_of_a_snapshot(jour
     assert len(again.get(TOPIC, 1, NAME).acked) == count
 
 
-def test_a_property_that_is_not_text_is_refused_and_leaves_nothing(journal):
+def test_a_binary_property_is_refused_without_effect(journal):
     store = JournalPositions(journal)
     before = list(journal.records)
     with pytest.raises(UnwritableChange):

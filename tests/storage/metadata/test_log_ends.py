@@ -7,7 +7,7 @@ from tests.storage.metadata.memory_journal import MemoryJournal
 GROUP = b"group"
 
 
-def test_only_what_is_new_is_written():
+def test_only_new_ends_are_written():
     ends = LogEnds()
     assert ends.news({}) is None and ends.news({1: 0}) is None and ends.state() == []
     ends.apply(EndsSet({1: 5, 2: 7}))

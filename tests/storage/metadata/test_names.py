@@ -23,7 +23,7 @@ LONG = "n" * 256
         ("n" * 255, TopicName("public", "default", "n" * 255)),
     ],
 )
-def test_names_that_may_be_stored(text, name):
+def test_valid_names_are_accepted(text, name):
     assert parse_topic(text) == name
     assert parse_topic("persistent://" + name.full) == name
 
@@ -53,12 +53,12 @@ def test_names_that_may_be_stored(text, name):
         f"acme/{LONG}/orders",
     ],
 )
-def test_names_that_may_not_be_stored(text):
+def test_invalid_names_are_refused(text):
     with pytest.raises(InvalidTopicName):
         parse_topic(text)
 
 
-def test_a_name_made_of_parts_is_checked_like_a_parsed_one():
+def test_a_name_from_parts_is_checked_like_a_parsed_name():
     check_topic_name(TopicName("public", "default", "orders"))
     with pytest.raises(InvalidTopicName):
         check_topic_name(TopicName("public", "default", "a/b"))
@@ -82,17 +82,17 @@ def test_a_name_made_of_parts_is_checked_like_a_parsed_one():
         ("x", None),
     ],
 )
-def test_only_a_plain_number_behind_partition_names_a_partition(text, split):
+def test_only_a_plain_number_after_partition_names_a_partition(text, split):
     assert split_partition(text) == split
 
 
 @pytest.mark.parametrize("text", ["a", "A-z_0.9", "...", "n" * 249])
-def test_names_that_kafka_can_say(text):
+def test_names_that_are_legal_in_kafka(text):
     assert kafka_legal(text)
 
 
 @pytest.mark.parametrize("text", ["", ".", "..", "a b", "ä", "a/b", "a:b", "n" * 250, "a\n"])
-def test_names_that_kafka_cannot_say(text):
+def test_names_that_are_illegal_in_kafka(text):
     assert not kafka_legal(text)
 
 

@@ -18,7 +18,7 @@ NAMES = [b"billing", b"audit", b"\xff"]
 
 
 class Broker:
-    """As much of one as catalogue and cursors need."""
+    """The parts of a broker that catalogue and cursors need."""
 
     def __init__(self, path):
         self.data_dir = DataDir.open(path)
@@ -29,7 +29,9 @@ class Broker:
         self.cursors = JournalPositions(self.data_dir.open_journal("cursors", self.committer))
 
     def killed(self):
-        """What was written is in the files, as after SIGKILL; what waited lazily is gone."""
+        """Kill the broker: written changes are in the files, as after SIGKILL; lazy changes are
+        lost.
+        """
         self.data_dir.abandon()
 
     def stopped(self):
@@ -68,7 +70,7 @@ def change_at_random(rng, broker, *, lazy=False):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_was_changed_is_there_after_a_kill_or_a_stop(tmp_path, seed):
+def test_changes_survive_a_kill_or_a_stop(tmp_path, seed):
     rng = random.Random(seed)
     broker = Broker(tmp_path)
     for end in ("killed", "stopped", "killed"):
@@ -83,7 +85,7 @@ def test_what_was_changed_is_there_after_a_kill_or_a_stop(tmp_path, seed):
     broker.stopped()
 
 
-def test_tickets_are_those_of_the_committers_rounds(tmp_path):
+def test_tickets_belong_to_the_committers_rounds(tmp_path):
     broker = Broker(tmp_path)
     broker.committer.commit()
     ticket = broker.cursors.open(1, b"billing", partitions=1)
@@ -114,7 +116,7 @@ def test_lazy_changes_are_on_disk_after_the_next_round(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["killed", "stopped"])
-def test_journals_stay_short_and_whole_over_snapshots(tmp_path, ending):
+def test_journals_stay_short_and_complete_over_snapshots(tmp_path, ending):
     rng = random.Random(3)
     broker = Broker(tmp_path)
     for _ in range(12):
@@ -132,8 +134,8 @@ def test_journals_stay_short_and_whole_over_snapshots(tmp_path, ending):
 
 
 @pytest.mark.slow
-def test_a_torn_tail_takes_the_last_changes_and_no_others(tmp_path):
-    """Cut anywhere in what was not known durable, the journal gives a prefix of the changes."""
+def test_a_torn_tail_loses_only_the_last_changes(tmp_path):
+    """Cut anywhere above the durable end, the journal yields a prefix of the changes."""
     rng = random.Random(5)
     broker = Broker(tmp_path / "whole")
     broker.cursors.open(1, b"billing", partitions=3)
@@ -146,7 +148,7 @@ def test_a_torn_tail_takes_the_last_changes_and_no_others(tmp_path):
         states.append(state_of(broker))
     broker.killed()
     seen = []
-    # Steps of 7 bytes meet each part of a batch header.
+    # Steps of 7 bytes reach each part of a batch header.
     for cut in range(durable_bytes, log.stat().st_size + 1, 7):
         path = Path(shutil.copytree(tmp_path / "whole", tmp_path / str(cut)))
         with (path / "cursors" / log.name).open("r+b") as file:

@@ -17,7 +17,7 @@ def offsets_of(ranges):
 
 
 def as_ranges(offsets):
-    """The one right way to write a set of offsets as ranges."""
+    """Return the canonical ranges of a set of offsets."""
     found = []
     for offset in sorted(offsets):
         if found and found[-1][1] == offset:
@@ -46,7 +46,7 @@ def check_against(ranges, model, span):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_any_mix_of_changes_is_what_a_set_of_offsets_would_be(seed):
+def test_any_mix_of_changes_equals_a_set_of_offsets(seed):
     rng = random.Random(seed)
     span = rng.choice([30, 120])
     ranges, model, position = RangeSet(), set(), 0
@@ -73,11 +73,11 @@ def test_any_mix_of_changes_is_what_a_set_of_offsets_would_be(seed):
     check_against(ranges, model, position + span + 12)
 
 
-def test_touching_ranges_become_one():
+def test_adjacent_ranges_are_joined():
     assert list(ranges_of((5, 6), (7, 8), (6, 7))) == [(5, 8)]
 
 
-def test_a_position_rests_behind_the_range_it_meets():
+def test_a_position_moves_behind_an_adjacent_range():
     ranges = ranges_of((5, 8), (10, 12))
     assert ranges.pop_below(4) == 4
     assert ranges.pop_below(5) == 8
@@ -86,7 +86,7 @@ def test_a_position_rests_behind_the_range_it_meets():
     assert not ranges
 
 
-def test_at_the_limit_only_a_range_that_stands_alone_is_refused():
+def test_at_the_limit_only_a_separate_range_is_refused():
     ranges = ranges_of((2, 3), (6, 7), ranges_max=2)
     assert not ranges.add(10, 11)
     assert list(ranges) == [(2, 3), (6, 7)]
@@ -96,7 +96,7 @@ def test_at_the_limit_only_a_range_that_stands_alone_is_refused():
     assert ranges.add(10, 11)
 
 
-def test_passed_ranges_are_cut_off_and_new_ones_find_their_place():
+def test_passed_ranges_are_removed_and_new_ranges_inserted():
     count = STALE_MAX * 4
     ranges = ranges_of(*((2 * number, 2 * number + 1) for number in range(count)))
     for number in range(count - 3):
@@ -104,7 +104,7 @@ def test_passed_ranges_are_cut_off_and_new_ones_find_their_place():
         assert len(ranges) == count - number - 1
     assert ranges.add(2 * count - 1, 2 * count)
     assert ranges.total == 4
-    assert len(ranges.to_bytes()) == 16 * 3  # The new one joined the last.
+    assert len(ranges.to_bytes()) == 16 * 3  # The new range joined the last.
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -142,7 +142,7 @@ def test_bytes_are_all_starts_then_all_ends_little_endian():
     assert RangeSet.from_bytes(data).total == 3
 
 
-def test_pieces_are_the_set_from_the_first_range_that_is_left():
+def test_pieces_start_at_the_first_remaining_range():
     ranges = ranges_of((1, 2), (4, 5), (7, 9), (10, 11))
     ranges.pop_below(1)
     pieces = list(ranges.pieces(2))

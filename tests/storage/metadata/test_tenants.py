@@ -1,4 +1,4 @@
-"""Tenants in the catalogue: what was said of them is there again after any start."""
+"""Tenants in the catalogue: they survive any start."""
 
 import random
 
@@ -9,7 +9,7 @@ from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.catalogue_records import TenantGone, TenantSet
 from tests.storage.metadata.memory_journal import MemoryJournal
 
-# What a program of before wrote: a new catalogue, then a namespace of a tenant of its own.
+# The journal of an earlier program: a new catalogue, then a namespace of another tenant.
 EARLIER = [
     b"\x02\x91\x92\x01\x96\xa6public\xa7default\x05\xc0\xce\x01\x00\x00\x00\x80",
     b"\x02\x91\x92\x01\x96\xa4acme\xa4shop\x06\xc0\xce\x01\x00\x00\x01\x80",
@@ -55,13 +55,13 @@ def test_the_bytes_of_both_changes(catalogue, journal):
     catalogue.change_tenants(TenantGone("acme"))
     assert journal.records[-1] == GONE
     catalogue.create_namespace("acme", "shop", created_us=6)
-    assert journal.records[-1][0] == 2  # What programs of before know, they can read.
+    assert journal.records[-1][0] == 2  # Earlier programs can read the record types that they know.
     assert tenants_of(Catalogue(MemoryJournal([*EARLIER, SET]), now_us=0)) == {
         "acme": ["clerk", "boss"]
     }
 
 
-def test_a_journal_of_before_has_no_tenants_and_takes_some():
+def test_an_earlier_journal_has_no_tenants_and_accepts_them():
     journal = MemoryJournal(EARLIER)
     catalogue = Catalogue(journal, now_us=0)
     assert [(one.tenant, one.namespace) for one in catalogue.namespaces()] == [
@@ -84,13 +84,13 @@ def change_at_random(rng, catalogue):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_replay_gives_the_same_with_and_without_a_snapshot(seed):
+def test_a_replay_equals_the_state_with_and_without_a_snapshot(seed):
     rng = random.Random(seed)
     journal = MemoryJournal()
     catalogue = Catalogue(journal, now_us=0)
     for _ in range(20):
         if rng.random() < 0.2:
-            journal.extra_bytes = 1 << 40  # The next change brings a snapshot.
+            journal.extra_bytes = 1 << 40  # The next change triggers a snapshot.
         change_at_random(rng, catalogue)
         if rng.random() < 0.1:
             catalogue.rewrite()
@@ -111,7 +111,7 @@ def test_a_refused_change_changes_nothing(catalogue, journal):
     assert tenants_of(catalogue) == tenants_of(again(journal)) == {"acme": ["boss"]}
 
 
-def test_the_end_of_a_tenant_that_is_not_there_is_damage_and_can_be_left_out():
+def test_the_deletion_of_a_missing_tenant_is_damage_that_can_be_skipped():
     records = [*EARLIER, GONE, SET]
     with pytest.raises(DamagedLog, match="TenantGone of unknown 'acme'"):
         Catalogue(MemoryJournal(records), now_us=0)

@@ -1,5 +1,5 @@
 """`python -m tests.storage.shared.campaign [--seeds N] [--first SEED] [--report FILE]`: many seeds
-of the simulation of the shared store, in one process.
+of the simulation of the shared store, in a single process.
 """
 
 import argparse
@@ -15,13 +15,13 @@ TOLD_EVERY = 500
 
 
 def main():
-    """Exit code 1 when an invariant was broken."""
+    """Return 1 when an invariant was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.storage.shared.campaign")
     parser.add_argument("--seeds", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--report", type=Path, metavar="FILE")
     asked = parser.parse_args()
-    # One thread runs at a time: handing the turn on costs half as much within one core.
+    # A single thread runs at a time: passing the turn costs half as much within a core.
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     counts, violations, acked = {}, [], 0
     begun = time.process_time()
@@ -46,7 +46,7 @@ def main():
 
 
 def report(asked, counts, violations, seconds):
-    """The run as a page."""
+    """Return the run as a page."""
     python = ".".join(map(str, sys.version_info[:3]))
     command = f"{asked.seeds} --first {asked.first}"
     happened = ", ".join(f"{count:,} {name}" for name, count in counts.items())

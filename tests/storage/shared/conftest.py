@@ -1,4 +1,4 @@
-"""PostgreSQL and SeaweedFS for the tests of this folder, once for all of them."""
+"""PostgreSQL and SeaweedFS for the tests of this folder, shared by all of them."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from conformance.cluster import servers
 
 @pytest.fixture(scope="session")
 def postgres():
-    """A PostgreSQL of our own."""
+    """Yield a temporary PostgreSQL."""
     pytest.importorskip("psycopg", reason="the extra `shared` is not installed")
     if servers.postgres_folder() is None:
         pytest.skip("PostgreSQL is not installed")
@@ -25,7 +25,7 @@ def postgres():
 
 @pytest.fixture(scope="session")
 def seaweed():
-    """A SeaweedFS of our own."""
+    """Yield a temporary SeaweedFS."""
     pytest.importorskip("obstore", reason="the extra `shared` is not installed")
     if servers.weed_program() is None:
         pytest.skip("SeaweedFS is not installed")

@@ -1,7 +1,7 @@
-"""Ledger and object store in memory, with the meaning of PostgreSQL's statements and S3's puts.
+"""Ledger and object store in memory, with the semantics of PostgreSQL's statements and S3's puts.
 
-`MemoryLedger` is checked against the real one by the contract in `test_ledger.py`. Its time is what
-`now_ms` says.
+The contract in `test_ledger.py` compares `MemoryLedger` with the real ledger. `now_ms` is its
+clock.
 """
 
 import time
@@ -21,7 +21,7 @@ from braidlog.storage.shared.ledger import (
 )
 from braidlog.storage.shared.object_store import ObjectExists, ObjectMissing
 
-# How long waiting for news takes at most: nobody tells.
+# Longest wait for news: no notification comes.
 NEWS_S = 0.005
 
 
@@ -270,7 +270,7 @@ class MemoryLedger:
         if not self.owns(owned) or key in self._segments:
             return False
         if self._starts.get(segment.partition_id, (0, 0))[1] >= segment.end_offset:
-            return False  # A late statement: retention has dropped it already.
+            return False  # A late statement: retention has already dropped it.
         self._segments[key] = segment
         self._drop_packs(owned.shard, packs, after_ms)
         return True

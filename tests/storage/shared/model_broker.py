@@ -1,5 +1,5 @@
-"""A broker of the simulation, one life after the other: the product's publisher, takeover, shards,
-packer and sweeper, over logs and a catalogue that are models.
+"""A broker of the simulation over several lives: the product's publisher, takeover, shards, packer
+and sweeper, over model logs and a model catalogue.
 """
 
 import struct
@@ -22,10 +22,10 @@ from tests.storage.shared.model_catalogue import (
 from tests.storage.shared.model_logs import HEAD_BYTES, RECORD, ModelLog, ModelPacker
 from tests.storage.shared.model_turns import Port, Turn
 
-POSITIONS = 3  # The kind of journal rows that hold positions here.
+POSITIONS = 3  # The kind of journal rows that hold positions.
 POSITION = struct.Struct("<QQ")  # Partition and position.
 
-# What a broker does, how often among a hundred times; a seed has its own mix of it.
+# A broker's actions and their percentages; a seed has its own mix.
 USUAL = {"append": 40, "round": 40, "take": 10, "pack": 8, "retain": 3, "clean": 4}
 USUAL |= {"change": 4, "follow": 5}
 ACTS = tuple(USUAL)
@@ -33,7 +33,7 @@ RARE = ("release", "fence_somebody", "leave")
 
 
 class ModelPublisher(Publisher):
-    """Waits by giving the turn away, and puts its parts one after the other."""
+    """Waits by passing the turn, and puts its parts in sequence."""
 
     turn: Turn
 
@@ -45,14 +45,14 @@ class ModelPublisher(Publisher):
 
 
 class Broker:
-    """One life of a broker after the other; `live` is the body of a turn."""
+    """A broker over several lives; `live` is the body of a turn."""
 
     def __init__(self, world, node):
         self.world, self.node = world, node
         self.random = world.random
         self.held = {}  # Shard -> (its Shard, logs by partition).
         self.catalogue = ModelCatalogue()
-        self.leaving = []  # Numbers whose deletion no round has yet.
+        self.leaving = []  # Numbers whose deletion is in no round yet.
 
     def live(self, turn):
         world = self.world
@@ -132,7 +132,7 @@ class Broker:
         self.world.positions.update(positions)
 
     def mark(self):
-        """As a session does each second, so now and then."""
+        """Write the session's mark at random, as a session does each second."""
         if self.random.random() < 0.3:
             with suppress(StoreUnanswered):
                 self.marker.put(Mark(self.session, self.publisher.round, 0))
@@ -144,7 +144,7 @@ class Broker:
         self.world.acknowledge((entry.partition_id, *record) for record in RECORD.iter_unpack(data))
 
     def new_positions(self, points):
-        """Commits of readers, who were shown what is durable."""
+        """Return commits of readers, which have seen the durable records."""
         rows, positions = [], {}
         for shard, (_, logs) in self.held.items():
             for log in logs.values():
@@ -187,7 +187,7 @@ class Broker:
         shard = Shard(owned, found.shards[owned.shard], whole, starts)
         numbers = self.catalogue.numbers(owned.shard)
         for number in numbers & found.partitions.keys():
-            found.partitions[number].check()  # Else the shard stays shut.
+            found.partitions[number].check()  # Otherwise the shard is unavailable.
         logs = {
             number: self.open(found.partitions.get(number), number, shard) for number in numbers
         }
@@ -201,7 +201,7 @@ class Broker:
     # The catalogue.
 
     def know_catalogue(self):
-        """What earlier owners of a shard saw of it is seen here too."""
+        """Follow earlier owners: changes that they saw are visible here too."""
         if "takes without following" in self.world.mistakes:
             return
         if CATALOGUE_SHARD in self.held:
@@ -226,7 +226,7 @@ class Broker:
         self.drop_left()
 
     def change(self):
-        """The catalogue's owner deletes a topic, or makes it again."""
+        """Delete or recreate a topic, as the catalogue's owner."""
         if CATALOGUE_SHARD not in self.held:
             return
         before = {*self.catalogue.partitions.items()}
@@ -249,7 +249,7 @@ class Broker:
                 logs[number] = self.open(None, number, shard)
 
     def drop_left(self):
-        """Deletions that count: what they leave goes with the next pack."""
+        """Remove the leftovers of durable deletions with the next pack."""
         leaving, self.leaving = self.leaving, []
         for shard, logs in self.held.values():
             for number in leaving:
@@ -286,7 +286,7 @@ class Broker:
             return
 
     def release(self):
-        """A shard is given up with everything published."""
+        """Release a shard with everything published."""
         if not self.held:
             return None
         self.round()
@@ -295,7 +295,7 @@ class Broker:
         if any(log.durable_offset < log.log_end_offset for log in logs.values()):
             return None
         if "releases early" not in self.world.mistakes:
-            del self.held[number]  # It takes nothing more from here on.
+            del self.held[number]  # The shard takes nothing more from here on.
         try:
             self.ledger.release(shard.owned)
         except LedgerUnanswered:

@@ -1,4 +1,4 @@
-"""Logs of the simulation: what `SharedLog` is to rounds and packs, in memory.
+"""Logs of the simulation: the part of `SharedLog` for rounds and packs, in memory.
 
 A segment file is a head and records of sixteen bytes, an offset and a value.
 """
@@ -32,7 +32,7 @@ class ModelSegment:
 
 
 class ModelPacker(Packer):
-    """Segments of a model have no index."""
+    """Packs segments without an index."""
 
     def _index(self, segment):
         return b"index", None
@@ -65,7 +65,7 @@ class PieceFile:
 
 
 class ModelLog:
-    """What `SharedLog` is to a packer and a round."""
+    """The interface of `SharedLog` for a packer and a round."""
 
     def __init__(self, objects, found, number, shard):
         self.partition_id, self.shard = number, shard
@@ -151,7 +151,7 @@ class ModelLog:
         self.tracks.pop(segment.base_offset, None)
 
     def retain(self, count):
-        """Drop the oldest segments, of what is durable."""
+        """Drop the oldest segments, of the durable records."""
         dropped = self.segments[:count]
         kept = self.segments[count:]
         if dropped and kept and kept[0].base_offset <= self.durable_offset:
@@ -161,7 +161,7 @@ class ModelLog:
                 self.tracks.pop(one.base_offset, None)
 
     def purge(self):
-        """Drop everything, if all of it is durable."""
+        """Drop everything, if all records are durable."""
         if self.durable_offset == self.log_end_offset:
             self.log_start_offset = self.log_end_offset
             self.segments, self.tracks, self.active = [], {}, None

@@ -1,5 +1,5 @@
-"""Whose turn it is in the simulation, and calls outside that may fail, be late, or be done without
-an answer.
+"""Turns of the simulation, and external calls that may fail, be late, or have an effect without an
+answer.
 """
 
 import threading
@@ -15,7 +15,7 @@ class Killed(BaseException):
 
 
 class Turn(threading.Thread):
-    """One broker's process: runs while it has the turn, gives it back at each call outside."""
+    """A broker's process: runs during its turn, and passes the turn at each external call."""
 
     def __init__(self, world, body):
         super().__init__(daemon=True)
@@ -40,12 +40,12 @@ class Turn(threading.Thread):
         self._world.back.release()
 
     def resume(self):
-        """Let it run to its next call."""
+        """Let the process run to its next call."""
         self._go.release()
         self._world.back.acquire()
 
     def switch(self):
-        """Give the turn back until it comes again."""
+        """Pass the turn and wait for it."""
         self._world.back.release()
         self._go.acquire()
         if self.killed:
@@ -53,7 +53,7 @@ class Turn(threading.Thread):
 
 
 class Port:
-    """Ledger or store as one broker reaches it."""
+    """A ledger or store in the view of a broker."""
 
     def __init__(self, world, turn, target, unanswered):
         self._world, self._turn, self._target = world, turn, target

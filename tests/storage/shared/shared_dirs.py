@@ -1,4 +1,4 @@
-"""A shared store in memory with brokers' folders over it, one session after the other."""
+"""A shared store in memory with brokers' folders over it, for a series of sessions."""
 
 from braidlog.storage.errors import DamagedLog
 from braidlog.storage.formats.api import BodyInfo
@@ -20,7 +20,7 @@ FOREVER_MS = 3_600_000
 
 
 class SharedStore:
-    """Ledger and objects, and the folders of sessions below a path."""
+    """A ledger and objects, and the folders of sessions below a path."""
 
     def __init__(self, path):
         self.path = path
@@ -30,7 +30,7 @@ class SharedStore:
         make_cluster(self.ledger, self.objects, SHARDS)
 
     def session(self, node=1, *, takes=True, lease_ms=FOREVER_MS):
-        """A session that owns what is free; its beats are as good as none."""
+        """Return a session that owns all free shards, practically without beats."""
         settings = SessionSettings(node, lease_ms=lease_ms, beat_ms=FOREVER_MS)
         cluster = open_cluster(self.ledger, self.objects)
         session = Session(self.ledger, self.objects, cluster, settings)
@@ -40,7 +40,7 @@ class SharedStore:
         return session
 
     def open(self, node=1, *, cache_bytes=1 << 30, takes=True, lease_ms=FOREVER_MS, **rounds):
-        """The folder of a new session of that node, with no shard read."""
+        """Return the folder of a new session of that node, with no shard read."""
         settings = SharedSettings(
             RoundSettings(round_ms=1, **rounds),
             PackerSettings(delete_after_ms=1000),
@@ -50,12 +50,12 @@ class SharedStore:
         return SharedDir.of_session(str(self.path / f"node{node}"), session, settings)
 
     def names(self, prefix):
-        """Objects of a kind."""
+        """Return the objects of a kind."""
         return list(self.objects.names(prefix))
 
 
 def hold_all(directory, committer=None):
-    """Hold what the folder's session owns; the committer of its rounds."""
+    """Hold the shards of the folder's session; return the committer of its rounds."""
     committer = committer or Committer(directory.files, keeper=directory.keeper)
     shards = sorted(directory.session.epochs)
     taken = directory.read(shards)
@@ -65,7 +65,7 @@ def hold_all(directory, committer=None):
 
 
 class Life:
-    """One session with one partition, without a broker."""
+    """A session with a partition, without a broker."""
 
     def __init__(self, store, node=1, partition_id=1, settings=None, **how):
         self.directory = store.open(node, **how)
@@ -79,17 +79,17 @@ class Life:
         self.log = self.directory.open_of_topic(named, settings or LogSettings(), self.committer)
 
     def append(self, *bodies):
-        """Each a batch of one record; published on return."""
+        """Append each body as a batch of a single record; published on return."""
         for body in bodies:
             self.write(body)
         self.committer.commit()
 
     def write(self, body):
-        """A batch that the next round takes."""
+        """Write a batch for the next round."""
         return self.log.append([body], BodyInfo(1), body_format=1, append_us=APPEND_US)
 
     def read(self, offset=None, *, wait=True):
-        """All bodies from an offset on."""
+        """Return all bodies from an offset on."""
         offset = self.log.log_start_offset if offset is None else offset
         found = []
         while batches := self.log.read(offset, 1 << 20, wait=wait):
@@ -98,7 +98,7 @@ class Life:
         return found
 
     def pack(self):
-        """One cycle over all shards, and what is due deleted."""
+        """Run a cycle over all shards, and delete due objects."""
         for todo in self.directory.plans(lambda: self.directory.publisher.round):
             if not todo.is_empty:
                 self.directory.carry_out(todo)
@@ -106,10 +106,10 @@ class Life:
         self.directory.sweeper.clean()
 
     def crash(self):
-        """The process is gone: nothing was said to anybody."""
+        """End the process without notice to any peer."""
         self.directory.session.leave = lambda: None
         self.directory.abandon()
 
     def stop(self):
-        """A clean stop."""
+        """Stop cleanly."""
         self.directory.close(self.committer)

@@ -1,10 +1,10 @@
-"""The protocol of the shared store, step by step: several brokers over one ledger and one store in
-memory, where any call may fail, be late, or be done without an answer, while topics are deleted and
-made again.
+"""The protocol of the shared store, step by step: several brokers over a ledger and a store in
+memory.
 
-Publisher, takeover, shard and packer are the real ones; a broker's logs and its catalogue are small
-models. Whoever has the turn is decided by the seed, so that each run can be had again.
-`World.check` holds the invariants against what was acknowledged.
+Any call may fail, be late, or have an effect without an answer, while topics are deleted and
+recreated. Publisher, takeover, shard and packer are the product's; a broker's logs and its
+catalogue are small models. The seed decides the turns, so that each run can be repeated.
+`World.check` compares the invariants with the acknowledged records.
 """
 
 import random
@@ -27,11 +27,11 @@ COUNTED = ("rounds", "takeovers", "packs", "uploads", "fenced", "topics deleted 
 
 
 class Violation(AssertionError):
-    """An invariant does not hold; the text says which."""
+    """An invariant does not hold; the text names the invariant."""
 
 
 class World:
-    """Everything, and what is known to be true of it."""
+    """The brokers, their stores, and the known facts."""
 
     def __init__(
         self,
@@ -49,22 +49,22 @@ class World:
         self.store = MemoryStore()
         self.takeover = takeover
         self.sweeper = sweeper
-        self.mistakes = mistakes  # Of brokers, by the names that `Broker` asks for.
+        self.mistakes = mistakes  # Of brokers, by the names that `Broker` checks.
         self.late = []
         self.acked = {}  # (partition, offset) -> value.
         self.published = {}
-        self.positions = {}  # (shard, partition) -> position acknowledged last.
+        self.positions = {}  # (shard, partition) -> last acknowledged position.
         self.values = 0
         self.lives = {}
         self.weights = [usual * self.random.choice((0.3, 1, 1, 3)) for usual in USUAL.values()]
-        self.unrest = self.random.choice((0.2, 1))  # How often brokers end, and give up.
+        self.unrest = self.random.choice((0.2, 1))  # Rate at which brokers end, and release shards.
         self.fault_rate = self.random.choice((0.0, 0.05, 0.2))
         self.counts = dict.fromkeys(COUNTED, 0)
         self.ledger.init(Cluster("sim", FORMAT, SHARDS))
         self.store.put(CLUSTER_NAME, b"sim")
 
     def outcome(self, do, is_change, unanswered):
-        """One call: done, lost before or after it was done, or done later."""
+        """Make a call: done, lost before or after its effect, or done later."""
         draw = self.random.random()
         if draw >= self.fault_rate:
             return do()
@@ -76,7 +76,7 @@ class World:
         raise unanswered("no answer")
 
     def run(self, steps):
-        """That many steps, then every check once more. Raises Violation."""
+        """Run that many steps, then every check again. Raises Violation."""
         try:
             for _ in range(steps):
                 self._step()
@@ -103,7 +103,7 @@ class World:
             turn.killed = True
         turn.resume()
         if turn.error is not None:
-            if isinstance(turn.error, StorageError):  # What it relied on is not so.
+            if isinstance(turn.error, StorageError):  # A wrong assumption of the broker.
                 raise Violation(f"broker {node}: {turn.error}") from turn.error
             raise turn.error
 
@@ -111,12 +111,12 @@ class World:
         try:
             do()
         except Exception:
-            return  # Nobody hears it.
+            return  # The answer reaches nobody.
 
-    # What must hold.
+    # Invariants.
 
     def note_published(self, publication):
-        """A round counts: none of its offsets may have another value already."""
+        """Note a published round: none of its offsets may already have another value."""
         row = RoundRow(
             publication.session, publication.round, publication.parts, publication.footers
         )
@@ -130,14 +130,14 @@ class World:
                 raise Violation(f"offset {offset} of partition {number} has two values")
 
     def acknowledge(self, records):
-        """A broker answers its clients."""
+        """Note a broker's answers to its clients."""
         for number, offset, value in records:
             known = self.acked.setdefault((number, offset), value)
             if known != value:
                 raise Violation(f"offset {offset} of partition {number} acknowledged twice")
 
     def check(self):
-        """Every acknowledged record of a topic that is there can be read, if retention kept it, and
+        """Check that every acknowledged, kept record of an existing topic is readable, and
         positions are right.
         """
         contents = self.ledger.contents(range(SHARDS + 1))
@@ -197,7 +197,7 @@ class World:
 
 
 def records_of(slices, store):
-    """(partition, offset, value) of a round's slices, whose parts end anywhere."""
+    """Return (partition, offset, value) of a round's slices, whose parts end anywhere."""
     joined = {}
     for located in slices:
         entry = located.entry
@@ -210,7 +210,7 @@ def records_of(slices, store):
 
 
 def run_seed(seed, steps=1000, **wrong):
-    """One run. Raises Violation, with the seed in its text."""
+    """Run a seed. Raises Violation, with the seed in its text."""
     world = World(seed, **wrong)
     try:
         world.run(steps)

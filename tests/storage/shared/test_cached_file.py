@@ -1,4 +1,6 @@
-"""Cached files: a read that may wait needs the objects alone, whatever the local files become."""
+"""Cached files: a read that may wait needs only the objects, whatever happens to
+the local files.
+"""
 
 import errno
 import os
@@ -65,16 +67,14 @@ def files(tmp_path):
 
 
 def cached(files, name="0.log", data=DATA):
-    """A cached file of one object, with nothing in the cache yet."""
+    """Return a cached file of an object, with an empty cache."""
     files.objects.put(name, data)
     piece = Piece(name, 0, 0, len(data), 1, 0)
     return files.segment_file(f"{files.root}/1/{name}", SegmentPieces(0, (piece,)))
 
 
 def packed(files, count):
-    """A cached file whose bytes lie in that many objects, as a slow topic's do before its segment
-    is full: a piece in each pack.
-    """
+    """Return a cached file with a piece in each of that many packs, as slow topics have."""
     size = len(DATA)
     for number in range(count):
         files.objects.put(f"pack{number}", DATA)
@@ -101,11 +101,11 @@ def test_a_block_with_a_piece_that_cannot_be_fetched_is_fetched_again(files):
     assert file.read_at(10, 0) == DATA[:10]
 
 
-def test_no_answer_is_sent_from_a_cached_file(files):
+def test_no_answer_is_sent_in_place_from_a_cached_file(files):
     assert not files.leases.offers(files.create(f"{files.root}/file"))
 
 
-def test_a_read_during_a_give_up_finds_the_file_gone(files):
+def test_a_read_during_a_release_raises_gone(files):
     """A drain closes the files and renames the folder while a reader waits for the store."""
     file = cached(files)
 

@@ -1,4 +1,4 @@
-"""The catalogue of a broker among others: what it keeps of the shards that are its own."""
+"""The catalogue of a broker in a cluster: its data of its own shards."""
 
 import pytest
 
@@ -15,7 +15,7 @@ SHARDS, SHARD, OTHER = 4, 3, 2
 
 
 class Rows:
-    """A shard's rows, as rounds and their snapshots leave them."""
+    """A shard's rows, after rounds and their snapshots."""
 
     def __init__(self):
         self.rows = []
@@ -31,7 +31,7 @@ class Rows:
 
 
 def owner(rows, shard=SHARD):
-    """The catalogue of a broker that took the shard, its journal, and the end of a round."""
+    """Return the catalogue of a broker that took the shard, its journal, and the end of a round."""
     committer = Committer(None, keeper=rows)
     journal = LedgerJournal(shard, 2, list(rows.rows), committer)
     catalogue = SharedCatalogue(SHARDS)
@@ -39,7 +39,7 @@ def owner(rows, shard=SHARD):
     return catalogue, committer.commit
 
 
-def test_no_two_producers_of_a_shard_have_one_number_whoever_owns_it():
+def test_producers_of_a_shard_have_unique_numbers_over_owners():
     rows = Rows()
     numbers = []
     for life in range(3):
@@ -50,7 +50,7 @@ def test_no_two_producers_of_a_shard_have_one_number_whoever_owns_it():
     assert numbers == [(SHARD << SCOPE_BITS) + at for at in range(1, 16)]
 
 
-def test_the_number_of_a_forgotten_producer_never_comes_again():
+def test_the_number_of_a_forgotten_producer_is_never_reused():
     rows = Rows()
     catalogue, end_round = owner(rows)
     gone = catalogue.producer_id(b"gone", SHARD)
@@ -60,7 +60,7 @@ def test_the_number_of_a_forgotten_producer_never_comes_again():
     assert catalogue.producer_id(b"gone", SHARD) == gone + 1
 
 
-def test_numbers_of_one_shard_are_not_those_of_another():
+def test_numbers_of_different_shards_differ():
     catalogue, _ = owner(Rows())
     with pytest.raises(NotOwned):
         catalogue.producer_id(b"p", OTHER)
@@ -70,7 +70,7 @@ def test_numbers_of_one_shard_are_not_those_of_another():
     assert catalogue.producer_id(b"p", SHARD) >> SCOPE_BITS == SHARD
 
 
-def test_a_shard_that_is_given_up_is_counted_from_its_journal_when_it_comes_back():
+def test_a_returning_shard_is_counted_from_its_journal():
     rows = Rows()
     catalogue, end_round = owner(rows)
     first = catalogue.producer_id(b"here", SHARD)
@@ -84,7 +84,7 @@ def test_a_shard_that_is_given_up_is_counted_from_its_journal_when_it_comes_back
     assert catalogue.producer_id(b"new", SHARD) == elsewhere + 1 == first + 2
 
 
-def test_tenants_are_followed_and_go_on_at_the_next_owner_over_a_snapshot():
+def test_tenants_are_followed_and_kept_by_the_next_owner():
     rows = Rows()
     committer = Committer(None, keeper=rows)
     first, follower = SharedCatalogue(SHARDS), SharedCatalogue(SHARDS)
@@ -108,8 +108,8 @@ def test_tenants_are_followed_and_go_on_at_the_next_owner_over_a_snapshot():
         assert catalogue.tenants.admin_roles("acme") == ["boss"]
 
 
-def test_who_holds_the_users_sees_them_whoever_owns_the_catalogue():
-    """Logins and permissions were made with the book of the start."""
+def test_holders_of_the_users_see_changes_of_any_owner():
+    """Logins and permissions were built with the first user book."""
     rows = Rows()
     committer = Committer(None, keeper=rows)
     first, follower, next_owner = (SharedCatalogue(SHARDS) for _ in range(3))

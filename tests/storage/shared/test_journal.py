@@ -9,7 +9,7 @@ from braidlog.storage.shared.ledger import SNAPSHOT, JournalRow
 
 
 class Keeper:
-    """Remembers what rounds bring."""
+    """Records the rounds' rows."""
 
     def __init__(self):
         self.rows, self.snapshots = [], []
@@ -37,7 +37,7 @@ def bodies(journal):
     return list(journal.replay())
 
 
-def test_records_get_places_in_order_and_lazy_ones_come_before_the_next(keeper):
+def test_records_get_places_in_order_with_lazy_records_first(keeper):
     journal, committer = opened(keeper)
     journal.append_lazy(b"lazy")
     assert journal.append(b"one") == 1
@@ -56,7 +56,7 @@ def test_records_get_places_in_order_and_lazy_ones_come_before_the_next(keeper):
     assert keeper.rows[-1].place == 4
 
 
-def test_a_snapshot_replaces_what_was_before_and_what_waited(keeper):
+def test_a_snapshot_replaces_earlier_and_waiting_records(keeper):
     journal, committer = opened(keeper)
     journal.append(b"one")
     committer.commit()

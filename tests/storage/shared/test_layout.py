@@ -1,4 +1,4 @@
-"""The bytes of objects: pairs of values and literal bytes, and what is refused."""
+"""The bytes of objects: pairs of values and literal bytes, and refusals."""
 
 import pytest
 from hypothesis import given
@@ -52,7 +52,7 @@ def test_a_footer_is_these_bytes():
     assert unpack_entries(pack_entries([ENTRY, ENTRY])) == [ENTRY, ENTRY]
 
 
-def test_no_flipped_byte_goes_unnoticed():
+def test_every_flipped_byte_is_found():
     header = pack_header(HEADER)
     tail = pack_footer(header, [ENTRY, ENTRY])
     for pos in range(len(header)):
@@ -73,13 +73,13 @@ def flipped(data, pos):
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_refused_by_one_error(data):
+def test_any_bytes_raise_a_single_error_type(data):
     for unpack in (unpack_header, lambda d: unpack_footer(b"x" * 48, d)):
         with pytest.raises(BadObject):
             unpack(data)
 
 
-def test_what_goes_on_in_file_and_object_is_one_entry():
+def test_adjacent_slices_of_file_and_object_are_a_single_entry():
     first = SliceEntry(1, 2, 0, 0, 100, 0, 10, 48, 5)
     second = SliceEntry(1, 2, 0, 100, 50, 10, 12, 148, 9)
     other = SliceEntry(1, 3, 0, 0, 10, 0, 1, 198, 9)

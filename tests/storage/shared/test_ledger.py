@@ -1,4 +1,4 @@
-"""What every ledger must do: the one in memory, which simulations use, and PostgreSQL."""
+"""The contract of every ledger: the ledger in memory, for simulations, and PostgreSQL."""
 
 import signal
 import threading
@@ -48,7 +48,7 @@ def fresh_postgres(database):
     return PostgresLedger(database)
 
 
-def test_a_cluster_is_made_once(ledger):
+def test_a_cluster_is_created_once(ledger):
     assert ledger.cluster() == Cluster("c1", FORMAT, 4)
     assert not ledger.init(Cluster("c2", FORMAT, 9))
     assert ledger.cluster() == Cluster("c1", FORMAT, 4)
@@ -72,7 +72,7 @@ def test_a_node_has_one_live_session(ledger):
     assert ledger.session_state(99) == (State.FENCED, -1)
 
 
-def test_a_session_tells_where_it_is_and_a_node_is_drained(ledger):
+def test_a_session_has_its_addresses_and_a_node_is_drained(ledger):
     session = ledger.join(7, {})
     ledger.set_listeners(session, {"kafka": "b:2"})
     assert ledger.drain(7, drains=True) and not ledger.drain(8, drains=True)
@@ -83,7 +83,7 @@ def test_a_session_tells_where_it_is_and_a_node_is_drained(ledger):
     assert not ledger.drain(7, drains=True)
 
 
-def test_a_journal_is_read_on_behind_a_place(ledger):
+def test_a_journal_is_read_from_a_place_on(ledger):
     session = ledger.join(1, {})
     rows = [JournalRow(0, place, 2, b"%d" % place) for place in (1, 2, 3)]
     assert ledger.publish(Publication(session, 1, [], [], rows))
@@ -92,7 +92,7 @@ def test_a_journal_is_read_on_behind_a_place(ledger):
 
 
 @pytest.mark.slow
-def test_a_follower_hears_of_news_at_once_and_of_another_format_in_one_line(postgres):
+def test_a_follower_is_notified_at_once_and_rejects_another_format(postgres):
     from braidlog.storage.shared.postgres import PostgresLedger
 
     ledger, waiting = fresh_postgres(postgres.database), PostgresLedger(postgres.database)
@@ -142,7 +142,7 @@ def upgraded(ledger):
     assert ledger.upgrade(2, hour_ms), "another broker has upgraded it meanwhile"
 
 
-def test_a_shard_is_taken_by_one_and_only_when_it_is_free(ledger):
+def test_a_shard_is_taken_only_once_and_only_when_free(ledger):
     a, b = ledger.join(1, {}), ledger.join(2, {})
     assert ledger.take(a, [1, 2]) == {1: 1, 2: 1}
     assert ledger.take(b, [2, 3]) == {3: 1}
@@ -182,7 +182,7 @@ def test_rounds_count_once_in_order_and_never_after_a_fence(ledger):
     ]
 
 
-def test_a_journal_keeps_order_and_a_snapshot_replaces_what_was_before(ledger):
+def test_a_journal_keeps_order_and_a_snapshot_replaces_earlier_rows(ledger):
     a = ledger.join(1, {})
 
     def row(place, body, kind=2, shard=0):
@@ -224,7 +224,7 @@ def test_packs_move_all_tenures_or_none(ledger):
     assert ledger.contents([1]).packs == packs
 
 
-def test_rounds_go_once_every_tenure_has_packed_them(ledger):
+def test_rounds_are_removed_once_every_tenure_has_packed_them(ledger):
     a = ledger.join(1, {})
     ledger.take(a, [1, 2])
     ledger.publish(Publication(a, 1, [10, 11], [10, 10]))
@@ -252,7 +252,7 @@ def segment(partition_id, base, end, shard=1, epoch=1):
     return SegmentRow(partition_id, base, shard, epoch, 0, end, 1000, 64, 5, None)
 
 
-def test_segments_starts_and_packs_change_in_one_statement(ledger):
+def test_segments_starts_and_packs_change_in_a_single_statement(ledger):
     a = ledger.join(1, {})
     ledger.take(a, [1])
     ledger.publish(Publication(a, 1, [10], [10]))
@@ -285,8 +285,10 @@ def test_segments_starts_and_packs_change_in_one_statement(ledger):
 
 
 @pytest.mark.slow
-def test_a_publication_and_a_fence_never_both_come_first(postgres):
-    """Races of the two over many sessions: what was published is in the tenure, nothing after."""
+def test_a_publication_and_a_fence_are_ordered(postgres):
+    """The two race over many sessions: the tenure has all publications before the fence, and none
+    after.
+    """
     from braidlog.storage.shared.postgres import PostgresLedger
 
     ledger = fresh_postgres(postgres.database)
@@ -317,7 +319,7 @@ def test_a_publication_and_a_fence_never_both_come_first(postgres):
 
 
 @pytest.mark.slow
-def test_a_killed_connection_is_no_answer_and_the_next_call_connects_again(postgres):
+def test_a_killed_connection_is_no_answer_and_the_next_call_reconnects(postgres):
     import psycopg
 
     from braidlog.storage.shared.ledger import LedgerUnanswered
@@ -336,13 +338,13 @@ def test_a_killed_connection_is_no_answer_and_the_next_call_connects_again(postg
 
 
 @pytest.mark.slow
-def test_a_server_that_hangs_is_no_answer_and_goes_on_later(postgres):
+def test_a_hanging_server_is_no_answer_and_works_later(postgres):
     from braidlog.storage.shared.ledger import LedgerUnanswered
 
     ledger = fresh_postgres(postgres.database)
     ledger.init(Cluster("c1", FORMAT, 1))
     session = ledger.join(1, {})
-    ledger._connection.answer_s = 0.2  # Of this connection alone: the next has all the time.
+    ledger._connection.answer_s = 0.2  # Of this connection only: the next has more time.
     postgres.send(signal.SIGSTOP)
     try:
         with pytest.raises(LedgerUnanswered):
@@ -354,7 +356,7 @@ def test_a_server_that_hangs_is_no_answer_and_goes_on_later(postgres):
 
 
 @pytest.mark.slow
-def test_a_beat_that_is_yet_to_come_is_no_sign_of_life(postgres):
+def test_a_future_beat_is_no_sign_of_life(postgres):
     import psycopg
 
     ledger = fresh_postgres(postgres.database)
@@ -369,7 +371,7 @@ def test_a_beat_that_is_yet_to_come_is_no_sign_of_life(postgres):
 
 
 @pytest.mark.slow
-def test_who_only_reads_changes_nothing_and_sees_no_secret(postgres):
+def test_a_reader_changes_nothing_and_sees_no_secret(postgres):
     from braidlog.storage.shared.postgres import PostgresLedger
 
     owner = fresh_postgres(postgres.database)

@@ -1,4 +1,4 @@
-"""What every object store must do, ours in memory, a folder, and S3 by SeaweedFS."""
+"""The contract of every object store: the store in memory, a folder, and S3 by SeaweedFS."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def objects(request, tmp_path):
     return obstore.ObstoreObjects(address, seaweed.endpoint, timeout_ms=10_000)
 
 
-def test_an_object_is_made_once_and_read_in_ranges(objects):
+def test_an_object_is_created_once_and_read_in_ranges(objects):
     objects.put("rounds/1/7.0", b"0123456789")
     with pytest.raises(ObjectExists):
         objects.put("rounds/1/7.0", b"other")
@@ -33,14 +33,14 @@ def test_an_object_is_made_once_and_read_in_ranges(objects):
     assert objects.size("rounds/1/7.0") == 10
 
 
-def test_a_range_beyond_the_end_is_no_silent_short_read(objects):
+def test_a_range_beyond_the_end_is_an_error(objects):
     objects.put("packs/1/1-1", b"0123456789")
     for pos, size in ((5, 6), (10, 1), (20, 5)):
         with pytest.raises(BadObject):
             objects.get("packs/1/1-1", pos, size)
 
 
-def test_a_missing_object_is_said_to_be_missing(objects):
+def test_a_missing_object_raises_its_error(objects):
     with pytest.raises(ObjectMissing):
         objects.get("rounds/1/7.0", 0, 1)
     with pytest.raises(ObjectMissing):
@@ -58,7 +58,7 @@ def test_names_of_a_prefix_and_removal(objects):
     objects.put("rounds/1/1.0", b"again")
 
 
-def test_a_store_that_is_not_there_gives_no_answer(tmp_path):
+def test_a_missing_store_gives_no_answer(tmp_path):
     obstore = pytest.importorskip(
         "braidlog.storage.shared.obstore", reason="the extra is not installed"
     )
@@ -74,7 +74,7 @@ def test_a_store_that_is_not_there_gives_no_answer(tmp_path):
             call()
 
 
-def test_an_address_that_makes_no_sense_is_refused():
+def test_an_invalid_address_is_refused():
     obstore = pytest.importorskip(
         "braidlog.storage.shared.obstore", reason="the extra is not installed"
     )

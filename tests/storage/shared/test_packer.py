@@ -1,4 +1,4 @@
-"""Packs have a size, for they are made in memory: a cycle makes several where there is much."""
+"""Packs have a size limit, since they are built in memory: a cycle may need several packs."""
 
 from dataclasses import replace
 
@@ -38,7 +38,7 @@ class NothingToUpload:
 
 @pytest.fixture
 def life(store):
-    """A log with two segments, which have to be packed each by itself."""
+    """Return a log with two segments that must be packed separately."""
     life = Life(store)
     life.directory._packer._settings = PackerSettings(delete_after_ms=0, pack_bytes=1)
     life.append(*BODIES[:3])
@@ -50,7 +50,7 @@ def life(store):
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 300)), max_size=30))
-def test_packs_have_all_slices_by_partition_in_a_bounded_size(drawn):
+def test_packs_have_all_slices_by_partition_with_a_size_limit(drawn):
     slices = [
         Slice(SliceEntry(1, number, 0, at * 1000, size, at, at + 1, 0, 0), None)
         for at, (number, size) in enumerate(drawn)
@@ -73,8 +73,8 @@ def test_several_packs_count_together_and_the_next_owner_reads_them(store, life)
     second.stop()
 
 
-def test_a_pack_before_one_that_cannot_be_made_is_taken_back(store, life):
-    """No sweep would delete it before the shard's next owner comes."""
+def test_a_pack_before_a_failing_pack_is_withdrawn(store, life):
+    """No sweep would delete the pack before the shard's next owner comes."""
     directory = life.directory
 
     class Gone:
@@ -94,8 +94,8 @@ def test_a_pack_before_one_that_cannot_be_made_is_taken_back(store, life):
     life.stop()
 
 
-def test_what_the_next_owner_has_deleted_is_no_damage(store):
-    """A broker that hung goes on packing before it knows that its session was ended."""
+def test_objects_deleted_by_the_next_owner_are_no_damage(store):
+    """A broker that hung continues to pack before it knows that its session has ended."""
     first = Life(store)
     first.append(*BODIES)
     first.crash()

@@ -20,12 +20,12 @@ def store(tmp_path):
 
 
 def dump_of(store):
-    """The database as it is now, for a restore."""
+    """Return the present database, for a restore."""
     return copy.deepcopy(store.ledger)
 
 
 def marked(life):
-    """Have the session say how far it has published, as it does each second."""
+    """Make the session mark its published rounds, as each second."""
     life.directory.session.mark()
 
 
@@ -40,7 +40,7 @@ def test_stores_that_do_not_belong_together_are_refused(store):
         open_cluster(other, store.objects)
 
 
-def test_a_dump_is_older_if_one_round_was_published_since(store):
+def test_a_dump_is_older_if_a_round_was_published_since(store):
     life = Life(store)
     life.append(b"in the dump")
     dump = dump_of(store)
@@ -53,7 +53,7 @@ def test_a_dump_is_older_if_one_round_was_published_since(store):
 
 
 def test_a_dump_is_older_if_only_positions_were_published_since(store):
-    """Their rounds have no object."""
+    """Rounds of positions have no object."""
     life = Life(store)
     life.append(b"in the dump")
     dump = dump_of(store)
@@ -67,7 +67,7 @@ def test_a_dump_is_older_if_only_positions_were_published_since(store):
     life.crash()
 
 
-def test_a_round_that_was_uploaded_and_not_published_is_legal(store):
+def test_an_uploaded_unpublished_round_is_legal(store):
     life = Life(store)
     life.append(b"published")
     marked(life)
@@ -123,8 +123,10 @@ def test_the_end_of_a_session_is_marked_by_its_stop_and_by_a_fence(store):
     other.close()
 
 
-def test_a_refused_start_changes_nothing_however_often_it_is_tried(store):
-    """Else each would begin a session of the older database, until its numbers caught up."""
+def test_repeated_refused_starts_change_nothing(store):
+    """Otherwise each start would begin a session of the older database, until its numbers caught
+    up.
+    """
     life = Life(store)
     dump = dump_of(store)
     for _ in range(3):
@@ -151,7 +153,7 @@ def test_marks_of_sessions_that_ended_before_a_start_are_removed(store):
 
 
 def swept(ledger, objects):
-    """A sweep that may be refused."""
+    """Run a sweep that may be refused."""
     with suppress(NoCluster, LedgerWentBack):
         Sweeper(ledger, objects, 0).sweep()
 
@@ -185,15 +187,15 @@ def test_a_sweep_with_a_restored_database_deletes_nothing(store, rounds):
         life.pack()
     marked(life)
     life.crash()
-    dump.join(1, {})  # The broker's session is over, as a start on this database has it.
+    dump.join(1, {})  # The broker's session has ended, as after a start on this database.
     before = dict(store.objects.objects)
     with pytest.raises(LedgerWentBack):
         Sweeper(dump, store.objects, 0).sweep()
     assert store.objects.objects == before
 
 
-def test_a_sweep_deletes_nothing_if_an_object_is_missing_that_a_row_names(store):
-    """The dump has every round, but they were packed and deleted since: only the packs are left."""
+def test_a_sweep_deletes_nothing_if_a_rows_object_is_missing(store):
+    """The dump has every round, but they were packed and deleted since: only the packs exist."""
     life = Life(store)
     life.append(b"a")
     life.append(b"b")

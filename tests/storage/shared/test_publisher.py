@@ -1,4 +1,4 @@
-"""A round counts once whatever becomes of its calls, and never after the session's end."""
+"""A round counts once, whatever happens to its calls, and never after the session's end."""
 
 from itertools import pairwise
 from time import monotonic
@@ -38,7 +38,7 @@ class Bytes:
 
 
 class Flaky:
-    """Loses calls of a target as its script says: `before` they are done, or `after`."""
+    """Loses calls of a target by a script: `before` their effect, or `after`."""
 
     def __init__(self, target, error, **script):
         self._target, self._error, self._script = target, error, script
@@ -58,7 +58,7 @@ class Flaky:
 
 
 class Quick(Publisher):
-    """Does not wait between tries."""
+    """A publisher without waits between attempts."""
 
     def pause(self, seconds):
         super().pause(0)
@@ -107,7 +107,7 @@ def test_rows_alone_put_no_object():
     assert not store.objects and ledger.journal(0, 2)[0].body == b"row"
 
 
-def test_a_round_that_is_asked_for_twice_is_published_once():
+def test_a_round_requested_twice_is_published_once():
     publisher, ledger, store, _ = made()
     points = [point(rows=[JournalRow(0, 1, 2, b"row")])]
     publisher.keep(points)
@@ -116,7 +116,7 @@ def test_a_round_that_is_asked_for_twice_is_published_once():
     assert len(ledger.contents([1]).rounds) == 1
 
 
-def test_nothing_counts_after_a_fence():
+def test_no_round_counts_after_a_fence():
     publisher, ledger, _, session = made()
     ledger.leave(session)
     with pytest.raises(Fenced):
@@ -124,7 +124,7 @@ def test_nothing_counts_after_a_fence():
     assert publisher.round == 0 and not ledger.contents([1]).rounds
 
 
-def test_a_ledger_that_went_back_is_noticed_before_anything_is_answered():
+def test_an_outdated_ledger_is_noticed_before_any_answer():
     publisher, *_ = made()
     publisher.keep([point()])
     publisher.round = 5  # As if rounds up to 5 had been confirmed.
@@ -132,21 +132,21 @@ def test_a_ledger_that_went_back_is_noticed_before_anything_is_answered():
         publisher.keep([point()])
 
 
-def test_an_object_of_our_name_that_is_not_ours_stops_the_session():
+def test_a_foreign_object_with_the_rounds_name_stops_the_session():
     publisher, _, store, session = made()
     store.put(f"rounds/{session}/{1:020d}.0", b"somebody else's")
     with pytest.raises(ObjectForged):
         publisher.keep([point()])
 
 
-def test_an_ended_session_gives_up_what_is_under_way():
+def test_an_ended_session_abandons_its_round():
     publisher, *_ = made(objects=lambda base: Flaky(base, StoreUnanswered, put=["before"] * 99))
     publisher.end(Fenced("over"))
     with pytest.raises(Fenced):
         publisher.keep([point()])
 
 
-def test_a_broker_that_alone_cannot_reach_the_store_lets_others_go_on():
+def test_a_broker_without_the_store_does_not_stop_others():
     publisher, ledger, _, _ = made(
         objects=lambda base: Flaky(base, StoreUnanswered, put=["before"] * 99), stall_ms=-1
     )
@@ -161,7 +161,7 @@ def test_a_broker_that_alone_cannot_reach_the_store_lets_others_go_on():
 
 
 def waited(publisher):
-    """A try later: the stall is over as soon as the clock has moved."""
+    """Wait for the next attempt: the stall ends as soon as the clock has moved."""
     begun = monotonic()
     while monotonic() - begun < 0.002:
         pass
@@ -195,7 +195,7 @@ def test_cuts_lose_and_double_no_byte():
         assert all(a.file_end == b.file_pos for a, b in pairwise(mine))
 
 
-def test_rounds_with_records_are_paced_and_others_are_not():
+def test_only_rounds_with_records_are_paced():
     publisher, *_ = made(round_ms=60_000)
 
     class Log:
@@ -207,7 +207,7 @@ def test_rounds_with_records_are_paced_and_others_are_not():
     assert publisher.wait_s([object()]) == 0.0
 
 
-def test_a_full_backlog_is_told_and_refuses():
+def test_a_full_backlog_is_reported_and_refuses():
     told = []
     backlog = Backlog(100, 300, on_round_full=lambda: told.append(1))
     backlog.appended(99)

@@ -1,4 +1,6 @@
-"""Reading the shared store beside its owners: what was published is there, whatever they do."""
+"""Reads of the shared store beside its owners: published records are readable, whatever the owners
+do.
+"""
 
 import random
 
@@ -15,11 +17,11 @@ from tests.storage.shared.shared_dirs import APPEND_US, Life, SharedStore
 
 TOPIC = "public/default/t"
 SMALL = LogSettings(segment_bytes=2000, index_interval_bytes=300)
-DELETED_MS = 10_000  # Longer than the trash keeps anything.
+DELETED_MS = 10_000  # Longer than the trash keeps any object.
 
 
 class OnlyRead:
-    """What readers may ask of a ledger or an object store; anything else is an error."""
+    """The calls of a ledger or an object store that readers may use; any other call is an error."""
 
     def __init__(self, inner, *names):
         self._inner = inner
@@ -52,13 +54,13 @@ def bodies(log, start=0, end=None):
 
 
 def sweep(store, life):
-    """Pack and upload what there is, and delete all that was replaced."""
+    """Pack and upload everything, and delete all replaced objects."""
     life.pack()
     store.now_ms += DELETED_MS
     life.pack()
 
 
-def test_what_was_published_is_read_wherever_it_lies(store, look):
+def test_published_records_are_read_at_any_place(store, look):
     chance = random.Random(5)
     expected = []
     for number in range(6):
@@ -86,7 +88,7 @@ def test_what_was_published_is_read_wherever_it_lies(store, look):
     assert kinds >= {"rounds", "packs", "segments"}, "each is read from"
 
 
-def test_what_is_packed_and_deleted_while_it_is_read_is_looked_up_again(store, look):
+def test_objects_packed_and_deleted_during_a_read_are_looked_up_again(store, look):
     life = Life(store, settings=SMALL)
     life.append(*[b"%03d" % number * 50 for number in range(40)])
     with look.open(TOPIC, 1) as log:
@@ -96,13 +98,13 @@ def test_what_is_packed_and_deleted_while_it_is_read_is_looked_up_again(store, l
         life.append(b"a round behind it")
         sweep(store, life)
         assert len(before - set(store.names("rounds/"))) == 1
-        log._segments.clear()  # Nothing of it is in memory.
+        log._segments.clear()  # No segment is in memory.
         found += [bytes(batch.body) for batch in batches]
     assert found == [b"%03d" % number * 50 for number in range(40)]
     life.stop()
 
 
-def test_footers_that_go_between_ledger_and_store_are_looked_up_again(store):
+def test_footers_deleted_during_a_read_are_looked_up_again(store):
     life = Life(store)
     life.append(b"a", b"b")
     ledger = OnlyRead(store.ledger, "cluster", "contents", "journal", "close")
@@ -123,7 +125,7 @@ def test_footers_that_go_between_ledger_and_store_are_looked_up_again(store):
     life.stop()
 
 
-def test_an_object_that_is_missing_for_good_is_damage_with_its_name(store, look):
+def test_a_permanently_missing_object_is_damage_with_its_name(store, look):
     life = Life(store, settings=SMALL)
     life.append(*[b"%03d" % number * 50 for number in range(40)])
     sweep(store, life)
@@ -137,7 +139,7 @@ def test_an_object_that_is_missing_for_good_is_damage_with_its_name(store, look)
     life.stop()
 
 
-def test_a_bad_byte_is_damage_and_nothing_else_is_read_for_it(store, look):
+def test_a_bad_byte_is_damage_and_never_returned(store, look):
     life = Life(store)
     life.append(b"a" * 100, b"b" * 100)
     (name,) = [name for name in store.names("rounds/") if not name.endswith(f"{0:020d}.0")]
@@ -151,7 +153,7 @@ def test_a_bad_byte_is_damage_and_nothing_else_is_read_for_it(store, look):
     life.stop()
 
 
-def test_retention_that_overtakes_is_out_of_range(store, look):
+def test_a_reader_overtaken_by_retention_is_out_of_range(store, look):
     life = Life(store, settings=SMALL)
     life.append(*[b"%03d" % number * 50 for number in range(40)])
     sweep(store, life)
@@ -171,7 +173,7 @@ def test_a_deleted_partition_is_gone(store, look):
     log = look.open(TOPIC, 1)
     life.directory.retire_partition(1)
     sweep(store, life)
-    for name in store.names("rounds/"):  # As once the session has published another.
+    for name in store.names("rounds/"):  # As once the session has published another round.
         store.objects.delete(name)
     with pytest.raises(FileNotFoundError):
         bodies(log)
@@ -212,7 +214,7 @@ def test_little_is_read_at_a_time(store):
 
 
 class Flaky:
-    """Gives no answer each other time."""
+    """Gives no answer every second time."""
 
     def __init__(self, inner, error):
         self._inner, self._error, self._count = inner, error, 0
@@ -227,7 +229,7 @@ class Flaky:
         return ask
 
 
-def test_a_store_that_gives_no_answer_is_asked_again(store):
+def test_a_store_without_an_answer_is_asked_again(store):
     life = Life(store, settings=SMALL)
     life.append(*[b"%03d" % number * 50 for number in range(10)])
     life.pack()
@@ -235,14 +237,14 @@ def test_a_store_that_gives_no_answer_is_asked_again(store):
     objects = Flaky(store.objects, StoreUnanswered)
     pauses = []
     look = StoreLook(ledger, store.objects, lambda: Patience(pauses.append))
-    look.catalogue()  # It knows the cluster now.
+    look.catalogue()  # The reader now knows the cluster.
     look._objects = objects
     assert len(bodies(look.open(TOPIC, 1))) == 10
     assert len(pauses) >= 3
     life.stop()
 
 
-def test_what_never_answers_is_said_in_its_own_words(store):
+def test_a_permanently_silent_store_is_reported_with_its_error(store):
     class Silent(MemoryLedger):
         def contents(self, shards):
             raise LedgerUnanswered("PostgreSQL: nobody there")

@@ -1,4 +1,4 @@
-"""Sessions: who may own the shards, and what a start refuses."""
+"""Sessions: possible owners of shards, and refusals of a start."""
 
 import random
 import threading
@@ -41,7 +41,7 @@ def session_of(store, node, lease_ms=0):
 ALL = range(5)
 
 
-def test_a_shard_has_one_owner_until_it_is_given_up(store):
+def test_a_shard_has_a_single_owner_until_its_release(store):
     first, second = session_of(store, 1, NEVER_MS), session_of(store, 2, NEVER_MS)
     assert first.take(ALL) == dict.fromkeys(ALL, 1)
     assert second.take(ALL) == {} and first.take(ALL) == {}
@@ -72,7 +72,7 @@ def test_a_cluster_of_earlier_brokers_is_upgraded_when_none_of_them_runs(store):
     session.close()
 
 
-def test_an_answer_that_was_lost_is_found_out(store):
+def test_a_lost_answer_is_looked_up(store):
     session = session_of(store, 1, NEVER_MS)
     session.pause = lambda seconds: None
     for name in ("take", "release"):
@@ -84,7 +84,7 @@ def test_an_answer_that_was_lost_is_found_out(store):
 
 
 def losing(ledger, name):
-    """Have the first answer to a call lost."""
+    """Lose the first answer to a call."""
     call, lost = getattr(ledger, name), []
 
     def once(*arguments):
@@ -116,8 +116,8 @@ def test_a_silent_owner_is_ended_after_a_lease(store):
         session.close()
 
 
-def test_a_silent_owner_is_ended_though_the_clock_was_set_back(store):
-    """Else nobody would follow it before the clock has come to its last beat again."""
+def test_a_silent_owner_is_ended_even_if_the_clock_was_set_back(store):
+    """Otherwise no broker would replace it before the clock has reached its last beat again."""
     first, second = session_of(store, 1), session_of(store, 2)
     first.take(ALL)
     store.now_ms -= NEVER_MS
@@ -131,7 +131,7 @@ def test_a_silent_owner_is_ended_though_the_clock_was_set_back(store):
         session.close()
 
 
-def test_who_beats_after_the_clock_was_set_back_is_not_ended(store):
+def test_a_beating_owner_is_not_ended_after_a_clock_set_back(store):
     first, second = session_of(store, 1, 1000), session_of(store, 2, 1000)
     store.now_ms -= NEVER_MS
     second.look()
@@ -143,7 +143,7 @@ def test_who_beats_after_the_clock_was_set_back_is_not_ended(store):
         session.close()
 
 
-def test_who_hears_nothing_itself_ends_nobody(store):
+def test_a_disconnected_broker_ends_no_other(store):
     first = session_of(store, 1)
     first.take(ALL)
     second = session_of(store, 2)
@@ -172,7 +172,7 @@ def test_a_broker_without_postgres_for_long_stops(store):
     session.close()
 
 
-def test_a_store_that_hangs_keeps_no_beat_back(store):
+def test_a_hanging_store_delays_no_beat(store):
     hangs, asked = threading.Event(), threading.Event()
     answer = store.objects.size
 
@@ -195,9 +195,9 @@ def test_a_store_that_hangs_keeps_no_beat_back(store):
     session.close()
 
 
-def test_a_database_that_is_set_back_under_a_session_ends_it(store):
+def test_an_outdated_database_ends_the_session(store):
     session = session_of(store, 1)
-    session.follow_rounds(lambda: 1)  # PostgreSQL confirmed round 1, and knows of none now.
+    session.follow_rounds(lambda: 1)  # PostgreSQL confirmed round 1, and now has no round.
     session._beat()
     assert isinstance(session.ended, LedgerWentBack) and "round 1 was confirmed" in str(
         session.ended
@@ -205,13 +205,13 @@ def test_a_database_that_is_set_back_under_a_session_ends_it(store):
     session.close()
 
 
-def test_a_database_set_back_is_noticed_at_every_start(store):
+def test_an_outdated_database_is_noticed_at_every_start(store):
     life = Life(store)
     life.append(b"a")
     life.append(b"b")
     life.crash()
     kept = store.ledger
-    store.ledger = MemoryLedger(lambda: store.now_ms)  # As it was before any session.
+    store.ledger = MemoryLedger(lambda: store.now_ms)  # The state before any session.
     store.ledger.init(kept.cluster())
     for _ in range(3):
         with pytest.raises((LedgerWentBack, ObjectForged)):
@@ -220,7 +220,7 @@ def test_a_database_set_back_is_noticed_at_every_start(store):
     assert Life(store).read() == [b"a", b"b"]
 
 
-def test_a_store_that_does_not_answer_begins_no_session(store):
+def test_a_silent_store_begins_no_session(store):
     store.objects.put = lambda *a: raised(StoreUnanswered("lost"))
     with pytest.raises(StoreUnanswered, match="lost"):
         session_of(store, 1)
@@ -229,14 +229,14 @@ def test_a_store_that_does_not_answer_begins_no_session(store):
 
 
 class Flaky:
-    """A ledger or store where a call may have no answer; some are done nonetheless."""
+    """A ledger or store whose calls may have no answer; some take effect nonetheless."""
 
     def __init__(self, target, unanswered, seed):
         self._target, self._unanswered = target, unanswered
         self._random = random.Random(seed)
 
     def close(self):
-        """As the ledger's, which asks nothing."""
+        """Close as the ledger does, without a call."""
 
     def __getattr__(self, name):
         def call(*arguments, **named):
@@ -252,7 +252,7 @@ class Flaky:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_start_asks_stores_again_that_do_not_answer(store, seed):
+def test_a_start_asks_silent_stores_again(store, seed):
     ledger = Flaky(store.ledger, LedgerUnanswered, seed)
     objects = Flaky(store.objects, StoreUnanswered, -seed)
     now_s, told = [0.0], []

@@ -1,4 +1,4 @@
-"""Logs in the shared store: what one session published, the next one has, from the stores alone."""
+"""Logs in the shared store: the next session has all published records, from the stores alone."""
 
 import errno
 import os
@@ -47,7 +47,7 @@ def verified(store):
 
 
 @pytest.mark.parametrize("ending", ["crash", "stop"])
-def test_the_next_session_reads_what_was_published(store, ending):
+def test_the_next_session_reads_published_records(store, ending):
     first = Life(store)
     first.append(b"a", b"b")
     first.append(b"c")
@@ -109,7 +109,7 @@ def test_a_full_segment_is_uploaded_with_its_index_and_needs_no_pack(store):
     again.stop()
 
 
-def test_what_is_not_here_is_fetched_by_who_can_wait(store):
+def test_uncached_records_are_fetched_by_reads_that_can_wait(store):
     first = Life(store)
     first.append(b"a" * 100)
     first.crash()
@@ -124,7 +124,7 @@ def test_what_is_not_here_is_fetched_by_who_can_wait(store):
     second.stop()
 
 
-def test_the_cache_gives_back_what_is_used_least(store):
+def test_the_cache_evicts_the_least_used_blocks(store):
     first = Life(store, settings=SMALL)
     first.append(*BODIES[:30])
     first.pack()
@@ -143,7 +143,7 @@ def test_the_cache_gives_back_what_is_used_least(store):
 
 
 class FullDisk(Disk):
-    """Takes nothing any more."""
+    """A full disk."""
 
     def write(self, path, fd, parts, pos):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -192,7 +192,7 @@ def test_retention_moves_the_start_in_the_ledger_and_deletes_objects(store):
     verified(store)
 
 
-def test_a_purged_log_goes_on_at_its_end(store):
+def test_a_purged_log_continues_at_its_end(store):
     first = Life(store, settings=SMALL)
     first.append(*BODIES[:4])
     first.log.drop(None)
@@ -205,7 +205,7 @@ def test_a_purged_log_goes_on_at_its_end(store):
     second.stop()
 
 
-def test_a_partition_without_records_can_be_asked_for_everything(store):
+def test_an_empty_partition_answers_every_query(store):
     settings = LogSettings(retention_bytes=1, retention_ms=1)
     for _ in range(2):
         life = Life(store, settings=settings)
@@ -214,7 +214,7 @@ def test_a_partition_without_records_can_be_asked_for_everything(store):
         assert log.retain(now_us=0) == 0 and log.drop(None) == 0 and log.drop(1) == 0
         assert log.offset_at_or_after(0) == 0 and log.bytes_between(0, 0) == 0
         assert log.batch_before(0) is None and not list(log.places_from(0))
-        life.directory.publisher.round = 1  # As if others had published.
+        life.directory.publisher.round = 1  # As if other sessions had published.
         assert all(not todo.uploads and not todo.slices for todo in life.directory.plans(int))
         life.directory.publisher.round = 0
         life.stop()
@@ -232,8 +232,8 @@ def test_a_deleted_partition_leaves_nothing(store):
     first.stop()
 
 
-def test_what_a_deleted_partition_leaves_in_packs_keeps_nobody_out(store):
-    """Its segments go, and its slices in packs that another partition needs stay."""
+def test_leftovers_of_a_deleted_partition_in_packs_block_no_owner(store):
+    """Its segments are removed, and its slices stay in packs that another partition needs."""
     first = Life(store, settings=SMALL)
     shard = first.log.shard
     names = (f"public/default/other{number}" for number in range(100))
@@ -272,7 +272,7 @@ def test_what_a_deleted_partition_leaves_in_packs_keeps_nobody_out(store):
     second.stop()
 
 
-def test_a_partition_that_no_topic_has_is_dropped_by_the_next_owner(store):
+def test_a_partition_without_topic_is_dropped_by_the_next_owner(store):
     first = Life(store, settings=SMALL)
     first.append(*BODIES[:10])
     first.pack()
@@ -287,7 +287,7 @@ def test_a_partition_that_no_topic_has_is_dropped_by_the_next_owner(store):
     directory.abandon()
 
 
-def test_a_shard_that_is_given_up_and_taken_again_goes_on_where_another_ended(store):
+def test_a_retaken_shard_continues_at_the_other_owners_end(store):
     first, second = Life(store), store.open(2, takes=False)
     shard = first.log.shard
     first.append(b"a")
@@ -314,7 +314,7 @@ def test_a_shard_that_is_given_up_and_taken_again_goes_on_where_another_ended(st
     first.stop()
 
 
-def test_a_partition_of_another_broker_is_open_and_takes_nothing(store):
+def test_a_partition_of_another_broker_is_open_and_takes_no_append(store):
     life, other = Life(store), store.open(2, takes=False)
     life.append(b"a")
     committer = Committer(other.files, keeper=other.keeper)
@@ -342,7 +342,7 @@ def test_a_fenced_session_acknowledges_nothing(store):
     second.stop()
 
 
-def test_a_missing_object_keeps_the_store_shut_and_is_named(store):
+def test_a_missing_object_is_named_and_stops_the_start(store):
     first = Life(store)
     first.append(b"a")
     (name,) = [name for name in store.names("rounds/") if not name.endswith(f"{0:020d}.0")]
@@ -358,8 +358,8 @@ def test_a_missing_object_keeps_the_store_shut_and_is_named(store):
     assert name in faults[0]
 
 
-def test_who_was_followed_while_it_read_finds_no_damage(store):
-    """Its objects may be gone: who has the shards now has packed them."""
+def test_a_replaced_session_finds_no_damage_during_a_read(store):
+    """Its objects may be missing: the present owner of the shards has packed them."""
     first = Life(store)
     first.append(b"a")
     first.crash()
@@ -374,7 +374,7 @@ def test_who_was_followed_while_it_read_finds_no_damage(store):
     second.abandon()
 
 
-def test_appends_are_refused_while_too_much_is_not_published(store):
+def test_appends_are_refused_with_too_much_unpublished(store):
     life = Life(store)
     life.directory.backlog.bytes_max = 500
     life.write(b"x" * 600)
@@ -400,7 +400,7 @@ def test_written_mode_is_refused(store):
     life.stop()
 
 
-def test_a_folder_that_is_no_cache_is_left_alone(store):
+def test_a_foreign_folder_is_not_used_as_cache(store):
     folder = store.path / "node1"
     (folder / "catalogue").mkdir(parents=True)
     with pytest.raises(NotACache):

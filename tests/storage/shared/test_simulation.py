@@ -1,4 +1,4 @@
-"""The protocol holds whatever fails, and the simulation finds every rule that is left out."""
+"""The protocol holds under any failure, and the simulation finds every missing rule."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.storage.shared.simulation import Violation, run_seed
 
 SEEDS = 300
 STEPS = 1000
-# Seeds that a wrong variant is given to be caught in.
+# Seeds for catching a wrong variant.
 CHANCES = 600
 
 
@@ -25,7 +25,7 @@ def test_no_seed_breaks_an_invariant():
 
 
 class NoStateCheck(MemoryLedger):
-    """Publishes for a session that was ended."""
+    """Publishes for an ended session."""
 
     def may_publish(self, publication):
         row = self._sessions.get(publication.session)
@@ -36,14 +36,14 @@ class NoStateCheck(MemoryLedger):
 
 
 class NoCompareAndSet(MemoryLedger):
-    """Publishes whatever the number: a statement that is done twice counts twice."""
+    """Publishes with any number: a repeated statement counts twice."""
 
     def may_publish(self, publication):
         return self.is_live(publication.session)
 
 
 class EarlyDelete(MemoryLedger):
-    """Throws rounds away that one of several shards has not packed."""
+    """Removes rounds that one of several shards has not packed."""
 
     def trash_rounds(self, after_ms):
         held = self._tenures
@@ -55,21 +55,21 @@ class EarlyDelete(MemoryLedger):
 
 
 class NoEpochCheck(MemoryLedger):
-    """Lets an owner of before pack and drop."""
+    """Lets an earlier owner pack and drop."""
 
     def owns(self, owned):
         return True
 
 
 def without_rounds(ledger, objects, shards, patience, *, at_once):
-    """A takeover that does not look at rounds that are not packed."""
+    """Take over without reading unpacked rounds."""
     found = read_shards(ledger, objects, shards, patience, at_once=at_once)
     found.partitions = partitions_of(found.contents, [])
     return found
 
 
 def without_starts(ledger, objects, shards, patience, *, at_once):
-    """A takeover that takes log ends from pieces alone."""
+    """Take over with log ends from pieces alone."""
     found = read_shards(ledger, objects, shards, patience, at_once=at_once)
     for one in found.partitions.values():
         if not one.segments:
@@ -78,7 +78,7 @@ def without_starts(ledger, objects, shards, patience, *, at_once):
 
 
 def shut_by_leftovers(ledger, objects, shards, patience, *, at_once):
-    """A takeover that has every partition in order, also those that no topic has any more."""
+    """Take over and require every partition to be complete, even partitions without topic."""
     found = read_shards(ledger, objects, shards, patience, at_once=at_once)
     for one in found.partitions.values():
         one.check()
@@ -86,7 +86,7 @@ def shut_by_leftovers(ledger, objects, shards, patience, *, at_once):
 
 
 class SweepsEverything(Sweeper):
-    """Takes every round without a row for an orphan, also one that is about to count."""
+    """Treats every round without a row as an orphan, even a round that is about to count."""
 
     def _round_orphans(self, names):
         rounds = {(r.session, r.round) for r in self._ledger.contents(range(10)).rounds}
@@ -121,5 +121,5 @@ def test_a_wrong_variant_is_caught(name):
         except Violation:
             return
         except (AssertionError, KeyError):
-            return  # The ledger in memory met what no table would take.
+            return  # The ledger in memory met a row that no table would accept.
     pytest.fail(f"{name}: {CHANCES} seeds went by without a violation")

@@ -1,4 +1,4 @@
-"""A sweep may end anywhere: the next one does what is left, and no record is gone."""
+"""A sweep may end anywhere: the next sweep does the rest, and no record is lost."""
 
 import pytest
 
@@ -13,7 +13,7 @@ class Killed(BaseException):
 
 
 class Dies:
-    """A ledger or store that is called so often, and no more."""
+    """A ledger or store that fails after a number of calls."""
 
     left = 0
 
@@ -32,7 +32,7 @@ class Dies:
 
 @pytest.fixture
 def used(tmp_path):
-    """A store with packs, trash that is due, and orphans of a session that is over."""
+    """Return a store with packs, due trash, and orphans of an ended session."""
     store = SharedStore(tmp_path)
     life = Life(store)
     for number in range(4):
@@ -44,13 +44,13 @@ def used(tmp_path):
     second.append(b"second")
     second.pack()
     second.stop()
-    for part in range(3):  # Put by the first, and never published.
+    for part in range(3):  # Put by the first session, and never published.
         store.objects.put(round_name(session, next_round, part), b"orphan")
     store.now_ms += 1_000_000
     return store
 
 
-def test_a_sweep_that_is_killed_anywhere_is_finished_by_the_next(used):
+def test_a_sweep_killed_anywhere_is_finished_by_the_next(used):
     values = [b"first 0", b"first 1", b"first 2", b"first 3", b"second"]
     done, deaths = False, 0
     while not done:
@@ -69,14 +69,14 @@ def test_a_sweep_that_is_killed_anywhere_is_finished_by_the_next(used):
 
 
 def orphans_put(store, shard, epoch):
-    """A pack and a segment that were put and have no row."""
+    """Put a pack and a segment without rows."""
     names = [pack_name(shard, epoch, 77), segment_name(999, 5, epoch, 0)]
     for name in names:
         store.objects.put(name, b"orphan")
     return names
 
 
-def test_what_an_owner_has_put_waits_for_its_row_as_long_as_it_owns(tmp_path):
+def test_an_owners_objects_wait_for_their_row_during_its_tenure(tmp_path):
     store = SharedStore(tmp_path)
     life = Life(store)
     shard, epoch = life.log.shard, life.directory.session.epochs[life.log.shard]
@@ -88,7 +88,7 @@ def test_what_an_owner_has_put_waits_for_its_row_as_long_as_it_owns(tmp_path):
     assert verify_store(store.ledger, store.objects, print).unnamed == 0
 
 
-def test_a_segment_goes_also_where_another_shard_has_had_fewer_owners(tmp_path):
+def test_a_segment_is_removed_even_if_another_shard_had_fewer_owners(tmp_path):
     store = SharedStore(tmp_path)
     for _ in range(3):
         last = Life(store)

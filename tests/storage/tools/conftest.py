@@ -1,4 +1,4 @@
-"""Fixtures: a directory as a killed broker leaves it; files that lives leave open are closed."""
+"""Fixtures: a directory after a kill of its broker; left-open files are closed."""
 
 import pytest
 
@@ -14,7 +14,9 @@ END = BATCHES * 3
 
 @pytest.fixture
 def crashed(tmp_path):
-    """Partition 1 has 12 batches of 3 records in several segments, partition 2 has one."""
+    """Return a directory: partition 1 has 12 batches of 3 records in several segments, partition 2
+    has one segment.
+    """
     one = Directory(tmp_path / "data", partitions=2, **SMALL)
     one.fill(BATCHES)
     one.fill(1, 2)

@@ -1,4 +1,4 @@
-"""Repairs that end at each change of the disk in turn, as if the process were killed there."""
+"""Repairs that end at each change of the disk in turn, like a kill of the process."""
 
 import shutil
 
@@ -6,13 +6,14 @@ from braidlog.storage.tools.repair import Repair
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 def killed_repairs(data_dir, folder):
-    """Yield (a copy of `data_dir`, whether its repair came to the end), the last one with True.
+    """Yield (a copy of `data_dir`, True if its repair finished); the last copy has True.
 
-    The copies lie below `folder`, one at a time; each repair makes one change more than the last.
+    The copies lie below `folder`, one at a time; each repair makes another change more than the
+    last.
     """
     calls, finished = 0, False
     while not finished:
@@ -26,7 +27,7 @@ def killed_repairs(data_dir, folder):
                 step.apply()
             finished = True
         except Killed:
-            left[0] = -1  # Descriptors are closed as the kernel would do.
+            left[0] = -1  # Descriptors are closed as by the kernel.
         repair.close()
         yield path, finished
         shutil.rmtree(path)
@@ -34,7 +35,7 @@ def killed_repairs(data_dir, folder):
 
 
 def _kill_after(files, calls):
-    """Let the disk make so many more changes, then none."""
+    """Let the disk make `calls` more changes, then none."""
     disk = files.disk
     left = [calls]
 

@@ -13,7 +13,7 @@ SETTINGS = {"segment_bytes": 1500}
 
 
 def compacted(path):
-    """A log with one compacted segment, a view, and records behind them."""
+    """Return a log with a compacted segment, a view, and later records."""
     one = OneLog(path, **SETTINGS)
     for number in range(60):
         append(one, [(b"k%d" % (number % 7), b"%d" % number), (b"x", b"y")], "plain", number + 1)
@@ -37,7 +37,7 @@ def test_a_compacted_log_is_clean(tmp_path):
     assert faults(tmp_path) == []
 
 
-def test_damage_in_a_compacted_segment_is_told_and_repaired_under_its_name(tmp_path):
+def test_damage_in_a_compacted_segment_is_reported_and_repaired(tmp_path):
     path, before = compacted(tmp_path)
     flip(path, os.path.getsize(path) - 1)
     (fault,) = faults(tmp_path)
@@ -53,7 +53,7 @@ def test_damage_in_a_compacted_segment_is_told_and_repaired_under_its_name(tmp_p
     again.stop()
 
 
-def test_a_compacted_segments_header_is_written_again(tmp_path):
+def test_a_compacted_segments_header_is_rewritten(tmp_path):
     path, before = compacted(tmp_path)
     flip(path, SEGMENT_HEADER_BYTES - 1)
     assert faults(tmp_path)
@@ -64,7 +64,7 @@ def test_a_compacted_segments_header_is_written_again(tmp_path):
     again.stop()
 
 
-def test_a_damaged_view_is_a_warning_and_nothing_to_repair(tmp_path):
+def test_a_damaged_view_is_a_warning_without_repair(tmp_path):
     compacted(tmp_path)
     folder = os.path.join(tmp_path, "partitions", "1")
     (view,) = [name for name in os.listdir(folder) if name.endswith(".view")]

@@ -39,7 +39,7 @@ def body_of(name, count=3, base=10):
 
 
 @pytest.mark.parametrize("name", ["plain", "kafka", "pulsar", "iggy"])
-def test_a_body_as_it_should_be(name):
+def test_a_valid_body_has_no_finding(name):
     body_format, body, positions = body_of(name)
     assert check(header(body_format, 3), body)
     assert check(header(body_format, 3), body, positions)
@@ -57,28 +57,28 @@ def test_a_body_as_it_should_be(name):
         ({"positions": (0, 1, 2)}, "positions table"),
     ],
 )
-def test_a_header_that_does_not_fit_its_body(name, changes, said):
+def test_a_header_unlike_its_body_is_a_finding(name, changes, said):
     if name in ("plain", "pulsar") and "base_offset" in changes:
-        return  # Their offsets count from the batch's: none can be wrong by it alone.
+        return  # Their offsets are relative to the batch: none can be wrong alone.
     body_format, body, _ = body_of(name)
     fields = {key: value for key, value in changes.items() if key != "positions"}
     with pytest.raises(BadContent, match=said):
         check(header(body_format, 3, **fields), body, changes.get("positions", ()))
 
 
-def test_offsets_that_do_not_ascend():
+def test_descending_offsets_are_a_finding():
     body_format, body, _ = body_of("iggy", 1)
     twice = bytes(body) + bytes(body)[4:]
     with pytest.raises(BadContent, match="out of order"):
         check(header(body_format, 2), twice)
 
 
-def test_bytes_that_are_no_body():
+def test_invalid_bytes_are_a_finding():
     with pytest.raises(BadContent, match="not a body of format kafka"):
         check(header(BodyFormat.KAFKA, 1), b"nothing like it")
 
 
-def test_gaps_hold_nothing():
+def test_gaps_have_no_content():
     gap = {"flags": BatchFlag.GAP}
     assert check(header(BodyFormat.GAP, 0, **gap), b"")
     for head, body in (
@@ -99,12 +99,12 @@ def test_journal_records():
         check(header(BodyFormat.JOURNAL, 2), body[:-1])
 
 
-def test_what_no_codec_here_opens_is_not_judged():
+def test_unknown_formats_are_not_judged():
     assert not check(header(77, 1), b"anything")
     assert not check(header(BodyFormat.KAFKA, 1, body_version=2), b"anything")
 
 
-def test_messages_that_compaction_took_out_of_a_pulsar_batch_are_not_counted():
+def test_compacted_messages_of_a_pulsar_batch_are_not_counted():
     kept = PULSAR.without(bytes(run_of((batch(b"a", b"b", b"c"), 3))), 10, [11].__contains__)
     changes = {"last_offset_delta": 2, "flags": int(BatchFlag.COMPACTED)}
     assert check(header(BodyFormat.PULSAR, 2, **changes), kept.body)

@@ -5,13 +5,13 @@ from braidlog.storage.log.files import Files
 from braidlog.storage.log.segment import Segment, SegmentHeader
 from braidlog.storage.tools.index_check import IndexCheck
 
-# Three batches of one offset each: (file_pos, offset, time).
+# Three batches of a single offset each: (file_pos, offset, time).
 BATCHES = [(64, 0, 50), (264, 1, 90), (464, 2, 70)]
 END = 664
 
 
 def checked(tmp_path, entries, *, batches=BATCHES, size=END, grows=False):
-    """What is wrong with an index of these entries beside those batches."""
+    """Return the faults of an index with these entries beside those batches."""
     files = Files(tmp_path)
     segment = Segment.create(files, str(tmp_path), SegmentHeader(1, 7, 1, 0))
     for entry in entries:
@@ -72,11 +72,11 @@ def test_wrong_entries(tmp_path, entries, said):
 
 
 @pytest.mark.parametrize("grows", [True, False])
-def test_entries_for_what_is_written_meanwhile_are_not_judged(tmp_path, grows):
+def test_entries_of_batches_written_meanwhile_are_not_judged(tmp_path, grows):
     entries = [(1, 264, 50), (4, END + 200, 90)]
     assert (checked(tmp_path, entries, grows=grows) is None) == grows
 
 
 @pytest.mark.parametrize("batches", [[BATCHES[0], BATCHES[2]], BATCHES[:2]])
-def test_entries_for_what_is_damaged_are_not_judged(tmp_path, batches):
+def test_entries_of_damaged_batches_are_not_judged(tmp_path, batches):
     assert checked(tmp_path, [(1, 264, 50), (2, 464, 90)], batches=batches) is None

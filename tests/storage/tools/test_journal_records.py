@@ -13,7 +13,7 @@ END = BatchFlag.MARKER
 
 
 def replayed(*segments, end_offset=1000, log_start_offset=0):
-    """The records that count of segments (base, is a snapshot, [(offset, records or END)])."""
+    """Return the counting records of segments (base, is a snapshot, [(offset, records or END)])."""
     records, made = JournalRecords(), []
     for base, is_snapshot, batches in segments:
         flags = FLAG_SNAPSHOT if is_snapshot else 0
@@ -53,26 +53,26 @@ def test_a_journal_without_a_snapshot_is_all_its_records():
     assert replayed(OLD) == [b"a", b"b"]
 
 
-def test_a_whole_snapshot_replaces_what_is_before_it():
+def test_a_whole_snapshot_replaces_earlier_records():
     assert replayed(OLD, SNAPSHOT) == [b"ab", b"c"]
 
 
-def test_an_unfinished_snapshot_says_nothing():
+def test_an_unfinished_snapshot_is_ignored():
     assert replayed(OLD, UNFINISHED) == [b"a", b"b"]
     assert replayed(OLD, SNAPSHOT, UNFINISHED) == [b"ab", b"c"]
 
 
-def test_what_is_behind_the_end_does_not_count():
+def test_records_behind_the_end_do_not_count():
     assert replayed(OLD, end_offset=1) == [b"a"]
     assert replayed(OLD, SNAPSHOT, end_offset=3) == [b"a", b"b"]
 
 
-def test_an_end_that_no_snapshot_has_means_nothing():
-    """A segment with nothing in it gets one before a snapshot, so that the names differ."""
+def test_an_end_without_a_snapshot_is_ignored():
+    """An empty segment gets an end before a snapshot, so that the names differ."""
     assert replayed((0, False, [(0, END)]), (1, True, [(1, [b"x"]), (2, END)])) == [b"x"]
 
 
-def test_a_snapshot_that_others_rely_on_must_have_an_end():
+def test_a_required_snapshot_must_have_an_end():
     with pytest.raises(NoSnapshotEnd):
         replayed(UNFINISHED)
     with pytest.raises(NoSnapshotEnd):

@@ -1,4 +1,4 @@
-"""Logs that end below what the journals know of them: older files, or a log that was cut short."""
+"""Logs that end below the ends in the journals: older files, or a log that was cut short."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ from tests.storage.tools.conftest import SMALL
 
 
 class Noting(Directory):
-    """A directory that notes the ends of its logs, as a broker does."""
+    """A directory that notes the ends of its logs, like a broker."""
 
     def _open(self):
         super()._open()
@@ -48,7 +48,7 @@ def test_full_segments_and_a_stop_note_the_end(noting):
     assert warnings_of(noting.path)[0] == [], "a log may have grown since"
 
 
-def test_an_older_folder_beside_newer_positions_is_a_warning(noting, tmp_path):
+def test_an_older_folder_with_newer_positions_is_a_warning(noting, tmp_path):
     noting.stop()
     shutil.copytree(noting.path / "partitions", tmp_path / "older")
     again = Noting(noting.path, **SMALL)
@@ -67,7 +67,7 @@ def test_an_older_folder_beside_newer_positions_is_a_warning(noting, tmp_path):
     mended.crash()
 
 
-def test_an_active_segment_that_was_emptied_without_its_watermark_is_a_warning(tmp_path):
+def test_an_emptied_active_segment_without_watermark_is_a_warning(tmp_path):
     one = Noting(tmp_path / "data")
     one.fill(4)
     one.stop()
@@ -98,7 +98,7 @@ def test_a_position_above_the_end_is_legal_and_nothing_continues_above_it(noting
     mended.crash()
 
 
-def test_a_log_whose_end_nobody_knows_continues_above_the_positions(tmp_path):
+def test_a_log_with_an_unknown_end_continues_above_the_positions(tmp_path):
     one = Directory(tmp_path / "data")
     one.fill(4)
     one.move_cursor(7)
@@ -110,7 +110,7 @@ def test_a_log_whose_end_nobody_knows_continues_above_the_positions(tmp_path):
     mended.crash()
 
 
-def test_a_partition_that_is_gone_is_forgotten(noting):
+def test_a_removed_partition_is_forgotten(noting):
     noting.data_dir.retire_partition(1)
     assert noting.cursors.ends.get(1) == 0
     noting.crash()

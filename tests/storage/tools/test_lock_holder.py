@@ -27,5 +27,5 @@ def test_the_holder_of_a_lock_is_known_without_taking_it(tmp_path):
         ("", False),
     ],
 )
-def test_lines_of_the_kernel_are_read(line, held):
+def test_lines_of_the_kernel_are_parsed(line, held):
     assert is_held(line, inode=1234, pid=77) == held

@@ -27,7 +27,7 @@ from tests.storage.tools.test_verify import files_of, harm, places, random_direc
 
 
 def check_mended(path, lost, end=END):
-    """Clean, exactly those offsets lost, all others as they were, and appends go on after."""
+    """Check: clean, exactly those offsets lost, all others unchanged, and appends continue."""
     found, report = verified(path)
     assert report.faults == 0, found
     for _ in range(2):
@@ -53,7 +53,7 @@ def offsets_in(all_places, path):
     ]
 
 
-def test_a_healthy_directory_is_left_alone(crashed):
+def test_a_healthy_directory_is_unchanged(crashed):
     before = snapshot_of(crashed.path)
     del before["lock"]
     assert repaired(crashed.path) == ([], [])
@@ -124,7 +124,7 @@ def test_a_missing_segment_becomes_a_gap(crashed, which):
     check_mended(crashed.path, lost)
 
 
-def test_all_segments_missing_become_one_gap(crashed):
+def test_missing_segments_become_a_single_gap(crashed):
     for path in crashed.segments():
         path.unlink()
     lines, _ = repaired(crashed.path)
@@ -132,8 +132,8 @@ def test_all_segments_missing_become_one_gap(crashed):
     check_mended(crashed.path, range(END))
 
 
-def test_a_damaged_segment_header_is_mended_without_any_loss(crashed):
-    """Also a batch behind it that is damaged on its own."""
+def test_a_damaged_segment_header_is_repaired_without_loss(crashed):
+    """Includes a later batch with separate damage."""
     path, file_pos, header = next(
         place for place in places(crashed.path) if place[0] == str(crashed.segments()[1])
     )
@@ -144,7 +144,7 @@ def test_a_damaged_segment_header_is_mended_without_any_loss(crashed):
     check_mended(crashed.path, range(header.base_offset, header.next_offset))
 
 
-def test_a_lost_salt_loses_its_segment_and_no_other(crashed):
+def test_a_lost_salt_loses_only_its_segment(crashed):
     path = crashed.segments()[1]
     lost = offsets_in(places(crashed.path), path)
     flip(path, 5)
@@ -183,7 +183,7 @@ def test_a_torn_tail_behind_damage_in_the_same_file_stays_for_the_next_start(tmp
     assert again.values() == {n: value_of(n) for n in range(12) if n not in (3, 4, 5)}
 
 
-def test_retention_by_age_goes_on_as_if_nothing_was_repaired(crashed):
+def test_retention_by_age_works_after_a_repair(crashed):
     path, file_pos, _ = places(crashed.path)[0]
     flip(path, file_pos + HEADER_BYTES + 2)
     os.utime(path, ns=(10**18, 10**18))
@@ -191,7 +191,7 @@ def test_retention_by_age_goes_on_as_if_nothing_was_repaired(crashed):
     assert os.stat(path).st_mtime_ns == 10**18
 
 
-def test_only_the_topic_or_partition_that_is_named_is_repaired(crashed):
+def test_only_the_named_topic_or_partition_is_repaired(crashed):
     for number in (1, 2):
         path, file_pos, _ = places(crashed.path, number)[0]
         flip(path, file_pos + HEADER_BYTES + 2)
@@ -203,7 +203,7 @@ def test_only_the_topic_or_partition_that_is_named_is_repaired(crashed):
 
 
 @pytest.mark.parametrize("harmed", ["damaged", "missing", "another's", "another topic's"])
-def test_a_topic_file_is_written_again_from_the_catalogue(crashed, harmed):
+def test_a_topic_file_is_rewritten_from_the_catalogue(crashed, harmed):
     path = crashed.file("topic")
     content = path.read_bytes()
     if harmed == "damaged":
@@ -222,8 +222,8 @@ def test_a_topic_file_is_written_again_from_the_catalogue(crashed, harmed):
     check_mended(crashed.path, ())
 
 
-def test_a_missing_folder_is_made_again_above_every_position(crashed):
-    """Whoever read up to there must not be given other records at those offsets."""
+def test_a_missing_folder_is_recreated_above_every_position(crashed):
+    """A reader at that position must not receive other records at those offsets."""
     shutil.rmtree(crashed.file("", 1))
     lines, _ = repaired(crashed.path)
     assert "is missing" in lines[0]
@@ -232,7 +232,7 @@ def test_a_missing_folder_is_made_again_above_every_position(crashed):
     assert (again.logs[1].log_start_offset, again.append()) == (5, 5)
 
 
-def test_a_lost_reservation_is_replaced_by_one_that_is_high_enough(tmp_path):
+def test_a_lost_reservation_is_replaced_by_a_sufficient_reservation(tmp_path):
     one = Directory(tmp_path / "data", durability="written")
     one.fill(2)
     one.logs[1].append_gap(5_000_000, 1)
@@ -248,7 +248,7 @@ def test_a_lost_reservation_is_replaced_by_one_that_is_high_enough(tmp_path):
     assert verified(one.path)[1].faults == 0
 
 
-def test_what_a_later_version_wrote_is_not_touched(crashed):
+def test_files_of_a_later_version_are_not_touched(crashed):
     from crc32c import crc32c
 
     from braidlog.storage.log import segment as layout
@@ -276,7 +276,7 @@ def test_two_segments_with_the_same_offsets_are_left_to_the_operator(crashed):
     assert any("begins below the end" in text for text in refusals)
 
 
-def test_a_running_broker_keeps_repair_out(crashed):
+def test_a_running_broker_prevents_repair(crashed):
     one = Directory(crashed.path, **SMALL)
     with pytest.raises(DirectoryLocked):
         Repair(crashed.path, print)
@@ -290,7 +290,7 @@ def test_a_running_broker_keeps_repair_out(crashed):
 
 
 def harm_everything(path):
-    """One harm of each sort; the offsets of partition 1 that are lost for good."""
+    """Make a damage of each kind; return the permanently lost offsets of partition 1."""
     one = Directory(path, **SMALL)
     all_places = places(path)
     segments = one.segments()
@@ -324,7 +324,7 @@ def test_a_repair_killed_at_any_change_can_be_run_again(crashed, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
-def test_after_much_random_harm_a_repair_makes_it_clean_and_writable(tmp_path, seed):
+def test_a_repair_after_much_random_damage_is_clean_and_writable(tmp_path, seed):
     rng = random.Random(seed)
     one, _ = random_directory(rng, tmp_path)
     for _ in range(rng.randint(1, 8)):
@@ -334,7 +334,7 @@ def test_after_much_random_harm_a_repair_makes_it_clean_and_writable(tmp_path, s
     found, report = verified(one.path)
     assert report.faults == 0, (seed, found)
     again = Directory(one.path, **SMALL)
-    if again.aside:  # Neither catalogue nor topic file can say any more whose it was.
+    if again.aside:  # Neither catalogue nor topic file can name its topic any more.
         assert one.file("").name in [os.path.basename(warning.path) for warning in found], seed
         return
     values = again.values()

@@ -25,7 +25,7 @@ class Recording(StoredJournal):
 
 
 def catalogue_with(**topics):
-    """A catalogue of these topics with these partition ids."""
+    """Return a catalogue of these topics with these partition ids."""
     catalogue = Catalogue(StoredJournal([]), now_us=1)
     for topic, ids in topics.items():
         catalogue.create_topic(parse_topic(topic), ids, partitioned=False, created_us=1)
@@ -33,8 +33,9 @@ def catalogue_with(**topics):
 
 
 def repaired(catalogue, folders):
-    """Topics with their partition ids after a repair, and what was said; folders are
-    number -> (topic, partition number) or None.
+    """Return the topics with their partition ids after a repair, and the repair's lines.
+
+    `folders` are number -> (topic, partition number) or None.
     """
     files = {
         number: said and TopicFile(number, said[0].full, said[1])
@@ -46,7 +47,7 @@ def repaired(catalogue, folders):
     return topics, repair.lines
 
 
-def test_a_topic_is_made_again_with_its_namespace_and_partitions_in_order():
+def test_a_topic_is_recreated_with_namespace_and_partitions_in_order():
     catalogue = catalogue_with()
     folders = {3: (CLICKS, 1), 5: (CLICKS, 0), 9: (ORDERS, 0)}
     topics, lines = repaired(catalogue, folders)
@@ -56,32 +57,32 @@ def test_a_topic_is_made_again_with_its_namespace_and_partitions_in_order():
     assert len(lines) == 3
 
 
-def test_a_topic_gets_back_the_partitions_that_go_on_where_it_ends():
+def test_a_topic_gets_back_its_next_partitions():
     folders = {1: (ORDERS, 0), 2: (ORDERS, 1), 3: (ORDERS, 2), 4: (ORDERS, 4)}
     topics, lines = repaired(catalogue_with(orders=[1]), folders)
     assert topics == {ORDERS: [1, 2, 3]}
     assert lines[-1] == "  nothing says whose folder 4 is: a start sets it aside"
 
 
-def test_a_folder_that_has_a_topic_is_not_given_to_another():
+def test_a_folder_with_a_topic_is_not_assigned_to_another():
     topics, _ = repaired(catalogue_with(orders=[1]), {1: (CLICKS, 0)})
     assert topics == {ORDERS: [1]}
 
 
-def test_a_partition_that_is_there_is_not_replaced_by_another_folder():
+def test_an_existing_partition_is_not_replaced_by_another_folder():
     topics, _ = repaired(catalogue_with(orders=[1]), {1: (ORDERS, 0), 2: (ORDERS, 0)})
     assert topics == {ORDERS: [1]}
 
 
-def test_a_topic_goes_only_if_all_its_folders_are_gone():
+def test_a_topic_is_removed_only_without_any_folder():
     catalogue = catalogue_with(orders=[1, 2], clicks=[3])
     topics, lines = repaired(catalogue, {2: (ORDERS, 1)})
     assert topics == {ORDERS: [1, 2]}
     assert "clicks goes" in lines[0]
 
 
-def test_a_topic_made_again_under_its_name_has_lost_its_end():
-    """Of a topic that was deleted and made again, the record of the deletion is lost."""
+def test_a_recreated_topic_with_a_lost_deletion():
+    """The topic was deleted and recreated, and the record of the deletion is lost."""
     journal = Recording()
     writing = ChangeJournal(journal, TopicMade, "catalogue")
     for topic_id, made_id in ((1, 1 << 24), (2, (1 << 24) + 1)):
@@ -95,7 +96,7 @@ def test_a_topic_made_again_under_its_name_has_lost_its_end():
     assert [meta.topic_id for meta in catalogue.topics("public", "default")] == [2]
 
 
-def test_only_a_repair_leaves_out_changes_of_what_is_not_there():
+def test_only_a_repair_skips_changes_of_missing_objects():
     journal = Recording()
     made = Catalogue(journal, now_us=1)
     made.create_topic(ORDERS, [1], partitioned=False, created_us=1)

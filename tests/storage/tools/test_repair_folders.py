@@ -1,4 +1,4 @@
-"""Folders that somebody renamed, swapped or copied by hand: every intact record is kept."""
+"""Folders that an operator renamed, swapped or copied: every intact record is kept."""
 
 import shutil
 
@@ -22,7 +22,9 @@ def values_of(number):
 
 @pytest.fixture
 def three(tmp_path):
-    """Partitions 1 to 3 of one topic, with different numbers of records; a position of 20 in 2."""
+    """Return partitions 1 to 3 of a topic, with different numbers of records; a position of 20 in
+    2.
+    """
     one = Directory(tmp_path / "data", partitions=3, **SMALL)
     for number, batches in BATCHES.items():
         one.fill(batches, number)
@@ -32,7 +34,7 @@ def three(tmp_path):
 
 
 def rename(one, moves):
-    """Give folders other names, all at once."""
+    """Rename folders, all at once."""
     for number in moves:
         one.file("", number).rename(one.path / f"{number}.tmp")
     for number, name in moves.items():
@@ -62,7 +64,7 @@ MOVES = [
 
 @pytest.mark.parametrize("moves", MOVES, ids=str)
 @pytest.mark.parametrize("topic_files", ["moved", "as the catalogue says", "gone"])
-def test_renamed_folders_get_their_names_back_and_no_record_is_lost(three, moves, topic_files):
+def test_renamed_folders_get_their_names_back_without_loss(three, moves, topic_files):
     rename(three, moves)
     if topic_files != "moved":
         for number in moves.values():
@@ -81,8 +83,8 @@ def test_renamed_folders_get_their_names_back_and_no_record_is_lost(three, moves
     check_all_there(three.path)
 
 
-def test_a_start_over_swapped_folders_whose_topic_files_are_right_cuts_nothing(three):
-    """As an earlier repair, or a person, left them."""
+def test_a_start_over_swapped_folders_cuts_nothing(three):
+    """As after an earlier repair, or by an operator."""
     rename(three, {1: 2, 2: 1})
     topics = [three.file("topic", number).read_bytes() for number in (1, 2)]
     three.file("topic", 1).write_bytes(topics[1])
@@ -100,8 +102,8 @@ def test_a_start_over_swapped_folders_whose_topic_files_are_right_cuts_nothing(t
     check_all_there(three.path)
 
 
-def test_a_copy_over_another_folder_goes_to_set_aside_and_the_original_stays(three):
-    """What was in the folder is gone; what the copy holds is neither served nor thrown away."""
+def test_a_copy_over_another_folder_is_set_aside(three):
+    """The old content of the folder is lost; the copy's content is neither served nor discarded."""
     shutil.rmtree(three.file("", 2))
     shutil.copytree(three.file("", 1), three.file("", 2))
     copied = {name: content for name, (content, _) in snapshot_of(three.file("", 2)).items()}
@@ -119,7 +121,7 @@ def test_a_copy_over_another_folder_goes_to_set_aside_and_the_original_stays(thr
 
 
 def test_files_copied_into_another_folder_are_kept_and_become_a_gap(three):
-    """`cp -r 1/* 2/` that was stopped half way: what is left of 2 is its own and stays."""
+    """An interrupted `cp -r 1/* 2/`: the remaining files of 2 are its own and stay."""
     for name in ("topic", "watermark", three.segments(1)[0].name):
         shutil.copy(three.file(name, 1), three.file(name, 2))
     foreign = three.segments(1)[0].read_bytes()
@@ -134,7 +136,7 @@ def test_files_copied_into_another_folder_are_kept_and_become_a_gap(three):
     assert again.values(2) == {at: value_of(at) for at in range(own, BATCHES[2] * 3)}
 
 
-def test_a_segment_of_another_partition_at_the_log_start_is_never_a_torn_tail(three):
+def test_a_foreign_segment_at_the_log_start_is_never_a_torn_tail(three):
     three.file("watermark", 2).unlink()
     path = three.segments(2)[0]
     data = three.segments(1)[0].read_bytes()
@@ -149,7 +151,7 @@ def test_a_segment_of_another_partition_at_the_log_start_is_never_a_torn_tail(th
     assert Directory(three.path, **SMALL).append(2) >= 20
 
 
-def test_a_segment_of_another_partition_below_what_was_durable_is_damage(three):
+def test_a_foreign_segment_below_the_durable_offset_is_damage(three):
     path = three.segments(2)[-1]
     data = three.segments(1)[0].read_bytes()
     path.write_bytes(data)
@@ -165,8 +167,10 @@ def test_a_segment_of_another_partition_below_what_was_durable_is_damage(three):
 
 
 @pytest.mark.parametrize("torn", [False, True])
-def test_a_segment_of_another_partition_behind_all_that_was_durable_is_kept_aside(three, torn):
-    """A power cut leaves that too, where a new file gets blocks of an old one: nothing is lost."""
+def test_a_foreign_segment_above_the_durable_offset_is_set_aside(three, torn):
+    """A power cut can leave this too, if a new file gets blocks of an old file: no
+    record is lost.
+    """
     end = BATCHES[2] * 3
     last = three.segments(2)[-1]
     if torn:
@@ -186,7 +190,7 @@ def test_a_segment_of_another_partition_behind_all_that_was_durable_is_kept_asid
     assert Directory(three.path, **SMALL).append(2) == end
 
 
-def test_a_folder_that_two_claim_is_left_to_the_operator(three):
+def test_a_folder_claimed_twice_is_left_to_the_operator(three):
     shutil.copytree(three.file("", 1), three.file("", 8))
     rename(three, {1: 9})
     before = snapshot_of(three.path / "partitions")
@@ -197,7 +201,7 @@ def test_a_folder_that_two_claim_is_left_to_the_operator(three):
     assert snapshot_of(three.path / "partitions") == before
 
 
-def test_damage_in_a_renamed_folder_is_mended_too(three):
+def test_damage_in_a_renamed_folder_is_repaired_too(three):
     flip(three.segments(2)[0], SEGMENT_HEADER_BYTES + 200)
     rename(three, {1: 2, 2: 1})
     repaired(three.path)

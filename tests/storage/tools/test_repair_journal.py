@@ -23,7 +23,7 @@ from tests.storage.log.logs import flip
 from tests.storage.tools.conftest import END, SMALL
 
 
-def test_lost_commits_set_a_position_back_to_the_one_before(crashed):
+def test_lost_commits_restore_the_earlier_position(crashed):
     one = Directory(crashed.path, **SMALL)
     one.move_cursor(7)
     one.move_cursor(9)
@@ -44,8 +44,10 @@ def test_lost_commits_set_a_position_back_to_the_one_before(crashed):
     assert Directory(crashed.path, **SMALL).cursors.get(1, 0, GROUP).position == 11
 
 
-def test_changes_that_need_a_lost_one_go_with_it_and_are_told(crashed):
-    """The record that made the subscription is lost: commits to it mean nothing."""
+def test_changes_that_depend_on_a_lost_change_are_dropped_and_reported(crashed):
+    """The record that created the subscription is lost: commits to the subscription are
+    meaningless.
+    """
     file_pos, _ = batch_places(crashed.path, "cursors")[0]
     flip(journal_segment(crashed.path, "cursors"), file_pos + HEADER_BYTES + 1)
     lines, _ = repaired(crashed.path)
@@ -56,9 +58,9 @@ def test_changes_that_need_a_lost_one_go_with_it_and_are_told(crashed):
     assert len(again.values()) == END
 
 
-def test_a_topic_whose_record_is_lost_is_made_again_from_its_folders(crashed):
+def test_a_topic_with_a_lost_record_is_recreated_from_its_folders(crashed):
     places_there = batch_places(crashed.path, "catalogue")
-    file_pos, _ = places_there[1]  # The first made the namespace.
+    file_pos, _ = places_there[1]  # The first batch created the namespace.
     flip(journal_segment(crashed.path, "catalogue"), file_pos + HEADER_BYTES + 1)
     lines, _ = repaired(crashed.path)
     assert any("public/default/orders is made again from its 2 folders" in line for line in lines)
@@ -72,7 +74,7 @@ def test_a_topic_whose_record_is_lost_is_made_again_from_its_folders(crashed):
     assert len(again.values()) == END
 
 
-def test_a_folder_that_nobody_can_claim_is_told(crashed):
+def test_a_folder_without_a_claim_is_reported(crashed):
     file_pos, _ = batch_places(crashed.path, "catalogue")[1]
     flip(journal_segment(crashed.path, "catalogue"), file_pos + HEADER_BYTES + 1)
     flip(crashed.file("topic", 2), 34)
@@ -81,7 +83,7 @@ def test_a_folder_that_nobody_can_claim_is_told(crashed):
     assert "  nothing says whose folder 2 is: a start sets it aside" in lines
 
 
-def test_a_lost_deletion_does_not_bring_a_topic_back(crashed):
+def test_a_lost_deletion_does_not_restore_a_topic(crashed):
     one = Directory(crashed.path, **SMALL)
     topic_id = one.make_topic("clicks", 1)
     one.catalogue.delete_topic(topic_id)
@@ -98,7 +100,7 @@ def test_a_lost_deletion_does_not_bring_a_topic_back(crashed):
 
 
 @pytest.mark.parametrize("journal", ["catalogue", "cursors"])
-def test_a_missing_journal_is_begun_again(crashed, journal):
+def test_a_missing_journal_is_recreated(crashed, journal):
     shutil.rmtree(crashed.path / journal)
     before = snapshot_of(crashed.path / "partitions")
     with pytest.raises(DamagedLog, match="the journal is missing"):
@@ -117,7 +119,7 @@ def test_a_missing_journal_is_begun_again(crashed, journal):
     assert verified(crashed.path)[1].faults == 0
 
 
-def test_a_journal_header_is_mended_without_loss(crashed):
+def test_a_journal_header_is_repaired_without_loss(crashed):
     flip(journal_segment(crashed.path, "cursors"), 9)
     lines, _ = repaired(crashed.path)
     assert "nothing is lost by this" in lines[0]
@@ -125,7 +127,7 @@ def test_a_journal_header_is_mended_without_loss(crashed):
 
 
 def test_a_producer_name_never_gets_the_number_of_another(crashed):
-    """A batch header may hold it. The record of the second of three is lost."""
+    """A batch header may hold the number. The record of the second of three names is lost."""
     one = Directory(crashed.path, **SMALL)
     assert [one.catalogue.producer_id(name) for name in (b"a", b"b", b"c")] == [1, 2, 3]
     one.committer.commit()
@@ -138,14 +140,14 @@ def test_a_producer_name_never_gets_the_number_of_another(crashed):
 
 
 def write_unreadable(one, journal, *changes):
-    """Write a record as a broker did that did not check it."""
+    """Write a record without the checks, as an earlier broker did."""
     opened = {"catalogue": one.catalogue, "cursors": one.cursors}[journal]._journal
     opened._journal.append(opened._body(changes))
     one.committer.commit()
 
 
-def test_a_schema_name_that_is_not_text_is_damage_that_a_repair_gets_past(crashed):
-    """As a broker wrote it that did not check what its clients sent."""
+def test_a_binary_schema_name_is_repairable_damage(crashed):
+    """Written by a broker that did not check its clients' names."""
     one = Directory(crashed.path, **SMALL)
     bad = SchemaAdded(1, SchemaMeta(2, b"\xff", b"", {}))
     write_unreadable(one, "catalogue", bad, EpochSet(1, 7))
@@ -167,7 +169,7 @@ def test_a_schema_name_that_is_not_text_is_damage_that_a_repair_gets_past(crashe
     assert len(again.values()) == END
 
 
-def test_a_property_that_is_not_text_is_damage_that_a_repair_gets_past(crashed):
+def test_a_binary_property_is_repairable_damage(crashed):
     one = Directory(crashed.path, **SMALL)
     write_unreadable(one, "cursors", made(1, b"bad", 2, {"key": b"\xff"}))
     one.crash()
@@ -180,7 +182,7 @@ def test_a_property_that_is_not_text_is_damage_that_a_repair_gets_past(crashed):
     assert again.cursors.get(1, 0, GROUP).position == 5
 
 
-def test_a_change_of_what_is_not_there_is_damage_that_a_repair_gets_past(crashed):
+def test_a_change_of_a_missing_object_is_repairable_damage(crashed):
     one = Directory(crashed.path, **SMALL)
     write_unreadable(one, "cursors", Unsubscribed(99, b"nobody"))
     one.crash()

@@ -11,7 +11,7 @@ from tests.storage.files_twins import FailingDisk, RecordingDisk
 
 
 class BadSector(Disk):
-    """A disk that cannot read one sector."""
+    """A disk with an unreadable sector."""
 
     def __init__(self, number):
         self.start, self.end = number * SECTOR_BYTES, (number + 1) * SECTOR_BYTES
@@ -37,7 +37,7 @@ def test_a_copy_is_synced_before_it_has_its_name(tmp_path, original):
     assert names[-5:] == ["create", "write", "sync_data", "rename", "sync_folder"]
 
 
-def test_what_is_kept_already_is_not_kept_twice_and_nothing_is_replaced(tmp_path, original):
+def test_a_copy_is_not_made_twice_and_replaces_nothing(tmp_path, original):
     aside = SetAside(Files(tmp_path), str(tmp_path / "aside"))
     for content in (b"one", b"two", b"one", b"two", b"three"):
         original.write_bytes(content)
@@ -49,7 +49,7 @@ def test_what_is_kept_already_is_not_kept_twice_and_nothing_is_replaced(tmp_path
     assert not original.exists()
 
 
-def test_a_sector_that_cannot_be_read_is_zeros_in_the_copy(tmp_path, original):
+def test_an_unreadable_sector_is_zeros_in_the_copy(tmp_path, original):
     content = original.read_bytes()
     SetAside(Files(tmp_path, BadSector(1)), str(tmp_path / "aside")).copy(str(original), "it")
     copy = (tmp_path / "aside" / "it").read_bytes()
@@ -58,7 +58,7 @@ def test_a_sector_that_cannot_be_read_is_zeros_in_the_copy(tmp_path, original):
     assert copy[2 * SECTOR_BYTES :] == content[2 * SECTOR_BYTES :]
 
 
-def test_a_segment_gets_its_name_when_it_is_whole_and_its_old_index_is_gone(tmp_path):
+def test_a_segment_gets_its_name_when_complete_and_without_old_index(tmp_path):
     disk = RecordingDisk()
     (tmp_path / f"{7:020d}.log").write_bytes(b"old")
     (tmp_path / f"{7:020d}.index").write_bytes(b"old")
@@ -71,7 +71,7 @@ def test_a_segment_gets_its_name_when_it_is_whole_and_its_old_index_is_gone(tmp_
     assert names[-5:] == ["sync_data", "unlink", "sync_folder", "rename", "sync_folder"]
 
 
-def test_a_full_disk_leaves_what_was_there(tmp_path):
+def test_a_full_disk_changes_nothing(tmp_path):
     disk = FailingDisk()
     path = tmp_path / "topic"
     path.write_bytes(b"old")

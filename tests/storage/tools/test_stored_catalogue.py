@@ -6,7 +6,7 @@ from tests.storage.log.directories import Directory, snapshot_of
 
 
 @pytest.mark.parametrize("ending", ["running", "stop", "crash"])
-def test_the_catalogue_is_what_was_durable_and_nothing_is_changed(tmp_path, ending):
+def test_the_stored_catalogue_is_the_durable_state(tmp_path, ending):
     one = Directory(tmp_path / "data")
     topic_id = one.make_topic("bills", 2)
     one.catalogue.add_schema(topic_id, SchemaMeta(4, "", b"{}", {}))
@@ -24,7 +24,7 @@ def test_the_catalogue_is_what_was_durable_and_nothing_is_changed(tmp_path, endi
         assert [schema.type for schema in names["public/default/bills"].schemas] == [4, 1]
 
 
-def test_what_a_snapshot_says_is_read_too(tmp_path):
+def test_snapshots_are_read_too(tmp_path):
     one = Directory(tmp_path / "data")
     for number in range(20):
         one.make_topic(f"t{number}", 1)

@@ -26,7 +26,7 @@ from tests.storage.tools.conftest import SMALL
 
 
 def places(path, number=1):
-    """(file, file_pos, header) of every batch of a healthy partition."""
+    """Return (file, file_pos, header) of every batch of a healthy partition."""
     (part,) = [one for one in find_partitions(path, "orders") if one.partition_id == number]
     reading = PartitionDump(part, running=False)
     found = [(one.path, one.file_pos, one.header) for one in reading.batches()]
@@ -37,7 +37,7 @@ def places(path, number=1):
 
 @pytest.fixture
 def healthy(tmp_path):
-    """A crashed directory: partition 1 has 12 batches of 3 records in several segments."""
+    """Return a crashed directory: partition 1 has 12 batches of 3 records in several segments."""
     one = Directory(tmp_path / "data", partitions=2, **SMALL)
     one.fill(12)
     one.fill(2, 2)
@@ -63,14 +63,14 @@ def test_a_healthy_directory_is_clean_and_is_not_changed(tmp_path, ending):
     assert report.broker_pid == 0
 
 
-def test_a_directory_that_was_never_written_to_is_clean(tmp_path):
+def test_an_unused_directory_is_clean(tmp_path):
     Directory(tmp_path / "data").stop()
     assert verified(tmp_path / "data")[0] == []
 
 
 @pytest.mark.parametrize("journal", ["catalogue", "cursors"])
-def test_a_first_start_that_was_killed_is_clean(tmp_path, journal):
-    """The folder is there, its first segment is not yet."""
+def test_a_killed_first_start_is_clean(tmp_path, journal):
+    """The folder exists, its first segment does not yet."""
     (tmp_path / journal).mkdir()
     assert verified(tmp_path)[0] == []
 
@@ -125,7 +125,7 @@ def test_a_missing_segment_is_named_with_its_offsets(healthy, which):
     assert "missing" in fault.reason
 
 
-def test_no_segment_at_all_is_named(healthy):
+def test_a_partition_without_segments_is_named(healthy):
     for path in healthy.segments():
         path.unlink()
     (fault,) = levels(verified(healthy.path)[0], Level.FAULT)
@@ -141,7 +141,7 @@ def test_a_damaged_segment_header_is_named_with_all_its_offsets(healthy, pos):
     (fault,) = levels(verified(healthy.path)[0], Level.FAULT)
     assert (fault.path, fault.file_pos) == (str(path), 0)
     assert (fault.offset, fault.next_offset) == (inside[0].base_offset, inside[-1].next_offset)
-    # The salt is in bytes 4 to 7; without it nothing in the file can be told to be ours.
+    # The salt is in bytes 4 to 7; without the salt no batch of the file can be verified.
     assert ("its batches are whole" in fault.reason) == (pos != 5)
 
 
@@ -179,7 +179,7 @@ def test_a_torn_tail_is_a_note(healthy):
     assert again.logs[1].log_end_offset == 36
 
 
-def test_what_is_behind_the_slot_but_proven_by_a_later_batch_is_damage(healthy):
+def test_a_fault_proven_durable_by_a_later_batch_is_damage(healthy):
     for name in ("watermark",):
         healthy.file(name).unlink()
     path, file_pos, _ = places(healthy.path)[3]
@@ -196,8 +196,8 @@ def test_what_is_behind_the_slot_but_proven_by_a_later_batch_is_damage(healthy):
         (f"cursors/{0:020d}.log", "cannot be read"),
     ],
 )
-def test_what_the_disk_cannot_read_is_a_fault(healthy, name, said):
-    """A folder in the place of a file: every read of it fails."""
+def test_an_unreadable_file_is_a_fault(healthy, name, said):
+    """A folder replaces a file: every read of the file fails."""
     path = healthy.path / name
     path.unlink()
     path.mkdir()
@@ -221,12 +221,12 @@ def test_a_wrong_index_is_a_warning(healthy, harm):
             file.truncate(size - 33)
     found, report = verified(healthy.path)
     assert report.faults == 0
-    if harm != "cut":  # A short index is one that is completed, nothing is wrong with it.
+    if harm != "cut":  # A short index is only incomplete, not wrong.
         assert [(one.level, one.path) for one in found] == [(Level.WARNING, str(path))]
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_one_bad_slot_of_two_is_a_warning(healthy, number):
+def test_a_single_bad_slot_is_a_warning(healthy, number):
     flip(healthy.file("watermark"), 512 * number + 30)
     found, report = verified(healthy.path)
     assert [one.level for one in found] == [Level.WARNING]
@@ -291,8 +291,8 @@ def test_a_flipped_bit_in_a_journal_is_a_fault_with_its_place(healthy, journal):
     assert (fault.file_pos, fault.offset, fault.next_offset) == (SEGMENT_HEADER_BYTES, 0, 1)
 
 
-def test_a_body_that_is_not_what_its_header_says_is_a_fault(tmp_path):
-    """The checksums are right: it was stored so, by a program that did wrong."""
+def test_a_body_unlike_its_header_is_a_fault(tmp_path):
+    """The checksums are right: a faulty program stored the body."""
     one = Directory(tmp_path / "data")
     one.append()
     one.logs[1].append([b"no body"], BodyInfo(1), body_format=1, append_us=1)
@@ -311,7 +311,7 @@ def test_a_body_that_is_not_what_its_header_says_is_a_fault(tmp_path):
     assert sum(log.unopened for log in report.logs) == 1
 
 
-def test_beside_a_running_broker_it_checks_as_far_as_the_slot_goes(healthy):
+def test_beside_a_running_broker_verify_stops_at_the_slot(healthy):
     one = Directory(healthy.path, **SMALL)
     one.append()
     before = snapshot_of(healthy.path)
@@ -340,7 +340,7 @@ def test_a_topic_deleted_meanwhile_is_no_fault_beside_a_running_broker(healthy):
     one.crash()
 
 
-def test_a_dump_looks_again_where_the_broker_has_removed_a_file(healthy):
+def test_a_dump_retries_after_the_broker_removed_a_file(healthy):
     one = Directory(healthy.path, **SMALL)
     (part,) = find_partitions(one.path, "orders/0")
     reading = PartitionDump(part, running=True)
@@ -364,7 +364,7 @@ def test_damage_below_the_slot_is_found_beside_a_running_broker_too(healthy):
 
 
 def test_segments_below_the_log_start_are_no_fault(tmp_path):
-    """A crash between the slot with the new log start and the removal of the old segments."""
+    """A crash came between the slot with the new log start and the removal of the old segments."""
     one = Directory(tmp_path / "data", **SMALL, retention_bytes=1)
     one.fill(12)
     one.logs[1].retain(now_us=1)
@@ -387,12 +387,12 @@ def test_a_journal_that_a_snapshot_shortened_is_clean(tmp_path):
 
 
 def test_a_slot_older_than_the_snapshot_is_no_fault(tmp_path):
-    """A power cut took the slot back; what it still names went with the snapshot."""
+    """A power cut reverted the slot; the segments that it names were removed with the snapshot."""
     (one := Directory(tmp_path / "data")).fill(2)
     slot = (one.path / "cursors" / "watermark").read_bytes()
     one.move_cursor(4)
     one.cursors.rewrite()
-    for _ in range(4):  # The snapshot, then the slot, then the files that it leaves out.
+    for _ in range(4):  # The snapshot, then the slot, then the superseded files.
         one.committer.commit()
         one.committer.promote_lazy()
     one.crash()
@@ -402,7 +402,9 @@ def test_a_slot_older_than_the_snapshot_is_no_fault(tmp_path):
 
 
 def test_records_behind_a_torn_tail_of_a_journal_do_not_count(tmp_path):
-    """The topic's record is torn and will be cut off, with the one behind it that names it."""
+    """The topic's record is torn and will be cut off, with the later record that
+    names the topic.
+    """
     one = Directory(tmp_path / "data")
     one.crash()
     again = Directory(one.path)
@@ -424,7 +426,7 @@ def test_an_unfinished_snapshot_at_the_end_is_no_fault(tmp_path):
     segments = sorted((one.path / "cursors").glob("*.log"))
     assert len(segments) == 2
     with open(segments[1], "r+b") as file:
-        file.truncate(segments[1].stat().st_size - 128)  # The batch that ends it.
+        file.truncate(segments[1].stat().st_size - 128)  # The batch at its end.
     assert verified(one.path)[1].faults == 0
     again = Directory(one.path)
     assert again.cursors.get(1, 0, b"billing").position == 4
@@ -442,8 +444,8 @@ def test_findings_of_one_log_are_bounded(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
-def test_one_random_harm_is_found_or_harmless(tmp_path, seed):
-    """Where verify finds no fault, every acknowledged record and position is as it was."""
+def test_a_random_damage_is_found_or_harmless(tmp_path, seed):
+    """If verify finds no fault, every acknowledged record and position is unchanged."""
     rng = random.Random(seed)
     one, durable = random_directory(rng, tmp_path)
     harm(rng, rng.choice(files_of(one.path)))
@@ -459,8 +461,8 @@ def test_one_random_harm_is_found_or_harmless(tmp_path, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
-def test_much_random_harm_never_makes_verify_or_dump_fail(tmp_path, seed):
-    """Nor does either call anything good that was not written."""
+def test_much_random_damage_never_makes_verify_or_dump_fail(tmp_path, seed):
+    """Neither verify nor dump accepts an unwritten record."""
     rng = random.Random(seed)
     one, _ = random_directory(rng, tmp_path)
     for _ in range(rng.randint(2, 12)):
@@ -475,7 +477,7 @@ def test_much_random_harm_never_makes_verify_or_dump_fail(tmp_path, seed):
 
 
 def random_directory(rng, tmp_path):
-    """A directory that was stopped or killed, and up to which offset it was durable."""
+    """Return a directory after a stop or a kill, and its durable offset."""
     one = Directory(tmp_path / "data", **SMALL)
     for number in range(rng.randint(1, 14)):
         one.append(1, rng.choice(FORMATS), rng.randint(1, 4))

@@ -1,4 +1,4 @@
-"""From options to spans, on a real log, without a JVM."""
+"""Options to spans, on a real log, without a JVM."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tests.storage.export.test_worker import TOPIC, Data, record
 
 @pytest.fixture
 def data(tmp_path):
-    """Partition 0 has offsets 0 to 9, at 0 to 9 ms; partition 1 is empty."""
+    """Return a log: partition 0 has offsets 0 to 9, at 0 to 9 ms; partition 1 is empty."""
     data = Data(tmp_path)
     for number in range(0, 10, 2):
         pair = [record(publish_us=one * 1000) for one in (number, number + 1)]
@@ -31,18 +31,18 @@ def found(data, **given):
     ]
 
 
-def test_all_that_is_there_is_the_default(data):
+def test_the_default_is_the_whole_log(data):
     assert found(data) == [(0, 0, 10)]
 
 
-def test_offsets_of_one_partition_and_the_default_of_the_other(data):
+def test_offsets_of_a_partition_and_the_default_of_the_other(data):
     with pytest.warns(UserWarning, match="orders/1"):
         assert found(data, startingOffsets='{"orders": {"0": 3}}') == [(0, 3, 10)]
     both = '{"orders": {"0": 7, "1": -1}}'
     assert found(data, endingOffsets=both) == [(0, 0, 7)]
 
 
-def test_times_name_the_first_record_that_late(data):
+def test_times_select_the_first_record_at_or_after(data):
     with pytest.warns(UserWarning):
         one = found(data, startingOffsetsByTimestamp='{"orders": {"0": 5}}')
     assert one == [(0, 5, 10)]
@@ -59,7 +59,7 @@ def test_times_name_the_first_record_that_late(data):
         ({"subscribePattern": "("}, "subscribePattern"),
     ],
 )
-def test_what_is_not_there_is_a_clear_error(data, given, text):
+def test_a_missing_topic_or_partition_is_a_clear_error(data, given, text):
     with pytest.raises(BadOption, match=text):
         found(data, **given)
 

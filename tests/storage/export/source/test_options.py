@@ -1,4 +1,4 @@
-"""The options of the data source, against the table of the guide to Spark's Kafka source."""
+"""The options of the data source, compared with the table of the guide to Spark's Kafka source."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def read(streaming=False, **given):
     return read_options({"path": "/data", "subscribe": "orders", **given}, streaming=streaming)
 
 
-def test_names_have_no_case_and_defaults_are_those_of_kafkas_source():
+def test_names_ignore_case_and_defaults_equal_kafkas_source():
     found = read_options({"PATH": "/data", "Subscribe": "orders"}, streaming=False)
     assert found.selection == Selection(topics=(ORDERS,))
     assert (found.starting, found.ending) == (Edge(EARLIEST), Edge(LATEST))
@@ -39,7 +39,7 @@ def test_names_have_no_case_and_defaults_are_those_of_kafkas_source():
         ({"assign": '{"a": [0, 2]}'}, Selection(assigned={"public/default/a": (0, 2)})),
     ],
 )
-def test_topics_are_named_listed_or_matched(given, selection):
+def test_topics_are_given_by_list_pattern_or_assignment(given, selection):
     assert read_options({"path": "x", **given}, streaming=False).selection == selection
 
 
@@ -52,7 +52,7 @@ def test_offsets_of_single_partitions_and_times():
     assert by_time == Edge(LATEST, times_us={ORDERS: {0: 7_000}})
 
 
-def test_the_time_for_all_wins_over_times_and_these_over_offsets():
+def test_a_global_time_precedes_times_and_offsets():
     given = {
         "startingTimestamp": "5",
         "startingOffsetsByTimestamp": '{"orders": {"0": 7}}',
@@ -89,7 +89,7 @@ def test_the_time_for_all_wins_over_times_and_these_over_offsets():
         ({"endpoint": "http://s3"}, "endpoint goes with store"),
     ],
 )
-def test_what_cannot_be_is_a_clear_error(given, text):
+def test_invalid_options_are_a_clear_error(given, text):
     with pytest.raises(BadOption, match=text):
         read(**given)
 
@@ -104,7 +104,7 @@ def test_streams_have_limits_and_no_end():
         read(streaming=True, endingOffsets="latest")
 
 
-def test_options_of_other_connectors_and_of_streams_are_told_of_and_ignored():
+def test_foreign_options_are_reported_and_ignored():
     with pytest.warns(UserWarning, match="kafka.bootstrap.servers is ignored"):
         read(**{"kafka.bootstrap.servers": "localhost:9092"})
     with pytest.warns(UserWarning, match="for streams"):

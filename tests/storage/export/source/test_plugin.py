@@ -56,7 +56,7 @@ def source(data, **given):
 
 
 def rows(reader):
-    """The rows of all tasks: each goes to a worker as bytes, with its reader."""
+    """Return the rows of all tasks; each task goes to a worker as bytes, with its reader."""
     found = []
     for part in reader.partitions():
         sent, task = cloudpickle.loads(cloudpickle.dumps((reader, part)))
@@ -68,7 +68,7 @@ def offsets(reader):
     return [row["offset"] for row in rows(reader)]
 
 
-def test_the_columns_are_those_of_sparks_kafka_source_and_what_the_options_add(data):
+def test_the_columns_equal_sparks_kafka_source_with_optional_columns(data):
     assert BraidlogSource.name() == "braidlog"
     plain = source(data).schema()
     names = [column.split()[0] for column in plain.split(", ")]
@@ -80,23 +80,23 @@ def test_the_columns_are_those_of_sparks_kafka_source_and_what_the_options_add(d
         source(data, includeHeaders="perhaps").schema()
 
 
-def test_a_batch_reads_what_is_there_in_as_many_tasks_as_wanted(data):
+def test_a_batch_reads_the_log_in_the_requested_number_of_tasks(data):
     fill(data, *(b"%d" % n for n in range(10)))
     reader = source(data, minPartitions="3").reader(ROWS)
     assert len(reader.partitions()) == 3
     assert rows(reader) == [{"offset": n, "value": b"%d" % n} for n in range(10)]
     small = source(data, maxRecordsPerPartition="4", startingOffsets='{"orders": {"0": 1}}')
     assert len(small.reader(ROWS).partitions()) == 3
-    assert list(reader.read(InputPartition(None))) == []  # Spark's own task where there is none.
+    assert list(reader.read(InputPartition(None))) == []  # Spark's own task for an empty result.
 
 
-def test_the_reader_of_a_stream_is_the_streams(data):
+def test_a_stream_has_the_stream_reader(data):
     assert isinstance(source(data).streamReader(ROWS), StreamReader)
     with pytest.raises(BadOption, match="a stream has no end"):
         source(data, endingOffsets="latest").streamReader(ROWS)
 
 
-def test_values_are_columns_and_what_does_not_decode_goes_where_the_option_says(data, tmp_path):
+def test_values_are_columns_and_undecodable_values_follow_the_option(data, tmp_path):
     fill(data, b'{"id": 1, "name": "a"}', b"no JSON", b'{"id": 3}')
     both = StructType([StructField("offset", LongType()), StructField("data", DATA)])
     given = {"valueFormat": "json", "valueSchema": "id bigint, name string"}
@@ -120,7 +120,7 @@ def test_the_column_of_values_needs_their_format(data):
         source(data).reader(schema)
 
 
-def test_a_body_that_cannot_be_opened_goes_where_the_option_says(data, tmp_path):
+def test_an_unreadable_body_follows_the_option(data, tmp_path):
     fill(data, b"good")
     data.append_body(b"\xff" * 40, BodyInfo(3), BodyFormat.PULSAR, 1)
     fill(data, b"good")
@@ -135,7 +135,7 @@ def test_a_body_that_cannot_be_opened_goes_where_the_option_says(data, tmp_path)
 
 
 def filtered(data, *filters, **given):
-    """The offsets that are read, and the filters that Spark has to judge itself."""
+    """Return the read offsets, and the filters that Spark must apply itself."""
     reader = source(data, filterPushdown="true", **given).reader(ROWS)
     left = list(reader.pushFilters(list(filters)))
     return offsets(reader), left
@@ -162,7 +162,7 @@ def filtered(data, *filters, **given):
     ],
     ids=str,
 )
-def test_filters_on_places_cut_what_is_read_and_spark_need_not_judge_them(data, filters, read):
+def test_filters_on_partition_and_offset_are_pushed_down(data, filters, read):
     fill(data, *(b"%d" % n for n in range(8)))
     assert filtered(data, *filters) == (read, [])
 
@@ -180,13 +180,13 @@ def test_filters_on_places_cut_what_is_read_and_spark_need_not_judge_them(data, 
     ],
     ids=str,
 )
-def test_all_others_are_left_to_spark(data, one):
+def test_other_filters_are_left_to_spark(data, one):
     fill(data, *(b"%d" % n for n in range(8)))
     assert filtered(data, one) == ([*range(8)], [one])
 
 
 @pytest.mark.parametrize("kind", [GreaterThan, GreaterThanOrEqual])
-def test_a_filter_on_time_leaves_out_what_is_older_and_spark_judges_the_rest(data, kind):
+def test_a_time_filter_skips_older_records_and_spark_filters_the_rest(data, kind):
     noon_us = int(NOON.timestamp() * 1_000_000)
     for hours in range(-2, 3):
         fill(data, b"v", append_us=noon_us + hours * 3_600_000_000)
@@ -197,7 +197,7 @@ def test_a_filter_on_time_leaves_out_what_is_older_and_spark_judges_the_rest(dat
     assert filtered(data, kind(("timestamp",), NOON.replace(year=2100)))[0] == []
 
 
-def test_what_retention_removed_is_an_error_or_gone_on_behind(data):
+def test_removed_records_are_an_error_or_skipped(data):
     fill(data, *(b"%d" % n for n in range(4)))
     fill(data, *(b"%d" % n for n in range(4, 8)))
     readers = [source(data, failOnDataLoss=one).reader(ROWS) for one in ("true", "false")]
@@ -210,7 +210,7 @@ def test_what_retention_removed_is_an_error_or_gone_on_behind(data):
     assert found == [4, 5, 6, 7]
 
 
-def test_a_partition_that_is_gone_is_an_error_or_has_no_rows(data):
+def test_a_deleted_partition_is_an_error_or_has_no_rows(data):
     fill(data, b"v")
     readers = [source(data, failOnDataLoss=one).reader(ROWS) for one in ("true", "false")]
     (part,) = readers[0].partitions()
@@ -220,7 +220,7 @@ def test_a_partition_that_is_gone_is_an_error_or_has_no_rows(data):
     assert [*readers[1].read(part)] == []
 
 
-def test_a_log_that_is_an_older_one_is_an_error(data):
+def test_an_older_log_is_an_error(data):
     fill(data, b"v")
     (part,) = source(data).reader(ROWS).partitions()
     object.__setattr__(part.span, "end", 5)

@@ -1,4 +1,4 @@
-"""The data source in a real Spark: batch, filters, streams. One JVM for all of them."""
+"""The data source in a real Spark: batch, filters, streams. All tests share a JVM."""
 
 import pytest
 
@@ -72,14 +72,14 @@ def test_offsets_partitions_and_filters(spark, data):
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_nothing_is_an_empty_data_frame_and_nonsense_a_clear_error(spark, data):
+def test_no_records_are_an_empty_data_frame_and_invalid_options_an_error(spark, data):
     assert frame(spark, data).load().count() == 0
     with pytest.raises(Exception, match="there is no topic public/default/nothing"):
         frame(spark, data, subscribe="nothing").load().count()
 
 
 def stream(spark, data, checkpoint, **options):
-    """Run a query over what is there now; the rows of each micro-batch."""
+    """Run a query over the present log; return the rows of each micro-batch."""
     options = {"path": data.directory.path, "subscribe": "orders", **options}
     options.setdefault("startingOffsets", "earliest")
     seen = []
@@ -93,7 +93,7 @@ def stream(spark, data, checkpoint, **options):
     return seen
 
 
-def test_a_stream_goes_on_from_its_checkpoint_in_bounded_batches(spark, data, tmp_path):
+def test_a_stream_continues_from_its_checkpoint_in_bounded_batches(spark, data, tmp_path):
     fill(data, 0, 50)
     first = stream(spark, data, tmp_path / "checkpoint", maxOffsetsPerTrigger="20")
     assert [len(batch) for batch in first] == [20, 20, 10]

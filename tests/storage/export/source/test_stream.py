@@ -37,7 +37,7 @@ def at(offset, partition_id=1):
     return {TOPIC: {"0": [offset, partition_id]}}
 
 
-def test_the_limit_that_spark_is_given_is_the_one_of_the_options(data):
+def test_spark_receives_the_limit_of_the_options(data):
     assert reader(data).getDefaultReadLimit() == ALL
     assert reader(data, maxOffsetsPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
     assert reader(data, maxBytesPerTrigger="5").getDefaultReadLimit() == ReadMaxBytes(5)
@@ -55,7 +55,7 @@ def test_a_micro_batch_keeps_to_its_limit_and_ends_with_the_same_offset(data):
     assert few == at(1)
 
 
-def test_rows_are_those_between_two_offsets(data):
+def test_rows_are_between_two_offsets(data):
     fill(data, 7)
     stream = reader(data, minPartitions="2")
     parts = stream.partitions(at(2), at(6))
@@ -65,7 +65,7 @@ def test_rows_are_those_between_two_offsets(data):
     assert (len(parts), offsets) == (2, [2, 3, 4, 5])
 
 
-def test_available_now_reads_what_was_there_when_it_began(data):
+def test_available_now_reads_the_log_up_to_its_start(data):
     fill(data, 3)
     stream = reader(data)
     stream.prepareForTriggerAvailableNow()
@@ -74,7 +74,7 @@ def test_available_now_reads_what_was_there_when_it_began(data):
     assert stream.latestOffset(at(3), ALL) == at(3)
 
 
-def test_too_little_is_waited_for_as_long_as_the_delay(data):
+def test_a_small_batch_waits_for_the_delay(data):
     fill(data, 3)
     waits = reader(data, minOffsetsPerTrigger="10", maxTriggerDelay="1h")
     assert waits.latestOffset(at(0), ALL) == at(0)
@@ -84,14 +84,14 @@ def test_too_little_is_waited_for_as_long_as_the_delay(data):
     assert hurries.latestOffset(at(0), ALL) == at(10)
 
 
-def test_a_partition_that_is_new_begins_at_its_log_start(data):
+def test_a_new_partition_begins_at_its_log_start(data):
     fill(data, 3)
     data.directory.create_partitions([NewPartition(2, TOPIC, 1)], LogSettings(), data.committer)
     ends = reader(data).latestOffset(at(3), ALL)
     assert ends == {TOPIC: {"0": [3, 1], "1": [0, 2]}}
 
 
-def test_a_topic_made_again_is_an_error_or_read_from_its_start(data):
+def test_a_recreated_topic_is_an_error_or_read_from_its_start(data):
     fill(data, 3)
     with pytest.raises(DataLoss, match="deleted and made again"):
         reader(data).latestOffset(at(3, partition_id=9), ALL)
@@ -102,12 +102,14 @@ def test_a_topic_made_again_is_an_error_or_read_from_its_start(data):
 
 
 def gone(data, **given):
-    """A reader of a topic that is there and one that was deleted, and what its checkpoint knows."""
+    """Return a reader of an existing and a deleted topic, and the checkpoint of the
+    deleted topic.
+    """
     fill(data, 3)
     return reader(data, subscribe="gone,orders", **given), {"public/default/gone": {"0": [5, 9]}}
 
 
-def test_a_topic_that_was_deleted_is_an_error_or_passed_over(data):
+def test_a_deleted_topic_is_an_error_or_skipped(data):
     stream, known = gone(data)
     with pytest.raises(BadOption, match="no topic public/default/gone"):
         stream.latestOffset({**known, **at(0)}, ALL)
@@ -118,14 +120,14 @@ def test_a_topic_that_was_deleted_is_an_error_or_passed_over(data):
     assert [part.span.topic for part in stream.partitions({**known, **at(0)}, end)] == [TOPIC]
 
 
-def test_available_now_passes_over_a_topic_that_was_deleted(data):
+def test_available_now_skips_a_deleted_topic(data):
     stream, known = gone(data, failOnDataLoss="false")
     with pytest.warns(UserWarning, match="no topic public/default/gone"):
         stream.prepareForTriggerAvailableNow()
     assert stream.latestOffset({**known, **at(0)}, ALL) == {**known, **at(3)}
 
 
-def test_an_assigned_partition_that_was_deleted_is_passed_over(data):
+def test_an_assigned_deleted_partition_is_skipped(data):
     fill(data, 3)
     assign = '{"orders": [0], "gone": [0]}'
     stream = reader(data, failOnDataLoss="false", assign=assign)
@@ -133,8 +135,8 @@ def test_an_assigned_partition_that_was_deleted_is_passed_over(data):
         assert stream.latestOffset(at(0), ALL) == at(3)
 
 
-def test_a_new_stream_begins_with_topics_that_are_there(data):
-    """A name with a typing error is not one that was deleted."""
+def test_a_new_stream_needs_existing_topics(data):
+    """A misspelled name is not a deleted topic."""
     stream, _ = gone(data, failOnDataLoss="false")
     with pytest.raises(BadOption, match="no topic public/default/gone"):
         stream.initialOffset()

@@ -1,4 +1,4 @@
-"""The columns as Spark checks them; needs no JVM."""
+"""The columns as Spark checks them, without a JVM."""
 
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -28,7 +28,7 @@ TYPES = {
 }
 
 
-def test_the_types_are_those_that_spark_makes_of_the_schema():
+def test_the_types_equal_sparks_types_of_the_schema():
     names = column_names(headers=True, metadata=True)
     pairs = [one.split(" ", 1) for one in ddl(names).split(", ")]
     schema = StructType([StructField(name, TYPES[type_]) for name, type_ in pairs])

@@ -1,4 +1,4 @@
-"""Values by the schemas that are registered for their topics, without a JVM."""
+"""Values by the registered schemas of their topics, without a JVM."""
 
 import io
 import json
@@ -53,7 +53,7 @@ def named(version):
 
 
 def store(directory, *records):
-    """(schema version, value) pairs."""
+    """Store (schema version, value) pairs."""
     log = directory.logs[1]
     base = log.log_end_offset
     made = [
@@ -73,14 +73,14 @@ def read(directory, values, **options):
     return [row for batch in reading.rows(span) for row in batch.to_pylist()]
 
 
-def test_each_value_is_read_by_the_version_that_its_record_names(directory):
+def test_each_value_is_read_by_its_records_version(directory):
     register(directory, FIRST)
     register(directory, SECOND)
     store(
         directory,
         (0, packed(FIRST, {"id": 1})),
         (1, packed(SECOND, {"note": "x", "id": 2})),
-        (None, packed(SECOND, {"note": None, "id": 3})),  # Without one: as the latest.
+        (None, packed(SECOND, {"note": None, "id": 3})),  # Without a version: the latest.
     )
     values = values_of(str(directory.path), ORDERS, BY_REGISTRY)
     assert [row[DATA] for row in read(directory, values)] == [
@@ -90,7 +90,7 @@ def test_each_value_is_read_by_the_version_that_its_record_names(directory):
     ]
 
 
-def test_a_version_that_comes_while_a_query_runs_is_looked_up(directory):
+def test_a_new_version_during_a_query_is_looked_up(directory):
     register(directory, FIRST)
     values = values_of(str(directory.path), ORDERS, BY_REGISTRY)
     wider = {**FIRST, "fields": [{"name": "new", "type": "string"}, *FIRST["fields"]]}
@@ -99,7 +99,7 @@ def test_a_version_that_comes_while_a_query_runs_is_looked_up(directory):
     assert [row[DATA] for row in read(directory, values)] == [{"id": 2}]
 
 
-def test_a_version_that_nobody_registered_does_not_decode(directory):
+def test_an_unregistered_version_does_not_decode(directory):
     register(directory, FIRST)
     store(directory, (7, packed(FIRST, {"id": 1})), (0, packed(FIRST, {"id": 2})))
     values = values_of(str(directory.path), ORDERS, BY_REGISTRY)
@@ -113,7 +113,7 @@ def test_json_values_have_the_columns_of_the_registered_definition(directory):
     assert [row[DATA] for row in read(directory, values)] == [{"note": "n", "id": 7}]
 
 
-def test_topics_without_a_schema_that_fits_are_a_clear_error(directory):
+def test_topics_without_a_fitting_schema_are_a_clear_error(directory):
     place = str(directory.path)
     with pytest.raises(BadOption, match="no registered schema"):
         values_of(place, ORDERS, BY_REGISTRY)

@@ -1,4 +1,4 @@
-"""Values as columns: types from schemas, JSON and Avro, and what is of no schema."""
+"""Values as columns: types from schemas, JSON and Avro, and values without a schema."""
 
 import io
 import json
@@ -42,7 +42,7 @@ SPARK = {
 }
 
 
-def test_the_three_ways_to_give_a_schema():
+def test_the_three_forms_of_a_schema():
     assert ddl_of(struct_type("id bigint, `name` string", avro=False)) == (
         "struct<`id`:bigint,`name`:string>"
     )
@@ -69,12 +69,12 @@ def test_the_three_ways_to_give_a_schema():
         ('{"type": "struct", "fields": [{"name": "a", "type": "interval"}]}', False, "of type"),
     ],
 )
-def test_a_schema_that_cannot_be_is_a_clear_error(schema, avro, text):
+def test_an_invalid_schema_is_a_clear_error(schema, avro, text):
     with pytest.raises(BadOption, match=text):
         struct_type(schema, avro=avro)
 
 
-def test_json_values_are_rows_and_what_is_none_is_named():
+def test_json_values_are_rows_and_invalid_values_are_named():
     decoder = decoder_of(ValueFormat("json", "id bigint, name string"))
     values = [
         b'{"id": 1, "name": "a", "more": true}',
@@ -101,7 +101,7 @@ def test_json_values_are_rows_and_what_is_none_is_named():
     assert data.type == decoder.type
 
 
-def test_avro_values_are_rows_and_what_is_none_is_named():
+def test_avro_values_are_rows_and_invalid_values_are_named():
     decoder = decoder_of(ValueFormat("avro", json.dumps(AVRO)))
     out = io.BytesIO()
     schema = fastavro.parse_schema(AVRO)
@@ -115,7 +115,7 @@ def test_avro_values_are_rows_and_what_is_none_is_named():
     assert [one.row for one in bad] == [1, 3]
 
 
-def test_nothing_to_decode_is_nothing():
+def test_no_values_decode_to_no_rows():
     decoder = decoder_of(ValueFormat("json", "id bigint"))
     assert len(decoder.decode(pa.array([], pa.binary()))[0]) == 0
 
@@ -162,7 +162,7 @@ def nested(depth):
         ("R", "Avro type R"),
     ],
 )
-def test_what_no_column_can_hold_of_avro_is_said(kind, said):
+def test_avro_types_without_a_column_are_an_error(kind, said):
     with pytest.raises(BadOption, match=said):
         of_avro(kind)
 

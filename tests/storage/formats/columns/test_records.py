@@ -1,4 +1,6 @@
-"""Column decoders against the plain codecs: the same rows for every body, or the plain way."""
+"""Column decoders compared with the plain codecs: the same rows for every body, or the plain
+decoder.
+"""
 
 import random
 import struct
@@ -41,7 +43,7 @@ def batch_of(data, body_format, base=0, count=1, append_us=APPEND_US):
 
 
 def fast(batches):
-    """Rows of the column decoder, or None where it leaves them to the plain codec."""
+    """Return the rows of the column decoder, or None if they are left to the plain codec."""
     codec = codec_for(batches[0].header.body_format)
     try:
         columns = column_decoder_for(codec)(batches)
@@ -73,7 +75,7 @@ def assert_same(batches):
 @pytest.mark.parametrize("body_format", FORMATS)
 @QUICK
 @given(data=st.data())
-def test_every_format_gives_the_rows_of_its_codec(body_format, data):
+def test_every_format_has_the_rows_of_its_codec(body_format, data):
     codec = codec_for(body_format)
     batches = []
     for records in data.draw(st.lists(record_lists(), min_size=1, max_size=3)):
@@ -82,7 +84,7 @@ def test_every_format_gives_the_rows_of_its_codec(body_format, data):
         encoded = codec.encode(records, base)
         batches.append(batch_of(encoded, body_format, base, len(records), records[0].append_us))
     found = fast(batches)
-    if found is None:  # Allowed where a key is not text: Pulsar gives it in Base64.
+    if found is None:  # Allowed for a binary key: Pulsar has the key in Base64.
         assert body_format == BodyFormat.PULSAR
     else:
         assert found == plain(batches)
@@ -223,8 +225,8 @@ def test_compressed_pulsar_entries(compression):
     assert_same([batch_of(body((alone, 1), (small, 1), (alone, 1)), BodyFormat.PULSAR, 20, 3)])
 
 
-def test_what_is_cut_or_flipped_is_never_read_as_something_else():
-    """Where the column decoder takes damaged bytes, the plain codec reads the same of them."""
+def test_cut_or_flipped_bytes_are_never_read_differently():
+    """If the column decoder accepts damaged bytes, the plain codec reads the same rows."""
     seed = 20
     print("seed", seed)
     rng = random.Random(seed)

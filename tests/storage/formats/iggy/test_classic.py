@@ -28,7 +28,7 @@ def header(name: bytes, value: bytes, kind: int = 2) -> bytes:
 
 
 def sent(payload: bytes, headers: bytes = b"", message_id: int = 1) -> bytes:
-    """One message as SEND has it."""
+    """Return a message as in a SEND."""
     return (
         message_id.to_bytes(16, "little")
         + struct.pack("<I", len(headers))
@@ -53,7 +53,7 @@ def test_a_send_as_literal_bytes() -> None:
 
 
 @pytest.mark.parametrize("row", rows("iggy", "send-messages.tsv"), ids=lambda row: row[0] + row[1])
-def test_sends_are_taken_and_refused_as_iggy_does(row: list[str]) -> None:
+def test_sends_are_accepted_and_refused_as_by_iggy(row: list[str]) -> None:
     _, _, key, messages, answer = row
     refused_for_its_target = answer.isdigit() and answer != "3"
     bad_partitioning = "key of length 0" in row[1] or "partitioning kind" in row[1]
@@ -84,7 +84,7 @@ def test_messages_that_iggys_server_sent_read_and_encode_the_same(row: list[str]
     ]
 
 
-def test_the_partitioning_key_is_every_records_key_and_no_iggy_reader_sees_it() -> None:
+def test_the_partitioning_key_is_every_records_key_hidden_from_iggy() -> None:
     body = body_from_send(sent(b"a") + sent(b"b"), 3, 9, key=b"key-1").body
     assert [record.key for record in IGGY.decode(body, 3, 9).records] == [b"key-1", b"key-1"]
     assert body[:9] == b"\x05\x00\x00\x00key-1"
@@ -103,7 +103,7 @@ def test_a_foreign_key_is_the_last_header() -> None:
     ]
 
 
-def test_what_no_header_can_hold_is_left_out() -> None:
+def test_properties_that_no_header_can_hold_are_left_out() -> None:
     longest = b"x" * 255
     headers = [
         Header(b"", b"v"),
@@ -124,7 +124,7 @@ def test_what_no_header_can_hold_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b""])
-def test_a_record_without_a_payload_is_not_for_iggy(value: bytes | None) -> None:
+def test_a_record_without_payload_is_not_carried(value: bytes | None) -> None:
     assert not IGGY.carries(Record(0, 1, key=b"k", value=value))
 
 
@@ -156,12 +156,12 @@ def test_messages_without_an_id_get_random_uuids() -> None:
         struct.pack("<I", 2**32 - 1) + b"n",
     ],
 )
-def test_headers_that_no_client_could_read_are_corrupt(headers: bytes) -> None:
+def test_unreadable_headers_are_corrupt(headers: bytes) -> None:
     with pytest.raises(CorruptBody):
         body_from_send(sent(b"v", header(b"ok", b"v") + headers), 0, 1)
 
 
-def test_limits_of_one_send_are_exact() -> None:
+def test_limits_of_a_send_are_exact() -> None:
     two = sent(b"x" * 50) + sent(b"y" * 51)
     assert body_from_send(two, 0, 1, payload_bytes_max=101).info == BodyInfo(2)
     with pytest.raises(RecordTooLarge):
@@ -237,7 +237,7 @@ def test_the_description_reads_what_is_stored(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_hostile_sends_are_refused_with_our_own_errors(seed: int) -> None:
+def test_hostile_sends_raise_only_body_errors(seed: int) -> None:
     rng = random.Random(seed)
     good = sent(b"value", header(b"n", b"v")) + sent(b"other")
     for _ in range(60):

@@ -1,4 +1,4 @@
-"""The other forms of Iggy's later dialects: captured bytes in, the stored form, and back."""
+"""The wire forms of Iggy's later dialects: captured bytes in, the stored form, and back."""
 
 import struct
 import zlib
@@ -32,7 +32,7 @@ BATCH += bytes.fromhex(
     "0000000000000000 776f726c6421"
 )
 SENT_US = 0x000660BFCCC55956
-# Two headers as D3 and D4 have them: keys without kinds.
+# Two headers as in D3 and D4: keys without kinds.
 UNTYPED_HEADERS = b"\x04\0\0\0kind\x02\x05\0\0\0order" + b"\x02\0\0\0n1\x0b\x04\0\0\0\x07\0\0\0"
 TYPED_HEADERS = (
     b"\x02\x04\0\0\0kind\x02\x05\0\0\0order" + b"\x02\x02\0\0\0n1\x0b\x04\0\0\0\x07\0\0\0"
@@ -65,7 +65,7 @@ def records_of(body: object) -> memoryview:
     return IGGY_TYPED.readable(body)
 
 
-def test_the_captured_batch_is_taken_and_comes_back() -> None:
+def test_the_captured_batch_round_trips() -> None:
     prepared = body_from_batch(BATCH, 2, 0, 1000)
     decoded = IGGY_TYPED.decode(prepared.body, 0, 1000).records
     assert [(one.offset, one.value, one.publish_us) for one in decoded] == [
@@ -76,7 +76,7 @@ def test_the_captured_batch_is_taken_and_comes_back() -> None:
     assert struct.unpack_from("<QQQQ", shown) == (0, 0, 1000, SENT_US)
     assert shown[256:] == BATCH[256:]  # Frames and their checksums, byte for byte.
     again = bytearray(shown)
-    again[16:24] = bytes(8)  # Without the append time it is what was sent.
+    again[16:24] = bytes(8)  # Without the append time, the batch equals the sent batch.
     checked = again[:40] + again[48:52] + BATCH[256:264] + BATCH[309:317]
     struct.pack_into("<Q", again, 40, checksum_of(bytes(checked)))
     assert bytes(again) == BATCH
@@ -92,7 +92,7 @@ def test_the_captured_batch_is_taken_and_comes_back() -> None:
         (batch(frame(b"x"))[:40] + bytes(8) + batch(frame(b"x"))[48:], "batch_checksum"),
     ],
 )
-def test_broken_rules_of_a_batch(broken: bytes, rule: str) -> None:
+def test_invalid_batches_are_refused(broken: bytes, rule: str) -> None:
     with pytest.raises(BrokenRule) as caught:
         body_from_batch(broken, 1, 0, 1)
     assert caught.value.rule == rule
@@ -110,19 +110,19 @@ def test_broken_rules_of_a_batch(broken: bytes, rule: str) -> None:
         batch(frame(b"x"))[:52] + b"\x01" + batch(frame(b"x"))[53:],
     ],
 )
-def test_batches_that_cannot_be(broken: bytes) -> None:
+def test_impossible_batches_are_refused(broken: bytes) -> None:
     with pytest.raises(CorruptBody):
         body_from_batch(broken, max(1, broken[48] if len(broken) > 48 else 0), 0, 1)
 
 
-def test_empty_payloads_and_ids_of_zero_stay() -> None:
+def test_empty_payloads_and_ids_of_zero_are_kept() -> None:
     empty = bytes(16) + struct.pack("<IIIIQ", 0, 0, 0, 0, 0)
     sent = batch(struct.pack("<Q", xxhash.xxh3_64_intdigest(empty)) + empty)
     (record,) = IGGY_TYPED.decode(body_from_batch(sent, 1, 0, 1).body, 0, 1).records
     assert (record.value, record.message_id) == (b"", 0)
 
 
-def test_a_batch_is_made_for_each_append_time_and_reach_of_times() -> None:
+def test_a_batch_covers_a_single_append_time_and_range_of_times() -> None:
     far = 1 << 33
     first = body_from_typed(message(b"a", sent_us=far) + message(b"b", sent_us=far + 3), 0, 10)
     later = body_from_typed(message(b"c", sent_us=far - 2), 2, 11)
@@ -140,7 +140,7 @@ def test_a_batch_is_made_for_each_append_time_and_reach_of_times() -> None:
 
 
 @pytest.mark.parametrize("digest", [crc32_wide, checksum_of])
-def test_untyped_messages_are_taken_and_come_back(digest) -> None:
+def test_untyped_messages_round_trip(digest) -> None:
     sent = untyped_message(b"hello", UNTYPED_HEADERS) + untyped_message(b"x")
     prepared = body_from_untyped(sent, 3, 1000)
     typed = message(b"hello", TYPED_HEADERS) + message(b"x")
@@ -159,7 +159,7 @@ def test_the_checksum_of_crate_0_7_is_zlibs() -> None:
     assert crc32_wide(b"hello") == zlib.crc32(b"hello")
 
 
-def test_keys_that_are_no_text_are_left_out_where_keys_have_no_kinds() -> None:
+def test_binary_keys_are_left_out_without_key_kinds() -> None:
     block = b"\x0b\x04\0\0\0\x07\0\0\0\x02\x01\0\0\0v" + TYPED_HEADERS
     prepared = body_from_typed(message(b"x", block), 0, 1)
     assert untyped(records_of(prepared.body), checksum_of).endswith(b"x" + UNTYPED_HEADERS)
@@ -167,7 +167,7 @@ def test_keys_that_are_no_text_are_left_out_where_keys_have_no_kinds() -> None:
 
 @QUICK
 @given(st.binary(max_size=400), st.integers(0, 3))
-def test_any_bytes_raise_body_errors_and_nothing_else(data: bytes, count: int) -> None:
+def test_any_bytes_raise_only_body_errors(data: bytes, count: int) -> None:
     for act in (
         lambda: body_from_untyped(data, 0, 1),
         lambda: body_from_batch(data, count, 0, 1),

@@ -1,5 +1,5 @@
-"""What the extension in C makes of many Iggy messages at once, against what is made of them one by
-one in Python; and that bodies are the same without it.
+"""The C extension's conversion of many Iggy messages at once, compared with Python's per message;
+and equal bodies without the extension.
 """
 
 import random
@@ -49,7 +49,7 @@ CODECS = {IGGY.format: IGGY, IGGY_TYPED.format: IGGY_TYPED}
 
 @pytest.fixture
 def in_python(monkeypatch):
-    """The result of a function without the extension, or the error that it raises."""
+    """Return a function that returns another function's result, or error, without the extension."""
 
     def run(function, *arguments, **options):
         with monkeypatch.context() as patched:
@@ -67,17 +67,17 @@ def outcome(function, *arguments, **options):
 
 
 def same(block, size):
-    """Random bytes of which both ways see the same, however many they ask for at a time."""
+    """Return random bytes that both ways see alike, for any request size."""
     return block * (size // 16)
 
 
 def of_kind(kind, header):
-    """A header whose name is of that kind."""
+    """Return a header whose name is of that kind."""
     return bytes((kind,)) + header[1:]
 
 
 def headers(chance, kinds=(2, 2, 2, 1)):
-    """Headers with kinds of names."""
+    """Return headers with kinds of names."""
     return b"".join(
         of_kind(
             chance.choice(kinds),
@@ -92,7 +92,7 @@ def headers(chance, kinds=(2, 2, 2, 1)):
 
 
 def typed(payload, block=b"", *, message_id=1, sent_us=7, reserved=0):
-    """A message of crate 0.9 as it is sent."""
+    """Return a message of crate 0.9 as sent."""
     message_id = message_id.to_bytes(16, "little")
     sizes = (len(block), len(payload), reserved)
     return struct.pack("<Q16sQQQIIQ", 0, message_id, 0, 0, sent_us, *sizes) + payload + block
@@ -111,7 +111,7 @@ def typed_messages(chance):
 
 
 def frames(chance):
-    """Frames of a batch, their checksums right whatever else is wrong."""
+    """Return frames of a batch, with right checksums despite other faults."""
     wrong = chance.random() < 0.4
     for number in range(chance.randrange(1, 12)):
         spoilt = wrong and chance.random() < 0.3
@@ -185,11 +185,11 @@ def test_batches_become_the_same_bodies(seed, in_python):
         (Form.FRAME, frame(b"", number=0) + frame(b"y" * 300, number=1)),
     ],
 )
-def test_what_is_in_order_needs_no_python_and_what_is_cut_is_left_to_it(form, messages):
+def test_valid_messages_need_no_python_and_cut_messages_are_left_to_it(form, messages):
     stamps = (7, 9, 5)
     assert stored_send(messages, form, b"", stamps, SEND_LIMITS, random.randbytes) is not None
     for end in range(len(messages)):
-        if form is not Form.FRAME or end != len(frame(b"")):  # A whole one.
+        if form is not Form.FRAME or end != len(frame(b"")):  # A whole frame.
             made = stored_send(messages[:end], form, b"", stamps, SEND_LIMITS, random.randbytes)
             assert made is None
 
@@ -205,11 +205,11 @@ def test_messages_without_an_id_get_uuids_of_version_4_and_others_keep_theirs():
     assert {(one[6] >> 4, one[8] >> 6) for one in fresh} == {(4, 2)}
 
 
-# From one stored form to another.
+# Conversion between stored forms.
 
 
 def stored_bodies(chance, body_format):
-    """A stored body of a form of Iggy's, or a set of Kafka's."""
+    """Return a stored body of an Iggy form, or a Kafka set."""
     if body_format == KAFKA.format:
         return kafka_set(chance)
     if body_format == IGGY.format:
@@ -221,7 +221,7 @@ def stored_bodies(chance, body_format):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("source", [IGGY.format, IGGY_TYPED.format, KAFKA.format])
 @pytest.mark.parametrize("target", CODECS.values())
-def test_made_over_is_what_goes_by_records(target, source, seed):
+def test_direct_conversion_equals_conversion_by_records(target, source, seed):
     if target.format == source:
         return
     chance = random.Random(seed)
@@ -251,7 +251,7 @@ def test_made_over_is_what_goes_by_records(target, source, seed):
 
 
 @in_c
-def test_made_over_takes_all_of_a_body_that_is_in_order():
+def test_direct_conversion_takes_all_of_a_valid_body():
     blocks = [b"", pack_header(b"n", b"v", 2) + pack_header(b"more", b"\xff", 1)]
     many = b"".join(typed(b"x" * (at + 1), blocks[at % 2]) for at in range(300))
     body = body_from_typed(many, 0, 9).body
@@ -263,12 +263,12 @@ def test_made_over_takes_all_of_a_body_that_is_in_order():
 
 
 @in_c
-def test_made_over_ends_before_what_python_has_to_look_at():
+def test_direct_conversion_ends_before_records_for_python():
     plain = typed(b"x")
     for odd in (
-        typed(b"x", of_kind(1, pack_header(b"n", b"v", 2))),  # The name is no text,
-        typed(b"x", pack_header("ключ".encode(), b"v", 2)),  # or may be none,
-        typed(b"x", pack_header(b"n", b"\xff", 2)),  # and so may the value.
+        typed(b"x", of_kind(1, pack_header(b"n", b"v", 2))),  # The name is binary,
+        typed(b"x", pack_header("ключ".encode(), b"v", 2)),  # or possibly binary,
+        typed(b"x", pack_header(b"n", b"\xff", 2)),  # or the value is.
     ):
         body = body_from_typed(plain + odd + plain, 0, 9).body
         part = IGGY.converted(Stored(body, IGGY_TYPED.format, 0, 9, 3), ALL)
@@ -279,7 +279,7 @@ def test_made_over_ends_before_what_python_has_to_look_at():
 
 
 @in_c
-def test_made_over_tells_when_there_is_no_room():
+def test_direct_conversion_reports_a_lack_of_room():
     body = body_from_send(sent(b"x" * 50) * 3, 0, 9).body
     for room, count in ((0, 0), (113, 0), (114, 1), (228, 2), (341, 2), (342, 3)):
         part = IGGY_TYPED.converted(Stored(body, IGGY.format, 0, 9, 3), Wanted(0, 100, room))
@@ -297,7 +297,7 @@ def test_the_key_of_a_message_of_a_set_is_a_header(target):
     assert [(one.name, one.value) for one in record.headers] == [(KEY_HEADER, b"k" * 255)]
 
 
-def test_no_other_format_is_made_over(in_python):
+def test_no_other_format_is_converted_directly(in_python):
     body = body_from_send(sent(b"x"), 0, 9).body
     assert IGGY_TYPED.converted(Stored(body, 1, 0, 9, 1), ALL) is None
     assert in_python(IGGY_TYPED.converted, Stored(body, IGGY.format, 0, 9, 1), ALL) is None
@@ -309,7 +309,7 @@ def test_no_other_format_is_made_over(in_python):
 
 
 def stored_records(chance):
-    """Records of some appends."""
+    """Return records of several appends."""
     whole = b""
     for at in range(chance.randrange(1, 4)):
         parts = [
@@ -329,7 +329,7 @@ def test_stored_records_become_the_same_batches(seed):
     assert list(map(bytes, batches(records, 3))) == list(batches_one_by_one(records, 3))
 
 
-def test_records_that_are_cut_short_are_told():
+def test_truncated_records_are_reported():
     records = stored_records(random.Random(1))
     for cut in (records[:-1], records[:20]):
         with pytest.raises(CorruptBody):
@@ -343,7 +343,7 @@ def test_a_long_run_becomes_several_batches():
     assert counts == [ONE_BATCH_MAX, 1]
 
 
-def test_offsets_far_from_each_other_are_in_different_batches():
+def test_distant_offsets_are_in_different_batches():
     parts = [
         body_one_by_one(memoryview(batch(frame(b"x"))), b"", offset, 9, 5)[0]
         for offset in (0, (1 << 32) - 1, 1 << 32)
@@ -354,7 +354,7 @@ def test_offsets_far_from_each_other_are_in_different_batches():
     assert [struct.unpack_from("<I", one, 48)[0] for one in made] == [2, 1]
 
 
-def test_a_partitioning_key_is_nothing_that_readers_of_iggy_are_shown():
+def test_readers_of_iggy_do_not_see_a_partitioning_key():
     many = sent(b"y" * 40, message_id=3) * 9
     keyed, plain = (body_from_send(many, 0, 9, key=key).body for key in (b"k", None))
     assert pack_key(b"k") == keyed[:5]
@@ -364,7 +364,7 @@ def test_a_partitioning_key_is_nothing_that_readers_of_iggy_are_shown():
 
 
 @in_c
-def test_messages_without_a_checksum_give_none_and_nothing_before_them_is_read():
+def test_messages_without_checksum_have_none():
     message = bytes(range(16)) + bytes(4) + struct.pack("<I", 1) + b"x"
     messages, checksums = message * 3, bytearray(b"\xaa" * 24)
     body = bytearray(45 * 3 + 3)

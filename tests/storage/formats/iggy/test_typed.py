@@ -1,4 +1,4 @@
-"""The stored form of the later Iggy dialects, by bytes and against what real clients sent."""
+"""The stored form of the later Iggy dialects, as bytes and compared with real clients' frames."""
 
 import struct
 
@@ -25,7 +25,7 @@ SENT_US = 0x000660BFCADF9A96
 def message(
     payload: bytes, headers: bytes = b"", *, message_id: int = 1, sent_us: int = 7, **set_: int
 ) -> bytes:
-    """One message as SEND has it."""
+    """Return a message as in a SEND."""
     head = struct.pack(
         "<Q16sQQQIIQ",
         0,
@@ -79,7 +79,7 @@ def test_the_partitioning_key_is_the_key_of_each_record() -> None:
 
 
 @pytest.mark.parametrize("field", ["offset", "timestamp"])
-def test_what_only_the_server_sets_is_refused(field: str) -> None:
+def test_fields_of_the_server_are_refused(field: str) -> None:
     with pytest.raises(BrokenRule) as caught:
         body_from_typed(message(b"x", **{field: 1}), 0, 1)
     assert caught.value.rule == field
@@ -94,19 +94,19 @@ def test_what_only_the_server_sets_is_refused(field: str) -> None:
         message(b"x")[:63],
         message(b"x", b"\x02\x01\0\0\0k\x02\x00\0\0\0"),  # An empty value.
         message(b"x", b"\x02\x00\0\0\0\x02\x01\0\0\0v"),  # An empty key.
-        message(b"x", b"\x02\x01\0\0\0k\x10\x01\0\0\0v"),  # No such kind.
+        message(b"x", b"\x02\x01\0\0\0k\x10\x01\0\0\0v"),  # An unknown kind.
         message(b"x", b"\x10\x01\0\0\0k\x02\x01\0\0\0v"),
-        message(b"x", b"\x02\x01\0\0\0\xff\x02\x01\0\0\0v"),  # A text key that is no text.
+        message(b"x", b"\x02\x01\0\0\0\xff\x02\x01\0\0\0v"),  # A text key with invalid text.
         message(b"x", b"\x02\x01\0\0\0k\x02\x02\0\0\0v"),
         message(b"x", b"\x02"),
     ],
 )
-def test_messages_that_cannot_be(messages: bytes) -> None:
+def test_impossible_messages_are_refused(messages: bytes) -> None:
     with pytest.raises(CorruptBody):
         body_from_typed(messages, 0, 1)
 
 
-def test_limits_of_one_send_are_exact() -> None:
+def test_limits_of_a_send_are_exact() -> None:
     body_from_typed(message(bytes(PAYLOAD_BYTES_MAX)), 0, 1)
     with pytest.raises(RecordTooLarge):
         body_from_typed(message(bytes(PAYLOAD_BYTES_MAX)) + message(b"x"), 0, 1)
@@ -117,7 +117,7 @@ def test_limits_of_one_send_are_exact() -> None:
         body_from_typed(message(b"x", value * (full + 1)), 0, 1)
 
 
-def test_a_time_that_the_log_cannot_hold_is_none_and_comes_back() -> None:
+def test_a_time_outside_the_log_is_none_and_round_trips() -> None:
     latest = (1 << 64) - 1
     prepared = body_from_typed(message(b"x", sent_us=latest), 0, 1)
     assert prepared.info.max_publish_us is None
@@ -125,14 +125,14 @@ def test_a_time_that_the_log_cannot_hold_is_none_and_comes_back() -> None:
     assert IGGY_TYPED.decode(prepared.body, 0, 1).records[0].publish_us is None
 
 
-def test_empty_is_carried_and_absent_is_not() -> None:
+def test_empty_values_are_carried_and_absent_values_are_not() -> None:
     assert IGGY_TYPED.carries(Record(0, 1, value=b""))
     assert not IGGY_TYPED.carries(Record(0, 1, value=None))
 
 
 @QUICK
 @given(st.binary(max_size=200))
-def test_any_bytes_raise_body_errors_and_nothing_else(data: bytes) -> None:
+def test_any_bytes_raise_only_body_errors(data: bytes) -> None:
     decoded = IGGY_TYPED.decode(data, 0, 1)
     assert decoded.failed is None or isinstance(decoded.failed, BodyError)
     for act in (lambda: IGGY_TYPED.inspect(data), lambda: body_from_typed(data, 0, 1)):

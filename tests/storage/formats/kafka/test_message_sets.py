@@ -57,7 +57,7 @@ def values(body: Prepared, base_offset: int = 100) -> list[tuple[int, bytes | No
 
 
 @pytest.mark.parametrize(("text", "key", "value"), MESSAGES)
-def test_messages_are_written_and_read_as_the_protocol_says(
+def test_messages_are_written_and_read_by_the_protocol(
     text: str, key: bytes | None, value: bytes | None
 ) -> None:
     body = entry(7, bytes.fromhex(text))
@@ -67,7 +67,7 @@ def test_messages_are_written_and_read_as_the_protocol_says(
 
 
 @pytest.mark.parametrize("row", rows("kafka", "message-sets.tsv"), ids=lambda row: row[0] + row[1])
-def test_sets_of_real_producers_are_taken(row: list[str]) -> None:
+def test_sets_of_real_producers_are_accepted(row: list[str]) -> None:
     message_set = bytes.fromhex(row[2])
     body = prepared(message_set)
     found = values(body)
@@ -82,7 +82,7 @@ ERRORS = {"0": None, "2": CorruptBody, "-1": UnreadableBody}
 
 
 @pytest.mark.parametrize("row", rows("kafka", "produce-checks.tsv"), ids=lambda row: row[0])
-def test_sets_are_taken_and_refused_as_kafka_0_8_does(row: list[str]) -> None:
+def test_sets_are_accepted_and_refused_as_by_kafka_0_8(row: list[str]) -> None:
     note, quirk, text, error, base_offset = row
     if quirk and note != "gzip of nothing: 0 and the log end as base offset, nothing appended":
         pytest.skip("0.8 only: a new broker need not")
@@ -166,14 +166,14 @@ def test_unknown_codecs_are_unreadable(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", PACK)
 @pytest.mark.parametrize("value", [None, b"", b"nonsense that is no stream"])
-def test_what_does_not_unpack_is_unreadable(codec: int, value: bytes | None) -> None:
+def test_a_set_that_does_not_unpack_is_unreadable(codec: int, value: bytes | None) -> None:
     with pytest.raises(BodyError) as caught:
         prepared(entry(0, message(None, value, codec)))
     assert not isinstance(caught.value, CorruptBody)
 
 
 @pytest.mark.parametrize("codec", PACK)
-def test_a_compressed_set_becomes_one_wrapper_with_absolute_offsets(codec: int) -> None:
+def test_a_compressed_set_becomes_a_wrapper_with_absolute_offsets(codec: int) -> None:
     inner = entry(0, message(b"k", b"one")) + entry(1, message(None, b"two"))
     body = prepared(wrapper(inner, codec, offset=1, key=b"dropped"))
     parsed = KAFKA_SET.parse(bytes(body.body))
@@ -187,7 +187,7 @@ def test_a_compressed_set_becomes_one_wrapper_with_absolute_offsets(codec: int) 
     assert body.info.flags == BatchFlag.COMPRESSED
 
 
-def test_a_mixed_set_takes_the_codec_of_its_last_compressed_message() -> None:
+def test_a_mixed_set_uses_the_codec_of_its_last_compressed_message() -> None:
     mixed = (
         entry(0, message(None, b"a"))
         + wrapper(entry(0, message(None, b"b")) + entry(0, message(None, b"c")), 1)
@@ -223,7 +223,7 @@ def test_unpacked_sets_are_bounded(codec: int) -> None:
     assert len(bomb) < 10_000
     with pytest.raises(RecordTooLarge):
         prepare(bomb, 0, 5, message_bytes_max=LIMIT, inflated_bytes_max=50_000)
-    with pytest.raises(RecordTooLarge):  # The limit is for all wrappers of a set together.
+    with pytest.raises(RecordTooLarge):  # The limit covers all wrappers of a set together.
         prepare(bomb * 3, 0, 5, message_bytes_max=LIMIT, inflated_bytes_max=250_000)
 
 
@@ -239,17 +239,17 @@ def test_only_the_wrapper_is_measured_before_and_after() -> None:
 
 
 def text_set(count: int) -> bytes:
-    """Messages that zlib packs much smaller than the quick packing does."""
+    """Return messages that zlib compresses much better than the quick compression."""
     choose, words = random.Random(1).choices, ("lorem", "ipsum", "dolor", "sit", "amet")
     texts = [" ".join(choose(words, k=2_000)).encode() for _ in range(count)]
     return b"".join(entry(at, message(b"k", text)) for at, text in enumerate(texts))
 
 
-def test_what_fits_as_zlib_packs_it_is_not_refused_for_the_quick_packing() -> None:
+def test_a_set_that_fits_with_zlib_is_not_refused() -> None:
     wrapped = entry(0, message(None, gzip.compress(text_set(10), 6), 1))
     limit = len(wrapped) * 101 // 100  # The offsets take some bytes.
     quick = prepared(wrapped)
-    assert len(quick.body) > limit  # Else this shows nothing.
+    assert len(quick.body) > limit  # Otherwise the test shows nothing.
     tight = prepare(wrapped, 100, 5, message_bytes_max=limit)
     assert values(tight) == values(quick)
     with pytest.raises(RecordTooLarge):
@@ -264,7 +264,7 @@ def test_a_wrapper_that_loses_a_message_is_not_larger_than_before() -> None:
 
 
 @pytest.mark.slow
-def test_a_stored_body_larger_than_allowed_is_refused_to_readers() -> None:
+def test_a_too_large_stored_body_is_refused_to_readers() -> None:
     body = wrapper(entry(100, message(None, bytes(compression.INFLATED_BYTES_MAX))), 1)
     decoded = KAFKA.decode(body, 100, 5)
     assert isinstance(decoded.failed, RecordTooLarge)
@@ -289,7 +289,7 @@ def test_split_begins_at_the_entry_that_holds_the_offset(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [0, *PACK])
-def test_the_last_start_before_a_place_is_that_of_split(codec: int) -> None:
+def test_the_last_start_before_a_place_equals_split(codec: int) -> None:
     sets = [
         b"".join(entry(n, message(None, b"%d" % n)) for n in range(first, first + 3))
         for first in (100, 103, 106)
@@ -302,11 +302,11 @@ def test_the_last_start_before_a_place_is_that_of_split(codec: int) -> None:
         found = KAFKA.start_before(body, 100, pos)
         assert found == [start for start in starts if start[1] <= pos][-1]
         assert found == BodyCodec.start_before(KAFKA, body, 100, pos)
-        assert found == KAFKA.start_before(body[:pos], 100, pos)  # Cut there.
+        assert found == KAFKA.start_before(body[:pos], 100, pos)  # The cut is there.
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_many_messages_are_read_as_single_messages_are(seed: int) -> None:
+def test_many_messages_are_read_like_single_messages(seed: int) -> None:
     rng = random.Random(seed)
     parts, offset = [], rng.choice([0, 1 << 40])
     while len(parts) < 400:
@@ -359,7 +359,7 @@ def test_stamping_again_moves_a_body(codec: int) -> None:
 
 @QUICK
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=9), st.none() | st.binary(max_size=9))))
-def test_the_description_reads_what_is_written(
+def test_the_description_reads_written_sets(
     pairs: list[tuple[bytes | None, bytes | None]],
 ) -> None:
     records = [Record(n * 2, 5, key=k, value=v) for n, (k, v) in enumerate(pairs)]
@@ -372,7 +372,7 @@ def test_the_description_reads_what_is_written(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_hostile_sets_are_refused_with_our_own_errors(seed: int) -> None:
+def test_hostile_sets_raise_only_body_errors(seed: int) -> None:
     rng = random.Random(seed)
     inner = entry(0, message(b"k", b"value")) + entry(0, message(None, b"v"))
     for good in (inner, *(wrapper(inner, codec) for codec in PACK)):
@@ -387,7 +387,7 @@ def test_hostile_sets_are_refused_with_our_own_errors(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_set_checked_in_pieces_is_the_set_checked_at_once(seed: int) -> None:
+def test_a_set_checked_in_pieces_equals_a_set_checked_at_once(seed: int) -> None:
     rng = random.Random(seed)
     sizes = [rng.choice([20] if seed % 2 else [0, 1, 30, 700]) for _ in range(300)]
     whole = b"".join(entry(0, message(None, bytes(size))) for size in sizes)
@@ -411,7 +411,7 @@ def test_a_compressed_message_ends_the_check_in_pieces() -> None:
     assert all(found[:-1])
 
 
-def test_wrappers_of_no_whole_message_count_as_unpacked_too() -> None:
+def test_wrappers_without_a_whole_message_count_as_unpacked_too() -> None:
     nothing = entry(0, message(None, bytes(50_000)))[:-1]
     with pytest.raises(RecordTooLarge):
         prepare(wrapper(nothing, 1) * 3, 0, 5, message_bytes_max=LIMIT, inflated_bytes_max=120_000)

@@ -1,4 +1,4 @@
-"""Record batches: literal bytes of Kafka's own clients, properties, and all that can be wrong."""
+"""Record batches: literal bytes of Kafka's own clients, properties, and all invalid forms."""
 
 import random
 import struct
@@ -37,7 +37,7 @@ PACK = {
 
 
 def batch(records: bytes, count: int, *, attributes: int = 0, **fields: int) -> bytes:
-    """A batch of packed records; `fields` change what its head says."""
+    """Return a batch of packed records; `fields` change the fields of its head."""
     about = {"delta": count - 1, "base_ms": 0, "max_ms": 0, "pid": -1, "epoch": -1, "seq": -1}
     about |= fields
     checked = struct.pack(">hiqqqhii", attributes, *about.values(), count) + records
@@ -51,13 +51,13 @@ def packed(codec: int) -> bytes:
     return batch(records, 2, attributes=codec, base_ms=1000, max_ms=1001)
 
 
-def test_literal_batch_and_records_are_each_other() -> None:
+def test_a_literal_batch_equals_its_records() -> None:
     assert KAFKA_BATCHES.decode(LITERAL, 5, 9).records == RECORDS
     assert KAFKA_BATCHES.encode(RECORDS, 5) == LITERAL
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_produced_batch_is_stored_as_it_came_but_for_its_offset(codec: int) -> None:
+def test_a_produced_batch_is_stored_unchanged_except_its_offset(codec: int) -> None:
     sent = packed(codec)
     prepared = prepare(sent, 100, message_bytes_max=LIMIT)
     flags = BatchFlag.COMPRESSED if codec else 0
@@ -75,7 +75,7 @@ def test_produced_batch_is_stored_as_it_came_but_for_its_offset(codec: int) -> N
     ] == [101]
 
 
-def test_several_batches_get_offsets_in_a_row_and_are_split_at_their_starts() -> None:
+def test_several_batches_get_consecutive_offsets_and_are_split() -> None:
     body = prepare(packed(0) + packed(1) + packed(0), 10, message_bytes_max=LIMIT).body
     assert KAFKA_BATCHES.split(body, 10) == [
         (10, 0),
@@ -88,14 +88,14 @@ def test_several_batches_get_offsets_in_a_row_and_are_split_at_their_starts() ->
     assert decoded.next_offset == 15
 
 
-def test_producer_and_sequences_are_told_of_a_batch_of_its_own() -> None:
+def test_a_single_batch_has_its_producer_and_sequences() -> None:
     sent = batch(KAFKA_BATCHES.encode(RECORDS, 5)[61:], 2, pid=77, epoch=3, seq=40)
     info = prepare(sent, 0, message_bytes_max=LIMIT).info
     assert (info.producer_id, info.producer_epoch) == (77 | PRODUCER_BIT, 3)
     assert (info.first_sequence, info.last_sequence) == (40, 41)
 
 
-def test_times_that_the_broker_set_are_those_of_every_record() -> None:
+def test_times_set_by_the_broker_apply_to_every_record() -> None:
     records = KAFKA_BATCHES.encode(RECORDS, 5)[61:]
     body = batch(records, 2, attributes=8, base_ms=1000, max_ms=7000)
     decoded = KAFKA_BATCHES.decode(body, 0, 9).records
@@ -122,12 +122,12 @@ def test_times_that_the_broker_set_are_those_of_every_record() -> None:
         (batch(bytes(LIMIT), 1), RecordTooLarge),
     ],
 )
-def test_what_is_refused(sent: bytes, error: type[BodyError]) -> None:
+def test_invalid_batches_are_refused(sent: bytes, error: type[BodyError]) -> None:
     with pytest.raises(error):
         prepare(sent, 0, message_bytes_max=LIMIT)
 
 
-def test_batch_that_holds_another_number_than_it_says_shifts_no_offset() -> None:
+def test_a_batch_with_a_wrong_count_shifts_no_offset() -> None:
     records = KAFKA_BATCHES.encode(RECORDS, 5)[61:]
     for count in (1, 3):
         body = batch(records, count)
@@ -138,7 +138,7 @@ def test_batch_that_holds_another_number_than_it_says_shifts_no_offset() -> None
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
-def test_varints_are_read_as_they_were_written(values: list[int]) -> None:
+def test_varints_round_trip(values: list[int]) -> None:
     data = b"".join(map(varint_bytes, values))
     pos, found = 0, []
     while pos < len(data):
@@ -152,7 +152,7 @@ HEADERS = st.lists(st.builds(Header, st.binary(max_size=9), st.binary(max_size=9
 
 
 @given(st.lists(st.tuples(TEXTS, TEXTS, HEADERS, st.integers(0, 2**50)), min_size=1, max_size=9))
-def test_records_with_holes_between_them_arrive_as_they_were(rows: list) -> None:
+def test_records_with_holes_between_them_are_unchanged(rows: list) -> None:
     records = [
         Record(3 * at + 7, 5, time_ms * 1000, None, key, value, headers or ())
         for at, (key, value, headers, time_ms) in enumerate(rows)
@@ -178,7 +178,7 @@ def test_damaged_batches_are_an_error_or_whole_records(codec: int, seed: int) ->
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_little_that_unpacks_to_much_is_refused_or_given_in_pieces(codec: int) -> None:
+def test_a_small_batch_that_unpacks_to_much_is_refused_or_split(codec: int) -> None:
     one = varint_bytes(8 + 100_000) + b"\x00\x00"
     records = b"".join(
         one + varint_bytes(at) + b"\x01" + varint_bytes(100_000) + bytes(100_000) + b"\x00"
@@ -195,7 +195,7 @@ def test_little_that_unpacks_to_much_is_refused_or_given_in_pieces(codec: int) -
     )
 
 
-def test_zstd_without_a_declared_size_is_unpacked_to_what_its_blocks_hold() -> None:
+def test_zstd_without_a_declared_size_is_unpacked_by_its_blocks() -> None:
     packer = cramjam.zstd.Compressor()
     packer.compress(b"abc" * 100_000)
     stream = bytes(packer.finish())

@@ -69,7 +69,7 @@ def test_reserved_bits_are_of_another_version() -> None:
         assert isinstance(PLAIN.decode(bad, 10, 5).failed, CorruptBody)
 
 
-def test_a_record_that_holds_more_than_it_says_is_corrupt() -> None:
+def test_a_record_with_trailing_bytes_is_corrupt() -> None:
     body = bytearray(PLAIN.encode([Record(10, 5, value=b"v")], 10)) + b"x"
     body[0] += 1
     assert isinstance(PLAIN.decode(body, 10, 5).failed, CorruptBody)

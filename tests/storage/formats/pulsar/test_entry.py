@@ -22,7 +22,7 @@ def opened(raw: bytes, count: int = 1) -> list[Record]:
 
 
 def published(record: Record) -> MessageMetadata:
-    """The metadata as any Pulsar client parses it, text being text."""
+    """Return the metadata as any Pulsar client parses it, with text checked."""
     raw = record_to_entry(record)
     _, payload_pos = read_metadata(raw, check=True)
     return MessageMetadata.FromString(raw[10:payload_pos])
@@ -72,13 +72,13 @@ def test_keys_are_text_or_base64(key: bytes, text: str, encoded: bool) -> None:
     assert opened(record_to_entry(replace(RECORD, key=key)))[0].key == key
 
 
-def test_absent_empty_and_present_values_stay_apart() -> None:
+def test_absent_empty_and_present_values_differ() -> None:
     for value in (None, b"", b"x"):
         assert opened(record_to_entry(replace(RECORD, value=value)))[0].value == value
     assert published(replace(RECORD, value=None)).null_value
 
 
-def test_properties_that_are_no_text_are_base64_and_listed() -> None:
+def test_binary_properties_are_base64_and_listed() -> None:
     headers = [
         Header(b"plain", b"text"),
         Header(b"raw", b"\xff\x00", HeaderKind.RAW),
@@ -125,14 +125,14 @@ def test_all_fields_of_an_unbatched_message_are_read() -> None:
     ]
 
 
-def test_properties_that_are_no_utf_8_come_through_as_they_are() -> None:
+def test_properties_with_invalid_utf_8_are_unchanged() -> None:
     """C++ and Go clients may put any bytes into a proto2 string."""
     packed = metadata(properties=[KeyValue(key="aa", value="bb")]).SerializeToString()
     raw = entry(packed.replace(b"aa", b"\xff\xfe").replace(b"bb", b"\xfd\xfc"), b"")
     assert opened(raw)[0].headers == [Header(b"\xff\xfe", b"\xfd\xfc")]
 
 
-def test_a_batch_gives_each_message_its_own_fields_and_the_entrys() -> None:
+def test_each_message_of_a_batch_has_its_own_and_the_entrys_fields() -> None:
     meta = metadata(num_messages_in_batch=3, schema_version=b"s", event_time=99)
     messages = (
         single(b"a", partition_key="k", sequence_id=5, event_time=8, ordering_key=b"o")
@@ -149,7 +149,7 @@ def test_a_batch_gives_each_message_its_own_fields_and_the_entrys() -> None:
     ]
 
 
-def test_a_step_back_is_not_taken_for_the_next_sequence_id() -> None:
+def test_a_step_back_is_not_the_next_sequence_id() -> None:
     numbers = [5117, 5118, 5119, 4992, 4993]
     messages = b"".join(single(b"v", sequence_id=number) for number in numbers)
     records = opened(entry(metadata(num_messages_in_batch=len(numbers)), messages), len(numbers))
@@ -158,9 +158,7 @@ def test_a_step_back_is_not_taken_for_the_next_sequence_id() -> None:
 
 @pytest.mark.parametrize("first", [0, 100, 5000, 2**63, 2**64 - 40])
 @pytest.mark.parametrize("seed", range(6))
-def test_messages_in_a_row_that_say_nearly_the_same_are_read_as_if_alone(
-    seed: int, first: int
-) -> None:
+def test_similar_consecutive_messages_are_read_like_single_messages(seed: int, first: int) -> None:
     rng = random.Random(seed)
     number, fields, count = first, {"event_time": 5}, 300
     values, singles = [], []
@@ -181,18 +179,20 @@ def test_messages_in_a_row_that_say_nearly_the_same_are_read_as_if_alone(
     assert opened(together, count) == expected, f"seed {seed}"
 
 
-def test_a_sequence_id_of_zero_is_not_an_absent_one() -> None:
+def test_a_sequence_id_of_zero_is_not_absent() -> None:
     raw = entry(metadata(num_messages_in_batch=1), single(b"a", sequence_id=0))
     assert opened(raw)[0].sequence_id == 0
 
 
-def test_a_key_flagged_base64_that_is_not_stays_as_it_came() -> None:
+def test_a_key_wrongly_flagged_base64_is_unchanged() -> None:
     meta = metadata(partition_key="not base64!", partition_key_b64_encoded=True)
     assert opened(entry(meta, b""))[0].key == b"not base64!"
 
 
 def test_tags_in_their_longer_form_are_found() -> None:
-    """Protobuf readers take a tag of more bytes than it needs; the short cuts must not miss it."""
+    """Protobuf readers accept a tag with more bytes than needed; the fast paths
+    must not miss it.
+    """
     long_property = b"\xa2\x00\x06\x0a\x01a\x12\x01b"
     raw = entry(metadata().SerializeToString() + long_property, b"")
     assert opened(raw)[0].headers == [Header(b"a", b"b")]
@@ -210,7 +210,7 @@ def test_payload_sizes_that_do_not_fit_the_batch_are_corrupt(size: int) -> None:
 
 @QUICK
 @given(meta=st.binary(max_size=30), payload=st.binary(max_size=30), count=st.integers(0, 3))
-def test_any_metadata_and_payload_open_or_are_refused(
+def test_any_metadata_and_payload_are_read_or_refused(
     meta: bytes, payload: bytes, count: int
 ) -> None:
     batched = meta + b"\x58" + bytes((count,))

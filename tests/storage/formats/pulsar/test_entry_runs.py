@@ -57,7 +57,7 @@ def test_every_changed_bit_is_caught_by_the_checksum() -> None:
             parse_send(bad)
 
 
-def test_a_send_without_a_checksum_is_taken() -> None:
+def test_a_send_without_a_checksum_is_accepted() -> None:
     assert parse_send(PLAIN_SEND[6:]) == parse_send(PLAIN_SEND)
 
 
@@ -68,13 +68,13 @@ def test_a_send_cut_anywhere_is_corrupt() -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, -(2**31), 4, BATCH_RECORDS_MAX + 1, 2**31 - 1])
-def test_batch_counts_that_cannot_be_are_corrupt(count: int) -> None:
+def test_impossible_batch_counts_are_corrupt(count: int) -> None:
     messages = b"".join(single(b"") for _ in range(3))
     with pytest.raises(CorruptBody):
         parse_send(entry(metadata(num_messages_in_batch=count), messages))
 
 
-def test_a_batch_count_is_held_against_the_unpacked_size() -> None:
+def test_a_batch_count_is_checked_against_the_unpacked_size() -> None:
     packed = metadata(num_messages_in_batch=3, compression=3, uncompressed_size=18)
     assert parse_send(entry(packed, b"zstd")).record_count == 3
     packed.uncompressed_size = 17
@@ -82,20 +82,20 @@ def test_a_batch_count_is_held_against_the_unpacked_size() -> None:
         parse_send(entry(packed, b"zstd and so on, longer than it says"))
 
 
-def test_a_batch_of_one_is_a_batch() -> None:
+def test_a_batch_of_a_single_message_is_a_batch() -> None:
     assert parse_send(batch(b"x")).record_count == 1
     (record,) = PULSAR.decode(body((batch(b"x"), 1)), 0, 0).records
     assert record.value == b"x"
 
 
-def test_metadata_without_its_required_fields_is_taken() -> None:
+def test_metadata_without_its_required_fields_is_accepted() -> None:
     info = parse_send(entry(b"", b"value"))
     assert (info.publish_us, info.record_count) == (None, 1)
     (record,) = PULSAR.decode(body((entry(b"", b"value"), 1)), 3, 8).records
     assert record == Record(3, 8, value=b"value")
 
 
-def test_times_that_no_log_can_hold_are_the_latest_there_is() -> None:
+def test_times_outside_the_log_become_the_latest_time() -> None:
     info = parse_send(entry(metadata(publish_time=2**64 - 1, event_time=2**63), b""))
     assert info.publish_us == (2**63 - 1) // 1000 * 1000
 
@@ -167,7 +167,7 @@ def unknown_compression() -> bytes:
     ],
     ids=["encrypted", "unknown compression", "broken"],
 )
-def test_what_cannot_be_opened_stops_there_with_its_offset(opaque: bytes) -> None:
+def test_an_unreadable_entry_stops_with_its_offset(opaque: bytes) -> None:
     good = entry(metadata(), b"good")
     stored = body((good, 1), (opaque, 1), (good, 1))
     decoded = PULSAR.decode(stored, 20, 0)
@@ -207,7 +207,7 @@ def test_a_payload_above_the_limit_is_too_large_for_foreign_readers() -> None:
     assert isinstance(PULSAR.decode(body((declared, 1)), 0, 0).failed, RecordTooLarge)
 
 
-def test_markers_and_messages_compacted_out_are_walked_over() -> None:
+def test_markers_and_compacted_messages_are_skipped() -> None:
     marker = entry(metadata(marker_type=10), b"for brokers")
     holes = entry(
         metadata(num_messages_in_batch=3),
@@ -248,7 +248,7 @@ def pieces_of(data: bytes, cut_at: int, **fields: object) -> list[Record]:
     return PULSAR.decode(body((raw[0], 1), (raw[1], 1)), 30, 1).records
 
 
-def test_chunks_are_joined_at_the_last_ones_offset() -> None:
+def test_chunks_are_joined_at_the_last_chunks_offset() -> None:
     pieces = pieces_of(b"first and second", 6)
     assert [p.chunk for p in pieces] == [Chunk(b"u-1", n, 2, 16) for n in range(2)]
     joined = PULSAR.join(pieces, 16)
@@ -279,7 +279,7 @@ def test_encode_prefixes_each_record_with_its_place() -> None:
     assert 24 + first[0] + second[0] == len(stored)
 
 
-def test_a_batch_that_loses_its_messages_one_after_another_goes_with_the_last() -> None:
+def test_a_batch_disappears_with_its_last_message() -> None:
     stored = bytes(body((batch(b"a", b"b", b"c"), 3)))
     for offset, left in ((5, 2), (7, 1), (6, 0)):
         kept = PULSAR.without(stored, 5, [offset].__contains__)

@@ -1,4 +1,4 @@
-"""Entries made in a row are those made one by one."""
+"""Entries made in runs equal entries made separately."""
 
 import random
 
@@ -47,7 +47,7 @@ def test_a_run_of_plain_records(first, keys):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_records_that_have_more_among_plain_ones(seed):
+def test_records_with_more_fields_among_plain_records(seed):
     rng = random.Random(seed)
     records = []
     for offset in range(1000, 1400):

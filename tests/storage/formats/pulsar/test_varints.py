@@ -1,4 +1,4 @@
-"""Numbers put into serialised messages do what protobuf does."""
+"""Numbers written into serialised messages equal protobuf's."""
 
 import random
 
@@ -7,12 +7,12 @@ import pytest
 from braidlog.storage.formats.pulsar.pb.PulsarEntry_pb2 import EntryMetadata
 from braidlog.storage.formats.pulsar.varints import LOW_BITS, LOW_MASK, around, lows
 
-# Around each size that a varint can have.
+# Values around each size of a varint.
 EDGES = [1 << bits for bits in range(LOW_BITS, 64, 7)] + [(1 << 63) - 1, (1 << 64) - 1]
 
 
 @pytest.mark.parametrize("number", [0, *EDGES, *(edge - 1 for edge in EDGES), 12345, 1 << 40])
-def test_every_number_of_a_block_is_written_as_protobuf_does(number):
+def test_every_number_of_a_block_equals_protobufs(number):
     metadata = EntryMetadata(producer_name=b"p\x80\xff", publish_time=1 << 41, ordering_key=b"o")
 
     def serialize(sequence_id):
@@ -26,7 +26,7 @@ def test_every_number_of_a_block_is_written_as_protobuf_does(number):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_numbers_of_other_fields_are_not_taken_for_it(seed):
+def test_numbers_of_other_fields_are_ignored(seed):
     rng = random.Random(seed)
     metadata = EntryMetadata(publish_time=rng.getrandbits(40), producer_name=rng.randbytes(300))
 

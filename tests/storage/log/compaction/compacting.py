@@ -1,4 +1,4 @@
-"""Compactions for tests: run to their end beside a log, and what a log should hold after them."""
+"""Compactions for tests: run to their end beside a log, and the expected content of the log."""
 
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.compaction.runs import LogCompaction, ViewCompaction
@@ -7,7 +7,7 @@ HOUR_US = 3_600_000_000
 
 
 def finish(compaction, one):
-    """Run every step, publish what comes, and commit it."""
+    """Run every step, publish each result, and commit."""
     steps = compaction.steps()
     for step in steps:
         if step is not None:
@@ -28,14 +28,14 @@ def compact_log(one, *, now_us=0, **more):
 
 
 def compact_view(one, **more):
-    """Make the compacted view of all that is durable."""
+    """Create the compacted view of all durable records."""
     compaction = ViewCompaction(one.log, one.files, **more)
     assert finish(compaction, one)
     return compaction
 
 
 def records_of(batches, from_offset=0):
-    """What is in batches, as (offset, key, value)."""
+    """Return the records of batches, as (offset, key, value)."""
     found = []
     for batch in batches:
         header = batch.header
@@ -53,12 +53,12 @@ def records_of(batches, from_offset=0):
 
 
 def read_all(log, bytes_max=1 << 20):
-    """All records by plain reads; batches must follow one another without a hole."""
+    """Return all records by plain reads; batches must follow each other without a hole."""
     return records_of(batches_of(log.read, log.log_start_offset, log.high_watermark, bytes_max))
 
 
 def read_view(log, offset=0, bytes_max=1 << 20):
-    """All records as readers of the compacted view see them."""
+    """Return all records as readers of the compacted view see them."""
     return records_of(batches_of(log.read_compacted, offset, log.high_watermark, bytes_max))
 
 
@@ -74,8 +74,10 @@ def batches_of(read, offset, end, bytes_max=1 << 20):
 
 
 def latest_of(records, end_offset, *, empties_delete=False, drops_keyless=False, drops=()):
-    """The model: what compaction of everything below `end_offset` leaves of (offset, key, value)
-    records. `drops` are offsets of tombstones that may go.
+    """Return the model: the (offset, key, value) records after a compaction of all below
+    `end_offset`.
+
+    `drops` are offsets of tombstones that may be removed.
     """
     latest = {key: offset for offset, key, _ in records if key is not None and offset < end_offset}
     kept = []

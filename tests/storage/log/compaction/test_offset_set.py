@@ -5,7 +5,7 @@ import random
 from braidlog.storage.log.compaction.offset_set import PAGE_OFFSETS, OffsetSet
 
 
-def test_it_answers_as_a_set_of_numbers_does():
+def test_the_answers_equal_a_set_of_numbers():
     chosen = random.Random(3)
     found, known = OffsetSet(), set()
     for _ in range(300):
@@ -20,7 +20,7 @@ def test_it_answers_as_a_set_of_numbers_does():
         assert found.has_any(start, end) == any(start <= one < end for one in known)
 
 
-def test_what_finds_no_room_is_left_out_and_told():
+def test_offsets_without_room_are_left_out_and_reported():
     few = OffsetSet(pages_max=2)
     for number in range(3):
         few.add(number * PAGE_OFFSETS)

@@ -1,6 +1,6 @@
-"""Power cuts at any disk call of compactions: either the old files or the new ones count.
+"""Power cuts at any disk call of compactions: either the old files count or the new files.
 
-No key's latest record is lost, none that was replaced or deleted comes back, and the log goes on.
+No key's latest record is lost, no replaced or deleted record returns, and the log continues.
 """
 
 import os
@@ -19,14 +19,16 @@ from tests.storage.log.compaction.test_runs import append, fill
 from tests.storage.log.logs import OneLog
 
 FORMATS = ("plain", "kafka", "pulsar")
-# A cut comes behind each change of names, and behind every so many other calls.
+# A cut follows each change of names, and regularly other calls.
 NAMES = (RENAME, UNLINK)
 EACH = 19
 SETTINGS = {"segment_bytes": 1200, "index_interval_bytes": 512, "delete_retention_ms": 0}
 
 
 class Worked:
-    """A log that was filled and compacted on a recording disk, and what was promised when."""
+    """A log that was filled and compacted on a recording disk, and the promises
+    with their times.
+    """
 
     def __init__(self, path, rng):
         self.rng = rng
@@ -37,7 +39,7 @@ class Worked:
         self.one = OneLog(folder, self.disk, **SETTINGS)
         self.records = []
         self.promises = []  # (calls so far, durable offset, log start, end of the view)
-        self.view_start = None  # Where the log began when the first view was made.
+        self.view_start = None  # The log start when the first view was created.
         self.hour = 0
 
     def work(self, steps):
@@ -62,7 +64,7 @@ class Worked:
                 self.promise()
 
     def compact(self, compaction):
-        """Some end in the middle; others append meanwhile."""
+        """Run a compaction; some end early, and other appends come meanwhile."""
         steps = compaction.steps()
         with suppress(FileGone):
             for step in steps:
@@ -85,7 +87,7 @@ class Worked:
 
 
 def check(path, worked, promised):
-    """Start on what the cut left, compare, start again, compare."""
+    """Start on the state after the cut, compare, restart, compare."""
     _, durable, start, horizon = promised
     seen = None
     for _ in range(2):
@@ -110,7 +112,7 @@ def check(path, worked, promised):
 
 
 def check_latest(found, records, start, end, *, is_view=False):
-    """The latest of each key is there, or it is a tombstone and nothing older is."""
+    """Check that the latest of each key exists, or is a tombstone without older records."""
     written = set(records)
     assert all(record in written for record in found)
     assert [record[0] for record in found] == sorted({record[0] for record in found})

@@ -1,4 +1,4 @@
-"""Compaction against a model: the latest record of each key, at its offset, in order."""
+"""Compaction compared with a model: the latest record of each key, at its offset, in order."""
 
 import os
 import random
@@ -25,7 +25,7 @@ SMALL = {"segment_bytes": 4096, "index_interval_bytes": 256}
 
 
 def append(one, records, name, append_us):
-    """Append these (key, value) in a format, as one batch; gives them with their offsets."""
+    """Append these (key, value) pairs in a format, as a batch; return them with their offsets."""
     base = one.log.log_end_offset
     made = [
         Record(base + n, append_us, publish_us=append_us, key=key, value=value)
@@ -48,7 +48,7 @@ def fill(one, chosen, batches, *, formats=FORMATS, keys=12):
             value = chosen.choice((None, b"", b"v" * chosen.randint(1, 60)))
             if chosen.random() < 0.15:
                 key = None
-            if name == "iggy_typed":  # It knows no null.
+            if name == "iggy_typed":  # This format has no null.
                 value = value or b"x"
             some.append((key, value))
         records += append(one, some, name, 1_000_000 + number)
@@ -103,7 +103,7 @@ def test_a_view_holds_the_latest_and_the_log_holds_all(tmp_path, seed):
     assert len([name for name in os.listdir(again.folder) if name.endswith(".view")]) == 1
 
 
-def test_a_view_keeps_what_retention_dropped_from_the_log(tmp_path):
+def test_a_view_keeps_records_dropped_by_retention(tmp_path):
     one = OneLog(tmp_path, **SMALL)
     records = append(one, [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")], "plain", 1)
     one.commit()
@@ -118,8 +118,8 @@ def test_a_view_keeps_what_retention_dropped_from_the_log(tmp_path):
     assert read_view(one.log) == [records[2], *more]
 
 
-def test_a_view_of_an_earlier_life_is_gone_on_from_though_nobody_has_read_it(tmp_path):
-    """What retention has dropped from the log is in it alone."""
+def test_an_unread_view_of_an_earlier_life_is_continued(tmp_path):
+    """Records that retention dropped from the log are only in the view."""
     one = OneLog(tmp_path, **SMALL)
     kept = append(one, [(b"a", b"only in the view")], "plain", 1)
     for number in range(10):
@@ -137,8 +137,10 @@ def test_a_view_of_an_earlier_life_is_gone_on_from_though_nobody_has_read_it(tmp
     assert read_view(again.log)[0] == kept[0]
 
 
-def test_a_view_that_is_being_made_while_records_are_deleted_is_not_shown(tmp_path):
-    """The records may still be in it, and its files may all be there: nothing fails by itself."""
+def test_a_view_created_during_a_deletion_is_not_shown(tmp_path):
+    """The records may still be in the view, and all its files may exist: no read
+    fails by itself.
+    """
     one = OneLog(tmp_path)
     append(one, [(b"a", b"deleted"), (b"b", b"kept")], "plain", 1)
     one.commit()
@@ -154,10 +156,10 @@ def test_a_view_that_is_being_made_while_records_are_deleted_is_not_shown(tmp_pa
     assert not [name for name in os.listdir(one.folder) if ".view" in name]
 
 
-def test_a_view_of_deleted_records_is_gone_once_their_deletion_is_durable(tmp_path):
+def test_a_view_of_deleted_records_is_removed_after_the_deletion(tmp_path):
     disk = RecordingDisk()
     one = OneLog(tmp_path, disk)
-    for number in range(2):  # The second view has replaced the first, which is still to go.
+    for number in range(2):  # The second view has replaced the first, which is not removed yet.
         append(one, [(b"a", b"%d" % number)], "plain", 1)
         one.commit()
         compaction = ViewCompaction(one.log, one.files)
@@ -178,7 +180,7 @@ def test_a_view_of_deleted_records_is_gone_once_their_deletion_is_durable(tmp_pa
 
 
 @pytest.mark.parametrize("name", FORMATS[:4])  # Iggy's keys are those of whole batches.
-def test_a_view_has_nothing_of_what_was_deleted_within_a_batch(tmp_path, name):
+def test_a_view_has_no_records_deleted_within_a_batch(tmp_path, name):
     one = OneLog(tmp_path)
     records = append(one, [(b"%d" % n, b"value") for n in range(5)], name, 1)
     one.commit()
@@ -188,7 +190,7 @@ def test_a_view_has_nothing_of_what_was_deleted_within_a_batch(tmp_path, name):
     assert read_view(one.log) == records[3:]
 
 
-def test_small_segments_are_joined_and_old_files_go(tmp_path):
+def test_small_segments_are_joined_and_old_files_removed(tmp_path):
     one = OneLog(tmp_path, segment_bytes=2000)
     for number in range(200):
         append(one, [(b"k", b"%d" % number)], "kafka", number + 1)
@@ -196,20 +198,20 @@ def test_small_segments_are_joined_and_old_files_go(tmp_path):
     before = one.log.size_bytes
     assert len(segment_names(one.folder)) > 10
     compact_log(one)
-    compact_log(one)  # The first one left files that are far smaller than a segment.
+    compact_log(one)  # The first compaction left files far smaller than a segment.
     assert len(segment_names(one.folder)) <= 3
     assert one.log.size_bytes < before / 8
     last = read_all(one.log)
     assert last[-1] == (199, b"k", b"199")
     segments = one.log.segments()
-    assert segments[0][1] > 100  # Retention by age goes by the last append of what was joined.
+    assert segments[0][1] > 100  # Retention by age uses the last append of the joined segments.
     one.stop()
     again = OneLog(tmp_path, segment_bytes=2000)
     assert again.log.segments()[0][1] == segments[0][1]
     assert read_all(again.log) == last
 
 
-def test_tombstones_stay_for_their_delay_and_then_go(tmp_path):
+def test_tombstones_stay_for_their_delay(tmp_path):
     one = OneLog(tmp_path, segment_bytes=600, delete_retention_ms=3_600_000)
 
     def roll():
@@ -230,12 +232,12 @@ def test_tombstones_stay_for_their_delay_and_then_go(tmp_path):
     one = OneLog(tmp_path, segment_bytes=600, delete_retention_ms=3_600_000)
     compact_log(one, now_us=HOUR_US)
     kept = [record for record in read_all(one.log) if record[1] is not None]
-    assert kept == second  # Seen as the latest for a shorter time.
+    assert kept == second  # The tombstone was the latest for a shorter time.
     compact_log(one, now_us=3 * HOUR_US)
     assert not [record for record in read_all(one.log) if record[1] is not None]
 
 
-def test_a_tombstone_stays_while_something_older_cannot_be_opened(tmp_path):
+def test_a_tombstone_stays_while_an_older_record_is_unreadable(tmp_path):
     one = OneLog(tmp_path, segment_bytes=300, delete_retention_ms=0)
     append(one, [(b"a", None)], "plain", 1)
     one.append(b"not kafka's" * 30, 3)
@@ -249,7 +251,7 @@ def test_a_tombstone_stays_while_something_older_cannot_be_opened(tmp_path):
     assert one.all_bodies() == before
 
 
-def test_compaction_gives_up_where_retention_took_its_segments(tmp_path):
+def test_compaction_gives_up_if_retention_removed_its_segments(tmp_path):
     one = OneLog(tmp_path, segment_bytes=600)
     chosen = random.Random(1)
     fill(one, chosen, 40, formats=("plain",))
@@ -263,7 +265,7 @@ def test_compaction_gives_up_where_retention_took_its_segments(tmp_path):
     assert not [name for name in os.listdir(one.folder) if name.endswith(".new")]
 
 
-def test_a_damaged_view_is_passed_over(tmp_path):
+def test_a_damaged_view_is_skipped(tmp_path):
     one = OneLog(tmp_path)
     records = append(one, [(b"a", b"1"), (b"a", b"2")], "plain", 1)
     one.commit()
@@ -281,8 +283,8 @@ def test_a_damaged_view_is_passed_over(tmp_path):
     assert read_view(again.log) == records[1:]
 
 
-def test_a_time_is_found_beside_a_compaction(tmp_path):
-    """The file that has it goes while a reader of its own looks for the time."""
+def test_a_time_is_found_during_a_compaction(tmp_path):
+    """The file with the time is removed during the search."""
     one = OneLog(tmp_path, **SMALL)
     for number in range(60):
         append(one, [(b"key-%d" % (number % 3), b"v" * 200)], "kafka_batches", 1_000_000 + number)
