@@ -17,7 +17,7 @@ from conformance.cluster.network import LOOPBACK, Place
 BROKERS: Final = "node"  # The names of all brokers begin so.
 CHUNK_BYTES: Final = 1 << 16
 CONNECT_S: Final = 10.0
-# What the broker that is asked sends before its first answer.
+# The asked broker's bytes before its first answer.
 HANDSHAKE_BYTES: Final = len(MAGIC) + NONCE_BYTES + MAC_BYTES
 
 
@@ -57,13 +57,13 @@ class Proxies:
             self._changed.notify_all()
 
     def lose_answer(self, broker: str | None) -> None:
-        """The next answer of that broker to another one is lost; None: no answer is."""
+        """Lose that broker's next answer to another broker; None: lose no answer."""
         with self._changed:
             self._losing = broker
 
     @property
     def has_lost(self) -> bool:
-        """Whether the answer is lost that `lose_answer` was called for."""
+        """Return True once the answer of `lose_answer` is lost."""
         return self._losing is None
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class Proxies:
             _end(writing)
 
     def _loses(self, sender: str) -> bool:
-        """Whether to lose the answer that comes now."""
+        """Return True if the present answer must be lost."""
         with self._changed:
             if self._losing != sender:
                 return False

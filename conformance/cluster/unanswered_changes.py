@@ -88,7 +88,7 @@ def iggy_sends(near: Near, topic: str) -> Told:
 
 
 def iggy_polls(near: Near, topic: str) -> Told:
-    """POLL that stores what it returns as consumed."""
+    """POLL with auto commit: stores the returned messages as consumed."""
     body = iggy.poll_body(topic, 1, iggy.NEXT, 0, GROUP, commits=True)
     return _by_iggy(near, iggy.POLL, body)
 
@@ -115,7 +115,7 @@ def _of_kafka(code: int) -> Told:
 
 
 def _by_kafka(near: Near, key: int, version: int, body: bytes, topic: str) -> Told:
-    """A request of the admin API; its answer has the error behind the topic's name."""
+    """Send a request of the admin API; the answer has the error behind the topic's name."""
     with KafkaWire(near["kafka"], timeout_s=ANSWER_S) as wire:
         answer = wire.ask(key, version, body)
     (code,) = struct.unpack_from(">h", answer, 8 + len(kafka.string(topic.encode())))
@@ -165,7 +165,7 @@ def pulsar_creates(near: Near, topic: str) -> Told:
 
 
 def by_http(method: str, path: str, body: Any, near: Near, topic: str) -> Told:
-    """A request whose path names the topic."""
+    """Send a request with the topic in its path."""
     host, port = near["http"]
     url = f"http://{host}:{port}{path.replace('TOPIC', f'public/default/{topic}')}"
     answer = httpx.request(method, url, json=body, timeout=ANSWER_S, trust_env=False)

@@ -1,4 +1,4 @@
-"""Pulsar entries by hand (PulsarApi.proto): what follows the command of a SEND or a MESSAGE."""
+"""Hand-made Pulsar entries (PulsarApi.proto), without the command of a SEND or a MESSAGE."""
 
 import base64
 import struct
@@ -22,7 +22,7 @@ PAYLOAD_SIZE = 3
 
 
 def entry(record: Record, packed: bool) -> bytes:
-    """One unbatched message, from the checksum's magic on."""
+    """Return an unbatched message, from the checksum's magic on."""
     fields = [*_of_producer(record), (SEQUENCE, record.sequence_id or 0), *_of_message(record)]
     if record.schema_version is not None:
         fields.append((SCHEMA, record.schema_version))
@@ -30,7 +30,7 @@ def entry(record: Record, packed: bool) -> bytes:
 
 
 def batch_entry(records: Sequence[Record], packed: bool) -> bytes:
-    """One batch: producer, publish time, schema and delivery time are the first message's."""
+    """Return a batch: producer, publish time, schema and delivery time are the first message's."""
     first = records[0]
     payload = bytearray()
     for record in records:
@@ -46,7 +46,7 @@ def batch_entry(records: Sequence[Record], packed: bool) -> bytes:
 
 
 def read_entry(offset: int, body: bytes) -> Seen:
-    """What a consumer is given of an entry that holds one message outside a batch."""
+    """Return a consumer's view of an entry with a single unbatched message."""
     assert body[:2] == b"\x0e\x01" and crc32c(body[6:]) == struct.unpack_from(">I", body, 2)[0]
     (size,) = struct.unpack_from(">I", body, 6)
     fields = parse(body[10 : 10 + size])
@@ -75,7 +75,7 @@ def read_entry(offset: int, body: bytes) -> Seen:
 
 
 def read_messages(offset: int, body: bytes) -> list[Seen]:
-    """Place and payload of each message of any entry, packed or batched."""
+    """Return place and payload of each message of any entry, packed or batched."""
     (size,) = struct.unpack_from(">I", body, 6)
     one: dict[int, Value] = dict(parse(body[10 : 10 + size]))
     payload = body[10 + size :]

@@ -192,7 +192,7 @@ async def test_a_late_request_does_not_affect_a_changed_topic(tmp_path):
         assert owner.broker.topics.get(ORDERS).settings["retention_ms"] == 5
 
 
-async def test_a_late_request_does_not_create_what_was_deleted_since(tmp_path):
+async def test_late_requests_do_not_recreate_deleted_topics_or_namespaces(tmp_path):
     async with lossy(tmp_path) as (asker, owner, _, _names):
         await prepared(asker)
         based_on = asker.broker.catalogue.state.place

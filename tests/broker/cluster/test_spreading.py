@@ -1,5 +1,5 @@
-"""A change of a topic is answered once the topic's owner has followed the change: clients ask the
-owner for what they have changed.
+"""A change of a topic is answered once the topic's owner has followed the change: clients read
+their changes from the owner.
 """
 
 import pytest

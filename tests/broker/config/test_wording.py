@@ -88,13 +88,13 @@ def test_a_missing_field_is_named():
     assert explain(error_of("{}", Needed), Needed) == "field subject is missing"
 
 
-def test_an_unknown_field_is_told_apart_with_the_fields_that_are_known():
+def test_an_unknown_field_is_reported_with_the_known_fields():
     fault = fault_of(error_of('{"colour": 1}', Inner), Inner)
     assert fault == Fault("", "unknown field colour; there are: mode, of", "colour")
     assert fault_of(error_of('{"colour": 1}', Inner)).reason == "unknown field colour"
 
 
-def test_a_name_of_an_object_is_told_apart_from_its_value():
+def test_an_error_in_a_key_of_an_object_differs_from_an_error_in_the_value():
     with pytest.raises(msgspec.ValidationError) as raised:
         msgspec.convert({"texts": {5: "x"}}, Body)
     assert explain(raised.value) == "a name in texts: expected text, not a whole number"

@@ -19,13 +19,13 @@ async def subscription():
 
 
 def followed(cursor):
-    """The moves that the cursor passes on: (event, is_own)."""
+    """Return the moves that the cursor passes on: (event, is_own)."""
     moves = []
     cursor.follow(lambda event, is_own: moves.append((event, is_own)))
     return moves
 
 
-async def test_the_mover_alone_hears_of_a_move_as_its_own(subscription):
+async def test_only_the_mover_is_notified_of_an_own_move(subscription):
     first, second = SubscriptionCursor(subscription, 0), SubscriptionCursor(subscription, 0)
     heard = followed(first), followed(second)
     first.ack([(0, 2)], lazy=True)

@@ -1,4 +1,4 @@
-"""Large records of another protocol: one in a read, made once there is memory for it."""
+"""Large records of another protocol: a single record per read, decoded once memory is free."""
 
 import pytest
 

@@ -59,7 +59,7 @@ async def test_a_large_record_is_decoded_once_memory_is_free(broker, partition, 
 
 
 class NotingCodec(KafkaCodec):
-    """Notes the threads in which it encodes."""
+    """Records the threads of its encodings."""
 
     def __init__(self):
         self.threads = set()

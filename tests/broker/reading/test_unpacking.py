@@ -18,7 +18,7 @@ def unpacked(size_max=64 << 20):
     return len(unzstd(LARGE, size_max))
 
 
-async def test_small_work_goes_on_while_large_work_is_under_way(nursery):
+async def test_small_work_continues_during_large_work(nursery):
     go_on, done = threading.Event(), []
 
     def large():

@@ -170,7 +170,7 @@ async def test_memory_for_an_expected_record_is_lowered_to_the_size_that_the_rec
         assert room.size == 1000 + 20 * MIB
         assert room.settle(3 * MIB)
         assert room.size == budget.used == 1000 + 6 * MIB
-        assert room.settle(MIB)  # Another one.
+        assert room.settle(MIB)  # Another record.
         assert room.size == 1000 + 8 * MIB
         budget.charge(BYTES_MAX - budget.used)
         assert room.settle(0) and not room.settle(MIB)

@@ -54,7 +54,7 @@ async def test_a_start_warns_of_an_older_folder(tmp_path):
     assert await life(folder, 0) == []
 
 
-async def test_a_start_after_a_kill_warns_of_what_was_there_a_minute_before(
+async def test_a_start_after_a_kill_warns_about_records_missing_since_the_last_note(
     tmp_path, autojump_clock
 ):
     folder, older = tmp_path / "data", tmp_path / "older"

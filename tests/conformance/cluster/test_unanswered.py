@@ -20,7 +20,7 @@ SHORT = {
 
 @pytest.mark.slow
 @pytest.mark.clients
-def test_clients_are_told_what_was_done_though_the_link_to_the_owner_is_cut():
+def test_clients_receive_the_outcome_despite_a_cut_link_to_the_owner():
     if (reason := servers.missing()) is not None:
         pytest.skip(reason)
     with tempfile.TemporaryDirectory(prefix="braidlog-unanswered-") as folder:

@@ -37,7 +37,7 @@ async def test_names_are_kept_as_sent(talk):
     ("name", "stream_id", "status"),
     [("st", 0, 1012), ("other", 1, 1011), ("st", 1, 1012), ("a/b", 0, 1013), (" ", 0, 1013)],
 )
-async def test_stream_that_cannot_be_made(talk, name, stream_id, status):
+async def test_an_invalid_stream_is_refused(talk, name, stream_id, status):
     await create(talk, "st", 1)
     assert (await create(talk, name, stream_id))["status"] == status
 

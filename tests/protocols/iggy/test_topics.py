@@ -95,7 +95,7 @@ async def test_unlimited_differs_from_the_brokers_default(broker, talk):
         ("far", MADE_ID_FIRST, 1, 2016),
     ],
 )
-async def test_topic_that_cannot_be_made(talk, name, topic_id, partitions, status):
+async def test_an_invalid_topic_is_refused(talk, name, topic_id, partitions, status):
     await talk.create_topic()
     answer = await talk.create_topic(name, partitions, topic_id=topic_id)
     assert answer["status"] == status

@@ -62,7 +62,7 @@ async def test_a_user_is_created_shown_changed_and_deleted(talk, broker):
         ({"status": 3}, ErrorCode.INVALID_USER_STATUS),
     ],
 )
-async def test_user_that_cannot_be_made(talk, broker, changed, status):
+async def test_an_invalid_user_is_refused(talk, broker, changed, status):
     assert await talk.status(CREATE, **BOB | changed) == status
     assert broker.users.all() == []
 

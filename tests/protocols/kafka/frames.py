@@ -71,7 +71,7 @@ def fetch(
 
 
 def delete_records(topic: bytes, partition: int, offset: int) -> DeleteRecordsRequest:
-    """Delete the records of one partition below an offset."""
+    """Return a request to delete a partition's records below an offset."""
     target = DeleteRecordsPartition(partition_index=partition, offset=offset)
     return DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[target])])
 

@@ -3,7 +3,7 @@
 from braidlog.protocols.kafka.by_partition import by_partition
 
 
-def test_of_a_partition_that_is_named_twice_the_last_value_counts() -> None:
+def test_the_last_value_of_a_repeated_partition_counts() -> None:
     named = [(b"t", 1, "a"), (None, 0, "b"), (b"t", 0, "c"), (b"t", 1, "d")]
     assert by_partition(named) == {b"t": {1: "d", 0: "c"}, None: {0: "b"}}
     assert [*by_partition(named)[b"t"]] == [1, 0]  # In the order of the request.

@@ -138,7 +138,7 @@ NAMES = [None, b"", b"topic"]
 
 
 def by_partition(rng: random.Random, one: Callable[[], object]) -> m.ByPartition[Any]:
-    """Values of some partitions of some topics."""
+    """Return values for some partitions of some topics."""
     return {
         name: {rng.randrange(-(2**31), 2**31): one() for _ in range(rng.randrange(1, 4))}
         for name in rng.sample(NAMES, rng.randrange(4))
@@ -146,7 +146,7 @@ def by_partition(rng: random.Random, one: Callable[[], object]) -> m.ByPartition
 
 
 def check_by_hand(api_key: int, version: int, request: m.RequestBody, reply: m.Reply) -> None:
-    """Compare what is read and written by hand with the generated structures."""
+    """Compare the hand-written parser and writer with the generated structures."""
     frame = HEADER.pack(api_key, version, 7) + INT16.pack(-1) + written(m.full(request), version)
     machine = KafkaMachine(1 << 20)
     decoded = machine.decode(memoryview(INT32.pack(len(frame)) + frame))
@@ -174,7 +174,7 @@ def test_the_hand_written_produce_parser_equals_its_table(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(APIS[1].version_max + 1))
-def test_fetch_by_hand_is_as_its_table_says(version: int) -> None:
+def test_the_hand_written_fetch_code_agrees_with_the_table(version: int) -> None:
     rng = random.Random(version)
     for _ in range(50):
         targets = by_partition(rng, lambda: m.FetchTarget(rng.randrange(99), rng.randrange(99)))

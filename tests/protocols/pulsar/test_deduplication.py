@@ -141,7 +141,7 @@ async def test_a_topic_recreated_during_a_probe_remembers_nothing(broker, client
 
 
 class FullOnce:
-    """A log whose disk has no room for the next append, and has room for smaller ones."""
+    """A log without room for the next append, but with room for smaller appends."""
 
     def __init__(self, log):
         self._log = log

@@ -25,7 +25,7 @@ async def test_ping_is_answered_before_connect(open_client):
 
 
 @pytest.mark.parametrize(("theirs", "agreed"), [(0, 0), (12, 12), (20, 20), (21, 21), (99, 21)])
-async def test_protocol_version_is_the_smaller_one(open_client, theirs, agreed):
+async def test_the_protocol_version_is_the_smaller_of_both(open_client, theirs, agreed):
     client = Client(await open_client("pulsar"))
     connected = await client.connect(version=theirs)
     assert connected.protocol_version == agreed

@@ -84,7 +84,7 @@ def test_segments_dropped_during_a_round_are_removed_by_the_next(tmp_path):
 
 
 def test_a_reader_overtaken_by_retention_gets_only_an_error(tmp_path):
-    """It has seen that its offset is kept, and then finds other segments."""
+    """The reader has seen that its offset is kept, and then finds other segments."""
     one = OneLog(tmp_path, segment_bytes=1000)
     one.fill([b"x" * 800] * 4)
     segments = one.log.segment_set

@@ -158,7 +158,7 @@ def test_a_full_cache_disk_refuses_appends_and_everything_can_be_read(store):
     assert second.read() == BODIES[:30]
     held = second.directory.cache.bytes
     for segment in second.log.local.segment_set.view.segments[:3]:
-        segment.file.empty()  # What is not in the cache any more.
+        segment.file.empty()  # The records are no longer in the cache.
     second.directory.files.disk = FullDisk()
     assert second.read() == BODIES[:30]
     assert second.directory.cache.bytes < held, "it makes room"

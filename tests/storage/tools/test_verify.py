@@ -402,9 +402,7 @@ def test_a_slot_older_than_the_snapshot_is_no_fault(tmp_path):
 
 
 def test_records_behind_a_torn_tail_of_a_journal_do_not_count(tmp_path):
-    """The topic's record is torn and will be cut off, with the later record that
-    names the topic.
-    """
+    """The topic's record is torn and will be cut, with the later record that names the topic."""
     one = Directory(tmp_path / "data")
     one.crash()
     again = Directory(one.path)

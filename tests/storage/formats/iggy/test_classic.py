@@ -219,7 +219,7 @@ def test_a_head_of_another_version_is_corrupt() -> None:
     ),
     base_offset=st.integers(0, 2**62),
 )
-def test_the_description_reads_what_is_stored(
+def test_the_description_parses_the_stored_messages(
     messages: list[tuple[bytes, list[tuple[str, bytes]], int]], base_offset: int
 ) -> None:
     raw = b"".join(
