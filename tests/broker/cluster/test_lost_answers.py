@@ -213,7 +213,7 @@ async def test_late_requests_do_not_recreate_deleted_topics_or_namespaces(tmp_pa
         ]
         for change, *arguments in late:
             with pytest.raises(errors.Conflict):
-                await asker.broker.home.change(
+                await asker.broker.cluster_peers.change(
                     Asker(ANONYMOUS, "test"), change, based_on, *arguments
                 )
         assert (await asker.broker.topics.create(MADE, 1)).partitions
