@@ -173,6 +173,37 @@ class PlacedTopic(Topic):
         return super().partition(index)
 
 
+class NonPersistentTopic(PlacedTopic):
+    """A topic without partitions, or a partition of a partitioned topic, that stores nothing.
+
+    Has no `partitions`, but one channel (`broker/delivery/non_persistent/topic.py`).
+    """
+
+    is_persistent = False
+
+    def __init__(
+        self,
+        meta: TopicMeta,
+        placement: Placement,
+        inherited: Mapping[str, Setting],
+        channel: Channel,
+    ) -> None:
+        """`inherited` are the namespace's settings."""
+        super().__init__(meta, placement)
+        self.inherited = inherited
+        self._channel = channel
+
+    @property
+    def figures_name(self) -> str:
+        """As `Topic.figures_name`; each partition has figures of its own."""
+        return self._channel.figures_name
+
+    @property
+    def channels(self) -> Sequence[Channel]:
+        """As `Topic.channels`."""
+        return [self._channel]
+
+
 def check_new_name(name: TopicName) -> None:
     """Check that a topic can be given that name. Raises InvalidName."""
     try:

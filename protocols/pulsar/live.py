@@ -37,7 +37,7 @@ async def attach(client: Client, command: CommandSubscribe, consumer: PulsarCons
     group = Resource.of_group(command.subscription.encode(), topic.name)
     client.connection.check(Action.CONSUME, group)
     if command.HasField("schema"):
-        schemas.of_consumer(client, topic, command.schema)
+        schemas.of_consumer(client, topic.topic, command.schema)
     while True:
         topic.check_open()
         subscription = _subscription(topic, command)

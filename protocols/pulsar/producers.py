@@ -184,7 +184,7 @@ def _place(client: Client, text: str) -> tuple[Topic, Channel, bool]:
     """
     if names.is_live(text):
         live = resolving.live_topic(client, Action.PRODUCE, text, make=True)
-        return live, live, False
+        return live.topic, live, False
     named = resolving.named_partition(client, Action.PRODUCE, text)
     return named.topic, named.partition, named.holds_layout
 

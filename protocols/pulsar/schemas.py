@@ -168,7 +168,7 @@ def get_or_create_schema(client: Client, command: CommandGetOrCreateSchema) -> N
 def _there(client: Client, text: str) -> Topic:
     """The topic that a name means; it is not created. Raises what resolving raises."""
     if is_live(text):
-        return live_topic(client, Action.PRODUCE, text, make=False)
+        return live_topic(client, Action.PRODUCE, text, make=False).topic
     name, _ = resolve(client, Action.PRODUCE, text)
     return client.broker.topics.get(name)
 

@@ -14,18 +14,16 @@ from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, Subscript
 from braidlog.broker.delivery.failover import choose_active
 from braidlog.broker.delivery.key_slots import KeyPolicy
 from braidlog.broker.errors import LimitExceeded, NotSupported, SubscriptionBusy, TopicNotFound
-from braidlog.broker.topics.topic import PlacedTopic
-from braidlog.storage.metadata.catalogue_records import TopicMeta
+from braidlog.broker.topics.topic import NonPersistentTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     from braidlog.broker.cluster.placement import Placement
-    from braidlog.broker.delivery.channel import Channel
     from braidlog.broker.delivery.dispatcher import Dispatcher
     from braidlog.broker.delivery.entries import Entry, EntryId
     from braidlog.broker.topics.partition import Partition
-    from braidlog.storage.metadata.catalogue_records import SchemaMeta
+    from braidlog.storage.metadata.catalogue_records import Setting, TopicMeta
     from braidlog.storage.metadata.names import TopicName
 
 LIVE_ID: Final = 0  # Ledger and entry id of every message, as in Apache Pulsar.
@@ -33,11 +31,10 @@ LIVE_ID: Final = 0  # Ledger and entry id of every message, as in Apache Pulsar.
 LIVE_SUBSCRIPTIONS_MAX: Final = 1000
 
 
-class LiveTopic(PlacedTopic):
-    """A topic without partitions, or one partition of a live topic that has some.
+class LiveTopic:
+    """The channel of a topic without partitions, or of one partition of a partitioned topic.
 
-    Topic and channel in one: no log and no `partitions`, producers and subscriptions are on the
-    topic itself.
+    There is no log; producers and subscriptions are on the channel itself.
     """
 
     is_persistent = False
@@ -45,27 +42,26 @@ class LiveTopic(PlacedTopic):
     appended_ticket = 0  # Nothing is stored, so no answer waits.
     known_sequences = None
     lacked_room = False
+    is_terminated = False
 
     def __init__(
         self,
-        name: TopicName,
+        meta: TopicMeta,
         index: int | None,
         placement: Placement,
         *,
+        inherited: Mapping[str, Setting],
         number: int,
-        created_us: int,
-        schemas: list[SchemaMeta],
         idle: Callable[[LiveTopic], None],
     ) -> None:
-        """`index` is the partition's, None without partitions; `number` tells it apart from every
-        partition and live topic; `schemas` are shared by all partitions; `idle` is called when the
-        last producer or consumer has left.
+        """`index` is the partition's, None without partitions; `inherited` are the namespace's
+        settings; `number` tells the channel apart from every partition and channel; `idle` is
+        called when the last producer or consumer has left.
         """
-        meta = TopicMeta(0, name, [], index is not None, created_us, {}, None, 0, schemas=schemas)
-        super().__init__(meta, placement)
+        self.topic = NonPersistentTopic(meta, placement, inherited, self)
         self.index = index or 0
         self.partition_id = number
-        self.full = f"non-persistent://{name.full}"
+        self.full = f"non-persistent://{meta.name.full}"
         if index is not None:
             self.full += f"-partition-{index}"
         self.subscriptions: dict[bytes, LiveSubscription] = {}
@@ -77,18 +73,22 @@ class LiveTopic(PlacedTopic):
 
     @property
     def figures_name(self) -> str:
-        """What it is called in figures: each partition is one of its own."""
+        """As `Channel.figures_name`; each partition has figures of its own."""
         return self.full
 
     @property
-    def topic(self) -> LiveTopic:
-        """Itself, for code that asks a partition for its topic."""
-        return self
+    def name(self) -> TopicName:
+        """The topic's name."""
+        return self.topic.name
 
     @property
-    def channels(self) -> Sequence[Channel]:
-        """As `Topic.channels`."""
-        return [self]
+    def deleted(self) -> bool:
+        """Whether the topic was deleted, or forgotten without clients."""
+        return self.topic.deleted
+
+    def delete(self) -> None:
+        """Take no messages any more."""
+        self.topic.deleted = True
 
     @property
     def is_idle(self) -> bool:
@@ -245,7 +245,7 @@ class LiveSubscription:
         elif self.kind is SubscriptionKind.FAILOVER:
             before = self.active
             topic = self.partition
-            index = topic.index if topic.partitioned else None
+            index = topic.index if topic.topic.partitioned else None
             self.active = choose_active(self.consumers, topic.full, index)
             told = self.consumers if self.active is not before else [newcomer]
             for consumer in told:

@@ -15,6 +15,7 @@ import trio
 from braidlog.broker import errors
 from braidlog.broker.delivery.non_persistent.topic import LiveTopic
 from braidlog.broker.topics.topic import TopicEvent
+from braidlog.storage.metadata.catalogue_records import TopicMeta
 from braidlog.storage.metadata.names import InvalidTopicName, TopicName, check_topic_name
 
 if TYPE_CHECKING:
@@ -165,17 +166,16 @@ class LiveTopics:
             raise errors.LimitExceeded(f"{LIVE_TOPICS_MAX} non-persistent topics are in use")
         name, index = place
         self._made += 1
+        schemas, now_us = self._schemas.setdefault(name, []), self._now_us()
+        meta = TopicMeta(0, name, [], index is not None, now_us, {}, None, 0, schemas=schemas)
         topic = LiveTopic(
-            name,
+            meta,
             index,
             self._placement,
+            inherited=self._namespaces.get(name.tenant, name.namespace).settings,
             number=-self._made,
-            created_us=self._now_us(),
-            schemas=self._schemas.setdefault(name, []),
             idle=self._note_idle,
         )
-        meta = self._namespaces.get(name.tenant, name.namespace)
-        topic.inherited = meta.settings
         self._live[place] = topic
         self._in_use.add(topic.full)
         self._places.setdefault(name, set()).add(place)
@@ -250,7 +250,7 @@ class LiveTopics:
     # Going.
 
     def _note_idle(self, topic: LiveTopic) -> None:
-        place = (topic.name, topic.index if topic.partitioned else None)
+        place = (topic.name, topic.index if topic.topic.partitioned else None)
         if self._live.get(place) is topic:
             self._idle_since.pop(place, None)
             self._idle_since[place] = trio.current_time()
@@ -263,11 +263,11 @@ class LiveTopics:
             return
         del self._live[place]
         self._in_use.discard(topic.full)
-        topic.deleted = True
+        topic.delete()
         for subscription in list(topic.subscriptions.values()):
             self._closing.add(subscription.close_consumers())
         for listener in tuple(self._topics.listeners):
-            listener.topic_changed(topic, TopicEvent.DELETED)
+            listener.topic_changed(topic.topic, TopicEvent.DELETED)
         places = self._places[topic.name]
         places.discard(place)
         if not places:

@@ -259,6 +259,7 @@ class ClusterApi:
                 await topics_seen(broker, request, place, broker.topics.list(*place))
             )
         if mode != "PERSISTENT":
-            live = await topics_seen(broker, request, place, broker.live.list(*place))
-            names += [topic.full for topic in live]
+            live = [channel.topic for channel in broker.live.list(*place)]
+            seen_topics = await topics_seen(broker, request, place, live)
+            names += [topic.figures_name for topic in seen_topics]
         return told(names)

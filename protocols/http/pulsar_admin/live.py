@@ -54,11 +54,12 @@ class AdminLive:
         """
         place = namespace_of(request)
         self._broker.namespaces.get(*place)
-        found = await topics_seen(self._broker, request, place, self._live.list(*place))
+        topics = [channel.topic for channel in self._live.list(*place)]
+        found = await topics_seen(self._broker, request, place, topics)
         is_seen = seen_by(self._broker, request)
         elsewhere = await self._broker.peers.live(place)
         theirs = [one for one, of in elsewhere.items() if is_seen(Resource.of_topic(of))]
-        return told(sorted({*theirs, *(topic.full for topic in found)}))
+        return told(sorted({*theirs, *(topic.figures_name for topic in found)}))
 
     async def list_partitioned(self, request: Request) -> Response:
         """The partitioned non-persistent topics of a namespace that the client may see."""

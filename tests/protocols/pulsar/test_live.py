@@ -232,7 +232,7 @@ async def test_schemas_are_kept_while_the_topic_is_used(client):
 
 async def test_a_send_during_a_deletion_asks_for_a_new_lookup(broker, client):
     await client.produce(LIVE)
-    broker.live.find(NAME, None).deleted = True
+    broker.live.find(NAME, None).delete()
     await client.send(Type.SEND, entry(), producer_id=0, sequence_id=0)
     await client.next(Type.CLOSE_PRODUCER)
 
