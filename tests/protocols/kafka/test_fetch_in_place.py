@@ -34,8 +34,7 @@ class Watched:
     """The leases of a broker, and the number of files given to a socket."""
 
     def __init__(self, broker: Broker) -> None:
-        log = broker.topics.partition(FOO_NAME, 0).log
-        self.leases: Leases = log._files.leases
+        self.leases: Leases = broker._storage.files.leases
         self.sends = 0
         disk = self.leases.disk
         self._send = disk.send
