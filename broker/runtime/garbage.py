@@ -1,14 +1,14 @@
-"""Keeps Python's searches for garbage cycles short: a search looks at every object that it covers,
-and holds the event loop meanwhile. Knows no task but the one that searches.
+"""Bounds the time of Python's cyclic garbage collections. A collection visits every object of a
+generation, and holds the event loop meanwhile. Knows no task except its own.
 
-No search looks at more than LOOKED_AT_MAX objects, however many live. Once a full search has left
-more than KEPT_MAX, these are taken out of later searches (`gc.freeze`): once for every so many
-objects that came to stay. Such objects are still freed when nothing refers to them; a cycle among
-them stays, so what is deleted has to break its own cycles.
+No collection visits more than LOOKED_AT_MAX objects, however many live. Once a full collection has
+left more than KEPT_MAX objects, `gc.freeze` removes these objects from later collections. Frozen
+objects are still freed when nothing refers to them; a cycle among frozen objects stays, so code
+that deletes an object has to break the object's cycles.
 
-Python's own rule does not bound it. Its count of young objects goes down for each one freed, of
-whatever age: while as many are freed as are made, young ones gather uncounted, without limit. So
-the young ones are also searched every SEARCH_S, a piece of that work at a time.
+Python's own rule has no bound. The count of young objects goes down for each freed object of any
+age: while as many objects are freed as created, young objects gather uncounted, without limit. So a
+task also collects the young generation every SEARCH_S.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from typing import Self
 
 import trio
 
-# Objects made before Python searches them for cycles, how many such searches lead to one of older
-# objects and how many of these to a full one: after 10,000, 20,000 and 50,000. A receive turn makes
-# thousands of short-lived objects and no cycles: Python's own 700 cost a tenth of the processor
-# here. Tracebacks and ended connections are cycles: a search that frees more than some 20,000
-# objects at once takes tens of milliseconds.
+# Number of new objects before a young collection, of young collections before a middle collection,
+# and of middle collections before a full collection: after 10,000, 20,000 and 50,000 objects. A
+# receive turn makes thousands of short-lived objects and no cycles: Python's default of 700 cost a
+# tenth of the processor here. Tracebacks and ended connections are cycles: a collection that frees
+# more than some 20,000 objects at once takes tens of milliseconds.
 GC_THRESHOLDS = (10_000, 0, 1)
-KEPT_MAX = 5_000  # Objects that a full search may leave for the next one.
-OLD_MAX = 10_000  # With more older objects at a regular look, a full search follows.
-# What a full search has left, and what Python lets come before the next. An object takes 60 to
-# 300 ns, by what the processor's caches hold; 1,600 while other programs used the memory.
+KEPT_MAX = 5_000  # Objects that a full collection may leave for the next.
+OLD_MAX = 10_000  # A regular check with more old objects starts a full collection.
+# Objects left by a full collection, plus those that Python creates before the next. A visit takes
+# 60 to 300 ns, depending on the processor's caches; 1,600 ns while other programs used the memory.
 LOOKED_AT_MAX = 60_000
-SEARCH_S = 0.2  # Clients that come by the thousand make some 50,000 objects a second.
-MIDDLE, FULL = 1, 2  # Generations that a search may look at, with all younger ones.
+SEARCH_S = 0.2  # Thousands of clients make some 50,000 objects a second.
+MIDDLE, FULL = 1, 2  # Generations of a collection, which includes all younger generations.
 
 
 class SearchTime:
-    """Processor time of the searches for garbage; a context manager, which listens meanwhile."""
+    """Processor time of garbage collections; a context manager that listens to `gc.callbacks`."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0  # all searches so far
+        self.seconds = 0.0  # all collections so far
         self._begun = 0.0
 
     def __enter__(self) -> Self:
@@ -66,7 +66,7 @@ class SearchTime:
 
 @contextmanager
 def short_searches() -> Iterator[None]:
-    """Leave what exists now out of all searches from now on, and keep them short meanwhile."""
+    """Exclude all present objects from later collections, and keep collections short meanwhile."""
     before = gc.get_threshold()
     gc.collect()
     _leave_all_out()
@@ -81,7 +81,9 @@ def short_searches() -> Iterator[None]:
 
 @contextmanager
 def no_searches() -> Iterator[None]:
-    """Search nothing meanwhile: for making very many lasting objects, before anybody is served."""
+    """Collect nothing meanwhile: for creating many lasting objects before the broker serves
+    clients.
+    """
     gc.disable()
     try:
         yield
@@ -91,29 +93,30 @@ def no_searches() -> Iterator[None]:
 
 
 async def search_regularly() -> None:
-    """Search every SEARCH_S until cancelled."""
+    """Collect every SEARCH_S until cancelled."""
     while True:
         await trio.sleep(SEARCH_S)
         search_young()
         if has_many_old():
-            await trio.lowlevel.checkpoint()  # A turn of its own.
+            await trio.lowlevel.checkpoint()  # A separate turn.
             gc.collect()
 
 
 def search_young() -> None:
-    """Search what was made since the last time; what is left of it is old."""
+    """Collect the young generation; the surviving objects are old."""
     gc.collect(MIDDLE)
 
 
 def has_many_old() -> bool:
-    """Whether a full search is due."""
+    """Return True if a full collection is due."""
     return len(gc.get_objects(FULL)) > OLD_MAX
 
 
 def _leave_all_out() -> None:
     gc.freeze()
-    # There is nothing to search, so this is quick. Python puts off a full search until a quarter as
-    # many objects have come as the last one left, even if those were taken out since.
+    # There is nothing to collect, so this is quick. Python delays a full collection until the
+    # number of new objects is a quarter of the objects that the last full collection left, even if
+    # those were frozen since.
     gc.collect()
 
 

@@ -1,6 +1,4 @@
-"""Keeps small the memory that the C library holds although it is free. Does nothing where that
-library is not glibc.
-"""
+"""Limits the free memory that the C library keeps. Does nothing if that library is not glibc."""
 
 from __future__ import annotations
 
@@ -14,25 +12,26 @@ import trio
 from braidlog.broker.limits import KIB, MIB
 from braidlog.broker.runtime.threads import run_in_thread
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # Their numbers in glibc's malloc.h.
-# glibc begins with 128 KiB for both. Reads of the log and answers are pieces of some 100 to
-# 500 KiB, and the kernel would clear each new piece: that took a seventh of the processor time
-# when Kafka clients read Pulsar's batches.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # The numbers in glibc's malloc.h.
+# glibc's default is 128 KiB for both. Reads of the log and answers are pieces of some 100 to 500
+# KiB, and the kernel would clear each new piece: that took a seventh of the processor time when
+# Kafka clients read Pulsar's batches.
 MMAP_THRESHOLD_BYTES, TRIM_THRESHOLD_BYTES = 512 * KIB, 1024 * KIB
 
-# A burst of large requests leaves a heap full of holes. A page needed again costs a page fault.
+# A burst of large requests leaves a heap full of holes. A returned page that is needed again costs
+# a page fault.
 TRIM_S: Final = 15.0
-# A broker that has grown by less has nothing to give back.
+# A broker that has grown by less has nothing to return.
 GROWN_BYTES: Final = 24 * MIB
 
 STATM = Path("/proc/self/statm")
 
 
 def bound_heap() -> None:
-    """Have large pieces of memory go back to the kernel as soon as they are free.
+    """Return large pieces of memory to the kernel as soon as they are free.
 
-    glibc raises its own bound with each large piece that is freed, up to 32 MiB: then a burst of
-    answers leaves a heap full of holes, which stays (mallopt(3), M_MMAP_THRESHOLD).
+    glibc raises its threshold with each freed large piece, up to 32 MiB: then a burst of answers
+    leaves a lasting heap full of holes (mallopt(3), M_MMAP_THRESHOLD).
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
@@ -41,8 +40,8 @@ def bound_heap() -> None:
 
 
 async def trim_heap() -> None:
-    """Give the pages of all holes back every TRIM_S, in a thread, while the process is GROWN_BYTES
-    larger than at first (malloc_trim(3)). Until cancelled.
+    """Return the pages of all holes to the kernel every TRIM_S, in a thread, while the process is
+    GROWN_BYTES larger than at the start (malloc_trim(3)). Runs until cancelled.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     begun_with = resident_bytes()
@@ -53,7 +52,7 @@ async def trim_heap() -> None:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM; 0 if the system does not tell."""
+    """Return the resident memory of this process in bytes; 0 if the system has no figure."""
     try:
         return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):

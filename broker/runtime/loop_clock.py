@@ -1,9 +1,9 @@
-"""trio's clock, and a place to work while trio would sleep. Knows no socket of a client.
+"""trio's clock, and a hook to work while trio would sleep. Knows no socket of a client.
 
-trio asks its clock how long it may sleep when no task has anything to do. What sleeps there in
-trio's place can serve plain sockets without a turn of trio's loop for each of them. It must know
-when trio has work again: when a task was scheduled, when the deadline has come, or when the epoll
-in which trio waits can be read.
+When no task has work, trio asks the clock how long trio may sleep. A function that sleeps at that
+moment instead of trio can serve plain sockets without a turn of trio's loop for each socket. The
+function must return when trio has work again: when a task was scheduled, when the deadline has
+come, or when trio's epoll is readable.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from time import perf_counter
 
 import trio
 
-# Turns of the loop in which trio's epoll is looked for, while a task waits for a descriptor.
+# Turns of the loop that may pass before trio's epoll is found, while a task waits for a descriptor.
 LOOKS_MAX = 10
 PROC = Path("/proc/self")
 EPOLL = "anon_inode:[eventpoll]"
 
 
 class LoopClock(trio.abc.Clock):
-    """The time of a trio run, and how trio sleeps in it. Give it to `trio.run`."""
+    """The time of a trio run, and the way trio sleeps. Pass an instance to `trio.run`."""
 
     def __init__(self) -> None:
-        self.epoll_fd: int | None = None  # in which trio waits; None while unknown
+        self.epoll_fd: int | None = None  # trio's epoll; None while unknown
         self.sleep: Callable[[float], None] | None = None
         """Called with seconds when no task is scheduled; returns once one is or may be, or after
         that time. It must not raise. None: trio sleeps by itself.
@@ -47,8 +47,8 @@ class LoopClock(trio.abc.Clock):
         return 0.0
 
     async def find_epoll(self) -> None:
-        """Find the epoll in which trio waits: the one that watches a descriptor for which a task
-        waits (proc(5), /proc/pid/fdinfo). Call it early: it looks at all open descriptors.
+        """Find trio's epoll: the epoll that watches a descriptor for which a task waits (proc(5),
+        /proc/pid/fdinfo). Call this early: the search visits all open descriptors.
         """
         probe = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         try:
@@ -65,7 +65,9 @@ class LoopClock(trio.abc.Clock):
 
 
 def _epoll_with(fd: int) -> int | None:
-    """This process's epoll that watches a descriptor; None if the system does not tell."""
+    """Return this process's epoll that watches a descriptor; None if the system has no such
+    information.
+    """
     try:
         for path in (PROC / "fd").iterdir():
             if path.is_symlink() and os.readlink(path) == EPOLL:

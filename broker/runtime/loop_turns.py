@@ -1,8 +1,8 @@
-"""How long one turn of one task holds the event loop, in processor time. Knows no task by name.
+"""Processor time of each turn of the event loop. Knows no task by name.
 
-A turn is what a task does between two waits, or one pass over the sockets that are ready; while it
-lasts nobody else is served. Garbage collection inside it counts. Processor time, not wall time: so
-a busy machine makes no turn longer.
+A turn is a task's work between two waits, or a pass over the ready sockets. During a turn no other
+client is served. Garbage collection inside a turn counts. The measure is processor time, not wall
+time, so a busy machine makes no turn longer.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.metrics import Histogram
 from braidlog.broker.runtime.garbage import SearchTime
 
-# Processor time is read no more often than this: it is a system call. A turn may be charged up to
-# this much too much, for the short turns before it.
+# Processor time is read no more often than this, because a read is a system call. A turn may
+# include up to this much of the short turns before.
 FINE_S = 0.001
 _now = time.perf_counter
 PRODUCT = ("broker.", "protocols.", "storage.")
@@ -29,16 +29,16 @@ PASS = "braidlog.broker.runtime.poller.Poller.make_pass"  # in place of a task's
 
 @dataclass(slots=True, frozen=True)
 class LongTurn:
-    """A turn that held the loop for longer than it may."""
+    """A turn that held the loop for too long."""
 
-    task: str  # the function that the task runs
-    ends_at: str  # module, line and function in which it waited next; "" if the task ended
-    seconds: float  # of the processor
-    collecting_s: float = 0.0  # of these, seconds of the search for garbage
+    task: str  # the task's function
+    ends_at: str  # module, line and function of the task's next wait; "" if the task ended
+    seconds: float  # of processor time
+    collecting_s: float = 0.0  # the part of `seconds` for garbage collection
 
 
 class LoopTurns(trio.abc.Instrument):
-    """Measures every turn; add it to a trio run from inside that run."""
+    """Measures every turn. Add an instance to a trio run from inside the run."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class LoopTurns(trio.abc.Instrument):
         long_s: float,
         searches: SearchTime | None = None,
     ) -> None:
-        """`turns` counts every turn; `on_long` is called with those of `long_s` or more."""
+        """Count every turn in `turns`, and call `on_long` with each turn of `long_s` or more."""
         self._searches = searches or SearchTime()
         self._searched_s = self._searches.seconds
         self._turns = turns
@@ -59,11 +59,11 @@ class LoopTurns(trio.abc.Instrument):
         self._processor = time.thread_time()
 
     def pass_ended(self) -> None:
-        """A pass of the poller ends, which is a turn."""
+        """End a turn of the poller, which is a pass."""
         self.after_task_step(None)
 
     def after_task_step(self, task: trio.lowlevel.Task | None) -> None:  # hot: see make bench
-        """A turn ends, and the next one may begin."""
+        """End a turn; the next turn may begin."""
         now = _now()
         if now - self._asked_at < FINE_S:
             self._counts[0] += 1
@@ -87,8 +87,8 @@ def measuring_turns(
     long_ms: float | None,
     pass_listeners: list[Callable[[], None]],
 ) -> Iterator[None]:
-    """Measure the turns of the running loop meanwhile, and log those of `long_ms` or more; with
-    None do neither. The poller calls `pass_listeners` at the end of each of its passes.
+    """Measure the turns of the running loop meanwhile, and log turns of `long_ms` or more; with
+    None do neither. The poller calls `pass_listeners` at the end of each pass.
     """
     if long_ms is None:
         yield
@@ -106,7 +106,7 @@ def measuring_turns(
 
 
 def log_long_turn(log: ThrottledLog, turn: LongTurn) -> None:
-    """One line that names the task."""
+    """Log a line that names the task."""
     log.warning(
         "loop_held",
         cause=turn.task,
@@ -118,7 +118,7 @@ def log_long_turn(log: ThrottledLog, turn: LongTurn) -> None:
 
 
 def _place(task: trio.lowlevel.Task) -> str:
-    """Where in our own code the task waits now."""
+    """Return the place in Braidlog's code at which the task waits now."""
     place = ""
     for frame, line in task.iter_await_frames():
         module = str(frame.f_globals.get("__name__", ""))

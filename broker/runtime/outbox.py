@@ -1,9 +1,8 @@
-"""Bytes on their way to one client: sent at once when the socket takes them, by one flusher task
-otherwise.
+"""Unsent bytes of a client: sent at once if the socket accepts them, otherwise by a flusher task.
 
-Answers that wait for the disk queue here in order and are released by commit tickets. Knows sockets
-and tickets, no protocol. Nobody else may write to the socket: a cancelled `send_all` leaves half a
-frame on the wire.
+Answers that wait for the disk queue here in order, and commit tickets release them. Knows sockets
+and tickets, no protocol. No other code may write to the socket: a cancelled `send_all` leaves half
+a frame on the wire.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ from braidlog.storage.log.file_part import LostBytes, all_in_memory
 
 
 class Tickets(Protocol):
-    """How far the disk is, and who wants to hear of it (`broker/commit/durability.py`)."""
+    """Durable commit tickets, and outboxes that wait for them (`broker/commit/durability.py`)."""
 
     @property
     def durable_ticket(self) -> int:
-        """What was marked with this ticket or a lower one is on disk."""
+        """The newest durable ticket: all writes marked with this or a lower ticket are on disk."""
 
     def watch(self, outbox: Outbox, ticket: int) -> None:
         """Call `outbox.release()` once this ticket is durable."""
 
 
 class Outbox:
-    """Unsent bytes and pending answers of one connection.
+    """Unsent bytes and pending answers of a connection.
 
     Guarantees: bytes leave in the order of the calls, a frame whole or not at all, and an answer
-    never before its ticket is durable. `put` and `answer` never wait; `drained`, `answers_room` and
+    never before the ticket is durable. `put` and `answer` never wait; `drained`, `answers_room` and
     `finished` do.
     """
 
@@ -59,8 +58,8 @@ class Outbox:
         start_flusher: Callable[[], None],
         on_broken: Callable[[OSError], None],
     ) -> None:
-        """`start_flusher` starts `run` as a task of the connection; `on_broken` hears of a socket
-        that failed.
+        """Take `start_flusher`, which starts `run` as a task of the connection, and `on_broken`,
+        which is called when the socket fails.
         """
         self.budget = budget
         self._sock = sock
@@ -73,60 +72,60 @@ class Outbox:
         self.sent_bytes = 0  # in all
         self._answers: deque[tuple[int, list[Buffer], int]] = deque()
         self._answer_bytes = 0
-        self._charged = 0  # bytes that the budget knows of
+        self._charged = 0  # bytes charged to the budget
         self._changed = trio.lowlevel.ParkingLot()
         self._flushing = False
-        self._progress_at = 0.0  # since when the peer has taken less than STALL_BYTES
+        self._progress_at = 0.0  # since then the peer has taken less than STALL_BYTES
         self._broken = False
-        self.gathering = False  # True during a receive turn: what is put leaves together at its end
+        self.gathering = False  # True during a receive turn: output is sent together at the end
 
     @property
     def sends_files(self) -> bool:
-        """Whether the socket takes places in files as they are (`storage/log/file_part.py`)."""
+        """True if the socket accepts places in files directly (`storage/log/file_part.py`)."""
         return self._plain is not None
 
     @property
     def over_limit(self) -> bool:
-        """Whether more waits for the socket than this connection's share."""
+        """True if the unsent bytes exceed this connection's share."""
         unsent = self._unsent_bytes
         return unsent > OUTPUT_SHARE_BYTES_MIN and unsent > self.budget.share
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that wait for the socket."""
+        """Number of bytes that wait for the socket."""
         return self._unsent_bytes
 
     @property
     def pending_answers(self) -> int:
-        """Answers that wait for the disk, or behind one that does."""
+        """Number of answers that wait for the disk, or behind such an answer."""
         return len(self._answers)
 
     @property
     def has_answers_room(self) -> bool:
-        """Whether the queue of pending answers is below its limits."""
+        """True if the queue of pending answers is below its limits."""
         return len(self._answers) < ANSWERS_MAX and self._answer_bytes <= ANSWER_BYTES_MAX
 
     @property
     def is_broken(self) -> bool:
-        """Whether nobody will get what is put or answered from now on."""
+        """True if no client can receive later output."""
         return self._broken
 
     @property
     def has_room(self) -> bool:
-        """Whether neither what waits for the socket nor for the disk is above its limits."""
+        """True if both unsent bytes and pending answers are below their limits."""
         if self._unsent_bytes > OUTPUT_SHARE_BYTES_MIN and self.over_limit:
             return False
         return len(self._answers) < ANSWERS_MAX and self._answer_bytes <= ANSWER_BYTES_MAX
 
     def stalled_s(self, now: float) -> float:
-        """For how long the peer has taken next to nothing of what waits for it."""
+        """Return the seconds for which the peer has taken almost none of the unsent bytes."""
         return now - self._progress_at if self._flushing else 0.0
 
     def put(self, parts: Sequence[Part]) -> None:
-        """Send whole frames, after what is not sent yet. Never blocks; the caller's views may die
+        """Send whole frames, after the unsent bytes. Never blocks; the caller may reuse its buffers
         afterwards.
 
-        Does not wait for pending answers: use `answer` where a protocol answers in order. A frame
+        Does not wait for pending answers: use `answer` if the protocol answers in order. A frame
         with places in files has at least OUTBOX_LARGE_BYTES.
         """
         if self._broken:
@@ -146,8 +145,8 @@ class Outbox:
             self._own_unsent()
 
     def _put_files(self, parts: Sequence[Part]) -> None:
-        """The same with places in files. What the socket does not take now is read: no file is
-        held for a client that does not read.
+        """Send frames with places in files. The rest that the socket does not accept now is read
+        into memory: no file stays open for a client that does not read.
         """
         self.flush()
         if self._broken:
@@ -166,12 +165,12 @@ class Outbox:
         self.flush()
 
     def _put_memory(self, parts: list[Buffer], *, is_last: bool) -> None:
-        """Raises OSError."""
+        """Send parts in memory. Raises OSError."""
         sent = 0
         if not self._unsent and self._plain is not None:
-            # Packets are to be whole where more follows; what is last must leave at once.
+            # If more parts follow, packets are filled; the last part must leave at once.
             flags = 0 if is_last else socket.MSG_MORE
-            # A full socket takes nothing: that is no error.
+            # A full socket accepts nothing, which is not an error.
             with suppress(BlockingIOError):
                 sent = self._plain.sendmsg(parts[:SENDMSG_PARTS_MAX], (), flags)
         self.sent_bytes += sent
@@ -182,7 +181,7 @@ class Outbox:
         self._unsent_bytes += sum(map(len, owned))
 
     def _put_file(self, part: StoredPart) -> None:
-        """Raises OSError."""
+        """Send a part of a file. Raises OSError."""
         sent = 0
         if not self._unsent and self._plain is not None:
             sent = part.send(self._plain.fileno())
@@ -213,7 +212,9 @@ class Outbox:
             self._tickets.watch(self, ticket)
 
     def release(self) -> bool:
-        """Send the answers that became durable; True while others still wait: they are watched."""
+        """Send the answers that became durable. Return True while other answers wait; these are
+        watched.
+        """
         durable = self._tickets.durable_ticket
         answers = self._answers
         while answers and answers[0][0] <= durable:
@@ -222,7 +223,7 @@ class Outbox:
             self._unsent_bytes += size
             self._answer_bytes -= size
         self.flush()
-        if self._changed:  # Somebody waits: rare, and looking is quicker than waking nobody.
+        if self._changed:  # Some task waits, which is rare: this check is faster than a call.
             self._changed.unpark_all()
         if not answers:
             return False
@@ -230,7 +231,7 @@ class Outbox:
         return True
 
     def flush(self) -> None:
-        """Give the socket what it takes now; the flusher task does the rest."""
+        """Send the bytes that the socket accepts now; the flusher task sends the rest."""
         if self._unsent and not self._flushing:
             self._send_some()
             if self._unsent and not self._broken:
@@ -241,13 +242,13 @@ class Outbox:
             self._charge()
 
     async def run(self) -> None:
-        """The flusher task: lives while there is something the socket did not take."""
+        """Run as the flusher task, while the socket has not accepted all bytes."""
         taken = 0
         try:
             while self._unsent:
                 try:
                     await trio.lowlevel.wait_writable(self._sock)
-                except trio.ClosedResourceError:  # So the driver wakes its reader of this socket.
+                except trio.ClosedResourceError:  # Let the driver wake the reader of this socket.
                     await trio.lowlevel.checkpoint()
                 taken += self._send_some()
                 if taken >= STALL_BYTES:
@@ -259,8 +260,8 @@ class Outbox:
             self.budget.sent()
 
     async def drained(self) -> None:
-        """Wait until unsent bytes are within the share: the back-pressure of whoever produces
-        output in a loop.
+        """Wait until unsent bytes are within the share: back-pressure for tasks that produce output
+        in a loop.
         """
         while self._unsent_bytes > self.budget.share:
             await self._changed.park()
@@ -276,11 +277,12 @@ class Outbox:
             await self._changed.park()
 
     def abandon(self) -> None:
-        """Forget what is unsent and pending, and take nothing more: the socket is broken or
+        """Drop unsent bytes and pending answers, and accept no more: the socket is broken or
         closed.
         """
         self._broken = True
-        self._start_flusher, self._on_broken = _nothing, _nothing  # Both lead to who holds this.
+        # Both refer to the owner of this outbox.
+        self._start_flusher, self._on_broken = _nothing, _nothing
         self._unsent.clear()
         self._answers.clear()
         self._unsent_bytes = self._answer_bytes = 0
@@ -302,7 +304,7 @@ class Outbox:
         self._unsent = deque(map(_own, self._unsent))
 
     def _send_some(self) -> int:  # hot: see make bench
-        """Give the socket what it takes; returns how many bytes."""
+        """Send the bytes that the socket accepts; return their number."""
         unsent = self._unsent
         taken = 0
         while unsent:
@@ -334,11 +336,11 @@ class Outbox:
 
 
 def _nothing(*_: object) -> None:
-    """What an outbox calls that was abandoned."""
+    """No-op callback of an abandoned outbox."""
 
 
 def _drop(unsent: deque[Buffer], sent: int) -> None:
-    """Take `sent` bytes off the front."""
+    """Remove `sent` bytes from the front."""
     while sent:
         part = unsent.popleft()
         size = len(part)
@@ -351,7 +353,7 @@ def _drop(unsent: deque[Buffer], sent: int) -> None:
 
 
 def _is_owned(part: Part) -> bool:
-    """Whether nobody can change these bytes any more."""
+    """Return True if no other code can change these bytes."""
     return type(part) is bytes or (type(part) is memoryview and type(part.obj) is bytes)
 
 
@@ -360,15 +362,15 @@ def _is_stored(part: Part) -> bool:
 
 
 def _joined(parts: Sequence[Part]) -> bytes:
-    """Small parts as one: none of them is in a file."""
+    """Return small parts joined; no part is in a file."""
     if len(parts) == 1 and type(parts[0]) is bytes:
         return parts[0]
-    # A frame with a StoredPart is large; to ask each small one for it costs more than the join.
+    # A frame with a StoredPart is large; a check of each small part costs more than the join.
     return b"".join(parts)  # type: ignore[arg-type]
 
 
 def _owned(parts: Sequence[Part], size: int) -> list[Buffer]:
-    """Raises LostBytes."""
+    """Return the parts as owned bytes. Raises LostBytes."""
     if size < OUTBOX_LARGE_BYTES:
         return [_joined(parts)]
     return [_own(part) for part in parts]

@@ -1,12 +1,12 @@
-"""Memory for what waits to be sent, shared by all connections. Knows no socket and no protocol.
+"""Memory for output, shared by all connections. Knows no socket and no protocol.
 
-The rule for every protocol: memory for an answer, or for a read ahead, is reserved before its read
-begins. While there is plenty, one connection may hold much; when half is used, each new answer gets
-a small share, and connections whose peers take nothing are ended, the largest first.
+The rule for every protocol: memory for an answer, or for a read ahead, is reserved before the read
+begins. While memory is plentiful, a connection may hold much; when half is used, each new answer
+gets a small share, and connections with peers that take nothing are ended, the largest first.
 
 The last quarter is kept for peers that read: a connection with unsent bytes waits before that
-quarter, one without takes small answers out of it. So peers that do not read cost the others
-neither memory nor time.
+quarter, a connection without unsent bytes takes small answers from the quarter. So peers that do
+not read cost the others neither memory nor time.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from braidlog.broker.limits import (
     OUTPUT_SHARE_BYTES_MIN,
 )
 
-# A single answer may take one such part of what is free, so that some others find room too.
+# A single answer may take this part of the free bytes, so that other answers find room too.
 PART_OF_FREE = 16
 
 
 class ReadAhead(Protocol):
-    """What was read for a client that has not asked for it yet."""
+    """Records that were read before the client asked for them."""
 
     def drop(self) -> None:
         """Forget it; it is read again when it is wanted."""
@@ -41,12 +41,12 @@ Waits = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
 
 
 async def just_wait(act: Callable[[], Awaitable[None]]) -> None:
-    """Wait as long as it takes: the caller is cancelled when its client has left."""
+    """Wait without a limit: the caller is cancelled when the client leaves."""
     await act()
 
 
 class OutputBudget:
-    """Counts bytes in outboxes, in answers under way and in what was read ahead. One per broker.
+    """Counts bytes in outboxes, in unfinished answers and in records read ahead. One per broker.
 
     Guarantees: `reserve` begins no answer for which less than OUTPUT_LAST_BYTES is free. Only
     `reserve`, `some_free` and `Reservation.grow` wait.
@@ -65,28 +65,28 @@ class OutputBudget:
 
     @property
     def is_short(self) -> bool:
-        """Whether more than half is used, or a large record waits: time to be strict."""
+        """True if more than half is used, or a large record waits: time to be strict."""
         return self.used + self._large_bytes > self._bytes_max // 2
 
     def is_spent(self, unsent_bytes: int = 0) -> bool:
-        """Whether a connection with so many unsent bytes has to wait for more."""
+        """Return True if a connection with this number of unsent bytes has to wait."""
         if unsent_bytes:
             return self.used + OUTPUT_SHARE_BYTES_MIN > self._before_last
         return self.used + OUTPUT_LAST_BYTES > self._bytes_max
 
     @property
     def share(self) -> int:
-        """Unsent bytes at which a connection takes no more work."""
+        """Number of unsent bytes at which a connection accepts no more work."""
         return OUTPUT_SHARE_BYTES_MIN if self.is_short else OUTBOX_BYTES_MAX
 
     def charge(self, size: int) -> None:
-        """Count this many more bytes as held; fewer if negative."""
+        """Count `size` more bytes as held; fewer if negative."""
         self.used += size
         if size < 0 and (self._ready or self._slow or self._large):
             self._wake()
 
     def sent(self) -> None:
-        """Note that a connection has no unsent bytes any more: it may be among those that wait."""
+        """Note that a connection has no unsent bytes any more: the connection may be waiting."""
         if self._slow and not self.is_spent():
             self._slow.unpark_all()
 
@@ -96,36 +96,37 @@ class OutputBudget:
         if self._large_bytes:
             self._large.unpark_all()
         elif self._slow and not self.is_spent(1):
-            # As many as there is room for: the others would only wait again, behind later ones.
+            # Wake as many as fit: the others would wait again, behind later connections.
             free = self._before_last - self.used
             self._slow.unpark(count=free // OUTPUT_SHARE_BYTES_MIN)
 
     def drop_read_ahead(self) -> None:
-        """Give up what can be read again."""
+        """Drop records that can be read again."""
         for ahead in tuple(self.read_ahead):
             ahead.drop()
 
     async def reserve(self, wanted: int, copies: int = 1, waits: Waits = just_wait) -> Reservation:
-        """Room for an answer of up to `wanted` bytes: `Reservation.size` says how much of it.
+        """Reserve room for an answer of up to `wanted` bytes; `Reservation.size` is the granted
+        part.
 
-        At least OUTPUT_LAST_BYTES or all that is wanted; waits until there is that much, and so
-        does the reservation when it grows, by way of `waits`.
+        The grant is at least OUTPUT_LAST_BYTES, or all that is wanted. The call waits until there
+        is that much, and so does the reservation when it grows, by way of `waits`.
         """
         while wanted > 0 and self.is_spent():
             await waits(self.some_free)
         return self.reserve_now(wanted, copies, waits)
 
     def reserve_now(self, wanted: int, copies: int = 1, waits: Waits = just_wait) -> Reservation:
-        """The same for an answer that has waited already, or wants nothing."""
+        """Reserve for an answer that has waited already, or wants no bytes."""
         return Reservation(self, self.allowance(wanted) if wanted > 0 else 0, copies, waits)
 
     async def some_free(self, unsent_bytes: Callable[[], int] = lambda: 0) -> None:
-        """Wait while a connection with so many unsent bytes has to."""
+        """Wait while a connection with this number of unsent bytes has to."""
         while self.is_spent(unsent := unsent_bytes()):
             await (self._slow if unsent else self._ready).park()
 
     def allowance(self, wanted: int) -> int:
-        """How large an answer that is made now may be."""
+        """Return the largest size of an answer that is made now."""
         if self.used + OUTPUT_SHARE_BYTES_MIN > self._before_last:
             return min(wanted, OUTPUT_LAST_BYTES)
         free = self._bytes_max - self.used
@@ -133,15 +134,17 @@ class OutputBudget:
         return min(wanted, max(part, OUTPUT_SHARE_BYTES_MIN))
 
     def fits(self, size: int) -> bool:
-        """Whether so many more bytes are free; any number, if nothing is used."""
+        """Return True if this number of bytes is free; any number fits an unused budget."""
         return self.used + size <= self._bytes_max or not self.used
 
     def large_size(self, size: int) -> int:
-        """What a record of so many bytes has to reserve: never more than can become free."""
+        """Return the bytes to reserve for a record of this size: never more than can
+        become free.
+        """
         return min(size, self._before_last)
 
     async def large(self, size: int) -> None:
-        """Wait until `size` bytes are free for one record, and count them: first come, first
+        """Wait until `size` bytes are free for a single record, and count them: first come, first
         served. While a record waits, all other answers are small, so that memory becomes free.
         """
         async with self._large_turn:
@@ -156,8 +159,8 @@ class OutputBudget:
 
 
 class Reservation:
-    """Bytes of the budget that an answer under way holds; a context manager that gives them
-    back.
+    """Bytes of the budget that an unfinished answer holds; a context manager that returns the
+    bytes.
     """
 
     __slots__ = ("_budget", "_expected", "_waits", "copies", "size")
@@ -165,22 +168,22 @@ class Reservation:
     def __init__(
         self, budget: OutputBudget, size: int, copies: int = 1, waits: Waits = just_wait
     ) -> None:
-        """`copies` says how often the bytes of a record are in memory while its answer is made."""
+        """Take `copies`, the number of copies of a record in memory while the answer is made."""
         self._budget = budget
         self._waits = waits
-        self._expected = 0  # Bytes of the next record, for which this has grown already.
+        self._expected = 0  # Bytes of the next record, already held.
         self.copies = copies
         self.size = size
         budget.used += size
 
     def keep(self, size: int) -> None:
-        """Hold this many bytes from now on."""
+        """Hold this number of bytes from now on."""
         if size != self.size:
             self._budget.charge(size - self.size)
             self.size = size
 
     def grow_now(self, record_bytes: int) -> bool:
-        """Hold memory for a large record, too, if that needs no wait."""
+        """Also hold memory for a large record, if that needs no wait."""
         size = self._budget.large_size(record_bytes * self.copies)
         if not self._budget.fits(size):
             return False
@@ -188,8 +191,8 @@ class Reservation:
         return True
 
     async def grow(self, record_bytes: int) -> None:
-        """Hold memory for a large record, once there is enough. What is held is given back before
-        the wait: answers that hold memory while they wait could wait for each other for ever.
+        """Also hold memory for a large record, once there is enough. The held bytes are returned
+        before the wait: answers that hold memory while waiting could wait for each other for ever.
         """
         self.keep(0)
         size = self._budget.large_size(record_bytes * self.copies)
@@ -200,15 +203,15 @@ class Reservation:
         self.size = size
 
     async def expect(self, record_bytes: int) -> None:
-        """Hold memory for the record that is made next, of up to this many bytes."""
+        """Hold memory for the next record, of up to this many bytes."""
         if not self._expected:
             if not self.grow_now(record_bytes):
                 await self.grow(record_bytes)
             self._expected = record_bytes
 
     def settle(self, record_bytes: int) -> bool:
-        """Hold memory for the large record that was made; 0: it is small. False if that needs a
-        wait: then drop the record, `expect` it and make it again.
+        """Hold memory for the large record that was made; 0: the record is small. Return False if
+        that needs a wait: then drop the record, `expect` the record and make it again.
         """
         expected, self._expected = self._expected, 0
         if not expected:

@@ -1,10 +1,10 @@
-"""Serves all sockets that are ready, one after another, in plain calls. Knows no connection.
+"""Serves all ready sockets, one after another, in plain calls. Knows no connection.
 
 Waking a task for each socket costs as much as a small request, and so does a turn of trio's loop.
-So sockets are watched by an epoll of their own. While no task has anything to do the poller waits
-in it, in trio's stead (`LoopClock`): it holds trio's own epoll too. While tasks have work there is
-a pass before each turn of theirs. In a trio run with another clock trio waits for the epoll, and a
-task makes the passes.
+So a separate epoll watches the sockets. While no task has work, the poller waits in this epoll,
+instead of trio (`LoopClock`); the epoll also holds trio's own epoll. While tasks have work, a pass
+runs before each turn of the tasks. In a trio run with another clock, trio waits for the epoll, and
+a task makes the passes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Poller:
         self._soon: list[Callable[[], None]] = []
         # Descriptors to serve in the next pass, in order: of whom nothing was served yet, and those
         # with more to do. Half of a pass is for each, so that a small request waits for no client
-        # that has many large requests.
+        # descriptors of the broker itself
         self._due: dict[int, None] = {}
         self._more: dict[int, None] = {}
         self._giving_way = trio.lowlevel.ParkingLot()
@@ -72,11 +72,7 @@ class Poller:
         return self._trio_fd is not None
 
     def watch(self, fd: int, serve: Serve, *, is_client: bool = True, is_due: bool = False) -> None:
-        """Call `serve` whenever the descriptor can be read; and in the next pass if it is due.
-
-        It returns True to be called again in the next pass, readable or not. It must neither wait
-        nor raise: an error of its own ends the broker.
-        """
+        """The descriptor may have been the ready one: then no pass comes."""
         assert fd not in self._watched
         self._epoll.register(fd, select.EPOLLIN)
         self._watched[fd] = serve

@@ -1,9 +1,9 @@
-"""Receive buffers: a bounded pool, and the one buffer that a connection fills. Knows no socket and
-no protocol.
+"""Receive buffers: a bounded pool, and the buffer of a connection. Knows no socket and no protocol.
 
-A connection holds a large buffer only while bytes are in it, so that a thousand idle ones cost
-nothing; a short piece of a frame is copied aside, so that a thousand slow ones cost little. A
-buffer grows for a frame above its size only as fast as the frame's bytes really come in.
+A connection holds a large buffer only while the buffer has bytes, so that a thousand idle
+connections cost nothing; a short piece of a frame is copied aside, so that a thousand slow
+connections cost little. For a larger frame, a buffer grows only as fast as the frame's bytes
+arrive.
 """
 
 import trio
@@ -18,7 +18,7 @@ from braidlog.broker.limits import (
     RECEIVE_BYTES_SMALL,
 )
 
-# With less free space at the end, what is in the buffer moves to its start first.
+# With less free space at the end, the content moves to the start of the buffer first.
 ROOM_BYTES_MIN = 64 * KIB
 
 NOTHING = memoryview(b"")
@@ -44,7 +44,7 @@ class BufferPool:
     ) -> None:
         self.lent = 0  # large buffers in use
         self.grown_bytes = 0  # bytes in buffers grown beyond RECEIVE_BYTES
-        self.small_bytes = 0  # bytes in buffers below it
+        self.small_bytes = 0  # bytes in smaller buffers
         self._buffers_max = buffers_max
         self.bytes_max = bytes_max
         self._free_max = free_max
@@ -54,16 +54,16 @@ class BufferPool:
 
     @property
     def used(self) -> int:
-        """Bytes lent."""
+        """Number of lent bytes."""
         return self.lent * RECEIVE_BYTES + self.grown_bytes + self.small_bytes
 
     @property
     def is_short(self) -> bool:
-        """Whether more than half of the memory is lent: time to be strict."""
+        """True if more than half of the memory is lent: time to be strict."""
         return self.used > self.bytes_max // 2
 
     async def freed(self) -> None:
-        """Wait until somebody gives a buffer back."""
+        """Wait until some connection returns a buffer."""
         self._waiting += 1
         try:
             await self._freed.park()
@@ -72,11 +72,13 @@ class BufferPool:
 
     @property
     def free(self) -> int:
-        """Large buffers kept for the next connection that has data."""
+        """Number of large buffers kept for the next connection with data."""
         return len(self._free)
 
     def borrow(self) -> memoryview:
-        """A buffer of RECEIVE_BYTES, or of RECEIVE_BYTES_SMALL while all large ones are lent."""
+        """Lend a buffer of RECEIVE_BYTES, or of RECEIVE_BYTES_SMALL while all large buffers are
+        lent.
+        """
         lent = self.lent + 1
         used = lent * RECEIVE_BYTES + self.grown_bytes + self.small_bytes
         if lent > self._buffers_max or used > self.bytes_max:
@@ -86,9 +88,10 @@ class BufferPool:
         return self._free.pop() if self._free else memoryview(bytearray(RECEIVE_BYTES))
 
     def grow(self, old: memoryview, size: int) -> memoryview:
-        """A buffer of `size` bytes that begins with those of `old`, which nobody may use any more.
+        """Lend a buffer of `size` bytes that begins with the bytes of `old`; `old` must not be used
+        any more.
 
-        Raises OutOfBuffers, and leaves `old` as it was.
+        Raises OutOfBuffers, and leaves `old` unchanged.
         """
         if self.used - len(old) + size > self.bytes_max:
             raise OutOfBuffers(f"frames in progress hold {self.used} bytes")
@@ -102,7 +105,7 @@ class BufferPool:
         return new
 
     def give_back(self, buffer: memoryview) -> None:
-        """Take a lent or grown buffer back; nobody may use it any more."""
+        """Take back a lent or grown buffer, which must not be used any more."""
         size = len(buffer)
         if size == RECEIVE_BYTES:
             self.lent -= 1
@@ -110,7 +113,7 @@ class BufferPool:
                 self._free.append(buffer)
         else:
             self._count(size, -1)
-        if self._waiting:  # A number, not a call of the lot: this runs at each receive.
+        if self._waiting:  # An attribute, not a call of the lot: this runs at each receive.
             self._freed.unpark_all()
 
     def _count(self, size: int, change: int) -> None:
@@ -123,19 +126,19 @@ class BufferPool:
 
 
 class ReceiveBuffer:
-    """What one connection has received and not handled yet.
+    """Received bytes of a connection that are not handled yet.
 
-    Guarantees that memory grows with the bytes that came in, never with what a length field says.
+    Guarantees that memory grows with the received bytes, never with the value of a length field.
     Never waits.
     """
 
     def __init__(self, pool: BufferPool) -> None:
         self._pool = pool
-        self._view = NOTHING  # the buffer; NOTHING while none is held
+        self._view = NOTHING  # the buffer; NOTHING if there is none
         self._start = 0
         self._end = 0
-        self._needed = 0  # whole size of the frame that begins at _start, 0 if not known yet
-        self._aside = b""  # a short piece of a frame, while no buffer is held
+        self._needed = 0  # whole size of the frame at _start, 0 if not known yet
+        self._aside = b""  # a short piece of a frame, while there is no buffer
 
     def __len__(self) -> int:
         return self._end - self._start + len(self._aside)
@@ -146,7 +149,7 @@ class ReceiveBuffer:
         return len(self._view) + len(self._aside)
 
     def room(self) -> memoryview:  # hot: see make bench
-        """Where the next receive may write; at least one byte. Raises OutOfBuffers."""
+        """Return the memory for the next receive; at least one byte. Raises OutOfBuffers."""
         if self._view is NOTHING:
             self._take_buffer()
         start, end = self._start, self._end
@@ -163,24 +166,28 @@ class ReceiveBuffer:
         return self._view[self._end :]
 
     def received(self, size: int) -> None:
-        """That many bytes were written into `room()`."""
+        """Note that `size` bytes were written into `room()`."""
         self._end += size
 
     def filled(self) -> memoryview:
-        """What was received and not consumed; valid until `room` or `rest` is called."""
+        """Return the received bytes that are not consumed; valid until `room` or `rest`
+        is called.
+        """
         return self._view[self._start : self._end]
 
     def consume(self, size: int) -> None:
-        """Remove the frame at the front: it has been handled."""
+        """Remove the frame at the front, which has been handled."""
         self._start += size
         self._needed = 0
 
     def expect(self, size: int) -> None:
-        """The frame at the front will have `size` bytes, of which some are missing."""
+        """Note that the frame at the front has `size` bytes in all, of which some are missing."""
         self._needed = size
 
     def rest(self) -> None:
-        """Nothing will be received soon: give the buffer back if it holds little or nothing."""
+        """Return the buffer to the pool if it holds little or nothing: no bytes are
+        expected soon.
+        """
         size = self._end - self._start
         if self._view is not NOTHING and size <= LEFTOVER_BYTES_MAX:
             if size:
@@ -188,7 +195,7 @@ class ReceiveBuffer:
             self._release()
 
     def close(self) -> None:
-        """Give everything back."""
+        """Return all memory."""
         self._aside = b""
         if self._view is not NOTHING:
             self._release()
@@ -206,8 +213,8 @@ class ReceiveBuffer:
         self._start = self._end = 0
 
     def _grow(self, capacity: int) -> None:
-        """Double the buffer, at most to the size of the incoming frame: memory follows the bytes,
-        not the announced length.
+        """Double the buffer, at most to the size of the incoming frame: memory follows the received
+        bytes, not the announced length.
         """
         assert capacity < max(self._needed, RECEIVE_BYTES), (
             "a frame of unknown size fills the buffer"
@@ -217,14 +224,14 @@ class ReceiveBuffer:
 
 
 def _extended(view: memoryview, size: int) -> memoryview:
-    """The same memory, made larger in place: a copy would need as much memory again."""
+    """Enlarge the same memory in place: a copy would need as much memory again."""
     buffer = view.obj
     assert type(buffer) is bytearray
     missing = size - len(view)
     view.release()
     try:
         buffer.extend(bytes(missing))
-    except BufferError:  # A view of an earlier frame is still alive somewhere.
+    except BufferError:  # A view of an earlier frame is still alive.
         buffer = bytearray(buffer)
         buffer.extend(bytes(missing))
     return memoryview(buffer)

@@ -1,8 +1,8 @@
-"""Receives for one connection and hands whole frames to its session, turn by turn, in plain calls.
+"""Receives for a connection and passes whole frames to the session, turn by turn, in plain calls.
 
-A turn is one receive with everything that follows from it: frames handled in order, answers sent
-once at the end. It runs in plain calls until something has to be awaited, so that its driver needs
-a task only for those turns in which something really waits. Knows no task and no protocol.
+A turn is a receive and all work that follows: frames handled in order, answers sent once at the
+end. A turn runs in plain calls until something has to be awaited, so that the driver needs a task
+only for turns that really wait. Knows no task and no protocol.
 """
 
 from __future__ import annotations
@@ -80,15 +80,17 @@ class Receiver:
         self._session = session
         self._poller = poller
         self._handle_run = session.handle_run if takes_runs(session) else None
-        self._frames_left = False  # the last turn left whole frames
-        self._emptied = True  # the last receive took all that the socket had
-        self._received = 0  # bytes
+        self._frames_left = False  # the reason to end the connection
+        # frames, and bytes in both directions, already counted in the allowance
+        self._emptied = True
+        # Received bytes and begun frames at the last progress, and the time of that progress.
+        self._received = 0
         self._stage = _SETTLING
         self._left = 0  # frames that this turn may still hand over
         self._clock: _TurnClock | None = None  # of this turn, once a frame was handed over
         self._error: EndConnection | None = None  # what ends the connection
         self._spent = (0, 0)  # frames, and bytes either way, counted in the allowance so far
-        # What was received and begun when something last moved, and when that was seen.
+        # Memory of received bytes that are not handled.
         self._progress = (0, 0)
         self._progress_at = self.heard_at
 
@@ -126,7 +128,7 @@ class Receiver:
         return self._go_on()
 
     async def finish_turn(self, waiting: Waiting | None) -> None:
-        """Await what the turn waits for, up to its end. Raises what handlers raise."""
+        """Also cancelled: earlier answers are sent first."""
         while waiting is not None:
             try:
                 await _sending_before_waits(waiting, self._outbox)

@@ -1,9 +1,9 @@
-"""Runs work in a thread so that its errors leave no reference cycle behind.
+"""Runs work in a thread so that errors leave no reference cycle behind.
 
 An error raised by `trio.to_thread.run_sync` refers to itself through the frames of its traceback
-(trio 0.35, `trio/_threads.py`), so everything that the waiting frames hold stays until the garbage
-collector finds it. Objects that were frozen out of collection before (`broker/runtime/garbage.py`)
-would stay for ever: a connection with its memory, for each message set that cannot be unpacked.
+(trio 0.35, `trio/_threads.py`), so all objects of the waiting frames stay until the next garbage
+collection. Objects that were frozen out of collection (`broker/runtime/garbage.py`) would stay for
+ever: a connection with its memory, for each message set that cannot be unpacked.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Ts = TypeVarTuple("Ts")
 
 
 async def import_in_thread(name: str) -> None:
-    """Import a module without holding up the loop, once: for what few brokers need, and which takes
-    tens of milliseconds.
+    """Import a module without blocking the loop, once: for modules that few brokers need, and that
+    take tens of milliseconds.
     """
     if name not in sys.modules:
         await run_in_thread(import_module, name)
@@ -33,14 +33,15 @@ async def run_in_thread(
     limiter: trio.CapacityLimiter | None = None,
     abandon_on_cancel: bool = False,
 ) -> T:
-    """Run `work` as `trio.to_thread.run_sync` does; return or raise what it returns or raises."""
+    """Run `work` as `trio.to_thread.run_sync` does; return its result or raise its error."""
     done: list[T] = []
     failed: list[Exception] = []
 
     def attempt() -> None:
         try:
             done.append(work(*arguments))
-        except Exception as error:  # Raised again below. If returned, frames there would hold it.
+        # Raised again below. A returned error would be held by frames there.
+        except Exception as error:
             failed.append(error)
 
     await trio.to_thread.run_sync(attempt, limiter=limiter, abandon_on_cancel=abandon_on_cancel)
@@ -50,4 +51,4 @@ async def run_in_thread(
     try:
         raise error
     finally:
-        del error  # Its traceback holds this frame.
+        del error  # The traceback holds this frame.
