@@ -30,14 +30,14 @@ from braidlog.broker.runtime.loop_clock import LoopClock
 
 Serve = Callable[[], bool]
 
-SLEEP_S_MAX = 3600.0  # epoll_wait(2) takes no more than 24 days.
-# What a pass serves may move the deadline of a task that waits, of which trio knows and we do not:
-# so soon after the first pass trio is asked again.
+SLEEP_S_MAX = 3600.0  # epoll_wait(2) takes 24 days at most.
+# A pass may move the deadline of a waiting task, which trio knows and the poller does not: this
+# soon after the first pass, trio is asked again.
 PASSES_S_MAX = 0.01
 
 
 class Poller:
-    """Whom to call for which descriptor. One per broker.
+    """Callbacks of watched descriptors. One per broker.
 
     Guarantees that every ready socket is served once in each pass. Only `run` and `give_way` wait.
     """
@@ -51,28 +51,33 @@ class Poller:
         self._soon: list[Callable[[], None]] = []
         # Descriptors to serve in the next pass, in order: of whom nothing was served yet, and those
         # with more to do. Half of a pass is for each, so that a small request waits for no client
-        # descriptors of the broker itself
+        # that has many large requests.
         self._due: dict[int, None] = {}
         self._more: dict[int, None] = {}
         self._giving_way = trio.lowlevel.ParkingLot()
-        self._going = 0  # of those who gave way, who have not had their turn yet
+        self._going = 0  # number of tasks that gave way and have not had their turn yet
         self._runs = False
         self._rests = False  # until a socket is ready
-        self._own: set[int] = set()  # descriptors that are no client's
-        self._trio_fd: int | None = None  # the epoll in which trio waits, while we hold it
-        self._clients_at = -math.inf  # when a client was served last
+        self._own: set[int] = set()  # descriptors of the broker itself
+        self._trio_fd: int | None = None  # trio's epoll, while the poller holds it
+        self._clients_at = -math.inf  # time of the last service of a client
         self.turn_s = TURN_S_MAX
-        """Seconds of work for each socket of this pass; what has more to do comes again later."""
+        """Seconds of work for each socket of this pass; the rest of the work comes later."""
 
     @property
     def is_in_the_loop(self) -> bool:
-        """Whether trio's loop makes the passes. Then a pass comes soon for what is due, is short,
-        and serves small requests first. Tasks would all have a turn before the next small request.
+        """True if trio's loop makes the passes. Then a pass for due descriptors comes soon, is
+        short, and serves small requests first. Otherwise all tasks have a turn before the next
+        small request.
         """
         return self._trio_fd is not None
 
     def watch(self, fd: int, serve: Serve, *, is_client: bool = True, is_due: bool = False) -> None:
-        """The descriptor may have been the ready one: then no pass comes."""
+        """Call `serve` whenever the descriptor can be read; and in the next pass if it is due.
+
+        It returns True to be called again in the next pass, readable or not. It must neither wait
+        nor raise: an error of its own ends the broker.
+        """
         assert fd not in self._watched
         self._epoll.register(fd, select.EPOLLIN)
         self._watched[fd] = serve
@@ -83,26 +88,26 @@ class Poller:
             self._more[fd] = None
 
     def unwatch(self, fd: int) -> None:
-        """Call for that descriptor no more. It must still be open."""
+        """Stop calling for that descriptor. The descriptor must still be open."""
         del self._watched[fd]
         self._own.discard(fd)
         self._epoll.unregister(fd)
-        if self._rests:  # It may have been the one that was ready: then no pass comes.
+        if self._rests:  # The descriptor may have been the ready one: then no pass comes.
             self._unpark(len(self._giving_way))
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Call this once, behind those who are served in this pass, or after HELD_BACK_S: for what
-        would hold them up. Within a pass alone; as `serve`, it neither waits nor raises.
+        """Make a call behind the sockets of this pass, or after HELD_BACK_S, so that the call does
+        not delay them. Only within a pass; as with `serve`, the call neither waits nor raises.
         """
         assert self.in_pass
         self._soon.append(call)
 
     async def give_way(self) -> None:
-        """Wait for a pass if a client is ready, and for those who wait already.
+        """Wait for a pass if a client is ready, and for the tasks that wait already.
 
-        For tasks whose turns are longer than those of the sockets. trio has no order among tasks:
-        a socket that becomes ready would wait for all of theirs that are due. So it waits for one,
-        as long as clients come at short intervals.
+        For tasks with longer turns than those of the sockets. trio has no order among tasks: a
+        ready socket would wait for all due turns of such tasks. So such a task waits for a pass, as
+        long as requests of clients arrive at short intervals.
         """
         if self._runs and (self._giving_way or self._has_due or self._is_awaited()):
             await self._giving_way.park()
@@ -113,8 +118,8 @@ class Poller:
         return bool(self._due or self._more)
 
     def _is_awaited(self) -> bool:
-        """Whether a client is ready, or what one may wait for. Where there are none, passes in
-        between would cost the others a tenth of their time.
+        """Return True if a client is ready, or if something waits for which a client may come.
+        Otherwise passes in between would cost the other tasks a tenth of their time.
         """
         found = self._epoll.poll(0, 1 + len(self._own))
         ready = [fd for fd, _ in found if fd != self._trio_fd]
@@ -153,7 +158,7 @@ class Poller:
             self._trio_fd = None
 
     def make_pass(self, seconds: float) -> None:
-        """Wait for so long until a socket is ready, and serve all that are."""
+        """Wait for at most `seconds` until a socket is ready, and serve all ready sockets."""
         is_due = bool(self._has_due or self._giving_way)
         ready = self._epoll.poll(0 if is_due else seconds, PASS_SOCKETS_MAX)
         if not ready and not is_due:
@@ -174,7 +179,7 @@ class Poller:
         self._going += len(self._giving_way.unpark(count=count))
 
     def _serve_ready(self, ready: list[tuple[int, int]], begun: float) -> None:
-        """One pass: each that is ready once, as many as PASS_S_MAX allows."""
+        """Make a pass: serve each ready socket once, as many as PASS_S_MAX allows."""
         # hot: see make bench
         due, self._due = self._due, {}
         more, self._more = self._more, {}
@@ -191,13 +196,13 @@ class Poller:
         self._call_soon()
 
     def _serve_some(self, due: dict[int, None], end: float) -> dict[int, None]:
-        """Serve them in order up to that time, at least one; return those that are left."""
+        """Serve descriptors in order up to the time `end`, at least one; return the rest."""
         # hot: see make bench
         watched, now = self._watched, time.perf_counter
         soon = now() + HELD_BACK_S
         waiting = iter(due)
         for fd in waiting:
-            serve = watched.get(fd)  # None: somebody ended it since it was found ready.
+            serve = watched.get(fd)  # None: ended since the descriptor was found ready.
             if serve is not None and serve():
                 self._more[fd] = None
             at = now()
@@ -215,8 +220,8 @@ class Poller:
 
 
 class _InTheLoop(trio.abc.Instrument):
-    """Passes made by trio's loop itself: before each turn of its tasks, and for as long as none of
-    them has anything to do.
+    """Passes made by trio's loop itself: before each turn of the tasks, and as long as no task has
+    work.
     """
 
     def __init__(self, poller: Poller, clock: LoopClock) -> None:
@@ -228,7 +233,7 @@ class _InTheLoop(trio.abc.Instrument):
         self._failed = trio.Event()
 
     async def run(self) -> None:
-        """Make passes until cancelled. Raises what a pass raised."""
+        """Make passes until cancelled. Raises errors of passes."""
         self._clock.sleep = self._sleep
         trio.lowlevel.add_instrument(self)
         try:
@@ -244,14 +249,14 @@ class _InTheLoop(trio.abc.Instrument):
         self._trio_has_work = True
 
     def before_io_wait(self, timeout: float) -> None:
-        """See trio.abc.Instrument. Tasks are scheduled, unless all of them slept till now."""
+        """See trio.abc.Instrument. Tasks are scheduled, unless all tasks slept until now."""
         if self._has_slept:
             self._has_slept = False
         else:
             self._pass(0)
 
     def _sleep(self, seconds: float) -> None:
-        """Wait and make passes until trio has work, at most so long."""
+        """Wait and make passes until trio has work, for at most `seconds`."""
         self._has_slept = True
         self._trio_has_work = False
         now = time.perf_counter
@@ -263,13 +268,13 @@ class _InTheLoop(trio.abc.Instrument):
             seconds = end - after
 
     def trio_is_ready(self) -> bool:
-        """The epoll in which trio waits can be read."""
+        """Note that trio's epoll is readable."""
         self._trio_has_work = True
         return False
 
     def _pass(self, seconds: float) -> None:
         try:
             self._poller.make_pass(min(seconds, SLEEP_S_MAX))
-        except Exception as error:  # A bug: `run` raises it, which ends the broker.
+        except Exception as error:  # A bug: `run` raises the error, which ends the broker.
             self._failure = self._failure or error
             self._failed.set()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from braidlog.storage.formats.api import Buffer
 
 Waiting = Coroutine[Any, Any, None]
-# What begins a TLS record with a handshake of any version, and the message in it (RFC 8446, 5.1).
+# Begin of a TLS record with a handshake of any version (RFC 8446, 5.1).
 TLS_HANDSHAKE = b"\x16\x03"
 TLS_CLIENT_HELLO = 1
 HTTP_REQUEST = re.compile(rb"(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) [/*h]|CONNECT |PRI \* ")
@@ -44,23 +44,24 @@ TLS_HINT = "the client speaks TLS: this listener does not (listeners.NAME.tls)"
 
 
 class _Stage(enum.Enum):
-    """Where a turn goes on after a wait."""
+    """The place at which a turn continues after a wait."""
 
     RECEIVING = "receiving"
     SERVING = "serving"
-    SETTLING = "settling"  # It is over.
+    SETTLING = "settling"  # The turn is over.
     ENDING = "ending"  # With an error.
 
 
-# Looking at a member of an enum costs as much as a call.
+# Enum attribute access is as slow as a call, so cache the members.
 _RECEIVING, _SERVING, _SETTLING, _ENDING = _Stage
 
 
 class Receiver:
-    """The receiving half of one connection.
+    """The receiving half of a connection.
 
-    Guarantees: the next frame is handed over only when the one before is handled, and nothing is
-    received before there is room for its answers. `begin_turn` never waits, `finish_turn` does.
+    Guarantees: a frame is passed to the session only after the frame before was handled, and the
+    receiver receives only if there is room for answers. `begin_turn` never waits, `finish_turn`
+    does.
     """
 
     def __init__(
@@ -69,10 +70,10 @@ class Receiver:
         self._now = trio.lowlevel.current_clock().current_time
         self.heard_at = self._now()  # time of the last bytes received, in trio's seconds
         self.at_end = False  # the peer has closed its side
-        self.allowance: Allowance | None = None  # what limits the client's principal
-        self.stopped = False  # receive nothing more, and handle nothing more of what is there
+        self.allowance: Allowance | None = None  # limit of the client's principal
+        self.stopped = False  # receive and handle nothing more
         self.begun = 0  # frames given to the session
-        self.done = 0  # frames that it has handled
+        self.done = 0  # frames that the session has handled
         self._sock = sock
         self._pool = pool
         self._inlet = ReceiveBuffer(pool)
@@ -80,33 +81,34 @@ class Receiver:
         self._session = session
         self._poller = poller
         self._handle_run = session.handle_run if takes_runs(session) else None
-        self._frames_left = False  # the reason to end the connection
-        # frames, and bytes in both directions, already counted in the allowance
-        self._emptied = True
-        # Received bytes and begun frames at the last progress, and the time of that progress.
-        self._received = 0
+        self._frames_left = False  # the last turn left whole frames
+        self._emptied = True  # the last receive emptied the socket
+        self._received = 0  # bytes
         self._stage = _SETTLING
-        self._left = 0  # frames that this turn may still hand over
-        self._clock: _TurnClock | None = None  # of this turn, once a frame was handed over
-        self._error: EndConnection | None = None  # what ends the connection
-        self._spent = (0, 0)  # frames, and bytes either way, counted in the allowance so far
-        # Memory of received bytes that are not handled.
+        self._left = 0  # frames that this turn may still pass to the session
+        # of this turn, once a frame was passed to the session
+        self._clock: _TurnClock | None = None
+        self._error: EndConnection | None = None  # the reason to end the connection
+        # frames, and bytes in both directions, already counted in the allowance
+        self._spent = (0, 0)
+        # Received bytes and begun frames at the last progress, and the time of that progress.
         self._progress = (0, 0)
         self._progress_at = self.heard_at
 
     @property
     def held_bytes(self) -> int:
-        """Memory for what was received and is not handled."""
+        """Memory of received bytes that are not handled."""
         return self._inlet.held_bytes
 
     @property
     def has_more(self) -> bool:
-        """Whether another turn has something to do though the socket may have nothing."""
+        """True if another turn has work although the socket may have no bytes."""
         return self._frames_left or not (self._emptied or self.at_end)
 
     def stalled_s(self, now: float, *, receiving: bool) -> float:
-        """For how long next to nothing has come in of a frame that has begun; progress is only
-        seen when somebody asks. `receiving` tells whether anything would be received.
+        """Return the seconds for which almost no bytes of an unfinished frame have arrived;
+        progress is noticed only in this call. `receiving` is True if the connection would receive
+        bytes.
         """
         received, begun = self._progress
         moves = self._received - received >= STALL_BYTES or self.begun != begun
@@ -116,25 +118,26 @@ class Receiver:
         return now - self._progress_at
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Return the memory."""
         self._inlet.close()
 
     def begin_turn(self) -> Waiting | None:
-        """The next turn, up to what must be awaited first (`finish_turn`); None: it is over.
+        """Run the next turn up to the first wait, and return that wait (for `finish_turn`), or None
+        at the end of the turn.
 
-        Raises what handlers raise.
+        Raises the errors of handlers.
         """
         self._stage = _RECEIVING
         return self._go_on()
 
     async def finish_turn(self, waiting: Waiting | None) -> None:
-        """Also cancelled: earlier answers are sent first."""
+        """Await the turn's waits, up to the end of the turn. Raises the errors of handlers."""
         while waiting is not None:
             try:
                 await _sending_before_waits(waiting, self._outbox)
             except EndConnection as error:
                 self._error = error
-            except BaseException:  # Cancelled too: answers given before are sent first.
+            except BaseException:  # Also cancelled: earlier answers are sent first.
                 self._outbox.flush()
                 raise
             if self._stage is _RECEIVING and self.stopped:
@@ -143,9 +146,10 @@ class Receiver:
             waiting = self._go_on()
 
     def _go_on(self) -> Waiting | None:  # hot: see make bench
-        """Run up to the next wait or the end of the turn, and send all output together there. At an
-        end within a pass it is sent soon after: sending wakes the client, which would take the
-        processor, or at least its caches, from connections that are still to be served.
+        """Run up to the next wait or the end of the turn, and send all output together there.
+        Within a pass, the output of an ended turn is sent soon after: sending wakes the client,
+        which would take the processor, or at least the caches, from connections that are still to
+        be served.
         """
         outbox = self._outbox
         outbox.gathering = True
@@ -177,7 +181,7 @@ class Receiver:
         return self._serve()
 
     def _serve(self) -> Waiting | None:
-        """Have the frames handled, up to one that waits, and end the turn."""
+        """Pass frames to the session, up to a frame that waits, and end the turn."""
         try:
             waiting = self._hand_over()
         except EndConnection as error:
@@ -197,7 +201,7 @@ class Receiver:
         return None
 
     async def _settle(self, ending: Waiting | None) -> None:
-        """Wait at the end of a turn, for what the session held back and for room."""
+        """Wait at the end of a turn, for output that the session held back and for room."""
         outbox = self._outbox
         if ending is not None:
             await ending
@@ -215,7 +219,8 @@ class Receiver:
                 await trio.sleep(pause_s)
 
     def _end(self, error: EndConnection) -> Waiting | None:
-        """End the connection, as a frame or its wait demands, after what the session held back.
+        """End the connection, as a frame or its wait demands, after output that the session held
+        back.
 
         Raises the error.
         """
@@ -244,13 +249,15 @@ class Receiver:
         raise ProtocolError(reason, farewell, hint=hint)
 
     def _spend(self, allowance: Allowance) -> float:
-        """Count what the turn has cost; returns for how many seconds to receive nothing."""
+        """Count the cost of the turn; return the seconds for which to receive nothing."""
         frames, size = self._spent
         self._spent = self.begun, self._received + self._outbox.sent_bytes
         return allowance.spend(self.begun - frames, self._spent[1] - size)
 
     def _receive(self) -> bool:
-        """Take what the socket has; False for nothing. Raises OutOfBuffers, OSError."""
+        """Receive the socket's bytes; return False if there are none. Raises
+        OutOfBuffers, OSError.
+        """
         room = self._inlet.room()
         try:
             size = self._sock.recv_into(room)
@@ -268,8 +275,8 @@ class Receiver:
         return True
 
     async def _memory(self, error: OutOfBuffers) -> None:
-        """Receive nothing until others have given memory back. Raises EndConnection if they do
-        not.
+        """Receive nothing until other connections have returned memory. Raises EndConnection if
+        they do not.
         """
         with trio.move_on_after(RECEIVE_MEMORY_S):
             await self._pool.freed()
@@ -277,8 +284,8 @@ class Receiver:
         raise EndConnection(f"no memory to receive into: {error}")
 
     def _hand_over(self) -> Waiting | None:  # hot: see make bench
-        """Hand over the whole frames received, as many as one turn may take, up to one that has to
-        be awaited before the next.
+        """Pass the received whole frames to the session, as many as a turn allows, up to a frame
+        that has to be awaited.
         """
         inlet, outbox = self._inlet, self._outbox
         frame_size, handle = self._session.frame_size, self._session.handle
@@ -296,7 +303,7 @@ class Receiver:
                     outbox.flush()
                     if outbox.over_limit:
                         return outbox.drained()
-                if self.stopped:  # Nobody will read the answers.
+                if self.stopped:  # No client will read the answers.
                     return None
                 if self._is_turn_over():
                     self._frames_left = True
@@ -330,8 +337,8 @@ class Receiver:
 
 
 def _greets_with_tls(received: Buffer) -> bool:
-    """Whether a connection begins with a TLS hello. No protocol's first frame looks like it: read
-    as a length, these bytes are far above any limit.
+    """Return True if a connection begins with a TLS hello. No protocol's first frame looks like
+    this: as a length, these bytes are far above any limit.
     """
     return received[:2] == TLS_HANDSHAKE and len(received) > 5 and received[5] == TLS_CLIENT_HELLO
 
@@ -351,7 +358,7 @@ class _TurnClock:
         self._begun: float | None = None if turn_s == TURN_S_MAX else time.thread_time()
 
     def is_over(self) -> bool:
-        """Whether others are to have their turn."""
+        """Return True if others should have their turn."""
         now = time.perf_counter()
         if now < self._ask_at:
             return False
@@ -364,8 +371,8 @@ class _TurnClock:
 
 @types.coroutine
 def _sending_before_waits(waiting: Waiting, outbox: Outbox) -> Generator[Any, Any, None]:
-    """Await something that puts answers into the outbox. They are sent as soon as it really waits;
-    those after its last wait are sent with those of the rest of the turn.
+    """Await a coroutine that puts answers into the outbox. The answers are sent as soon as the
+    coroutine really waits; answers after the last wait are sent with those of the rest of the turn.
     """
     resume: Any = waiting.send
     argument: Any = None
@@ -376,12 +383,13 @@ def _sending_before_waits(waiting: Waiting, outbox: Outbox) -> Generator[Any, An
         except StopIteration:
             return
         finally:
-            argument = None  # An error's traceback holds this frame: no cycle.
+            argument = None  # An error's traceback holds this frame: avoid a cycle.
             outbox.gathering = False
         outbox.flush()
         try:
             argument = yield awaited
             resume = waiting.send
-        except BaseException as error:  # The coroutine gets it, as if it had awaited itself.
+        # The coroutine gets the error, as if it had awaited directly.
+        except BaseException as error:
             argument = error
             resume = waiting.throw
