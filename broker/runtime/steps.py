@@ -54,7 +54,7 @@ def step_into(result: T | Steps[T] | Coroutine[Any, Any, T]) -> Steps[T]:
         result = yield from result
     elif isinstance(result, Coroutine):
         result = yield result
-    return result  # mypy does not see that neither is left.
+    return result  # type: ignore[return-value]  # mypy does not narrow the union.
 
 
 async def _go_on(steps: Steps[T], waiting: Wait) -> T:
