@@ -5,11 +5,12 @@ HTTP uses a separate request and is not here.
 
 from collections.abc import Callable, Sequence
 
-from braidlog.storage.formats.api import BodyFormat, BodyInfo, Prepared
+from braidlog.storage.formats.api import Prepared
 from braidlog.storage.formats.iggy.prepare import SentForm
 from braidlog.storage.formats.iggy.prepare import prepare as iggy_prepare
 from braidlog.storage.formats.kafka import prepare as kafka_prepare
-from braidlog.storage.formats.pulsar import entry_runs as pulsar
+from braidlog.storage.formats.pulsar.entry_runs import parse_send
+from braidlog.storage.formats.pulsar.prepare import BODY_FORMAT, EntryRun
 from braidlog.storage.formats.record import Record
 from conformance.mapping import iggy_forms, kafka_forms, pulsar_forms
 
@@ -41,14 +42,13 @@ def _kafka(pack: Callable[[Sequence[Record], bool], bytes | bytearray], is_packe
 
 def _pulsar(form: str) -> Writer:
     def write(found: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
-        body, delta, flags, times = bytearray(), 0, 0, list[int]()
-        for entry, count in pulsar_entries(form, found):
-            info = pulsar.parse_send(memoryview(entry))
-            assert info.record_count == count and info.publish_us is not None
-            body += pulsar.ENTRY_PREFIX.pack(len(entry), delta, count) + entry
-            delta, flags, times = delta + count, flags | info.flags, [*times, info.publish_us]
-        info = BodyInfo(delta, times[0], max(times), flags)
-        return Prepared(bytes(body), info, BodyFormat.PULSAR)
+        run, sends = EntryRun(), pulsar_entries(form, found)
+        for entry, count in sends:
+            send = parse_send(entry)
+            assert send.record_count == count and send.publish_us is not None
+            run.add(memoryview(entry), send, 0, 0)
+        parts, _ = run.prepare(len(sends))
+        return Prepared(b"".join(parts), run.info, BODY_FORMAT)
 
     return write
 

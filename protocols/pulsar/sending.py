@@ -18,12 +18,13 @@ from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import refusal
 from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX
 from braidlog.protocols.pulsar.messages import NO_SEQUENCE
-from braidlog.protocols.pulsar.runs import JOINED_ENTRY_BYTES, REPEATED, Run
+from braidlog.protocols.pulsar.runs import REPEATED, Run
 from braidlog.storage.errors import CorruptBody
-from braidlog.storage.formats.api import BatchFlag, BodyFormat
+from braidlog.storage.formats.api import BatchFlag
 from braidlog.storage.formats.pulsar.entry_runs import entries as stored_entries
 from braidlog.storage.formats.pulsar.entry_runs import parse_send
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSend, ServerError
+from braidlog.storage.formats.pulsar.prepare import BODY_FORMAT, JOINED_ENTRY_BYTES
 from braidlog.storage.formats.quick import SPEEDUPS
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Sending:
         if run is None or run.accepted is not None:  # Closed, or each SEND needs a check.
             return 0, 0
         size, *sends = SPEEDUPS.cut_sends(
-            received, frames_max, *limits, producer_id, run.info.record_count, NO_SEQUENCE
+            received, frames_max, *limits, producer_id, run.entries.info.record_count, NO_SEQUENCE
         )
         run.extend(*sends)
         return size, len(sends[0])
@@ -125,15 +126,16 @@ class Sending:
         base_offset, ticket, ends = 0, 0, False
         if run.has_repeats:  # Answered once the first copy is on disk.
             ticket = producer.partition.appended_ticket
-        if run.parts:
-            body, size = run.body()
-            run.info.producer_id = producer.number
-            run.info.producer_epoch = messages.signed(producer.epoch) if producer.number else 0
+        if run.entries.pieces:
+            body, size = run.entries.prepare(len(run.sent))
+            info = run.entries.info
+            info.producer_id = producer.number
+            info.producer_epoch = messages.signed(producer.epoch) if producer.number else 0
             try:
                 appended = producer.partition.stored().append(
                     body,
-                    run.info,
-                    body_format=BodyFormat.PULSAR,
+                    info,
+                    body_format=BODY_FORMAT,
                     append_us=client.broker.now_us(),
                 )
             except TopicNotFound:
@@ -150,7 +152,7 @@ class Sending:
                 client.broker.metrics.records_in(
                     client.connection.protocol,
                     producer.partition.figures_name,
-                    run.info.record_count,
+                    info.record_count,
                     size,
                 )
         ledger = producer.partition.partition_id
@@ -164,14 +166,14 @@ class Sending:
         if topic.deleted:
             client.close_producer(producer)
             return
-        body = memoryview(b"".join(run.parts))  # The receive buffer is used again.
+        body = memoryview(b"".join(run.entries.pieces))  # The receive buffer is used again.
         sent = [
             Entry(LIVE_ID, ref.record_count, body[ref.start : ref.end], 0)
             for ref in stored_entries(body, LIVE_ID)
         ]
         run.sent = [(number, highest, LIVE_ID, why) for number, highest, _, why in run.sent]
         client.outbox.answer([b"".join(self._answers(run, LIVE_ID, LIVE_ID))])
-        records = run.info.record_count
+        records = run.entries.info.record_count
         protocol = client.connection.protocol
         client.broker.metrics.records_in(protocol, topic.full, records, len(body))
         topic.publish(sent, records, len(body))

@@ -64,8 +64,7 @@ from braidlog.protocols.http.values.jsontext import (
 from braidlog.protocols.http.values.primitives import PRIMITIVES, BadValue, whole_number
 from braidlog.protocols.http.values.resolving import SchemaFields, SchemaRegistry
 from braidlog.protocols.http.values.values import NotFromJson, RecordCodec, join_pair
-from braidlog.storage.formats.api import BatchFlag, BodyInfo
-from braidlog.storage.formats.plain.codec import PLAIN
+from braidlog.storage.formats.plain.prepare import prepare
 from braidlog.storage.formats.record import Header, Record
 
 if TYPE_CHECKING:
@@ -215,21 +214,15 @@ class Producing:
         """Append a batch; return its base offset and ticket. Raises BrokerError."""
         body: list[bytes] = []
         broker = self._broker
-        for start in range(0, len(share.records), PIECE_MESSAGES):
-            if start:
-                await between_messages(start, broker.poller)
-            # In this format offsets count from the batch's base offset: 0, 1, 2.
-            body.append(PLAIN.encode(share.records[start : start + PIECE_MESSAGES], 0))
+        draft = prepare(share.records, PIECE_MESSAGES)
+        for part in draft.parts:
+            body.append(part)
+            if len(body) * PIECE_MESSAGES < len(share.records):
+                await between_messages(len(body) * PIECE_MESSAGES, broker.poller)
         if broker.stopping.is_set():
             raise ShuttingDown("the broker is stopping")
-        publish_us = share.records[0].publish_us
-        is_delayed = any(record.deliver_at_us is not None for record in share.records)
-        flags = int(BatchFlag.DELAYED) if is_delayed else 0
         appended = partition.append(
-            body,
-            BodyInfo(len(share.records), publish_us, publish_us, flags),
-            body_format=PLAIN.format,
-            append_us=broker.now_us(),
+            body, draft.info, body_format=draft.body_format, append_us=broker.now_us()
         )
         size = sum(map(len, body))
         broker.metrics.records_in(PROTOCOL, partition.figures_name, len(share.records), size)

@@ -1,4 +1,4 @@
-"""The stored body of a SEND of any dialect of Iggy: the one entry point for producers."""
+"""The stored body of a SEND in any dialect of Iggy: the single entry of producers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The stored shape of a produced Kafka set, whatever its format: the one entry point for producers.
+"""The stored shape of a produced Kafka set, whatever its format: the single entry of producers.
 
-`prepare` takes the bytes as they came. What is quick is done at once: the result is a `Prepared`
-body for the next offset. What takes long comes back as work: `LargeSet` is checked in pieces, so
-that other tasks get turns; `PackedSet` is opened in a thread, and gives an `OpenedSet` that makes
-the body once the offset is known. Knows no request, no partition and no event loop.
+`prepare` takes the bytes of a client. A small set becomes a `Prepared` body for the next offset at
+once. Long work comes back undone: the caller checks a `LargeSet` in pieces, so that other tasks get
+turns, and opens a `PackedSet` in a thread; the resulting `OpenedSet` makes the body once the offset
+is known. Knows no request, no partition and no event loop.
 """
 
 from __future__ import annotations

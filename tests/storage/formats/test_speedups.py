@@ -10,7 +10,6 @@ from braidlog.broker.delivery import entries
 from braidlog.broker.errors import CorruptBatch
 from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX, PulsarMachine
 from braidlog.protocols.pulsar.messages import NO_SEQUENCE
-from braidlog.protocols.pulsar.runs import JOINED_ENTRY_BYTES
 from braidlog.storage.errors import StorageError
 from braidlog.storage.formats import quick
 from braidlog.storage.formats.base import Stored, Wanted
@@ -21,6 +20,7 @@ from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.set_layout import NO_LIMIT
 from braidlog.storage.formats.pulsar.entry_runs import ENTRY_PREFIX, parse_send
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import MessageMetadata
+from braidlog.storage.formats.pulsar.prepare import JOINED_ENTRY_BYTES
 from braidlog.storage.formats.record import Record
 from tests.storage.formats.speedup_samples import (
     kafka_set,
