@@ -35,17 +35,13 @@ class Following:
         for name in touched.topics:
             self._follow_topic(name, self._state.topic(name))
         for tenant, namespace in touched.namespaces:
-            meta = self._state.namespace(tenant, namespace)
-            for topic in self._topics.list(tenant, namespace) if meta else ():
-                topic.inherited = meta.settings if meta else {}
-                self._factory.alter(topic, topic.settings)
+            self._topics.inherit(tenant, namespace)
 
     def _follow_topic(self, name: TopicName, meta: TopicMeta | None) -> None:
         topics = self._topics
         topic = topics.find(name)
         if topic is not None and (meta is None or meta.topic_id != topic.meta.topic_id):
-            topic.ticket = 0
-            topics.forget(topic)
+            topics.forget(topic, 0)
             topic = None
         if meta is not None and topic is None:
             topic = topics.named(meta)
@@ -56,10 +52,7 @@ class Following:
 
     def _follow_meta(self, topic: Topic, meta: TopicMeta) -> None:
         topics = self._topics
-        topic.meta = meta
-        topic.ticket = 0
-        for partition in topic.partitions:
-            partition.topic = meta
+        topic.describe(meta, 0)
         count = len(meta.partition_ids)
         if count < len(topic.partitions):
             topics.shrink(topic, count)

@@ -97,7 +97,7 @@ class Topic:
         self.deleted = False
         self.layout_users = 0
         """Clients that count on the topic staying unpartitioned: those that reached it by its own
-        name through Pulsar's listener. Whoever raises it lowers it again."""
+        name through Pulsar's listener (`hold_layout`, `release_layout`)."""
 
     @property
     def figures_name(self) -> str:
@@ -128,6 +128,23 @@ class Topic:
     def is_terminated(self) -> bool:
         """Whether it takes no more records, for ever."""
         return self.meta.is_terminated
+
+    def hold_layout(self) -> None:
+        """Keep the topic unpartitioned, until as many calls of `release_layout`."""
+        self.layout_users += 1
+
+    def release_layout(self) -> None:
+        """End a `hold_layout`."""
+        self.layout_users -= 1
+
+    def describe(self, meta: TopicMeta, ticket: int) -> None:
+        """Take the catalogue's record of the topic, durable with `ticket`, here and in the
+        partitions.
+        """
+        self.meta = meta
+        self.ticket = ticket
+        for partition in self.partitions:
+            partition.topic = meta
 
     def check_here(self) -> None:
         """Raises NotOwner for a topic of another broker; here there is none."""

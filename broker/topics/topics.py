@@ -188,10 +188,8 @@ class Topics:
             topic.ticket = await self._catalogue.create_topic(planned, ids)
         meta = self._catalogue.state.topic(name)
         assert meta is not None
-        topic.meta = meta  # The catalogue's own, which follows every change.
-        for partition in made:
-            partition.topic = meta
         topic.partitions.extend(made)
+        topic.describe(meta, topic.ticket)  # The catalogue's own, which follows every change.
         self.show(topic)
         return topic
 
@@ -305,10 +303,10 @@ class Topics:
     async def delete(self, name: TopicName, *, holds_name: bool = False) -> int:
         """As `TopicRegistry.delete`."""
         topic = self.get(name)
-        topic.ticket = await self._catalogue.delete_topic(topic.meta.topic_id)
+        ticket = await self._catalogue.delete_topic(topic.meta.topic_id)
         if holds_name:
             self.held_names.hold([name])
-        self.forget(topic)
+        self.forget(topic, ticket)
         await trio.lowlevel.checkpoint()  # One request may delete ten thousand.
         return topic.ticket
 
@@ -344,8 +342,9 @@ class Topics:
             partition.terminate()
         self.tell(topic, TopicEvent.TERMINATED)
 
-    def forget(self, topic: Topic) -> None:
-        """Remove a deleted topic."""
+    def forget(self, topic: Topic, ticket: int) -> None:
+        """Remove a topic, whose deletion is durable with `ticket`."""
+        topic.ticket = ticket
         del self._topics[topic.name]
         topic.deleted = True
         self._partition_count -= len(topic.partitions)
@@ -353,6 +352,13 @@ class Topics:
         for partition in topic.partitions:
             partition.remove()
         self.tell(topic, TopicEvent.DELETED)
+
+    def inherit(self, tenant: str, namespace: str) -> None:
+        """Apply the settings of a namespace to its topics. Raises errors of storage."""
+        settings = self.namespace_settings(tenant, namespace)
+        for topic in self.list(tenant, namespace) if settings is not None else ():
+            topic.inherited = settings or {}
+            self._factory.alter(topic, topic.settings)
 
     def reopen(self, topic: Topic) -> None:
         """Open the partitions again if the topic's shard has come here or gone. Raises errors of

@@ -130,7 +130,7 @@ class Client:
             producer.partition.producer_left()
         if producer.holds_layout:
             producer.holds_layout = False
-            producer.topic.layout_users -= 1
+            producer.topic.release_layout()
         if producer.holds_number:
             producer.holds_number = False
             self.broker.producers.release(producer.name.encode(), producer.topic)
@@ -226,7 +226,7 @@ class Client:
         dispatcher, consumer.dispatcher = consumer.dispatcher, None  # Breaks a reference cycle.
         if dispatcher is not None:
             if consumer.holds_layout is not None:
-                consumer.holds_layout.layout_users -= 1
+                consumer.holds_layout.release_layout()
                 consumer.holds_layout = None
             dispatcher.leave(consumer)
 

@@ -195,7 +195,8 @@ def _admit(
     """Admit or queue the producer. Returns a ticket."""
     topic_epoch = command.topic_epoch if command.HasField("topic_epoch") else None
     client.shared.producers.admit(opened, topic_epoch)
-    opened.topic.layout_users += opened.holds_layout
+    if opened.holds_layout:
+        opened.topic.hold_layout()
     opened.partition.producer_joined()
     client.producers[opened.producer_id] = opened
     client.producers_on(opened.partition).inc()

@@ -155,7 +155,7 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
     consumer.attached_to(dispatcher)
     if named.holds_layout:
         consumer.holds_layout = topic
-        topic.layout_users += 1
+        topic.hold_layout()
 
 
 def _check(command: CommandSubscribe) -> None:

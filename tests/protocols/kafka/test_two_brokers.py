@@ -234,7 +234,7 @@ async def test_a_topic_deleted_at_its_owner_fails_no_other_topic(
     other = owned.topic.encode()
     await cluster.commit((cluster.theirs, 0, 5), (other, 0, 7))
     topics = cluster.second.broker.local_topics
-    topics.forget(topics.get(theirs))
+    topics.forget(topics.get(theirs), 0)
     reply = await cluster.fetch(version, (cluster.theirs, 0), (other, 0))
     assert (reply.error, reply.topics[other][0].offset) == (0, 7)
     gone = reply.topics[cluster.theirs][0]
