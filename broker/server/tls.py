@@ -6,10 +6,10 @@ SIGHUP; connections that are open keep what they began with. Knows no protocol a
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
@@ -64,17 +64,15 @@ class TlsSettings:
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         if self._protocols:
             context.set_alpn_protocols(self._protocols)
-        path = config.certificate_file
+        certificate, key = config.certificate_file, config.key_file or config.certificate_file
+        for path in (certificate, key, config.client_ca_file):
+            _check_readable(path)
         try:
-            context.load_cert_chain(path, config.key_file or path)
-            if config.client_ca_file is not None:
-                path = config.client_ca_file
-                context.load_verify_locations(path)
+            context.load_cert_chain(certificate, key, partial(_refuse_password, key))
         except ssl.SSLError as error:
-            reason = error.reason or "not PEM"  # The library names none for a file of other text.
-            raise ValueError(f"{path}: no certificate with its key: {reason}") from error
-        except OSError as error:
-            raise ValueError(f"{_unreadable(config)}: {error.strerror}") from error
+            raise ValueError(_unusable(certificate, key, error)) from error
+        if config.client_ca_file is not None:
+            _load_certificates(context, config.client_ca_file)
         if config.client_certificates != "none" and config.client_ca_file is None:
             raise ValueError("client_certificates needs client_ca_file: who signed them")
         context.verify_mode = CERTIFICATE_MODES[config.client_certificates]
@@ -215,10 +213,41 @@ class TlsSocket:
 Stream = socket.socket | TlsSocket
 
 
-def _unreadable(config: TlsConfig) -> str:
-    """The file that is not there, or that this user cannot read."""
-    files = (config.certificate_file, config.key_file, config.client_ca_file)
-    return next(
-        (file for file in files if file and not os.access(file, os.R_OK, effective_ids=True)),
-        files[0] or "",
-    )
+def _check_readable(path: str | None) -> None:
+    """Check that a file can be read. Raises ValueError with the file's name and the reason.
+
+    The library's errors name no file, though it reads several.
+    """
+    if path is None:
+        return
+    try:
+        with open(path, "rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+
+
+def _load_certificates(context: ssl.SSLContext, path: str) -> None:
+    try:
+        context.load_verify_locations(path)
+    except ssl.SSLError as error:
+        raise ValueError(f"{path}: no certificate: {_reason(error)}") from error
+
+
+def _unusable(certificate: str, key: str, error: ssl.SSLError) -> str:
+    """Return which of two files cannot be used, and why."""
+    try:
+        _load_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate)
+    except ValueError as no_certificate:
+        return str(no_certificate)
+    of = "" if key == certificate else f" of the certificate {certificate}"
+    return f"{key}: no private key{of}: {_reason(error)}"
+
+
+def _refuse_password(key: str) -> str:
+    """Refuse an encrypted key; without this the library asks at the terminal. Raises ValueError."""
+    raise ValueError(f"{key}: the private key is encrypted, expected a key without a password")
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return error.reason or "not PEM"  # The library gives no reason for a file of other text.

@@ -130,4 +130,4 @@ def test_a_wrong_certificate_is_reported_under_its_setting(tmp_path):
     code, _, error = broker.run_to_end()
     assert code == 2
     assert error.startswith(f"braidlog: --set {settings[0]}: listeners.http.tls: ")
-    assert error.endswith("no certificate with its key: not PEM\n")
+    assert error.endswith("no certificate: not PEM\n")

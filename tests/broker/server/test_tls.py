@@ -6,6 +6,7 @@ import ssl
 import pytest
 import structlog
 import trio
+from cryptography.hazmat.primitives import serialization
 
 from braidlog.broker.config.settings import TlsConfig
 from braidlog.broker.runtime.receiver import HTTP_HINT, TLS_HINT
@@ -201,6 +202,54 @@ def test_unusable_files_are_named(tmp_path):
         TlsSettings(TlsConfig(certificate_file=ca))
     with pytest.raises(ValueError, match="client_ca_file"):
         TlsSettings(TlsConfig(certificate_file=certificate, client_certificates="required"))
+
+
+def key_fault(certificate, key):
+    with pytest.raises(ValueError, match=r".") as refused:
+        TlsSettings(TlsConfig(certificate_file=certificate, key_file=str(key)))
+    return str(refused.value)
+
+
+def test_a_key_that_cannot_be_used_is_reported_by_its_own_name(tmp_path):
+    certificate, _ = write_files(tmp_path)
+    key = tmp_path / "server.key"
+    assert key_fault(certificate, key) == f"{key}: No such file or directory"
+    key.mkdir()
+    assert key_fault(certificate, key) == f"{key}: Is a directory"
+    key.rmdir()
+    begins = f"{key}: no private key of the certificate {certificate}: "
+    key.write_text("noise")
+    assert key_fault(certificate, key) == f"{begins}not PEM"
+    key.write_bytes(other_authority().issue_cert("elsewhere").private_key_pem.bytes())
+    assert key_fault(certificate, key) == f"{begins}KEY_VALUES_MISMATCH"
+
+
+def test_a_certificate_is_reported_by_its_own_name_beside_a_good_key(tmp_path):
+    write_files(tmp_path)
+    key, certificate = tmp_path / "good.key", tmp_path / "certificate.pem"
+    key.write_bytes(other_authority().issue_cert("here").private_key_pem.bytes())
+    certificate.write_text("noise")
+    assert key_fault(str(certificate), key).startswith(f"{certificate}: no certificate: ")
+    certificate.unlink()
+    certificate.mkdir()
+    assert key_fault(str(certificate), key) == f"{certificate}: Is a directory"
+
+
+def test_an_encrypted_key_is_refused_instead_of_a_question_at_the_terminal(tmp_path):
+    certificate, _ = write_files(tmp_path)
+    loaded = serialization.load_pem_private_key(
+        other_authority().issue_cert("here").private_key_pem.bytes(), None
+    )
+    key = tmp_path / "server.key"
+    key.write_bytes(
+        loaded.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(b"secret"),
+        )
+    )
+    expected = f"{key}: the private key is encrypted, expected a key without a password"
+    assert key_fault(certificate, key) == expected
 
 
 async def test_noise_in_the_handshake_ends_only_that_connection(serve, broker):
