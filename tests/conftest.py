@@ -20,6 +20,7 @@ from braidlog.protocols.http.management.health import SCRAPING
 from conformance.server import RunningBroker
 from tests import turns
 from tests.listeners import open_listeners
+from tests.storage.open_directories import abandon_directories
 
 # A broker imports these in a thread at a client's first use: not in a test whose clock jumps.
 import_module(PARSER)
@@ -45,6 +46,9 @@ os.environ["BRAIDLOG_LOOP_TURN_LOG_MS"] = f"{turns.TURN_S_MAX * 1000:.0f}"
 _plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _plain])
 
+# Far above what fixtures of modules and of the session hold open, 20 to 60.
+DESCRIPTORS_MAX = 500
+
 
 def pytest_addoption(parser):
     parser.addoption("--order", type=int, default=0, help="seed of the order of trio's tasks")
@@ -69,6 +73,17 @@ def turns_of_processes():
     brokers[:] = [broker for broker in brokers if broker.is_running()]
     if long := turns.logged(found):
         raise turns.LongTurns("\n".join(long))
+
+
+@pytest.fixture(autouse=True)
+def few_descriptors():
+    """Close data directories that a kit leaves open, and fail the test after which too many
+    descriptors are open: some test before leaves them, and a process may have 1,024.
+    """
+    yield
+    abandon_directories()
+    count = len(os.listdir("/proc/self/fd"))
+    assert count < DESCRIPTORS_MAX, f"{count} descriptors are open after this test"
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from braidlog.storage.log.sequence_store import SEQUENCES_NAME, unpack_table
 from braidlog.storage.metadata.names import TopicName
 from tests.storage.files_twins import StoppingDisk
 from tests.storage.log.logs import OneLog
+from tests.storage.open_files import closed_files  # noqa: F401
 from tests.waiting import until
 
 

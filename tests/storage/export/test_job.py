@@ -19,10 +19,11 @@ from braidlog.storage.export.ranges import Bounds, Range, RecordsLost
 from braidlog.storage.formats.api import BodyFormat
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import DataDir, NewPartition
+from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.settings import LogSettings
 from braidlog.storage.metadata.names import parse_topic
 from tests.storage.export.test_worker import record
+from tests.storage.open_directories import open_directory
 
 
 class InThisProcess:
@@ -42,7 +43,7 @@ class House:
     def __init__(self, path):
         self.path = path
         self.root = path / "out"
-        self.directory = DataDir.open(path / "data")
+        self.directory = open_directory(path / "data")
         self.committer = Committer(self.directory.files)
         self.logs = {}
         self.numbers = itertools.count(1)

@@ -12,8 +12,9 @@ from braidlog.storage.formats.api import BodyFormat, BodyInfo
 from braidlog.storage.formats.record import Header, HeaderKind, Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import DataDir, NewPartition
+from braidlog.storage.log.data_dir import NewPartition
 from braidlog.storage.log.settings import LogSettings
+from tests.storage.open_directories import open_directory
 
 TOPIC = "public/default/orders"
 DAY_US = 86_400_000_000
@@ -31,7 +32,7 @@ def data(tmp_path):
 class Data:
     def __init__(self, tmp_path, topic=TOPIC):
         self.root = tmp_path / "out"
-        self.directory = DataDir.open(tmp_path / "data")
+        self.directory = open_directory(tmp_path / "data")
         self.committer = Committer(self.directory.files)
         self.log = self.directory.create_partitions(
             [NewPartition(1, topic, 0)], LogSettings(), self.committer

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from braidlog.storage.log.committer import Committer
-from braidlog.storage.log.data_dir import DataDir
 from braidlog.storage.metadata.catalogue import Catalogue
 from braidlog.storage.metadata.cursors import KafkaCommit, Moved
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.names import TopicName
 from braidlog.storage.metadata.ranges import RangeSet
+from tests.storage.open_directories import open_directory
 
 NAMES = [b"billing", b"audit", b"\xff"]
 
@@ -21,7 +21,7 @@ class Broker:
     """The parts of a broker that catalogue and cursors need."""
 
     def __init__(self, path):
-        self.data_dir = DataDir.open(path)
+        self.data_dir = open_directory(path)
         self.committer = Committer(self.data_dir.files)
         self.catalogue = Catalogue(
             self.data_dir.open_journal("catalogue", self.committer), now_us=1
