@@ -6,6 +6,7 @@ HTTP uses a separate request and is not here.
 from collections.abc import Callable, Sequence
 
 from braidlog.storage.formats.api import Prepared
+from braidlog.storage.formats.compression import INFLATED_BYTES_MAX
 from braidlog.storage.formats.iggy.prepare import SentForm
 from braidlog.storage.formats.iggy.prepare import prepare as iggy_prepare
 from braidlog.storage.formats.kafka import prepare as kafka_prepare
@@ -31,7 +32,8 @@ def pulsar_entries(form: str, found: Sequence[Record]) -> list[tuple[bytes, int]
 def _kafka(pack: Callable[[Sequence[Record], bool], bytes | bytearray], is_packed: bool) -> Writer:
     def write(found: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
         sent = memoryview(bytearray(pack(found, is_packed)))
-        made = kafka_prepare.prepare(sent, base_offset, kafka_prepare.Limits(LIMIT, LIMIT, LIMIT))
+        limits = kafka_prepare.Limits(LIMIT, LIMIT, INFLATED_BYTES_MAX)
+        made = kafka_prepare.prepare(sent, base_offset, limits)
         if isinstance(made, kafka_prepare.PackedSet):
             made = made.open().at(base_offset)
         assert isinstance(made, Prepared)
