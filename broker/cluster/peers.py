@@ -55,7 +55,7 @@ class Peers(Protocol):
 
     @property
     def is_alone(self) -> bool:
-        """Whether this broker owns every topic, always."""
+        """True if this broker owns every topic, always."""
 
     def tries(self, seconds: float) -> Tries:
         """Return the tries of a request that needs an owner; taken before the first try."""

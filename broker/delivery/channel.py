@@ -49,7 +49,7 @@ class NamedTopic(Protocol):
 
     @property
     def partitioned(self) -> bool:
-        """Whether the topic is partitioned in Pulsar's sense."""
+        """True for a partitioned topic in Pulsar's sense."""
 
 
 class Channel(Protocol):
@@ -65,11 +65,11 @@ class Channel(Protocol):
 
     @property
     def is_terminated(self) -> bool:
-        """Whether the channel takes no messages any more, for ever."""
+        """True once the topic was terminated: the channel takes no more messages."""
 
     @property
     def is_persistent(self) -> bool:
-        """Whether messages are stored."""
+        """True if messages are stored."""
 
     @property
     def topic(self) -> NamedTopic:
@@ -93,7 +93,7 @@ class Channel(Protocol):
 
     @property
     def lacked_room(self) -> bool:
-        """Whether the disk was full for the last message."""
+        """True if the disk was full for the last message."""
 
     async def check_room(self) -> None:
         """Raises StorageFull if the disk was full for the last message and still is."""

@@ -1,6 +1,4 @@
-"""The interface of a subscription of a channel towards its consumers; `channel.py` has the
-guarantees.
-"""
+"""The interface of a channel's subscription towards consumers; `channel.py` has the guarantees."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ class Delivery(Protocol):
 
     @property
     def redelivers(self) -> bool:
-        """Whether unacknowledged messages come again."""
+        """True if unacknowledged messages come again."""
 
     @property
     def backlog(self) -> int:

@@ -120,8 +120,8 @@ class Sending:
 
     def _store(self, run: Run) -> None:
         client, producer = self._client, run.producer
-        if isinstance(producer.partition, LiveTopic):
-            self._publish(run, producer.partition)
+        if not producer.partition.is_persistent:
+            self._publish(run)
             return
         base_offset, ticket, ends = 0, 0, False
         if run.has_repeats:  # Answered once the first copy is on disk.
@@ -160,9 +160,10 @@ class Sending:
         if ends:
             client.close_producer(producer)
 
-    def _publish(self, run: Run, topic: LiveTopic) -> None:
+    def _publish(self, run: Run) -> None:
         """Answer at once, as Apache does, and deliver what was sent; nothing is stored."""
-        client, producer = self._client, run.producer
+        client, producer, topic = self._client, run.producer, run.producer.partition
+        assert isinstance(topic, LiveTopic), "the other implementation of Channel stores"
         if topic.deleted:
             client.close_producer(producer)
             return

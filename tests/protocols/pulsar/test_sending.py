@@ -43,6 +43,7 @@ class FakeClient:
         self.broker = SimpleNamespace(now_us=lambda: 5, metrics=metrics)
         self._end = 100
         partition = SimpleNamespace(
+            is_persistent=True,
             append=self._append,
             partition_id=7,
             figures_name="public/default/t",
