@@ -47,40 +47,11 @@ class Messages:
     codec: int  # of the wrapper for the messages, 0 for none
 
 
-def prepare(
-    message_set: Buffer,
-    base_offset: int,
-    append_us: int,
-    *,
-    message_bytes_max: int,
-    inflated_bytes_max: int = INFLATED_BYTES_MAX,
-) -> Prepared:
-    """Check a produced set and stamp its offsets, in place if the buffer is writable.
-
-    A partial last entry is dropped. Compressed sets are unwrapped and packed again into a single
-    wrapper, since format 0 needs absolute inner offsets. append_us is not used: the format has no
-    times.
-
-    Raises:
-        CorruptBody: bad checksum, size or structure (error 2 in 0.8).
-        RecordTooLarge: an entry above message_bytes_max, or unpacked above inflated_bytes_max.
-        UnreadableBody: unknown codec, or data that does not unpack (error -1 in 0.8).
-    """
-    view = memoryview(message_set)
-    if view.readonly:
-        view = memoryview(bytearray(view))
-    prepared = prepare_plain(view, base_offset, message_bytes_max)
-    if prepared is None:
-        return pack(
-            unwrap(view, message_bytes_max, inflated_bytes_max), base_offset, message_bytes_max
-        )
-    return prepared
-
-
 def prepare_plain(view: memoryview, base_offset: int, bytes_max: int) -> Prepared | None:
     """Check and stamp the leading whole messages in place; return None if any is compressed.
 
-    Raises: as `prepare`.
+    A partial last entry is dropped. Raises CorruptBody (error 2 in 0.8) for a bad checksum, size or
+    structure, and RecordTooLarge for an entry above `bytes_max`.
     """
     count, end, compressed = check_and_stamp(view, base_offset, bytes_max)
     return None if compressed else Prepared(view[:end], BodyInfo(count), KAFKA)
@@ -120,7 +91,10 @@ def _piece_stop(view: memoryview, pos: int, piece_bytes: int) -> int:
 def unwrap(view: memoryview, message_bytes_max: int, inflated_bytes_max: int) -> Messages:
     """Return all messages of a set with compressed messages, checked. Takes long; needs no offset.
 
-    Raises: as `prepare`.
+    Raises:
+        CorruptBody: bad checksum, size or structure (error 2 in 0.8).
+        RecordTooLarge: an entry above message_bytes_max, or unpacked above inflated_bytes_max.
+        UnreadableBody: unknown codec, or data that does not unpack (error -1 in 0.8).
     """
     # Refuse a set that readers of other protocols could not unpack.
     inner, codec = _unwrap(view, message_bytes_max, min(inflated_bytes_max, INFLATED_BYTES_MAX))

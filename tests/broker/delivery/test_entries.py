@@ -17,10 +17,10 @@ from braidlog.broker.delivery.ack_sets import ack_set_of, acked_ranges
 from braidlog.broker.delivery.entries import EARLIEST, LATEST, CumulativeAck, EntryId, Span
 from braidlog.broker.errors import OffsetOutOfRange, UnreadableRecord
 from braidlog.storage.formats.api import BatchFlag, BodyFormat
-from braidlog.storage.formats.kafka.set_prepare import prepare
 from braidlog.storage.formats.pulsar.entry import read_metadata
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.entry_fakes import FakePartition
+from tests.storage.formats.kafka.sets import prepare
 
 pytestmark = pytest.mark.usefixtures("is_warm")
 
@@ -365,7 +365,6 @@ async def test_records_of_kafka_keep_their_ids_over_restarts_fetch_sizes_and_sta
                     produced = prepare(
                         kafka_set(first, 10, compressed=first % 20 == 0),
                         partition.next_offset,
-                        0,
                         message_bytes_max=1 << 20,
                     )
                     partition.append(

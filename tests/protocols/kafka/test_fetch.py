@@ -10,7 +10,6 @@ from braidlog.broker.broker import Broker
 from braidlog.broker.reading.result import ReadResult
 from braidlog.protocols.kafka.fetch import _joined
 from braidlog.storage.formats.kafka.message_sets import KAFKA
-from braidlog.storage.formats.kafka.set_prepare import prepare
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.kafka import forms as m
 from tests.protocols.kafka.frames import Client, fetch, message, message_set, produce
@@ -24,6 +23,7 @@ from tests.protocols.kafka.talk import (
     produce_one,
     values,
 )
+from tests.storage.formats.kafka.sets import prepare
 from tests.waiting import until
 
 
@@ -367,7 +367,7 @@ async def test_a_log_of_very_small_batches_has_no_long_turn(broker: Broker, clie
     partition = broker.topics.partition(FOO_NAME, 0)
     count = 40_000
     for offset in range(1, count):
-        body = prepare(memoryview(message(b"")), offset, 0, message_bytes_max=1000)
+        body = prepare(memoryview(message(b"")), offset, message_bytes_max=1000)
         partition.append([body.body], body.info, body_format=KAFKA.format, append_us=0)
         if offset % 1000 == 0:
             await trio.lowlevel.checkpoint()

@@ -12,9 +12,10 @@ from braidlog.storage.formats import compression
 from braidlog.storage.formats.api import BatchFlag, Decoded, Prepared
 from braidlog.storage.formats.base import BodyCodec
 from braidlog.storage.formats.kafka.message_sets import KAFKA
-from braidlog.storage.formats.kafka.set_prepare import check_pieces, prepare, stamp
+from braidlog.storage.formats.kafka.set_prepare import check_pieces, stamp
 from braidlog.storage.formats.record import Record
 from tests.storage.formats.descriptions import KAFKA_SET
+from tests.storage.formats.kafka.sets import prepare
 from tests.storage.formats.strategies import QUICK
 from tests.storage.formats.vectors import rows
 
@@ -46,7 +47,7 @@ def wrapper(inner: bytes, codec: int, offset: int = 0, key: bytes | None = None)
 
 
 def prepared(message_set: bytes, base_offset: int = 100) -> Prepared:
-    return prepare(message_set, base_offset, 5, message_bytes_max=LIMIT)
+    return prepare(message_set, base_offset, message_bytes_max=LIMIT)
 
 
 def values(body: Prepared, base_offset: int = 100) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -100,7 +101,7 @@ def test_sets_are_accepted_and_refused_as_by_kafka_0_8(row: list[str]) -> None:
 def test_offsets_are_stamped_in_place() -> None:
     buffer = bytearray(entry(0, message(b"k", b"a")) + entry(0, message(None, b"b")))
     whole = bytes(buffer)
-    body = prepare(memoryview(buffer), 41, 5, message_bytes_max=LIMIT)
+    body = prepare(memoryview(buffer), 41, message_bytes_max=LIMIT)
     assert body.body.obj is buffer  # type: ignore[union-attr]
     assert bytes(buffer) == whole[:0] + b"".join(
         (entry(41, message(b"k", b"a")), entry(42, message(None, b"b")))
@@ -125,9 +126,9 @@ def test_a_size_below_the_fixed_fields_is_corrupt(size: int) -> None:
 
 def test_an_entry_above_the_limit_is_too_large() -> None:
     whole = entry(0, message(None, b"12345"))
-    assert prepare(whole, 0, 5, message_bytes_max=len(whole)).info.record_count == 1
+    assert prepare(whole, 0, message_bytes_max=len(whole)).info.record_count == 1
     with pytest.raises(RecordTooLarge):
-        prepare(whole, 0, 5, message_bytes_max=len(whole) - 1)
+        prepare(whole, 0, message_bytes_max=len(whole) - 1)
 
 
 def with_crc(rest: bytes) -> bytes:
@@ -222,9 +223,9 @@ def test_unpacked_sets_are_bounded(codec: int) -> None:
     bomb = wrapper(entry(0, message(None, bytes(100_000))), codec)
     assert len(bomb) < 10_000
     with pytest.raises(RecordTooLarge):
-        prepare(bomb, 0, 5, message_bytes_max=LIMIT, inflated_bytes_max=50_000)
+        prepare(bomb, 0, message_bytes_max=LIMIT, inflated_bytes_max=50_000)
     with pytest.raises(RecordTooLarge):  # The limit covers all wrappers of a set together.
-        prepare(bomb * 3, 0, 5, message_bytes_max=LIMIT, inflated_bytes_max=250_000)
+        prepare(bomb * 3, 0, message_bytes_max=LIMIT, inflated_bytes_max=250_000)
 
 
 def test_only_the_wrapper_is_measured_before_and_after() -> None:
@@ -233,9 +234,9 @@ def test_only_the_wrapper_is_measured_before_and_after() -> None:
     tight = wrapper(entry(0, message(None, random.Random(1).randbytes(500))), 1)
     repacked = len(prepared(tight).body)
     limit = max(len(tight), repacked)
-    assert prepare(tight, 0, 5, message_bytes_max=limit).info.record_count == 1
+    assert prepare(tight, 0, message_bytes_max=limit).info.record_count == 1
     with pytest.raises(RecordTooLarge):
-        prepare(tight, 0, 5, message_bytes_max=limit - 1)
+        prepare(tight, 0, message_bytes_max=limit - 1)
 
 
 def text_set(count: int) -> bytes:
@@ -250,10 +251,10 @@ def test_a_set_that_fits_with_zlib_is_not_refused() -> None:
     limit = len(wrapped) * 101 // 100  # The offsets take some bytes.
     quick = prepared(wrapped)
     assert len(quick.body) > limit  # Otherwise the test shows nothing.
-    tight = prepare(wrapped, 100, 5, message_bytes_max=limit)
+    tight = prepare(wrapped, 100, message_bytes_max=limit)
     assert values(tight) == values(quick)
     with pytest.raises(RecordTooLarge):
-        prepare(wrapped, 100, 5, message_bytes_max=len(tight.body) - 1)
+        prepare(wrapped, 100, message_bytes_max=len(tight.body) - 1)
 
 
 def test_a_wrapper_that_loses_a_message_is_not_larger_than_before() -> None:
@@ -353,7 +354,7 @@ def test_a_compressed_body_is_read_from_any_offset_in_pieces(codec: int) -> None
 def test_stamping_again_moves_a_body(codec: int) -> None:
     inner = entry(0, message(None, b"a")) + entry(0, message(b"k", None))
     body = prepared(wrapper(inner, codec) if codec else inner).body
-    moved = prepare(bytes(body), 500, 9, message_bytes_max=LIMIT).body
+    moved = prepare(bytes(body), 500, message_bytes_max=LIMIT).body
     assert [r.offset for r in KAFKA.decode(moved, 500, 9).records] == [500, 501]
 
 
@@ -414,4 +415,4 @@ def test_a_compressed_message_ends_the_check_in_pieces() -> None:
 def test_wrappers_without_a_whole_message_count_as_unpacked_too() -> None:
     nothing = entry(0, message(None, bytes(50_000)))[:-1]
     with pytest.raises(RecordTooLarge):
-        prepare(wrapper(nothing, 1) * 3, 0, 5, message_bytes_max=LIMIT, inflated_bytes_max=120_000)
+        prepare(wrapper(nothing, 1) * 3, 0, message_bytes_max=LIMIT, inflated_bytes_max=120_000)
