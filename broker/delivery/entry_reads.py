@@ -99,6 +99,11 @@ def read_steps(
         batches = partition.read_warm(offset, bytes_max)
         if batches is None:
             batches = yield partition.read(offset, bytes_max)
+    size = _waiting_bytes(batches[0]) if batches else 0
+    if size and memory is not None and not memory.grow_now(size):
+        del batches  # It is read again once there is memory for it.
+        yield memory.grow(size)
+        batches = yield _read_again(partition, offset, bytes_max, compacted=compacted)
     found = EntryRead([], offset)
     entries, flags = found.entries, 0
     policy = partition.log.settings.unreadable_records
@@ -134,6 +139,22 @@ def read_steps(
     found.has_holes = bool(flags & _HOLES)
     found.has_chunks = bool(flags & _CHUNK)
     return found
+
+
+def _waiting_bytes(batch: Batch) -> int:
+    """Bytes of a batch that is in memory while it waits for a thread; 0: it is small, or does not
+    wait.
+    """
+    size = batch.header.body_bytes
+    is_foreign = batch.header.body_format != BodyFormat.PULSAR
+    return size if is_foreign and size > PLAIN_INLINE_BYTES_MAX else 0
+
+
+async def _read_again(
+    partition: Partition, offset: int, bytes_max: int, *, compacted: bool
+) -> list[Batch]:
+    read = partition.read_compacted if compacted else partition.read
+    return await read(offset, bytes_max)
 
 
 def _foreign_entries(

@@ -36,7 +36,6 @@ from braidlog.broker.reading.unopened import Passed, cannot_decode, settle
 from braidlog.broker.reading.unpacking import run_packing, run_unpacking
 from braidlog.broker.runtime.output_budget import Reservation
 from braidlog.broker.runtime.steps import Steps
-from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.formats.api import BatchFlag, Codec, Decoded, without_frames
 from braidlog.storage.formats.compression import LargeBody, refusing_large
@@ -84,6 +83,7 @@ class Reader(abc.ABC):
         self._record_bytes = 0  # of a record that was made for this reader lately
         self._piece_bytes = READ_FIRST_BYTES  # to ask the log for at once
         self._last_bytes = 0  # of the batch that was read last
+        self._batch_bytes = 0  # of the largest batch for which `memory` has grown
         self._is_placed = False  # Whether large batches were taken in place.
         self._ended = False
         self.fills: CutBatches | None = None  # See `read_steps`.
@@ -153,6 +153,15 @@ class Reader(abc.ABC):
         batches: Sequence[Batch] | None = self._partition.read_warm(offset, wanted, beyond, trusted)
         if batches is None:
             batches = yield self._partition.read(offset, wanted, beyond)
+        if batches and (size := self._uncounted_bytes(batches[0])):
+            del batches  # It is read again once there is memory for it.
+            if self.result.record_count:
+                self._ended = True
+                return True
+            assert self.memory is not None
+            yield self.memory.grow(size, copies=1)
+            self._batch_bytes = size  # At least those of the batch.
+            batches = yield self._partition.read(offset, wanted, beyond)
         taken = self._take_whole(batches)
         for batch in islice(batches, taken, None):
             if self.is_full:
@@ -166,6 +175,24 @@ class Reader(abc.ABC):
         if len(batches) >= READ_TURN_BATCHES:
             yield trio.lowlevel.checkpoint()
         return bool(batches)
+
+    def _uncounted_bytes(self, batch: Batch) -> int:
+        """Bytes of a large batch for which the answer's memory has not grown and cannot grow now.
+
+        A batch of the reader's own format becomes the answer at once. A batch of another format
+        is in memory while it waits for a thread, beside the answer.
+        """
+        header, memory = batch.header, self.memory
+        size = header.body_bytes
+        if memory is None or size <= READ_PIECE_BYTES or size <= self._batch_bytes:
+            return 0
+        is_own = header.body_format == self._format
+        if is_own and (size <= DECODE_BYTES_MAX or size * memory.copies <= memory.size):
+            return 0
+        if memory.grow_now(size - self._batch_bytes, copies=memory.copies if is_own else 1):
+            self._batch_bytes = size
+            return 0
+        return size * (memory.copies if is_own else 1)
 
     def _learn(self, last_bytes: int, mean_bytes: int) -> None:
         """Expect what follows to be as large as the last batch, and as all that was read."""
@@ -302,7 +329,7 @@ class Reader(abc.ABC):
             before_large = self._expect if header.record_count == 1 else None
             decoded = yield run_unpacking(decode, before_large=before_large)
         elif size > READ_PIECE_BYTES:
-            decoded = yield run_in_thread(decode)
+            decoded = yield run_packing(decode, size)
         else:
             count = min(wanted, header.record_count)
             yield from self.turn.give_way(BATCH_US + decoding_us(count, size))

@@ -182,20 +182,22 @@ class Reservation:
             self._budget.charge(size - self.size)
             self.size = size
 
-    def grow_now(self, record_bytes: int) -> bool:
-        """Also hold memory for a large record, if that needs no wait."""
-        size = self._budget.large_size(record_bytes * self.copies)
+    def grow_now(self, record_bytes: int, copies: int = 0) -> bool:
+        """Hold memory for a large record, too, if that needs no wait. `copies` is for stored bytes
+        that are not in memory as often as those of a record; 0: as often.
+        """
+        size = self._budget.large_size(record_bytes * (copies or self.copies))
         if not self._budget.fits(size):
             return False
         self.keep(self.size + size)
         return True
 
-    async def grow(self, record_bytes: int) -> None:
+    async def grow(self, record_bytes: int, copies: int = 0) -> None:
         """Also hold memory for a large record, once there is enough. The held bytes are returned
         before the wait: answers that hold memory while waiting could wait for each other for ever.
         """
         self.keep(0)
-        size = self._budget.large_size(record_bytes * self.copies)
+        size = self._budget.large_size(record_bytes * (copies or self.copies))
         await self._waits(partial(self._take_large, size))
 
     async def _take_large(self, size: int) -> None:

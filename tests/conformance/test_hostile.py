@@ -1,15 +1,18 @@
 """The short form of the hostile run: attacks disturb no client, lose nothing and leave nothing."""
 
+import resource
 from dataclasses import replace
 
 import pytest
 
 from conformance import iggy_programs
+from conformance.hostile import unread
 from conformance.hostile.attack import attack
 from conformance.hostile.clearing import prepare
 from conformance.hostile.commands import protocols
 from conformance.hostile.judge import LoopHeld, judged, restarts_with_the_same
 from conformance.hostile.scenarios import SCENARIOS, SHORT
+from conformance.raw.kafka import KafkaWire
 from conformance.server import RunningBroker
 
 pytestmark = pytest.mark.slow
@@ -19,6 +22,7 @@ SEED = 1
 # D0's frames come with a login and without.
 DIALECTS = ("D0", "D1a", "D1b", "D2", "D3", "D4", "D5", "V")
 DIALECT_FRAMES = 20_000  # Per dialect.
+ADDRESS_BYTES, SMALL_SPACE_PEERS = 900 << 20, 300
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +77,16 @@ def test_mutated_frames_of_each_dialect_of_iggy(broker, dialect):
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_scenario(broker, name):
     judge(broker, lambda: SCENARIOS[name](broker, SHORT))
+
+
+@pytest.mark.parametrize("name", unread.SCENARIOS)
+def test_unread_answers_in_a_small_address_space_end_no_broker(name):
+    """A thread that gets no stack, or a library that gets no memory, may end the process."""
+    with RunningBroker() as broker:
+        unread.fill(broker)
+        resource.prlimit(broker.pid, resource.RLIMIT_AS, (ADDRESS_BYTES, ADDRESS_BYTES))
+        unread.play(broker, name, SMALL_SPACE_PEERS, SHORT.hold_s)
+        assert broker.is_running(), broker.log_tail()
+        assert "MemoryError" not in broker.log()
+        with KafkaWire(broker.address("kafka")) as wire:
+            assert wire.fetch(unread.TOPIC, 0, wait_ms=0)[2]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from braidlog.broker.delivery.entry_reads import read_entries
+from braidlog.broker.delivery.entry_reads import PLAIN_INLINE_BYTES_MAX, read_entries
 from braidlog.broker.reading.unpacking import large_limiter
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.storage.formats.api import BatchFlag, BodyFormat, BodyInfo
 from braidlog.storage.formats.compression import LARGE_BYTES_MIN
-from tests.broker.records import make_partition, store
+from tests.broker.records import append, make_partition, store
 from tests.storage.formats.kafka.test_message_sets import entry, message, wrapper
 from tests.waiting import until
 
@@ -73,3 +73,21 @@ async def test_a_large_record_is_made_once_there_is_memory(broker, partition, nu
     budget.charge(-held)
     await until(lambda: read)
     assert len(read[0].entries) == 1
+
+
+async def test_a_large_batch_of_another_protocol_waits_for_memory_once(broker, partition, nursery):
+    await append(broker, partition, "iggy", [bytes(PLAIN_INLINE_BYTES_MAX)] * 2)
+    budget, read = OutputBudget(8 * MIB), []
+    held = 8 * MIB - 2000
+    budget.charge(held)
+
+    async def begin():
+        with budget.reserve_now(1000) as room:
+            read.append(await read_entries(partition, 0, 128 * 1024, memory=room))
+
+    nursery.start_soon(begin)
+    await until(lambda: budget._large)
+    assert budget.used == held and not read
+    budget.charge(-held)
+    await until(lambda: read)
+    assert len(read[0].entries) == 2 and budget.used == 0
