@@ -161,7 +161,7 @@ class LocalLog:
         self.compacted.take_up(recovered)
         reserved = self._written.reserved_offset
         if self.takes_appends and reserved > self.log_end_offset:
-            self.recovery.gap = (self.log_end_offset, reserved)
+            self.recovery.note_gap(self.log_end_offset, reserved)
             with suppress(StorageFull):  # Appends are refused until there is room for it.
                 self._fill_gap()
         if self._is_written_mode and self.takes_appends:

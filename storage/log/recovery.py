@@ -65,6 +65,10 @@ class RecoveryReport:
     batches_walked: int = 0
     gap: tuple[int, int] | None = None
 
+    def note_gap(self, offset: int, next_offset: int) -> None:
+        """Note that the log continues above reserved offsets."""
+        self.gap = (offset, next_offset)
+
     @property
     def is_clean(self) -> bool:
         """True if the log ended as a clean stop or a plain kill leaves a log."""

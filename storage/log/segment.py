@@ -390,6 +390,10 @@ class Segment:
             self.newest_append_us = append_us
         self.note(append_us, time_us)
 
+    def limit_date(self, wall_us: int) -> None:
+        """Limit the append time to the wall clock: times in the future were written by now."""
+        self.newest_append_us = min(self.newest_append_us, wall_us)
+
     def take_date(self, newest_append_us: int) -> None:
         """Use the greatest append time of all batches from before this start."""
         is_only_files = self._has_file_time and self._appended_from < 0

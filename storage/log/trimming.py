@@ -49,9 +49,10 @@ class Trimmer:
         if not self._segments.view.segments:
             return 0
         offsets = (acknowledged_offset, held_offset)
-        self._correct_future(now_us if wall_us is None else wall_us)
-        while (segment := self.undated(now_us, *offsets)) is not None:
-            segment.take_date(newest_append_us(segment))
+        for segment in self._segments.view.segments:
+            segment.limit_date(now_us if wall_us is None else wall_us)
+        while (undated := self.undated(now_us, *offsets)) is not None:
+            undated.take_date(newest_append_us(undated))
         try:
             self._roll_expired(now_us)
         except StorageFull:
@@ -117,14 +118,6 @@ class Trimmer:
     def _roll_last(self) -> None:
         if self._log.takes_appends and not self._segments.last.is_empty:
             self._log.roll()
-
-    def _correct_future(self, wall_us: int) -> None:
-        """Limit append times to the wall clock: a segment with times in the future was written by
-        now.
-        """
-        for segment in self._segments.view.segments:
-            if segment.newest_append_us > wall_us:
-                segment.newest_append_us = wall_us
 
     def _drop_old(self, now_us: int, offsets: tuple[int | None, int | None]) -> int:
         facts = self._segments.facts(self._log.log_end_offset)
