@@ -1,4 +1,4 @@
-"""The accept loop that every listener shares, framed or HTTP. Knows no protocol."""
+"""The accept loop of every listener, framed or HTTP. Knows no protocol."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ async def accept_all(
                     "accept_failed", cause=name, listener=name, reason=error.strerror
                 )
                 await trio.sleep(ACCEPT_PAUSE_S)
-            continue  # Else it concerns that connection alone: accept(2), "Error handling".
+            # Otherwise the error concerns that connection alone: accept(2), "Error handling".
+            continue
         accepted += 1
         if broker.admission.admit(protocol, name):
             start(sock)

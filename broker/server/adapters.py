@@ -1,9 +1,9 @@
-"""What a protocol adapter is, and how adapters are found. Names no concrete one: the entry points
+"""Interfaces of protocol adapters, and their discovery. Names no concrete adapter: the entry points
 do.
 
 An adapter is a plug-in of the entry-point group `braidlog.protocols`, `NAME =
-"package.module:ADAPTER"`. It serves framed streams (`FramedAdapter`: the connection driver owns the
-bytes) or brings its own server (`ServingAdapter`).
+"package.module:ADAPTER"`. An adapter serves framed streams (`FramedAdapter`: the connection driver
+owns the bytes) or brings a server (`ServingAdapter`).
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ Options = Any  # An instance of the adapter's `options_type`.
 
 
 class AdapterError(Exception):
-    """An adapter is missing or cannot be imported; the text is one line for the operator."""
+    """An adapter is missing or cannot be imported; the text is a line for the operator."""
 
 
 class Adapter(Protocol):
-    """What every adapter has."""
+    """The part that all adapters share."""
 
     name: str
     default_address: tuple[str, int]
     options_type: type[msgspec.Struct]  # frozen, forbid_unknown_fields, a default for every field
 
     def describe(self, host: str, port: int, options: Options) -> str:
-        """One line to copy and paste: how a client of this protocol connects to that address.
+        """Return a line to copy and paste: the way a client of this protocol connects to the
+        address.
 
-        `options` is an `options_type`; the line shows none of its secrets.
+        `options` is an `options_type`; the line shows no secrets of the options.
         """
 
 
@@ -55,11 +56,11 @@ class FramedAdapter(Adapter, Protocol):
     """Serves framed streams through the generic connection driver."""
 
     def open_session(self, broker: Broker, connection: Connection, options: Options) -> Session:
-        """Handlers for a connection that has just come in; `options` is an `options_type`."""
+        """Return the handlers for a new connection; `options` is an `options_type`."""
 
 
 class ServingAdapter(Adapter, Protocol):
-    """Brings its own server."""
+    """Brings a server."""
 
     async def serve(
         self,
@@ -81,91 +82,97 @@ class Preparing(Protocol):
     """Optional in an adapter."""
 
     def prepare(self) -> None:
-        """Import what serving needs. Later the kernel accepts connections already, and there may be
-        no file descriptor left for imports.
+        """Import the modules that serving needs. Later the kernel accepts connections already, and
+        there may be no file descriptor left for imports.
         """
 
 
 class Relaying(Protocol):
-    """Optional in an adapter: it serves clients that another broker passes on."""
+    """Optional in an adapter: serves clients that another broker relays."""
 
     def open_relayed(self, broker: Broker, connection: Connection, options: Options) -> Session:
-        """Handlers for a connection on which another broker relays what one client sends it."""
+        """Return the handlers for a connection on which another broker relays the frames of a
+        client.
+        """
 
 
 class RelayServing(Protocol):
-    """Optional in an adapter with a server of its own."""
+    """Optional in an adapter with a server."""
 
     async def serve_relayed(self, broker: Broker, stream: trio.SocketStream) -> None:
-        """Serve a connection that another broker has made for its clients, to its end."""
+        """Serve a connection of another broker's clients, to the end of the connection."""
 
 
 class Starting(Protocol):
     """Optional in an adapter."""
 
     async def start(self, broker: Broker, options: Options, *, loopback: bool) -> None:
-        """Do what must be done before the first client can connect. Raises OSError, StorageFull,
+        """Prepare for the first client before the listener opens. Raises OSError, StorageFull,
         StorageFailed.
         """
 
 
 class OptionsCheck(Protocol):
-    """Optional in an adapter: rules for which options are allowed at which address."""
+    """Optional in an adapter: rules for the options that are allowed at an address."""
 
     def check(self, options: Options, *, loopback: bool) -> None:
-        """Raises ValueError, with one line for the operator, for options that are not safe
-        there.
+        """Raise ValueError, with a line for the operator, for options that are unsafe at the
+        address.
         """
 
 
 def is_framed(adapter: Adapter) -> TypeGuard[FramedAdapter]:
-    """Whether the connection driver serves this adapter's sockets."""
+    """Return True if the connection driver serves this adapter's sockets."""
     return hasattr(adapter, "open_session")
 
 
 def is_serving(adapter: Adapter) -> TypeGuard[ServingAdapter]:
-    """Whether the adapter brings its own server."""
+    """Return True if the adapter brings a server."""
     return hasattr(adapter, "serve")
 
 
 def has_check(adapter: object) -> TypeGuard[OptionsCheck]:
-    """Whether the adapter has rules of its own for its options."""
+    """Return True if the adapter has rules for options."""
     return hasattr(adapter, "check")
 
 
 def has_prepare(adapter: object) -> TypeGuard[Preparing]:
-    """Whether the adapter imports what serving needs before anything is opened."""
+    """Return True if the adapter imports the modules that serving needs before the
+    listener opens.
+    """
     return hasattr(adapter, "prepare")
 
 
 def takes_relayed(adapter: object) -> TypeGuard[Relaying]:
-    """Whether the adapter serves clients that another broker passes on."""
+    """Return True if the adapter serves clients that another broker relays."""
     return hasattr(adapter, "open_relayed")
 
 
 def serves_relayed(adapter: object) -> TypeGuard[RelayServing]:
-    """Whether the adapter's own server takes connections of other brokers."""
+    """Return True if the adapter's server takes connections of other brokers."""
     return hasattr(adapter, "serve_relayed")
 
 
 def has_start(adapter: object) -> TypeGuard[Starting]:
-    """Whether the adapter has something to do before its listener is opened."""
+    """Return True if the adapter prepares before its listener opens."""
     return hasattr(adapter, "start")
 
 
 def alpn_protocols(adapter: Adapter) -> Sequence[str]:
-    """The names that a listener with TLS offers by ALPN: the adapter's `alpn_protocols`, if any."""
+    """Return the names that a listener with TLS offers by ALPN: the adapter's `alpn_protocols`, if
+    any.
+    """
     return getattr(adapter, "alpn_protocols", ())
 
 
 def discover() -> dict[str, metadata.EntryPoint]:
-    """Every installed adapter by name, not yet imported."""
+    """Return every installed adapter by name, not yet imported."""
     found = metadata.entry_points(group=ENTRY_POINT_GROUP)
     return {point.name: point for point in sorted(found, key=lambda point: point.name)}
 
 
 def load(name: str) -> Adapter:
-    """Import the adapter of that name. Raises AdapterError if there is none or it cannot be
+    """Import the adapter of that name. Raises AdapterError if the adapter is missing or cannot be
     imported.
     """
     points = discover()

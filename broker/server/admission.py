@@ -1,7 +1,6 @@
 """Limits the open connections of all listeners together. Knows no protocol.
 
-A listener that serves its sockets itself counts here too: `admit` for each that it accepts, `leave`
-when it is over.
+A listener with a server counts here too: `admit` for each accepted connection, `leave` at the end.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from braidlog.storage.log.descriptors import idle_handles_max
 
 
 def connections_max() -> int:
-    """CONNECTIONS_MAX, or fewer if this process may not open so many files: idle log files and
-    FILES_FOR_OTHERS come first.
+    """Return CONNECTIONS_MAX, or fewer if this process may not open so many files: idle log files
+    and FILES_FOR_OTHERS come first.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
@@ -41,7 +40,7 @@ class Admission:
         self._limit = limit
 
     def admit(self, protocol: str, listener: str) -> bool:
-        """Count a connection that came in; False if it is to be closed at once."""
+        """Count a new connection; return False if the connection must be closed at once."""
         if self.open >= self._limit():
             self._log.error(
                 "connection_refused",
@@ -56,6 +55,6 @@ class Admission:
         return True
 
     def leave(self, protocol: str) -> None:
-        """A connection that was admitted is over."""
+        """Note the end of an admitted connection."""
         self.open -= 1
         self._metrics.number("braidlog_open_connections", protocol).dec()

@@ -1,9 +1,9 @@
-"""One client connection of a framed protocol: the driver that every such adapter shares. Knows no
+"""A client connection of a framed protocol: the driver that every such adapter shares. Knows no
 protocol.
 
-The poller serves the connection as long as nothing waits. What has to wait is awaited in a task of
-the connection's own. The driver keeps time and ends the connection cleanly. A peer that breaks the
-rules or a bug ends this connection and nothing else.
+The poller serves the connection as long as nothing waits. Waits are awaited in a task of the
+connection. The driver keeps time and ends the connection cleanly. A peer that breaks the rules, or
+a bug, ends only this connection.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ T = TypeVar("T")
 DISCARD_BYTES = 64 * 1024
 # States of a socket that is reset, or whose peer has closed its sending side (tcp(7), TCP_INFO).
 TCP_CLOSE, TCP_CLOSE_WAIT = 7, 8
-RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: what the peer did not read is thrown away.
+RESET_AT_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER: bytes that the peer did not read are dropped.
 
 
 class Served(Protocol):
-    """What a connection asks of the listener that accepted it."""
+    """The part of a listener that its connections use."""
 
     name: str
     protocol: str
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach the listener."""
 
     def advertised_to(self, local: tuple[str, int]) -> tuple[str, int]:
-        """Where clients that came in at `local` are told to connect."""
+        """Return the address to which clients that connected to `local` should connect."""
 
     def open_session(self, broker: Broker, connection: Connection) -> Session:
-        """The handlers for a connection that has just come in."""
+        """Return the handlers for a new connection."""
 
 
 class Connection:
-    """What a session knows of its connection, and the driver around the session.
+    """The connection as its session sees it, and the driver around the session.
 
     Guarantees: frames reach the session whole and in order; answers given before the end are sent
-    unless the peer does not read them; an error ends this connection and no other. It is held up
-    only by what its session returns to be awaited, and by a peer that does not read.
+    unless the peer does not read them; an error ends this connection and no other. The connection
+    waits only for coroutines of its session, and for a peer that does not read.
 
     For sessions: `id`, `protocol`, `listener_name`, `peer`, `host`, `local`, `advertised`,
     `loopback`, `is_encrypted`, `principal`, `outbox`, `nursery`, `log`, `heard_at`, `check`,
@@ -84,10 +84,10 @@ class Connection:
         self.is_encrypted = isinstance(sock, TlsSocket)
         self.local: tuple[str, int] = sock.getsockname()[:2]
         self.advertised: tuple[str, int] = listener.advertised_to(self.local)
-        self.loopback = listener.loopback  # whether only this machine can reach the listener
-        self.at = f"{self.protocol} {self.host}"  # where the client comes from, for the audit log
-        self.principal: Principal = ANONYMOUS  # Whom it acts for; `act_for` changes it.
-        self._proof: Identity | None = None  # How the client logged in.
+        self.loopback = listener.loopback  # True if only this machine can reach the listener
+        self.at = f"{self.protocol} {self.host}"  # the client's origin, for the audit log
+        self.principal: Principal = ANONYMOUS  # The client's principal; set by `act_for`.
+        self._proof: Identity | None = None  # The client's proof of identity at the login.
         self._allowance: Allowance | None = None
         self.log: structlog.typing.FilteringBoundLogger = structlog.get_logger().bind(
             protocol=self.protocol, connection=connection_id, peer=self.peer
@@ -106,34 +106,35 @@ class Connection:
         self._io: trio.Nursery
         self._session: Session | None = None  # None before the conversation has begun
         self._receiver: Receiver
-        self._parked: trio.lowlevel.Task | None = None  # our task, while the poller serves us
+        # this connection's task, while the poller serves
+        self._parked: trio.lowlevel.Task | None = None
         self._in_turn = False  # the poller is serving a turn
         self._is_cancelled = False  # during that turn
-        self._met: Waiting | Exception | None = None  # why the poller stopped serving
+        self._met: Waiting | Exception | None = None  # the reason that the poller stopped serving
         self._leaving = False
         self._begun_seen = 0  # at the last `notice_gone`
         self._answers_half_closed = False  # see `answer_half_closed`
 
     def check(self, action: Action, resource: Resource) -> None:
-        """Raises NotAuthorized if the client may not do that."""
+        """Raise NotAuthorized if the client may not do that."""
         self._broker.access.check(self.principal, action, resource, self.at)
 
     def check_within(self, within: Resource) -> None:
-        """Raises NotAuthorized if the client may see nothing in that tenant or namespace."""
+        """Raise NotAuthorized if the client may see nothing in that tenant or namespace."""
         self._broker.access.check_within(self.principal, within, self.at)
 
     def sees_all(self, namespace: tuple[str, str]) -> bool:
-        """Whether the client may see everything in a namespace."""
+        """Return True if the client may see all of a namespace."""
         return sees_all(self._broker.access, self.principal, namespace)
 
     async def seen(
         self, namespace: tuple[str, str], items: Sequence[T], resource_of: Callable[[T], Resource]
     ) -> Sequence[T]:
-        """Those of the items of a namespace that the client may see."""
+        """Return the items of a namespace that the client may see."""
         return await seen(self._broker.access, self.principal, namespace, items, resource_of)
 
     def act_for(self, principal: Principal, proof: Identity | None = None) -> None:
-        """Set whom the client acts for from now on, and what proved it, if anything did.
+        """Set the client's principal from now on, and its proof, if there is a proof.
 
         Raises LimitExceeded, and then changes nothing.
         """
@@ -149,7 +150,7 @@ class Connection:
             self._receiver.allowance = allowance
 
     def _count_user(self, principal: Principal) -> None:
-        """Count the connection for another user in the metrics."""
+        """Count the connection under another user in the metrics."""
         if principal.name == self.principal.name:
             return
         for one, change in ((self.principal, -1), (principal, 1)):
@@ -158,7 +159,7 @@ class Connection:
                 gauge.inc(change)
 
     def access_changed(self) -> None:
-        """Users or permissions were changed: end what the client may no longer have."""
+        """End resources that the client may no longer have: users or permissions were changed."""
         if not self.is_open:
             return
         if self._proof is not None:
@@ -184,9 +185,7 @@ class Connection:
         return self._receiver.heard_at
 
     def end(self, reason: str) -> None:
-        """End the connection from any task; answers given before are still sent. Does nothing if
-        it has ended already: a caller that waited for the client may come late.
-        """
+        """End the connection from any task; earlier answers are sent. Does nothing if ended."""
         if self._session is None:
             return
         self._note("connection_ended", "", reason=reason)
@@ -194,7 +193,7 @@ class Connection:
         self.nursery.cancel_scope.cancel()
 
     def drain(self) -> None:
-        """The broker is stopping: tell the client, read nothing more, finish what was begun."""
+        """Tell the client that the broker is stopping, read nothing more, finish begun requests."""
         if self._leaving or self._session is None:
             return
         self._leave()
@@ -206,7 +205,7 @@ class Connection:
             self._unpark(None)
 
     def cut_off(self, reason: str) -> None:
-        """End the connection at once: the peer does not read what it is sent."""
+        """End the connection at once: the peer does not read its output."""
         if self._session is None:
             return
         self._note("connection_cut_off", "", reason=reason)
@@ -217,17 +216,17 @@ class Connection:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing has ended it yet."""
+        """True if nothing has ended the connection yet."""
         return self._session is not None and not self._leaving
 
     @property
     def held_bytes(self) -> int:
-        """Memory for what it has received and not handled."""
+        """Memory of received bytes that are not handled."""
         return self._receiver.held_bytes
 
     def stalled_s(self, now: float) -> float:
-        """For how long next to nothing has come in of a frame that has begun; progress is only
-        seen when somebody asks.
+        """Return the seconds for which almost no bytes of an unfinished frame have arrived;
+        progress is noticed only in this call.
         """
         return self._receiver.stalled_s(now, receiving=self._parked is not None)
 
@@ -243,9 +242,9 @@ class Connection:
             self._answers_half_closed = False
 
     def notice_gone(self) -> bool:
-        """Look whether the peer has closed the connection while a request waits for its answer.
-        True from the second look during the same request on. A peer that closed only its sending
-        side counts as gone, unless the session answers such peers.
+        """Check whether the peer has closed the connection while a request waits for its answer.
+        Return True from the second check during the same request on. A peer that closed only its
+        sending side counts as gone, unless the session answers such peers.
         """
         begun = self._receiver.begun
         is_same, self._begun_seen = begun == self._begun_seen, begun
@@ -255,9 +254,7 @@ class Connection:
         return state == TCP_CLOSE or (state == TCP_CLOSE_WAIT and not self._answers_half_closed)
 
     async def run(self) -> None:
-        """Serve the connection until it is over, whatever the reason. Raises nothing but
-        cancellation.
-        """
+        """Serve the connection to its end, whatever the reason. Raises only cancellation."""
         work_for(self)
         with self._sock:
             try:
@@ -266,7 +263,7 @@ class Connection:
                     await self._converse()
                     await self._finish()
                     io.cancel_scope.cancel()
-            except Exception:  # A bug ends this connection and nothing else.
+            except Exception:  # A bug ends only this connection.
                 self.log.exception("connection_failed")
             finally:
                 self.outbox.abandon()
@@ -277,11 +274,11 @@ class Connection:
                 self._forget()
 
     def _forget(self) -> None:
-        """Drop references that lead back here. Python frees such cycles by a search that holds the
-        event loop, for long if thousands of connections have ended.
+        """Drop references that lead back here. Python frees such cycles by a garbage collection
+        that holds the event loop, for long if thousands of connections have ended.
         """
         self._session = None
-        with suppress(AttributeError):  # It may have ended before they were made.
+        with suppress(AttributeError):  # The connection may have ended before these existed.
             del self.nursery, self._io, self._receiver
 
     async def _converse(self) -> None:
@@ -301,27 +298,27 @@ class Connection:
                 except Exception as error:  # Not as a group: trio's groups are cycles of frames.
                     failures.append(error)
                 nursery.cancel_scope.cancel()
-        except BaseExceptionGroup as group:  # A client may go just as the broker stops.
+        except BaseExceptionGroup as group:  # A client may leave just as the broker stops.
             ended, cancelled = group.split(Exception)
             if ended is not None:
                 failures.append(ended)
             if cancelled is not None:
                 raise cancelled from None
-        except Exception as error:  # Of any of its tasks; `_ended_by` sorts them.
+        except Exception as error:  # An error of any of the tasks; `_ended_by` sorts them.
             failures.append(error)
         finally:
             if failures:
                 self._ended_by(failures)
                 forget_frames(failures)
-            self._leaving = True  # No goodbye of a stopping broker comes after the last answer.
+            self._leaving = True  # No goodbye of a stopping broker follows the last answer.
             if self._session is not None:
                 self._receiver.close()
                 with trio.CancelScope(deadline=trio.current_time() + CLOSE_S, shield=True):
                     await self._session.closed()
 
     def _ended_by(self, errors: Sequence[Exception]) -> None:
-        """Sort what ended the conversation: a bug comes before the client's faults, which come
-        before the network's.
+        """Log the causes that ended the conversation: a bug comes before the client's faults, which
+        come before the network's.
         """
         causes = [cause for error in errors for cause in _leaves(error)]
         bugs = [cause for cause in causes if not isinstance(cause, EndConnection | OSError)]
@@ -341,7 +338,7 @@ class Connection:
             self.outbox.answer([ends[0].reply])
 
     def _note(self, event: str, cause: str, **fields: object) -> None:
-        """Log an end. Clients can cause any number: each kind is logged seldom, with its count."""
+        """Log an end. Clients can cause any number: each kind is logged seldom, with a count."""
         log, cause = self._broker.seldom, f"{self.protocol} {cause}"
         bound = {"protocol": self.protocol, "connection": self.id, "peer": self.peer}
         if event == "connection_failed":
@@ -352,9 +349,9 @@ class Connection:
             log.warning(event, cause=cause, **bound, **fields)
 
     async def _read(self) -> None:
-        """Have every frame handled, until the end of the stream or of the connection."""
+        """Handle every frame, until the end of the stream or of the connection."""
         receiver = self._receiver
-        waiting = receiver.begin_turn()  # The first one finds what TLS has already decrypted.
+        waiting = receiver.begin_turn()  # Finds bytes that TLS has already decrypted.
         while True:
             await receiver.finish_turn(waiting)
             if self._leaving or receiver.at_end:
@@ -368,13 +365,13 @@ class Connection:
                 return
 
     async def _served_by_poller(self, *, has_more: bool) -> Waiting | None:
-        """Park this task until a turn has to wait, and return what for; None at the end.
+        """Park this task until a turn has to wait, and return the wait; None at the end.
 
-        Raises what handlers raise.
+        Raises the errors of handlers.
         """
 
         def abort(_: object) -> trio.lowlevel.Abort:
-            if self._in_turn:  # It wakes us at the end of that turn.
+            if self._in_turn:  # The poller wakes this task at the end of the turn.
                 self._is_cancelled = True
                 return trio.lowlevel.Abort.FAILED
             self._parked = None
@@ -392,14 +389,14 @@ class Connection:
         return met
 
     def _serve(self) -> bool:  # hot: see make bench
-        """One turn in the poller's task; True if there is more to do."""
-        if self._parked is None:  # Our task was woken in this pass.
+        """Make a turn in the poller's task; return True if there is more to do."""
+        if self._parked is None:  # This connection's task was woken in this pass.
             return False
         receiver = self._receiver
         self._in_turn = True
         try:
             waiting = receiver.begin_turn()
-        except Exception as error:  # Raised in the task that reads, which sorts it.
+        except Exception as error:  # Raised in the reading task, which sorts errors.
             self._unpark(error)
             return False
         finally:
@@ -429,7 +426,9 @@ class Connection:
             await trio.sleep_until(self._session.on_deadline(trio.current_time()))
 
     async def _finish(self) -> None:
-        """Send what is pending, close our side, and wait a moment for the peer to close its own."""
+        """Send pending output, close the sending side, and wait a moment for the peer to close its
+        side.
+        """
         with trio.move_on_after(CLOSE_S) as closing:
             await self.outbox.finished()
         if closing.cancelled_caught:
@@ -439,7 +438,7 @@ class Connection:
             with trio.move_on_after(LINGER_S):
                 await self._linger()
         except OSError:
-            pass  # The peer is gone, which is what lingering waits for.
+            pass  # The peer is gone, for which lingering waits.
 
     async def _linger(self) -> None:
         """Read on for a while: closing a socket with unread bytes sends a reset, which can overtake
@@ -470,7 +469,7 @@ class Connection:
 
 
 def _leaves(error: BaseException) -> Generator[BaseException, None, None]:
-    """The errors in a group, groups inside groups included."""
+    """Yield the errors in a group, nested groups included."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves(inner)
@@ -479,8 +478,8 @@ def _leaves(error: BaseException) -> Generator[BaseException, None, None]:
 
 
 def forget_frames(errors: Sequence[BaseException]) -> None:
-    """Drop the tracebacks of errors that were logged, and of their causes: a frame in one often
-    refers to the error again.
+    """Drop the tracebacks of logged errors and of their causes: a frame in a traceback often refers
+    to the error again.
     """
     left: list[BaseException | None] = list(errors)
     while left:
@@ -495,6 +494,6 @@ def forget_frames(errors: Sequence[BaseException]) -> None:
 
 
 def address_text(address: tuple[Any, ...]) -> str:
-    """`host:port` as people write it, IPv6 in brackets."""
+    """Return `host:port`, with IPv6 in brackets."""
     host, port = address[0], address[1]
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"

@@ -1,6 +1,5 @@
 """Admits work that costs memory, as much at a time as there is room for, in the order of arrival.
-
-Knows no protocol and no unit: bytes, or what a request names.
+Knows no protocol and no unit: bytes, or entries of a request.
 """
 
 from __future__ import annotations
@@ -11,20 +10,22 @@ import trio
 
 
 class Gate:
-    """Guarantees that at most `most` is inside, and that nobody overtakes one that waits."""
+    """Guarantees that at most `most` is inside, and that no caller overtakes a waiting caller."""
 
     def __init__(self, most: int, make_room: Callable[[], object] = lambda: None) -> None:
-        """`make_room` is called when a caller has to wait; `missing` is then what it lacks."""
+        """Take `make_room`, which is called when a caller has to wait; `missing` is
+        then the lack.
+        """
         self.held = 0
         self._most = most
         self._make_room = make_room
         self._turn = trio.StrictFIFOLock()
         self._freed = trio.lowlevel.ParkingLot()
-        self._wanted = 0  # by the one whose turn it is
+        self._wanted = 0  # by the caller at the head of the queue
 
     @property
     def missing(self) -> int:
-        """How much has to leave before the next one can enter; 0 if nobody waits."""
+        """Size that has to leave before the next caller can enter; 0 if no caller waits."""
         return max(self.held + self._wanted - self._most, 0) if self._wanted else 0
 
     def enter_now(self, size: int) -> bool:
@@ -48,6 +49,6 @@ class Gate:
                 self._wanted = 0
 
     def leave(self, size: int) -> None:
-        """Give that much back."""
+        """Return that much room."""
         self.held -= size
         self._freed.unpark_all()

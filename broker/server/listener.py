@@ -1,7 +1,6 @@
-"""Listeners: an address with the adapter that serves it. Binds, accepts, and hands each connection
-to the driver.
+"""Listeners: an address with its adapter. Binds, accepts, and passes each connection to the driver.
 
-Entry points name the adapters that there are. Knows no storage.
+Entry points name the available adapters. Knows no storage.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Listener:
-    """One listener."""
+    """An address, its adapter and its options."""
 
     name: str
     protocol: str
@@ -53,30 +52,30 @@ class Listener:
     listen: tuple[str, int]
     advertised: tuple[str, int] | None
     tls: TlsSettings | None = None
-    principal: str | None = None  # the user whom its clients act for until they log in
+    principal: str | None = None  # the user of clients until their login
     socket: socket.socket | None = None
-    bound: tuple[str, int] = ("", 0)  # host and port where it listens, once it does
+    bound: tuple[str, int] = ("", 0)  # host and port, once the listener listens
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach the listener."""
         return is_loopback(self.listen[0])
 
     def advertised_to(self, local: tuple[str, int]) -> tuple[str, int]:
-        """Where clients are told to connect: as set, else where it is bound, else where this
-        client came in.
+        """Return the address to which clients should connect: the configured address, otherwise the
+        bound address, otherwise the address to which this client connected.
         """
         if self.advertised is not None:
             return self.advertised
         return local if self.bound[0] in ("0.0.0.0", "::") else self.bound
 
     def open_session(self, broker: Broker, connection: Connection) -> Session:
-        """The handlers for a connection that has just come in, of a framed protocol."""
+        """Return the handlers for a new connection of a framed protocol."""
         assert adapters.is_framed(self.adapter)
         return self.adapter.open_session(broker, connection, self.options)
 
     def open(self) -> None:
-        """Bind and listen. Raises ConfigError if the address cannot be had."""
+        """Bind and listen. Raises ConfigError if the address is not available."""
         host, port = self.listen
         try:
             family, kind, number, _, address = socket.getaddrinfo(
@@ -102,7 +101,7 @@ class Listener:
 
 
 def make_listeners(config: Config) -> list[Listener]:
-    """A listener for every installed protocol and configured listener that is not off.
+    """Return a listener for every installed protocol and configured listener that is not off.
 
     Raises ConfigError, also for an adapter that cannot be imported.
     """
@@ -113,7 +112,7 @@ def make_listeners(config: Config) -> list[Listener]:
 
 
 async def accept(listener: Listener, broker: Broker, nursery: trio.Nursery) -> None:
-    """Take connections of a framed listener until cancelled; each runs in `nursery`."""
+    """Accept connections of a framed listener until cancelled; each runs in `nursery`."""
     assert listener.socket is not None
 
     def start(sock: socket.socket) -> None:
@@ -123,8 +122,8 @@ async def accept(listener: Listener, broker: Broker, nursery: trio.Nursery) -> N
 
 
 def keep_alive(listening: socket.socket) -> None:
-    """Have idle connections probed: accepted sockets inherit it, also in adapters with a server of
-    their own. Raises OSError.
+    """Let the kernel probe idle connections: accepted sockets inherit the option, also in adapters
+    with a server. Raises OSError.
     """
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
@@ -133,7 +132,7 @@ def keep_alive(listening: socket.socket) -> None:
 
 
 async def serve_connection(listener: Listener, broker: Broker, sock: socket.socket) -> None:
-    """Serve one accepted and admitted connection until it is over."""
+    """Serve an accepted and admitted connection to its end."""
     try:
         await _serve(listener, broker, sock)
     finally:
@@ -160,14 +159,14 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
             reason=str(error),
         )
         return
-    except NotAuthenticated:  # It was logged where it was raised.
+    except NotAuthenticated:  # Logged where the error was raised.
         stream.close()
         return
     except LimitExceeded as error:
         broker.seldom.warning("connection_refused", cause=str(error), reason=str(error))
         stream.close()
         return
-    except OSError:  # The client closed it before we came to it.
+    except OSError:  # The client closed the connection already.
         sock.close()
         return
     broker.connections.add(connection)
@@ -178,11 +177,11 @@ async def _serve(listener: Listener, broker: Broker, sock: socket.socket) -> Non
 
 
 async def _encrypted(tls: TlsSettings, sock: socket.socket) -> TlsSocket:
-    """Shake hands. Raises HandshakeFailed, OSError; the socket is closed then."""
+    """Make the TLS handshake. Raises HandshakeFailed, OSError; the socket is closed then."""
     stream = TlsSocket(sock, tls.context)
     try:
         await stream.handshake()
-    except BaseException:  # Cancelled too: nobody else has the socket.
+    except BaseException:  # Also cancelled: no other code has the socket.
         stream.close()
         raise
     return stream
@@ -191,8 +190,8 @@ async def _encrypted(tls: TlsSettings, sock: socket.socket) -> TlsSocket:
 def _first_principal(
     listener: Listener, broker: Broker, stream: socket.socket | TlsSocket, at: str
 ) -> tuple[Principal, Identity | None]:
-    """Whom a connection acts for before its client logs in, and what proved it: its certificate's
-    name, else what is set for the listener. Raises NotAuthenticated.
+    """Return the principal of a connection before the login, and its proof: the certificate's name,
+    otherwise the listener's principal. Raises NotAuthenticated.
     """
     if isinstance(stream, TlsSocket) and stream.certificate is not None:
         identity = broker.authentication.certificate(stream.certificate, at)
@@ -241,14 +240,14 @@ def _make_listener(configured: ListenerConfig, config: Config) -> Listener:
 
 
 def _tls_settings(configured: ListenerConfig, adapter: Adapter) -> TlsSettings | None:
-    """Raises ValueError for certificates that cannot be used."""
+    """Return the TLS settings. Raises ValueError for unusable certificates."""
     if configured.tls is None:
         return None
     return TlsSettings(configured.tls, adapters.alpn_protocols(adapter))
 
 
 def _check_open_bind(place: str, at: str, configured: ListenerConfig, config: Config) -> None:
-    """Raises ConfigError if other machines could connect without a login or without TLS."""
+    """Raise ConfigError if other machines could connect without a login or without TLS."""
     missing = [
         *([] if config.access.required else ["access.required = true"]),
         *([] if configured.tls is not None else [f"{at}.tls"]),

@@ -1,4 +1,4 @@
-"""What a broker knows of open listeners and connections: only what it asks of them.
+"""Open listeners and connections as the broker sees them.
 
 Knows no adapter.
 """
@@ -13,35 +13,35 @@ if TYPE_CHECKING:
 
 
 class OpenConnection(Protocol):
-    """What the broker asks of a connection while it serves its client."""
+    """The part of an open connection that the broker uses."""
 
     outbox: Outbox
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing has ended it yet."""
+        """True if nothing has ended the connection yet."""
 
     @property
     def held_bytes(self) -> int:
-        """Memory for what it has received and not handled."""
+        """Memory of received bytes that are not handled."""
 
     def stalled_s(self, now: float) -> float:
-        """For how long next to nothing has come in of a frame that has begun."""
+        """Return the seconds for which almost no bytes of an unfinished frame have arrived."""
 
     def notice_gone(self) -> bool:
-        """Look whether the client has gone while a handler works on its answer."""
+        """Check whether the client has gone while a handler works on its answer."""
 
     def access_changed(self) -> None:
-        """Users or permissions were changed."""
+        """End resources that the client may no longer have: users or permissions were changed."""
 
     def end(self, reason: str) -> None:
-        """End it; answers given before are still sent."""
+        """End the connection; earlier answers are sent."""
 
     def cut_off(self, reason: str) -> None:
-        """End it at once."""
+        """End the connection at once."""
 
     def drain(self) -> None:
-        """The broker is stopping: tell the client, read nothing more, finish what was begun."""
+        """Tell the client that the broker is stopping, read nothing more, finish begun requests."""
 
 
 class OpenListener(Protocol):
@@ -49,8 +49,8 @@ class OpenListener(Protocol):
 
     name: str
     protocol: str
-    bound: tuple[str, int]  # Host and port where it listens.
+    bound: tuple[str, int]  # Host and port of the listening socket.
     tls: TlsSettings | None
 
     def advertised_to(self, local: tuple[str, int]) -> tuple[str, int]:
-        """Where clients that came in at `local` are told to connect."""
+        """Return the address to which clients that connected to `local` should connect."""

@@ -1,8 +1,7 @@
 """The life of a broker process: recover, open and announce listeners, serve, and stop cleanly.
 
-Knows signals, files and exit codes, no adapter. A failure to start is one clear line and an exit
-code, never a traceback; a stop by signal finishes what was begun, syncs everything and exits
-with 0.
+Knows signals, files and exit codes, no adapter. A failure to start is a clear line and an exit
+code, never a traceback; a stop by signal finishes begun requests, syncs all data and exits with 0.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ log = structlog.get_logger()
 
 
 def serve(config: Config, *, ready_file: str | None = None) -> int:
-    """Run a broker until SIGTERM or SIGINT; returns the exit code of the process."""
+    """Run a broker until SIGTERM or SIGINT; return the exit code of the process."""
     logs.configure(level=config.log_level, log_format=config.log_format)
     if config.data_dir is None:
         return _refuse("no data directory is set: --data-dir DIR says where", EXIT_USAGE)
@@ -63,10 +62,11 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
         return _refuse("every listener is off: nobody could reach this broker", EXIT_USAGE)
     try:
         if ready_file is not None and os.path.exists(ready_file):
-            os.unlink(ready_file)  # Of an earlier run: whoever waits for it must not see it.
+            # Of an earlier run: a program that waits for the file must not see it.
+            os.unlink(ready_file)
     except OSError as error:
         return _refuse(f"ready file {ready_file}: {error.strerror}", EXIT_FAILED)
-    if config.storage.mode == "local":  # A cluster's cache folder has a mark of its own.
+    if config.storage.mode == "local":  # A cluster's cache folder has another mark.
         try:
             check_folder(config.data_dir, _names_inside(config.data_dir, ready_file))
         except NotADataDirectory as error:
@@ -81,15 +81,15 @@ def serve(config: Config, *, ready_file: str | None = None) -> int:
 
 
 def _names_inside(folder: str, path: str | None) -> tuple[str, ...]:
-    """The name of a file if it lies in the folder."""
+    """Return the name of a file if the file lies in the folder."""
     if path is None or os.path.realpath(os.path.dirname(path)) != os.path.realpath(folder):
         return ()
     return (os.path.basename(path),)
 
 
 def _take_descriptors() -> None:
-    """Raise the limit of open files as far as allowed. It is usually 1024, for programs that use
-    select(2); a round that syncs a thousand partitions holds a file of each open.
+    """Raise the limit of open files as far as allowed. The limit is usually 1024, for programs that
+    use select(2); a round that syncs a thousand partitions holds a file of each open.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -100,8 +100,8 @@ async def serve_listeners(
 ) -> None:
     """Open the listeners, call `opened`, serve until `broker.stopping` is set, and drain.
 
-    Connections then have `shutdown.grace_s` to finish what was begun. Raises ConfigError for an
-    address that cannot be had, and in a group what `opened` raises. Always closes the listeners.
+    Connections then have `shutdown.grace_s` to finish begun requests. Raises ConfigError for an
+    unavailable address, and in a group the errors of `opened`. Always closes the listeners.
     """
     try:
         await make_first_admin(broker)
@@ -180,33 +180,36 @@ async def _run(
         return _refuse(f"storage failed while stopping: {error}", EXIT_FAILED)
     if failure is not None:
         return _refuse(str(failure), EXIT_FAILED)
-    for number in STOP_SIGNALS:  # The stop was clean: one more signal must not say otherwise.
+    for number in STOP_SIGNALS:  # The stop was clean: another signal must not say otherwise.
         signal.signal(number, signal.SIG_IGN)
     log.info("stopped")
     return 0
 
 
 def _opened(config: Config, verifier: TokenVerifier, shared: SharedDir | None) -> Broker:
-    """The broker of that configuration, opened. Raises as `Broker.open`."""
+    """Return the opened broker of that configuration. Raises as `Broker.open`."""
     if shared is None:
         return Broker.open(config, verifier)
-    from braidlog.broker.cluster.broker import ClusterBroker  # Needs what a local broker does not.
+    # A local broker does not need these modules.
+    from braidlog.broker.cluster.broker import ClusterBroker
 
     return ClusterBroker.open(config, verifier, shared)
 
 
 async def _take_part(broker: Broker, listeners: Sequence[Listener], root: trio.Nursery) -> None:
-    """Own what this broker should own in its cluster, and tell the others where it is. Returns
-    once clients can be served. Raises ConfigError.
+    """Take ownership of this broker's part of the cluster, and announce it to the other brokers.
+    Return once clients can be served. Raises ConfigError.
     """
-    from braidlog.broker.cluster.taking_part import take_part  # Needs what a local broker does not.
+    # A local broker does not need these modules.
+    from braidlog.broker.cluster.taking_part import take_part
 
     await take_part(broker, listeners, root)
 
 
 async def _join_cluster(config: Config) -> SharedDir | None:
-    """Begin a session in the cluster; None if a signal to stop came first."""
-    from braidlog.broker.cluster.joining import join_cluster  # Needs what a local broker does not.
+    """Begin a session in the cluster; return None if a signal to stop came first."""
+    # A local broker does not need these modules.
+    from braidlog.broker.cluster.joining import join_cluster
 
     joined: SharedDir | None = None
     try:
@@ -214,7 +217,7 @@ async def _join_cluster(config: Config) -> SharedDir | None:
             nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
             joined = await join_cluster(config)
             nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:  # One cause, which the caller reports in one line.
+    except BaseExceptionGroup as group:  # A single cause, which the caller reports in a line.
         raise _first(group) from None
     return joined
 
@@ -226,23 +229,24 @@ async def _cancel_on_signal(scope: trio.CancelScope) -> None:
 
 
 async def _serve_whole(listener: Listener, broker: Broker, _: trio.Nursery) -> None:
-    """Run an adapter's own server; if it fails the other listeners go on."""
+    """Run an adapter's server; if the server fails, the other listeners continue."""
     assert is_serving(listener.adapter) and listener.socket is not None
     try:
         await listener.adapter.serve(
             broker, [listener.socket], listener.options, broker.stopping, tls=listener.tls
         )
-    except Exception:  # A bug of one adapter's server: the other listeners go on.
+    except Exception:  # A bug of an adapter's server: the other listeners continue.
         log.exception("listener_failed", listener=listener.name)
 
 
 async def _watch_signals(
     broker: Broker, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """The first SIGTERM or SIGINT drains, the second ends the process at once: nothing durable
-    depends on a clean end. SIGHUP reloads the certificates and reopens the audit log's file.
+    """Drain at the first SIGTERM or SIGINT, and end the process at once at the second: nothing
+    durable depends on a clean end. SIGHUP reloads the certificates and reopens the audit log's
+    file.
     """
-    for stop in STOP_SIGNALS:  # In force once the receiver is closed: the rest of a stop.
+    for stop in STOP_SIGNALS:  # In force once the receiver is closed, for the rest of a stop.
         signal.signal(stop, _stop_at_once)
     with trio.open_signal_receiver(*STOP_SIGNALS, signal.SIGHUP) as signals:
         async with trio.open_nursery() as leaving:
@@ -261,7 +265,7 @@ async def _watch_signals(
 
 
 def _stop_at_once(number: int, _: object = None) -> NoReturn:
-    # Not by print: it may be the signal that interrupts a line of the log.
+    # Not by print: the signal may interrupt a line of the log.
     line = f"braidlog: stopped at once by a second {signal.Signals(number).name}\n"
     with contextlib.suppress(OSError):
         os.write(2, line.encode())
@@ -269,8 +273,8 @@ def _stop_at_once(number: int, _: object = None) -> NoReturn:
 
 
 def _reload_certificates(broker: Broker) -> None:
-    """Use for new connections what the certificate files say now. Log what was read again, and that
-    settings were not.
+    """Use the present content of the certificate files for new connections. Log the files that were
+    read again, and that settings were not.
     """
     count = sum(listener.tls is not None for listener in broker.listeners.values())
     log.info("reloaded", listeners=count, audit=broker.audit.is_on, settings="need a restart")
@@ -286,7 +290,7 @@ def _reload_certificates(broker: Broker) -> None:
 
 
 def _announce(broker: Broker, listeners: Sequence[Listener], ready_file: str | None) -> None:
-    """Print where the listeners are and write the ready file. Raises ConfigError."""
+    """Print the addresses of the listeners and write the ready file. Raises ConfigError."""
     print(f"braidlog {broker.version} serves {broker.data_dir}")
     width = max((len(listener.name) for listener in listeners), default=0)
     for listener in listeners:
@@ -312,7 +316,7 @@ def _announce(broker: Broker, listeners: Sequence[Listener], ready_file: str | N
 
 
 def _write_whole(path: str, text: str) -> None:
-    """Write a file under another name, then rename it, so that nobody sees half of it."""
+    """Write a file under another name, then rename it, so that no reader sees half of the file."""
     partial = f"{path}.{os.getpid()}.new"
     try:
         with open(partial, "w", encoding="utf-8") as file:
@@ -329,12 +333,14 @@ def _first(error: BaseException) -> BaseException:
 
 
 def _way_past(config: Config) -> str:
-    """The commands for an operator whose broker does not start, because its log is damaged."""
+    """Return the commands for an operator of a broker that does not start because of a
+    damaged log.
+    """
     place = f"--data-dir {shlex.quote(str(config.data_dir))}"
     return f"`braidlog log verify {place}` tells all of it, `braidlog log repair {place}` mends it"
 
 
 def _refuse(reason: str, code: int) -> int:
-    """Print one line for the operator, whatever the log's format; returns the exit code."""
+    """Print a line for the operator, whatever the log's format; return the exit code."""
     print(f"braidlog: {' '.join(reason.split())}", file=sys.stderr, flush=True)
     return code

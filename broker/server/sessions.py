@@ -1,5 +1,5 @@
-"""What the connection driver asks of a session: the handlers of one connection. Knows no protocol,
-no broker and no socket.
+"""The interface between the connection driver and sessions, the handlers of a connection. Knows no
+protocol, no broker and no socket.
 """
 
 from __future__ import annotations
@@ -9,27 +9,28 @@ from typing import Any, Protocol, TypeGuard
 
 
 class Session(Protocol):
-    """One connection's handlers. Called by the driver only, one call at a time except for
-    `on_deadline` and `goodbye`.
+    """The handlers of a connection. Called by the driver only, with a single call at a time except
+    for `on_deadline` and `goodbye`.
     """
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Whole length of the next frame, its length field included; None while its first bytes are
-        missing.
+        """Return the whole length of the next frame, the length field included; None while its
+        first bytes are missing.
 
-        Raises ProtocolError for what can never become a frame, before anything is buffered for it.
+        Raises ProtocolError for bytes that can never become a frame, before anything is buffered.
         """
 
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
-        """Serve one whole frame. None: it is served. A coroutine is awaited in the connection's
-        own task before the next frame: return one only if something may really wait.
+        """Serve a whole frame. Return None if the frame is served. A returned coroutine is awaited
+        in the connection's task before the next frame: return a coroutine only if something may
+        really wait.
 
-        The view is valid until `turn_ended` is over, and writable.
+        The view is valid until the end of `turn_ended`, and writable.
         """
 
     def turn_ended(self) -> Coroutine[Any, Any, None] | None:
-        """All whole frames of one receive have been handled; also called when one of them raised
-        ProtocolError. May wait as `handle` may.
+        """End a turn: all whole frames of a receive have been handled. Also called when a frame
+        raised ProtocolError. May wait as `handle` may.
         """
 
     def on_deadline(self, now: float) -> float:
@@ -40,22 +41,22 @@ class Session(Protocol):
         """
 
     def goodbye(self) -> None:
-        """The broker is stopping: queue the protocol's message for that, if it has one. Nothing is
-        read after this.
+        """Queue the protocol's message for a stopping broker, if the protocol has such a message.
+        Nothing is read after this.
         """
 
     async def closed(self) -> None:
-        """The connection is over, whatever the reason; its nursery is gone. Runs under a
-        deadline.
+        """Clean up after the end of the connection, whatever the reason; the nursery is gone. Runs
+        under a deadline.
         """
 
 
 class RunSession(Session, Protocol):
-    """Optional in a session: many small frames of one kind cost less together."""
+    """Optional in a session: many small frames of a kind cost less together."""
 
     def handle_run(self, received: memoryview, frames_max: int) -> tuple[int, int]:
-        """Serve the first frames together if they can be, at most `frames_max`; returns (bytes,
-        frames) served.
+        """Serve the first frames together if possible, at most `frames_max`; return (bytes, frames)
+        served.
 
         (0, 0) leaves the next frame to `frame_size` and `handle`. The view is valid until
         `turn_ended` has returned, and writable. Raises as `handle`.
@@ -63,12 +64,12 @@ class RunSession(Session, Protocol):
 
 
 class HoldingSession(Session, Protocol):
-    """Needed in a session whose client holds something that was allowed when it was opened and is
-    not checked with each command.
+    """Needed in a session if the client holds resources that were allowed when opened and are not
+    checked with each command.
     """
 
     def access_changed(self) -> None:
-        """Users or permissions were changed: end what the client may no longer have."""
+        """End resources that the client may no longer have: users or permissions were changed."""
 
 
 def holds_rights(session: Session) -> TypeGuard[HoldingSession]:

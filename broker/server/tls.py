@@ -37,7 +37,7 @@ class HandshakeFailed(Exception):
 
 
 def handshake_reason(error: BaseException) -> str:
-    """Why a handshake failed, for the operator."""
+    """The reason of a failed handshake, for the operator."""
     reason = getattr(error, "reason", None) or str(error)
     if reason in ("HTTP_REQUEST", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
         return PLAIN_HELLO
@@ -45,10 +45,10 @@ def handshake_reason(error: BaseException) -> str:
 
 
 class TlsSettings:
-    """The TLS settings of one listener, with certificates from files that a reload reads again."""
+    """The TLS settings of a listener, with certificates from files that a reload reads again."""
 
     def __init__(self, config: TlsConfig, protocols: Iterable[str] = ()) -> None:
-        """`protocols` are offered by ALPN (RFC 7301). Raises ValueError, with one line."""
+        """Offer `protocols` by ALPN (RFC 7301). Raises ValueError, with a single line."""
         self._config = config
         self._protocols = list(protocols)
         self.context = self._load()
@@ -80,14 +80,16 @@ class TlsSettings:
 
 
 class TlsSocket:
-    """A connected socket whose bytes are encrypted. Never blocks: where a plain socket would raise
-    BlockingIOError, so does this one.
+    """A connected socket with encrypted bytes. Never blocks: raises BlockingIOError as a plain
+    socket does.
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
-        """Take over a non-blocking socket. Raises OSError where it is not connected any more."""
+        """Take over a non-blocking socket. Raises OSError if the socket is not
+        connected any more.
+        """
         self._tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        self._sending = b""  # What the library did not take: it must be given the same again.
+        self._sending = b""  # Bytes that the library did not accept, and that must be passed again.
 
     async def handshake(self) -> None:
         """Do the TLS handshake. Raises HandshakeFailed."""
@@ -110,13 +112,13 @@ class TlsSocket:
 
     @property
     def certificate(self) -> dict[str, Any] | None:
-        """The client's certificate, checked; None if it showed none."""
+        """The client's certificate, checked; None if the client showed none."""
         return self._tls.getpeercert() or None
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Fill as much of the buffer as has come in; 0 at the end of the stream.
+        """Fill the buffer with the received bytes; return 0 at the end of the stream.
 
-        Raises BlockingIOError if nothing has, OSError.
+        Raises BlockingIOError if there are no bytes, OSError.
         """
         filled = 0
         while filled < len(buffer):
@@ -132,19 +134,20 @@ class TlsSocket:
         return filled
 
     def recv(self, size: int) -> bytes:
-        """Up to `size` bytes. Raises BlockingIOError if nothing has come in, OSError."""
+        """Return up to `size` bytes. Raises BlockingIOError if there are no bytes, OSError."""
         buffer = bytearray(size)
         return bytes(buffer[: self.recv_into(memoryview(buffer))])
 
     def send(self, data: Buffer) -> int:
-        """Send what can be sent now. `data` begins with what an earlier call did not send, if any.
+        """Send as many bytes as possible now. `data` begins with the unsent bytes of an earlier
+        call, if any.
 
-        Raises BlockingIOError if nothing can be sent, OSError.
+        Raises BlockingIOError if no byte can be sent, OSError.
         """
         sent = 0
         view = memoryview(data)
         while sent < len(view):
-            # The library must be given exactly the bytes that it could not send before.
+            # The library must get exactly the bytes that it could not send before.
             piece = self._sending or bytes(view[sent : sent + SEND_BYTES])
             try:
                 size = self._tls.send(piece)
@@ -158,7 +161,7 @@ class TlsSocket:
         return sent
 
     def sendmsg(self, buffers: Iterable[Buffer]) -> int:
-        """As `send`, of as many pieces as fit one write. Raises BlockingIOError, OSError."""
+        """Send pieces as `send`, as many as fit a write. Raises BlockingIOError, OSError."""
         if self._sending:
             return self.send(self._sending)
         pieces, size = [], 0
@@ -170,7 +173,7 @@ class TlsSocket:
         return self.send(b"".join(pieces) if len(pieces) > 1 else pieces[0])
 
     def shutdown(self, how: int) -> None:
-        """Send TLS's own end, so that the client knows that nothing was cut off. Raises OSError."""
+        """Send TLS's end, so that the client knows that nothing was cut off. Raises OSError."""
         try:
             self._tls.unwrap().shutdown(how)
         except ssl.SSLError:
@@ -178,29 +181,29 @@ class TlsSocket:
             socket.socket.shutdown(self._tls, how)
 
     def fileno(self) -> int:
-        """The descriptor, to wait for."""
+        """Return the descriptor, to wait for."""
         return self._tls.fileno()
 
     def getsockopt(self, level: int, option: int, size: int) -> bytes:
-        """As a socket's. Raises OSError."""
+        """Work as a socket's method. Raises OSError."""
         return self._tls.getsockopt(level, option, size)
 
     def setsockopt(self, level: int, option: int, value: int | bytes) -> None:
-        """As a socket's. Raises OSError."""
+        """Work as a socket's method. Raises OSError."""
         self._tls.setsockopt(level, option, value)
 
     def getpeername(self) -> tuple[str, int]:
-        """As a socket's. Raises OSError."""
+        """Work as a socket's method. Raises OSError."""
         host, port = self._tls.getpeername()[:2]
         return str(host), int(port)
 
     def getsockname(self) -> tuple[str, int]:
-        """As a socket's."""
+        """Work as a socket's method."""
         host, port = self._tls.getsockname()[:2]
         return str(host), int(port)
 
     def close(self) -> None:
-        """Close it at once."""
+        """Close the socket at once."""
         self._tls.close()
 
     def __enter__(self) -> TlsSocket:
@@ -235,7 +238,7 @@ def _load_certificates(context: ssl.SSLContext, path: str) -> None:
 
 
 def _unusable(certificate: str, key: str, error: ssl.SSLError) -> str:
-    """Return which of two files cannot be used, and why."""
+    """Return the unusable file of the two, and the reason."""
     try:
         _load_certificates(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate)
     except ValueError as no_certificate:

@@ -1,7 +1,7 @@
-"""Ends connections whose peers stall or are gone, and while memory is short those that hold most of
-it. One task for all of them. Knows no protocol.
+"""Ends connections with peers that stall or are gone, and, while memory is short, the connections
+that hold most of the memory. A single task watches all connections. Knows no protocol.
 
-A slow peer is not ended as long as it moves STALL_BYTES in the time that it is given.
+A slow peer stays connected as long as it moves STALL_BYTES in the allowed time.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from braidlog.broker.server.opened import OpenConnection
 
 
 async def watch_access(connections: Collection[OpenConnection], version: Callable[[], int]) -> None:
-    """Tell all connections of changed users and permissions within ACCESS_SWEEP_S, until
-    cancelled. `version` rises with each change: while it does not, no connection is asked.
+    """Notify all connections of changed users and permissions within ACCESS_SWEEP_S, until
+    cancelled. `version` rises with each change: without a change, no connection is asked.
     """
     seen = version()
     while True:
@@ -41,7 +41,7 @@ async def watch_access(connections: Collection[OpenConnection], version: Callabl
 async def watch_connections(
     connections: Collection[OpenConnection], receiving: BufferPool, sending: OutputBudget
 ) -> None:
-    """Look at all connections every SWEEP_S, until cancelled."""
+    """Check all connections every SWEEP_S, until cancelled."""
     while True:
         await trio.sleep(SWEEP_S)
         now = trio.current_time()
@@ -67,7 +67,7 @@ def _end_if_stalled(connection: OpenConnection, now: float) -> None:
 
 
 def free_input(connections: Collection[OpenConnection], receiving: BufferPool) -> None:
-    """End connections whose frames stall, those that hold most first, until half of the memory is
+    """End connections with stalled frames, those that hold most first, until half of the memory is
     free.
     """
     now = trio.current_time()
@@ -81,7 +81,9 @@ def free_input(connections: Collection[OpenConnection], receiving: BufferPool) -
 
 
 def free_output(connections: Collection[OpenConnection], sending: OutputBudget) -> None:
-    """The same for those that do not read."""
+    """End connections that do not read, those that hold most first, until half of the memory is
+    free.
+    """
     now = trio.current_time()
     stalled = _stalled(connections, lambda connection: connection.outbox.stalled_s(now))
     for connection in sorted(stalled, key=lambda one: one.outbox.unsent_bytes, reverse=True):
