@@ -16,16 +16,16 @@ from tests.broker.cluster.nodes import LEASE_MS, Node, balanced, settle, topic_o
 from tests.storage.shared.shared_dirs import SharedStore
 from tests.waiting import until
 
-STORED = 7  # More batches than are remembered one by one.
+STORED = 7  # More than the five batches with a remembered offset.
 
 
 def info(number, *, epoch=0):
-    """One of the batches of a producer, of two records each."""
+    """Return a batch of the producer, with two records."""
     return BodyInfo(2, None, None, 0, 5 | PRODUCER_BIT, epoch, 2 * number, 2 * number + 1)
 
 
 async def store_next(partition, number, *, epoch=0):
-    """Store a batch if it is the next one, as `produce.py` does; return the ticket."""
+    """Store a batch if the sequence is next, as `produce.py` does; return the ticket."""
     table = await partition.sequences()
     sent = info(number, epoch=epoch)
     assert judge(table.find(sent.producer_id), sent) is NEXT
@@ -33,7 +33,7 @@ async def store_next(partition, number, *, epoch=0):
 
 
 async def fill(node, name):
-    """Store batches at the owner; they are published, and no client knows of it."""
+    """Store and publish batches at the owner, without an answer to a client."""
     partition = node.broker.topics.get(name).partitions[0]
     for number in range(STORED):
         ticket = await store_next(partition, number)
@@ -42,7 +42,7 @@ async def fill(node, name):
 
 
 async def check_next_owner(node, name):
-    """Send every batch again in order, then a new one."""
+    """Send every batch again in order, then a new batch."""
     partition = node.broker.topics.get(name).partitions[0]
     assert partition.next_offset == 2 * STORED
     known = (await partition.sequences()).find(info(0).producer_id)
@@ -82,7 +82,7 @@ async def test_after_a_drain(tmp_path):
             former.append([b"ab"], info(STORED), body_format=1, append_us=1)
 
 
-async def test_after_a_return_the_owner_knows_what_the_other_stored(tmp_path):
+async def test_after_a_return_the_owner_knows_the_batches_of_the_other(tmp_path):
     store = SharedStore(tmp_path)
     async with two_brokers(store) as ((first, second), (name, _)):
         await fill(first, name)
@@ -103,11 +103,11 @@ async def test_after_a_return_the_owner_knows_what_the_other_stored(tmp_path):
 
 
 @pytest.mark.slow
-async def test_after_a_lost_lease_what_only_the_former_owner_had_is_stored(tmp_path):
-    """The former owner still runs. A batch that it had not published does not count."""
+async def test_after_a_lost_lease_an_unpublished_batch_can_be_stored_again(tmp_path):
+    """The former owner still runs, with an unpublished batch. Such a batch does not count."""
     async with owner_and_other(tmp_path) as (store, first, second, name):
         former = await fill(first, name)
-        first.broker.committer.mark = lambda member: None  # No round comes any more.
+        first.broker.committer.mark = lambda member: None  # No more rounds.
         await store_next(former, STORED)
         store.now_ms += 2 * LEASE_MS
         second.shared.session._beat()
@@ -148,8 +148,8 @@ async def test_a_store_that_does_not_answer_is_no_proof_that_a_producer_is_unkno
 
 
 async def test_a_new_epoch_begins_at_0_and_ends_the_old_one(tmp_path):
-    """Such a batch is stored: the owner cannot know whether it was stored in the old epoch. So no
-    answer above may be the one after which clients take a new epoch.
+    """A batch of a new epoch is always stored, even if the old epoch has stored the same batch. So
+    no answer above may lead clients to a new epoch.
     """
     store = SharedStore(tmp_path)
     async with two_brokers(store) as ((first, second), (name, _)):

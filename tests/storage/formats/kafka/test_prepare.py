@@ -141,13 +141,13 @@ def stamped(sizes: list[int]) -> Prepared:
     return prepared
 
 
-def test_set_within_the_limit_stays_one_batch() -> None:
+def test_a_set_within_the_limit_stays_a_single_batch() -> None:
     prepared = stamped([100] * 1000)
     assert cut(prepared, BASE) == ((prepared.body, prepared.info),)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_large_set_is_cut_between_messages_and_loses_none(seed: int) -> None:
+def test_a_large_set_is_split_between_messages_without_loss(seed: int) -> None:
     rng = random.Random(seed)
     sizes = [rng.choice((10, 1000, 200_000, 900_000)) for _ in range(60)]
     prepared = stamped(sizes)
@@ -160,12 +160,12 @@ def test_large_set_is_cut_between_messages_and_loses_none(seed: int) -> None:
         assert offsets == list(range(following, following + piece_info.record_count))
         following += piece_info.record_count
     assert following == BASE + len(sizes)
-    # None is smaller than need be: with the first message of the next it would be too large.
+    # No piece is smaller than needed: with the next message, the piece would be too large.
     for (piece, _), (after, _) in itertools.pairwise(parts):
         first = 12 + int.from_bytes(after[8:12], "big")
         assert len(piece) + first > APPEND_BYTES_MAX
 
 
-def test_message_above_the_limit_is_a_batch_of_its_own() -> None:
+def test_a_message_above_the_limit_is_a_separate_batch() -> None:
     prepared = stamped([50, APPEND_BYTES_MAX + 5, 50])
     assert [info.record_count for _, info in cut(prepared, BASE)] == [1, 1, 1]
