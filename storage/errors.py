@@ -9,6 +9,11 @@ import os
 OUT_OF_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
+def reason_of(error: BaseException) -> str:
+    """Return the system's words of an OSError, without number and file; else the error's text."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
 class StorageError(Exception):
     """Base of every error that storage raises on purpose."""
 

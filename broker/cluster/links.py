@@ -18,6 +18,8 @@ from typing import Final, TypeVar
 import msgspec
 import trio
 
+from braidlog.storage.errors import reason_of
+
 MAGIC: Final = b"BRAIDLNK\x01"
 NONCE_BYTES: Final = 32
 MAC_BYTES: Final = 32
@@ -57,7 +59,7 @@ async def connect(address: tuple[str, int], secret: bytes, hello: Hello) -> trio
             await _introduce(stream, secret, msgspec.msgpack.encode(hello))
         except (OSError, trio.BrokenResourceError, LinkLost) as error:
             await _close(stream)
-            raise NotSent(f"broker at {address[0]}:{address[1]}: {error}") from error
+            raise NotSent(f"broker at {address[0]}:{address[1]}: {reason_of(error)}") from error
         except BaseException:  # Cancelled: nobody else would close the socket.
             await _close(stream)
             raise
@@ -106,7 +108,7 @@ async def welcome(stream: trio.SocketStream, secret: bytes) -> Hello:
             await stream.send_all(mac(secret, b"answers", ours, theirs, hello))
             return msgspec.msgpack.decode(hello, type=Hello)
         except (OSError, trio.BrokenResourceError, msgspec.MsgspecError) as error:
-            raise LinkLost(str(error)) from error
+            raise LinkLost(reason_of(error)) from error
     raise LinkLost(f"no hello within {HELLO_S:.0f} s")
 
 
@@ -132,7 +134,7 @@ async def send_message(stream: trio.SocketStream, message: object) -> None:
     try:
         await stream.send_all(LENGTH.pack(len(data)) + data)
     except (OSError, trio.BrokenResourceError) as error:
-        raise NotSent(str(error)) from error
+        raise NotSent(reason_of(error)) from error
 
 
 async def receive_message(stream: trio.SocketStream, kind: type[T]) -> T:
@@ -143,7 +145,7 @@ async def receive_message(stream: trio.SocketStream, kind: type[T]) -> T:
             raise LinkLost(f"a message of {size} bytes")
         return msgspec.msgpack.decode(await receive_exactly(stream, size), type=kind)
     except (OSError, trio.BrokenResourceError, msgspec.MsgspecError) as error:
-        raise LinkLost(str(error)) from error
+        raise LinkLost(reason_of(error)) from error
 
 
 def listening(address: tuple[str, int]) -> trio.SocketListener:

@@ -30,7 +30,13 @@ from braidlog.broker.runtime.loop_clock import LoopClock
 from braidlog.broker.server.adapters import has_start, is_framed, is_serving
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import Listener, accept, make_listeners
-from braidlog.storage.errors import DamagedLog, NotADataDirectory, StorageError, StorageFailed
+from braidlog.storage.errors import (
+    DamagedLog,
+    NotADataDirectory,
+    StorageError,
+    StorageFailed,
+    reason_of,
+)
 from braidlog.storage.formats import quick
 from braidlog.storage.log.first_look import check_folder
 
@@ -151,7 +157,10 @@ async def _run(
     except DamagedLog as error:
         way_past = "" if shared or config.storage.mode == "shared" else f"; {_way_past(config)}"
         return _refuse(f"{error}{way_past}", EXIT_FAILED)
-    except (StorageError, OSError, ConfigError) as error:
+    except OSError as error:
+        named = f"{error.filename}: " if error.filename else ""
+        return _refuse(f"{named}{reason_of(error)}", EXIT_FAILED)
+    except (StorageError, ConfigError) as error:
         return _refuse(str(error), EXIT_FAILED)
     except ImportError as error:
         return _refuse(f"storage.mode shared needs the extra `shared`: {error}", EXIT_FAILED)

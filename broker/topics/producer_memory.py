@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from braidlog.broker.runtime.threads import run_in_thread
-from braidlog.storage.errors import StorageFull
+from braidlog.storage.errors import StorageFull, reason_of
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.sequence_store import BadSnapshot, catch_up, load, pack_table, save
 from braidlog.storage.log.sequences import ProducerState, SequenceTable, StoredBatch
@@ -67,7 +67,7 @@ class ProducerMemory:
         try:
             table = await run_in_thread(load, self._memories.files, partition_log)
         except (BadSnapshot, OSError) as error:
-            log.error("sequences_lost", folder=partition_log.folder, reason=str(error))
+            log.error("sequences_lost", folder=partition_log.folder, reason=reason_of(error))
             table = SequenceTable(partition_log.log_start_offset)  # The whole log is walked.
         self._saved_offset = table.next_offset
         while partition_log.log_end_offset - table.next_offset > INLINE_OFFSETS:

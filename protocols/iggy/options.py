@@ -46,7 +46,8 @@ class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             reason = f"{self.password_file}: {error.strerror}"
             raise ValueError(f"password_file: {reason}") from None
         except UnicodeDecodeError as error:
-            raise ValueError(f"password_file: {self.password_file}: {error}") from None
+            reason = f"not UTF-8: {error.reason}"
+            raise ValueError(f"password_file: {self.password_file}: {reason}") from None
         if not password:
             raise ValueError(f"password_file: the first line of {self.password_file} is empty")
 

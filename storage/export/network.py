@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 import msgspec
 from crc32c import crc32c
 
-from braidlog.storage.errors import DamagedLog, OffsetOutOfRange
+from braidlog.storage.errors import DamagedLog, OffsetOutOfRange, reason_of
 from braidlog.storage.export.readers import IsWanted, PartitionReader, PartitionState, every_topic
 from braidlog.storage.export.registered import RegisteredSchema, by_version
 from braidlog.storage.log.batch import HEADER_BYTES, BadHeader, Batch, unpack
@@ -212,8 +212,7 @@ class _Connection:
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
             self._connection.close()
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise OSError(f"no broker answers at {self._shown}: {reason}") from error
+            raise OSError(f"no broker answers at {self._shown}: {reason_of(error)}") from error
         pause = response.headers.get("Retry-After", "1")
         return response.status, content, float(pause) if pause.isdecimal() else 1.0
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from braidlog.storage.errors import StorageError, UnreadableBody
+from braidlog.storage.errors import StorageError, UnreadableBody, reason_of
 from braidlog.storage.export.commit import ExportFolder, StagedFile
 from braidlog.storage.export.files import DeadFile, TableSettings, TaskFiles
 from braidlog.storage.export.places import open_log
@@ -63,7 +63,7 @@ def write_range(
             check_holds(log, part.end)
             return _write(job, part, log, progress)
     except (StorageError, OSError) as error:
-        return [TaskFailed(f"{part.topic} partition {part.index}: {error}")]
+        return [TaskFailed(f"{part.topic} partition {part.index}: {reason_of(error)}")]
 
 
 def _write(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFull
+from braidlog.storage.errors import DamagedLog, DirectoryLocked, StorageFull, reason_of
 from braidlog.storage.journal.changes import Journal
 from braidlog.storage.journal.log import JournalLog
 from braidlog.storage.log.catalogue_age import older_catalogue
@@ -324,7 +324,7 @@ class DataDir:
         except (OSError, BadTopicFile) as error:
             if isinstance(error, OSError) and error.errno in FULL:
                 raise storage_error(error, "read", path) from error
-            raise DamagedLog(path, 0, 0, str(error)) from error
+            raise DamagedLog(path, 0, 0, reason_of(error)) from error
         if content.partition_id != partition_id:
             raise DamagedLog(path, 0, 0, f"it is that of partition {content.partition_id}")
         return content

@@ -10,7 +10,7 @@ from struct import Struct
 
 from crc32c import crc32c
 
-from braidlog.storage.errors import StorageFull
+from braidlog.storage.errors import StorageFull, reason_of
 from braidlog.storage.log.batch import ABSENT_US
 from braidlog.storage.log.files import File, FileGone, Files
 
@@ -63,7 +63,7 @@ class SparseIndex:
         try:
             data = self._files.read_whole(self.path)
         except OSError as error:
-            raise BadIndex(f"cannot be read: {error}") from error
+            raise BadIndex(f"cannot be read: {reason_of(error)}") from error
         if len(data) < HEADER_BYTES or data[:HEADER_BYTES] != self._header():
             raise BadIndex("its header is wrong")
         whole = (len(data) - HEADER_BYTES) // ENTRY_BYTES * ENTRY_BYTES

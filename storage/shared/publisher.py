@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Protocol
 
-from braidlog.storage.errors import StorageFailed, StoreUnanswered
+from braidlog.storage.errors import StorageFailed, StoreUnanswered, reason_of
 from braidlog.storage.log.committer import Member, SyncPoint
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.sync_queue import SyncQueue
@@ -338,9 +338,8 @@ def gather(slices: Sequence[Slice]) -> tuple[list[Buffer], list[SliceEntry]]:
         try:
             pieces.append(read_whole(one.file, entry.size, entry.file_pos))
         except OSError as error:
-            raise StorageFailed(
-                f"cannot read what was appended to partition {entry.partition_id}: {error}"
-            ) from error
+            text = f"cannot read what was appended to partition {entry.partition_id}"
+            raise StorageFailed(f"{text}: {reason_of(error)}") from error
         entries.append(replace(entry, object_pos=object_pos))
         object_pos += entry.size
     return pieces, entries

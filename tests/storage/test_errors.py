@@ -4,7 +4,14 @@ import errno
 
 import pytest
 
-from braidlog.storage.errors import DamagedLog, LogClosed, StorageError, StorageFailed, StorageFull
+from braidlog.storage.errors import (
+    DamagedLog,
+    LogClosed,
+    StorageError,
+    StorageFailed,
+    StorageFull,
+    reason_of,
+)
 from braidlog.storage.log.files import storage_error
 
 PATH = "/srv/braidlog/partitions/1/00000000000000000000.log"
@@ -41,3 +48,12 @@ def test_only_a_lack_of_room_can_end_with_room(number):
     assert not refused(errno.EMFILE).is_out_of_space
     assert not refused(errno.EFBIG).is_out_of_space
     assert isinstance(refused(errno.EIO), StorageFailed)
+
+
+def test_the_reason_of_a_system_call_has_no_number_and_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError) as missing:
+        (tmp_path / "none").read_bytes()
+    assert "[Errno 2]" in str(missing.value)
+    assert reason_of(missing.value) == "No such file or directory"
+    assert reason_of(ValueError("bad magic")) == "bad magic"
+    assert reason_of(TimeoutError()) == "TimeoutError"

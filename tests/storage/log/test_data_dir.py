@@ -110,6 +110,10 @@ def test_a_partition_without_folder_or_with_a_wrong_topic_file_is_damage(tmp_pat
     flip(tmp_path / "partitions/6/topic", 20)
     with pytest.raises(DamagedLog, match="checksum"):
         data_dir.open_partition(6, SETTINGS, committer)
+    os.unlink(tmp_path / "partitions/6/topic")
+    with pytest.raises(DamagedLog, match="No such file or directory") as missing:
+        data_dir.open_partition(6, SETTINGS, committer)
+    assert "Errno" not in str(missing.value)
 
 
 def test_unknown_folders_are_set_aside_and_their_numbers_remembered(tmp_path):
