@@ -98,6 +98,18 @@ def test_a_token_is_printed_once(fake, command, capsys):
     assert command("tokens", "revoke", "anna", "laptop", "--yes") == 0
 
 
+def test_a_grant_to_an_unknown_user_is_kept_with_a_note(fake, command, capsys):
+    fake.answers["POST", "/api/v1/permissions"] = 200, {}
+    fake.answers["GET", "/api/v1/users/ann"] = 404, {"error_code": 40404, "message": "no user ann"}
+    assert command("permissions", "grant", "ann", "consume", "public/default/t") == 0
+    note = "braidlog: there is no user ann yet; the grant is kept\n"
+    assert capsys.readouterr().err == note
+    fake.answers["GET", "/api/v1/users/anna"] = 200, {"name": "anna"}
+    for known in ("anna", "role:readers"):
+        assert command("permissions", "grant", known, "consume", "public/default/t") == 0
+        assert capsys.readouterr().err == ""
+
+
 def test_permissions_are_granted_listed_tested_and_revoked(fake, command, capsys):
     path = "/api/v1/permissions"
     fake.answers["POST", path] = fake.answers["DELETE", path] = 200, {}

@@ -46,6 +46,14 @@ def test_an_idle_broker_with_every_listener_open_is_small(tmp_path):
         assert broker.resident_bytes() < IDLE_BYTES_MAX
 
 
+def test_a_hangup_without_certificates_says_that_settings_need_a_restart(tmp_path):
+    with RunningBroker(tmp_path, others=False, listen=HTTP_ONLY) as broker:
+        broker.signal(signal.SIGHUP)
+        until_seen(lambda: '"reloaded"' in broker.log())
+        (line,) = [json.loads(one) for one in broker.log().splitlines() if '"reloaded"' in one]
+        assert (line["listeners"], line["settings"]) == (0, "need a restart")
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_first_signal_stops_cleanly(tmp_path, number):
     with RunningBroker(tmp_path, others=False, listen=HTTP_ONLY) as broker:
