@@ -2,24 +2,37 @@
 
 The seed decides everything except the machine's own timing: writers, steps and the moments of the
 kills. The topic changes every few kills, so that reading back stays short.
+
+While clients work, the broker's wall clock is set back and ahead, by minutes and years. Every other
+topic has a retention of an hour, which must drop nothing: its lives begin with the right time,
+because a start cannot know another. For the other topics a life may begin with any time.
 """
 
 import argparse
 import random
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
+
+from conformance.crash import clocked
 from conformance.crash.check import faults, position_faults, read_back, read_back_by_iggy
+from conformance.crash.clocked import Clock
 from conformance.crash.groups import Committer
 from conformance.crash.writers import IggyWriter, KafkaWriter, Ledger, PulsarWriter, Writer
 from conformance.ending import end_on_signals
-from conformance.raw.iggy import IggyWire
 from conformance.server import RunningBroker
 
 KILLS_PER_TOPIC = 5
 RUN_S_MIN, RUN_S_MAX = 0.05, 0.8
+CLOCK_STEPS_MAX = 3  # In the time before a kill.
+MINUTE_US, YEAR_US = 60_000_000, 365 * 86_400_000_000
+# Settings of the clock, ahead of the right time.
+AHEAD_US = (0, 0, *(sign * far for sign in (-1, 1) for far in (5 * MINUTE_US, 10 * YEAR_US)))
+RETENTION_MS, RETENTION_CHECK_MS = 3_600_000, 50
 WRITERS: dict[str, type[Writer]] = {
     "kafka-a": KafkaWriter,
     "kafka-b": KafkaWriter,
@@ -33,9 +46,18 @@ class Run:
     """A topic over several kills."""
 
     def __init__(
-        self, broker: RunningBroker, topic: str, rng: random.Random, run_s_max: float
+        self,
+        broker: RunningBroker,
+        clock: Clock,
+        topic: str,
+        rng: random.Random,
+        *,
+        run_s_max: float,
+        retention_ms: int | None = None,
     ) -> None:
         self.broker = broker
+        self.clock = clock
+        self.retention_ms = retention_ms
         self.run_s_max = run_s_max
         self.topic = topic
         self.random = rng
@@ -43,8 +65,16 @@ class Run:
         self.positions = {"kafka": 0, "iggy": 0}
         # Commits after the last acknowledged commit: they may have happened.
         self.unanswered: dict[str, set[int]] = {listener: set() for listener in self.positions}
-        with IggyWire(broker.address("iggy")) as wire:
-            wire.create_topic(topic)
+        self._set_clock_right()
+        self._create_topic()
+
+    def _create_topic(self) -> None:
+        settings = {} if self.retention_ms is None else {"retention_ms": self.retention_ms}
+        httpx.put(
+            f"{self.broker.url}/api/v1/topics/public/default/{self.topic}",
+            json={"partitions": 1, "settings": settings},
+            trust_env=False,
+        ).raise_for_status()
 
     def kill_once(self) -> list[str]:
         """Write and commit for a while, kill, restart; return the broken promises."""
@@ -60,11 +90,12 @@ class Run:
         threads: list[Writer | Committer] = [*writers, *committers]
         for thread in threads:
             thread.start()
-        time.sleep(self.random.uniform(RUN_S_MIN, self.run_s_max))
+        self._let_clients_work()
         self.broker.kill()
         for thread in threads:
             thread.stopping.set()
             thread.join(30)
+        self._set_clock_right()
         self.broker.start()
         broken = [f"{thread!r}: {thread.fault!r}" for thread in threads if thread.fault]
         log = read_back(address("kafka"), self.topic, 0)
@@ -79,6 +110,20 @@ class Run:
         broken += position_faults(address("kafka"), self.topic, committers, self.unanswered)
         self.positions = {member.listener: member.position for member in committers}
         return broken
+
+    def _let_clients_work(self) -> None:
+        """Wait for a while, and set the clock several times meanwhile."""
+        seconds = self.random.uniform(RUN_S_MIN, self.run_s_max)
+        steps = self.random.randint(0, CLOCK_STEPS_MAX)
+        for _ in range(steps):
+            time.sleep(seconds / (steps + 1))
+            self.clock.set(self.random.choice(AHEAD_US))
+        time.sleep(seconds / (steps + 1))
+
+    def _set_clock_right(self) -> None:
+        """Set the clock right if a start may drop records for their age."""
+        if self.retention_ms is not None:
+            self.clock.set(0)
 
     @property
     def acknowledged(self) -> int:
@@ -105,10 +150,24 @@ def run(
     """
     acknowledged = 0
     broken: list[str] = []
-    with RunningBroker() as broker:
+    settings = [f"log.retention_check_ms={RETENTION_CHECK_MS}"]
+    with (
+        tempfile.TemporaryDirectory(prefix="braidlog-crash-") as folder,
+        RunningBroker(
+            Path(folder),
+            settings=settings,
+            environment=(clock := Clock(Path(folder) / "clock")).environment,
+            program=clocked.__name__,
+        ) as broker,
+    ):
         for start in range(first, first + kills, KILLS_PER_TOPIC):
             rng = random.Random(f"{seed} {start}")
-            current = Run(broker, f"crash-{seed}-{start}", rng, run_s_max)
+            retains = start // KILLS_PER_TOPIC % 2 == 1
+            current = Run(
+                *(broker, clock, f"crash-{seed}-{start}", rng),
+                run_s_max=run_s_max,
+                retention_ms=RETENTION_MS if retains else None,
+            )
             end = min(start + KILLS_PER_TOPIC, first + kills)
             for number in range(start, end):
                 found = current.kill_once()
