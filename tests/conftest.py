@@ -46,8 +46,8 @@ os.environ["BRAIDLOG_LOOP_TURN_LOG_MS"] = f"{turns.TURN_S_MAX * 1000:.0f}"
 _plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
 structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _plain])
 
-# Far above what fixtures of modules and of the session hold open, 20 to 60.
-DESCRIPTORS_MAX = 500
+# Far above what tests and their fixtures leave open, 20 to 200.
+DESCRIPTORS_MAX = 900
 
 
 def pytest_addoption(parser):

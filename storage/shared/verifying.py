@@ -7,6 +7,7 @@ is dropped meanwhile stays for as long as the trash keeps it.
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -106,8 +107,10 @@ def verify_store(
     for one in partitions.values():
         check.look(one.check)
     if deep:
-        with tempfile.TemporaryDirectory(prefix="braidlog-verify-") as folder:
-            files = CachedFiles(folder, objects, Cache(SCRATCH_BYTES))
+        with (
+            tempfile.TemporaryDirectory(prefix="braidlog-verify-") as folder,
+            closing(CachedFiles(folder, objects, Cache(SCRATCH_BYTES))) as files,
+        ):
             for one in partitions.values():
                 if not one.fault:
                     check.batches(files, folder, one)

@@ -33,7 +33,9 @@ SECOND = {
 
 @pytest.fixture
 def directory(tmp_path):
-    return Directory(tmp_path / "data")
+    opened = Directory(tmp_path / "data")
+    yield opened
+    opened.crash()
 
 
 def register(directory, definition, type_=AVRO, topic_id=1):
