@@ -1,10 +1,10 @@
-"""Runs the committer: begins the rounds, and does what follows each.
+"""Runs the committer: begins commit rounds and handles the end of each round.
 
-While one round syncs the next gathers; nothing is delayed on purpose. A round begins where the
-poller's pass ends that gathered it, or in the task of `run` for what others marked; its end comes
-through the poller, so that a request and its sync switch no task. After a round its readers are
-woken and the answers that waited for it leave. A failed sync is never retried: it ends `run`, and
-with it the broker.
+While a round syncs, the next round gathers; nothing is delayed on purpose. A round begins at the
+end of the poller pass that gathered the round, or in the task of `run` for changes marked by other
+tasks. The poller reports the end of a round, so that a request and its sync need no task switch.
+After a round the broker wakes the round's readers and releases the answers that waited for the
+round. A failed sync is never retried: `run` ends with the error, and the broker stops.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class _Running:
     """The round under way."""
 
     commit_round: Round
-    appended: set[Awaited]  # partitions with appends in it
-    came_s: float  # when the oldest of them came
+    appended: set[Awaited]  # partitions with appends in the round
+    came_s: float  # time of the oldest of these appends
     begun_s: float
 
 
 class Durability:
-    """Commit rounds and those who wait for them.
+    """Commit rounds, and the readers and answers that wait for them.
 
-    Guarantees: a ticket is reported durable only after every file and folder marked up to it was
-    synced; readers wake and answers leave after that, never before. Only `settled`, `reached` and
-    the task in `run` wait; everything else returns at once.
+    Guarantees: a ticket is reported durable only after every file and folder marked up to the
+    ticket was synced; readers wake and answers leave after that, never before. Only `settled`,
+    `reached` and the task in `run` wait; all other methods return at once.
     """
 
     def __init__(
@@ -56,8 +56,8 @@ class Durability:
         sync_seconds: Histogram | None = None,
         append_seconds: Histogram | None = None,
     ) -> None:
-        """`poller` tells when a sync is over. `flush_interval_ms` is how long what nobody waits for
-        may stay unsynced.
+        """`poller` reports the end of a sync. `flush_interval_ms` limits how long a change that no
+        client waits for may stay unsynced.
         """
         self.committer = committer
         self.waiters = waiters
@@ -66,7 +66,7 @@ class Durability:
         self._error_log = StorageErrorLog()
         self._sync_seconds = sync_seconds or Histogram()
         self._append_seconds = append_seconds or Histogram()
-        self._first_append_s = 0.0  # When the oldest append of the gathering round came.
+        self._first_append_s = 0.0  # Time of the oldest append in the gathering round.
         self._flush_interval_ms = flush_interval_ms
         self._dirty = trio.lowlevel.ParkingLot()
         self._round_done = trio.lowlevel.ParkingLot()
@@ -74,7 +74,7 @@ class Durability:
         self._quiet = True  # no round runs and none gathers
         self._failure: Exception | None = None
         self._poller = poller
-        self._syncer: RoundSyncer | None = None  # while `run` runs
+        self._syncer: RoundSyncer | None = None  # set while `run` runs
         self._running: _Running | None = None
         self._outboxes: dict[int, list[Outbox]] = {}  # by the ticket that their first answer awaits
         self._appended: set[Awaited] = set()  # partitions with appends in the gathering round
@@ -83,12 +83,12 @@ class Durability:
 
     @property
     def durable_ticket(self) -> int:
-        """What was marked with this ticket or a lower one is on disk."""
+        """Changes marked with this ticket or a lower ticket are on disk."""
         return self.committer.durable_ticket
 
     @property
     def ticket(self) -> int:
-        """What was marked until now is on disk once `durable_ticket` has reached this."""
+        """All changes marked so far are on disk once `durable_ticket` has reached this ticket."""
         return self.committer.ticket
 
     def watch(self, outbox: Outbox, ticket: int) -> None:
@@ -103,19 +103,17 @@ class Durability:
         return self.ticket
 
     def report_storage_error(self, error: StorageError) -> None:
-        """Log a storage error that a request fails with; a fatal one stops the broker."""
+        """Log a storage error that makes a request fail; a fatal error stops the broker."""
         self._error_log.note(error)
         if isinstance(error, StorageFailed):
             self.fail(error)
 
     def fail(self, error: StorageFailed) -> None:
-        """A write failed for good outside a round: the broker has to stop."""
+        """Stop the broker after a permanent write failure outside a round."""
         self._stop(error)
 
     async def run(self) -> None:
-        """Commit round after round until cancelled. Raises StorageFailed when a write or sync
-        failed.
-        """
+        """Commit rounds until cancelled. Raises StorageFailed after a failed write or sync."""
         syncer = RoundSyncer(self.committer)
         self._poller.watch(syncer.fd, self._sync_answered, is_client=False)
         self._syncer = syncer
@@ -132,28 +130,30 @@ class Durability:
             syncer.close()
 
     async def promote(self) -> None:
-        """Bring what was marked lazily into a round every `flush_interval_ms`, until cancelled."""
+        """Move lazily marked changes into a round every `flush_interval_ms`, until cancelled."""
         while True:
             await trio.sleep(self._flush_interval_ms / 1000)
             self.committer.promote_lazy()
 
     async def settled(self) -> None:
-        """Wait until everything marked so far, lazily too, is on disk."""
+        """Wait until all changes marked so far, including lazy changes, are on disk."""
         self.committer.promote_lazy()
         ticket = self.ticket
         while not self._quiet and self.durable_ticket < ticket:
             await self._round_done.park()
 
     async def reached(self, ticket: int) -> None:
-        """Wait until what was marked with this ticket is on disk (0: at once), before something
-        that must not come earlier is begun. An answer alone waits in its outbox.
+        """Wait until the changes marked with this ticket are on disk (0: return at once).
+
+        For work that must not begin earlier. An answer alone waits in its outbox.
         """
         while self.durable_ticket < ticket:
             await self._round_done.park()
 
     def _begin(self) -> None:
-        """Begin the next round if one has gathered and none runs; `run` waits where it should
-        gather for longer.
+        """Begin the next round if a round has gathered and none runs.
+
+        `run` waits if the round should gather for longer.
         """
         if self._running is not None or (self._quiet and not self.committer.gathers):
             return
@@ -177,11 +177,14 @@ class Durability:
                 commit_round, appended, self._first_append_s, time.perf_counter()
             )
             self._syncer.start(commit_round)
-        except Exception as error:  # A bug too: nothing may be acknowledged after it.
+        # Includes bugs: nothing may be acknowledged after an error here.
+        except Exception as error:
             self._stop(error)
 
     def _sync_answered(self) -> bool:
-        """A sync is over: if it was the round's last one, finish the round and begin the next."""
+        """Handle the end of a sync: after the round's last sync, finish the round,
+        begin the next.
+        """
         running, syncer = self._running, self._syncer
         if running is None or syncer is None or self._failure is not None:
             return False
@@ -195,26 +198,27 @@ class Durability:
             self.committer.finish(running.commit_round)
             self._running = None
             self._round_finished(running.appended)
-        except Exception as error:  # A bug too: nothing may be acknowledged after it.
+        # Includes bugs: nothing may be acknowledged after an error here.
+        except Exception as error:
             self._stop(error)
         self._begin()
         return False
 
     def _stop(self, error: Exception) -> None:
-        """Have `run` raise the first such error."""
+        """Make `run` raise the first such error."""
         self._failure = self._failure or error
         self._dirty.unpark_all()
         self._hurry.unpark_all()
 
     async def _gather_more(self) -> None:
-        """Let the gathering round gather as long as it should: on a local disk not at all."""
+        """Let the gathering round gather as long as configured: on a local disk not at all."""
         wait_s = self.committer.wait_s()
         if wait_s > 0:
             with trio.move_on_after(wait_s):
                 await self._hurry.park()
 
     def hurry(self) -> None:
-        """The gathering round is full: do not wait for more."""
+        """Stop waiting for more changes: the gathering round is full."""
         self._hurry.unpark_all()
 
     def _round_finished(self, appended: set[Awaited]) -> None:
@@ -230,5 +234,6 @@ class Durability:
 
     def _on_dirty(self) -> None:
         self._quiet = False
-        if not self._poller.in_pass:  # At whose end a round begins, with all that it has marked.
+        # The end of a pass begins a round with all changes that the pass marked.
+        if not self._poller.in_pass:
             self._dirty.unpark_all()

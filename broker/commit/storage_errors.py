@@ -1,6 +1,6 @@
-"""What an error of storage means to a client (the broker error) and to an operator (a log line).
+"""Maps a storage error to a broker error for clients and a log line for operators.
 
-Clients are told no more than `StorageError.client_text`, and the log does not hold each error: a
+Clients receive no more than `StorageError.client_text`. The log does not hold each error, because a
 full disk refuses thousands of requests a second. Knows no topic and no protocol.
 """
 
@@ -24,7 +24,7 @@ BROKER_ERRORS: dict[type[StorageError], type[errors.BrokerError]] = {
     storage_errors.UnreadableBody: errors.UnreadableRecord,
     storage_errors.UnwritableChange: errors.InvalidRequest,
     NotOwned: errors.NotOwner,
-    storage_errors.LogClosed: errors.TopicNotFound,  # Deleted while this was under way.
+    storage_errors.LogClosed: errors.TopicNotFound,  # Deleted during the call.
 }
 
 EVENTS: dict[type[StorageError], str] = {
@@ -37,7 +37,7 @@ Report = Callable[[StorageError], None]  # `Durability.report_storage_error`
 
 
 def to_broker_error(error: StorageError, place: str = "") -> errors.BrokerError:
-    """The broker error for an error of storage; `place` says where, in a client's words."""
+    """Return the broker error for a storage error; `place` names the place in a client's words."""
     if isinstance(error, storage_errors.OffsetOutOfRange):
         return errors.OffsetOutOfRange(error.offset, error.log_start_offset, error.log_end_offset)
     text = f"{place}: {error.client_text}" if place else error.client_text
@@ -46,7 +46,7 @@ def to_broker_error(error: StorageError, place: str = "") -> errors.BrokerError:
 
 @contextmanager
 def as_broker_errors(report: Report) -> Iterator[None]:
-    """Around calls of storage: report an error of it, then raise its broker error."""
+    """Report each storage error raised by the block, then raise the matching broker error."""
     try:
         yield
     except StorageError as error:
@@ -62,7 +62,7 @@ class StorageErrorLog:
         self._log = ThrottledLog(now)
 
     def note(self, error: StorageError) -> None:
-        """A request fails with this error; errors that are the client's own are not logged."""
+        """Log an error that makes a request fail; errors of the client are not logged."""
         event = EVENTS.get(type(error))
         if event is not None:
             self._log.error(event, cause=event, reason=str(error))

@@ -1,5 +1,7 @@
-"""Syncs the files of one commit round without holding up the loop: by the kernel's own queue where
-that serves, in a thread otherwise. Either way an eventfd tells the end.
+"""Syncs the files of a commit round without blocking the event loop.
+
+Uses the kernel's own queue where the file system supports the queue, otherwise a thread. Both
+report the end through an eventfd.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class RoundSyncer:
-    """One round at a time: `start` it, and whenever `fd` can be read call `collect`.
+    """Syncs a round at a time: call `start`, then `collect` whenever `fd` is readable.
 
-    Guarantees: a round is over only once every file of it was synced without an error. Only `close`
+    Guarantees: a round is over only once all its files were synced without an error. Only `close`
     waits.
     """
 
@@ -32,8 +34,8 @@ class RoundSyncer:
         self._queue: SyncQueue | None = committer.sync_queue(self.fd)
         self._queue_serves = self._queue is not None
         self._thread = SyncThread(committer, self.fd)
-        self._left = 0  # answers to come
-        self._queued = 0  # of them from the queue
+        self._left = 0  # answers still missing
+        self._queued = 0  # missing answers of the queue
 
     def start(self, commit_round: Round) -> None:
         """Begin to sync a round that has begun."""
@@ -44,12 +46,12 @@ class RoundSyncer:
             self._left = self._queued = queued
             if queued == len(files):
                 return
-            self._queue_serves = False  # A file system that it does not serve, or a full kernel.
+            self._queue_serves = False  # A file system without support, or a full kernel queue.
         self._left += 1
         self._thread.start(commit_round)
 
     def collect(self) -> bool:
-        """Take what the kernel answered; True once a round is all synced. Raises StorageFailed."""
+        """Collect the kernel's answers; True once a round is synced. Raises StorageFailed."""
         try:
             self._left -= os.eventfd_read(self.fd)
         except BlockingIOError:
@@ -62,24 +64,28 @@ class RoundSyncer:
         return True
 
     def close(self) -> None:
-        """End, waiting for the sync that may be under way: files must not be closed under it. If it
-        fails, the committer begins no further round: the kernel tells an error once.
+        """Wait for a sync that may be under way, then close: its files must stay open until then.
+
+        If the sync fails, the committer begins no further round, because the kernel reports an
+        error only once.
         """
         is_over = self._queue is None or self._queue.close(SYNC_STOP_S)
         if self._queued and self._queue is not None:
-            with suppress(StorageFailed):  # The last commit, or whoever else comes, raises it.
+            with suppress(StorageFailed):  # The last commit, or another caller, raises the error.
                 self._committer.check_synced(self._queue.results())
-        if self._thread.stop() and is_over:  # Else it may still answer: into no other file, then.
+        # A late answer must not reach another file with the same descriptor.
+        if self._thread.stop() and is_over:
             os.close(self.fd)
 
 
 class SyncThread:
-    """The committer's own thread: twice as quick to reach as a thread of trio's pool, and never
-    behind cold reads. Only `stop` waits for it.
+    """The committer's own thread; only `stop` waits for the thread.
+
+    Twice as quick to reach as a thread of trio's pool, and never queued behind cold reads.
     """
 
     def __init__(self, committer: Committer, answered: int) -> None:
-        """`answered` is an eventfd, which counts the rounds that are over."""
+        """`answered` is an eventfd that counts the finished rounds."""
         self._committer = committer
         self._answered = answered
         self._jobs: queue.SimpleQueue[Round | None] = queue.SimpleQueue()
@@ -94,13 +100,13 @@ class SyncThread:
         self._jobs.put(commit_round)
 
     def check(self) -> None:
-        """Raises what became of the last round, StorageFailed, if that failed."""
+        """Raise the error of the last round, StorageFailed, if the round failed."""
         error, self._error = self._error, None
         if error is not None:
             raise error
 
     def stop(self) -> bool:
-        """End the thread, waiting for the sync it may be in; False if that takes too long."""
+        """End the thread after its current sync; False if the sync takes too long."""
         if self._thread is None:
             return True
         self._jobs.put(None)
@@ -111,6 +117,6 @@ class SyncThread:
         while (commit_round := self._jobs.get()) is not None:
             try:
                 self._committer.sync(commit_round)
-            except Exception as error:  # `check` raises it in the loop.
+            except Exception as error:  # `check` raises the error in the loop.
                 self._error = error
             os.eventfd_write(self._answered, 1)

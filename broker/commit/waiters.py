@@ -1,9 +1,9 @@
-"""Tasks that wait for records: woken by the high watermark of what they wait for, never by a
-timer.
+"""Tasks that wait for records; a high watermark wakes them, never a timer.
 
-A wait may name many partitions and costs one entry in each. A task may leave a function behind that
-is called in its stead: a turn of the event loop costs more than a small delivery. Knows nothing of
-storage and protocols: put a cancel scope around a wait to limit its time.
+A wait may name many partitions and costs an entry in each. A task may leave a function that the
+broker calls instead of resuming the task, because a turn of the event loop costs more than a small
+delivery. Knows nothing of storage and protocols: put a cancel scope around a wait to limit its
+time.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from braidlog.broker.limits import AT_ONCE_S
 if TYPE_CHECKING:
     from braidlog.broker.runtime.poller import Poller
 
-# What a task leaves behind: it returns the offset to wait for next, None to have the task resumed.
-# It waits for nothing.
+# Function that a waiting task leaves behind. Returns the offset to wait for next, or None to have
+# the task resumed. Must not wait.
 AtOnce = Callable[[], int | None]
 
 
 class Wait:
-    """One waiting task; `done` once it is woken or cancelled."""
+    """A waiting task; `done` once woken or cancelled."""
 
     __slots__ = ("at_once", "done", "error", "task")
 
@@ -33,7 +33,7 @@ class Wait:
         self.task = task
         self.at_once = at_once
         self.done = False
-        self.error: Exception | None = None  # of `at_once`
+        self.error: Exception | None = None  # raised by `at_once`
 
     def wake(self) -> None:
         """Resume the task; at most once."""
@@ -43,31 +43,31 @@ class Wait:
 
 
 class Awaited(Protocol):
-    """What can be waited for: a partition."""
+    """A target of a wait: a partition."""
 
-    waits: dict[Wait, int]  # who waits for a high watermark above which offset
+    waits: dict[Wait, int]  # per waiting task, the offset that the high watermark must exceed
 
     @property
     def high_watermark(self) -> int:
-        """Records below it may be delivered."""
+        """Records below this offset may be delivered."""
 
     @property
     def removed(self) -> bool:
-        """Whether nothing will ever come again."""
+        """True if no record will ever follow."""
 
 
 class Waiters:
     """Every waiting task of the broker.
 
-    Guarantees that no wake-up is lost: a watermark that has moved before `wait_any` is seen by it.
+    Guarantees that no wake-up is lost: `wait_any` notices a watermark that moved before the call.
     Only `wait_any` waits.
     """
 
     def __init__(self, poller: Poller | None = None) -> None:
-        """Without a poller every wake-up is one of a task."""
+        """Without a poller every wake-up resumes a task."""
         self._poller = poller
         self._waits: set[Wait] = set()
-        self._at_once: dict[Wait, Awaited] = {}  # whose functions are to be called in this pass
+        self._at_once: dict[Wait, Awaited] = {}  # targets whose functions are called in this pass
         self._stopped = False
 
     def __len__(self) -> int:
@@ -76,9 +76,11 @@ class Waiters:
     async def wait_any(
         self, targets: Sequence[tuple[Awaited, int]], at_once: AtOnce | None = None
     ) -> None:
-        """Return when one target's high watermark is above its offset, one is removed, or the
-        broker stops. `at_once` is asked first where that comes in a pass of the poller, and the
-        only target's watermark has moved. Raises what it raises.
+        """Return when a target's high watermark exceeds its offset, a target is removed, or the
+        broker stops.
+
+        `at_once` is called first if the wake-up comes in a pass of the poller and the watermark of
+        the only target has moved. Raises the errors of `at_once`.
         """
         if self._stopped or any(
             target.high_watermark > offset or target.removed for target, offset in targets
@@ -104,7 +106,7 @@ class Waiters:
             raise wait.error
 
     def wake(self, target: Awaited) -> None:
-        """The target's high watermark moved, or it was removed."""
+        """Wake the tasks that wait for a target whose high watermark moved or that was removed."""
         high_watermark = target.high_watermark
         poller = self._poller
         for wait, offset in target.waits.items():
@@ -117,8 +119,9 @@ class Waiters:
                 self._at_once[wait] = target
 
     def _serve_at_once(self) -> None:
-        """Have what has come served by the functions that tasks left behind; after AT_ONCE_S by the
-        tasks, between which others have their turn.
+        """Serve new records through the functions that tasks left behind.
+
+        After AT_ONCE_S the tasks serve them, so that other tasks have their turn.
         """
         waits, self._at_once = self._at_once, {}
         end = time.perf_counter() + AT_ONCE_S
@@ -129,7 +132,7 @@ class Waiters:
             if time.perf_counter() < end and not self._stopped:
                 try:
                     offset = wait.at_once()
-                except Exception as error:  # Its task raises it.
+                except Exception as error:  # The waiting task raises the error.
                     wait.error = error
             if offset is None:
                 wait.wake()
@@ -139,7 +142,7 @@ class Waiters:
                     wait.wake()
 
     def stop(self) -> None:
-        """The broker is stopping: wake everybody; later waits return at once."""
+        """Wake all tasks because the broker is stopping; later waits return at once."""
         self._stopped = True
         for wait in self._waits:
             wait.wake()
