@@ -1,7 +1,7 @@
 """Joins the chunks of a message that its producer sent in pieces, for readers of other formats.
 
-The pieces lie before the last one, mostly next to it, with other producers' records between
-them. Knows formats only through the codec interface.
+The pieces lie before the last piece, mostly next to it, with other producers' records between them.
+Knows formats only through the codec interface.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class JoiningCodec(Codec, Protocol):
     """A codec of a format that has chunked messages."""
 
     def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:
-        """The whole message of all its pieces, in order, at the last one's offset.
+        """Join all pieces of a message, in order, to a record at the last piece's offset.
 
         Raises RecordTooLarge, UnreadableBody.
         """
@@ -42,11 +42,11 @@ async def join_chunks(
     *,
     before_large: Callable[[int], Awaitable[None]] | None = None,
 ) -> Record | None:
-    """The whole message if `last`, a record of `batch`, is the last piece of one; else None.
+    """Return the whole message if `last`, a record of `batch`, is its last piece; else None.
 
     Also None if a piece is missing: Pulsar's own consumers drop such a message. A large message is
-    joined after `before_large` with its bytes. Raises BodyError if it is too large to be joined or
-    does not unpack, DamagedLog.
+    joined after `before_large` is called with its size in bytes. Raises BodyError if the message is
+    too large to join or does not unpack, DamagedLog.
     """
     chunk = last.chunk
     assert chunk is not None
@@ -76,10 +76,11 @@ def _join(log: Log, codec: Codec, batch: Batch, last: Record) -> Record | None:
     while before is not None and scanned <= JOINED_SCAN_BYTES_MAX:
         for piece in _pieces_in(codec, before, last):
             assert piece.chunk is not None
-            if piece.chunk.chunk_id not in pieces:  # The later one, where a producer sent it again.
+            # Of a piece that was sent twice, the later copy.
+            if piece.chunk.chunk_id not in pieces:
                 pieces[piece.chunk.chunk_id] = piece
                 size += len(piece.value or b"")
-        check_large(size)  # The pieces may be larger than the message says.
+        check_large(size)  # The pieces may be larger than the message claims.
         if size > JOINED_BYTES_MAX:
             raise RecordTooLarge(size, JOINED_BYTES_MAX)
         if len(pieces) == last.chunk.chunk_count:
@@ -90,7 +91,7 @@ def _join(log: Log, codec: Codec, batch: Batch, last: Record) -> Record | None:
 
 
 def _pieces_in(codec: Codec, batch: Batch, last: Record) -> Sequence[Record]:
-    """Earlier pieces of the same message in a batch, the latest first."""
+    """Return earlier pieces of the same message in a batch, the latest first."""
     header = batch.header
     if header.body_format != codec.format or not header.flags & BatchFlag.CHUNK:
         return ()
@@ -108,11 +109,10 @@ def _pieces_in(codec: Codec, batch: Batch, last: Record) -> Sequence[Record]:
 
 
 async def piece_offsets(partition: Partition, offset: int, *, of_any: bool = False) -> list[int]:
-    """Offsets of the earlier pieces of the chunked message whose last piece is at `offset`, if any;
-    `of_any`: or another one of its pieces.
+    """Return offsets of the earlier pieces of the chunked message whose last piece is at `offset`.
 
-    A reader that is shown the whole message names it by its last piece alone. Raises DamagedLog,
-    UnreadableRecord.
+    With `of_any`, `offset` may be any piece of the message. A reader that receives the whole
+    message names the message by its last piece alone. Raises DamagedLog, UnreadableRecord.
     """
     batches = await partition.read(offset, 1)
     if not batches or not batches[0].header.flags & BatchFlag.CHUNK:

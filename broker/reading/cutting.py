@@ -1,4 +1,4 @@
-"""Cuts stored bodies, and keeps the rests of batches that an answer had room for only in part."""
+"""Cuts stored bodies, and keeps the rest of a batch that an answer had room for only in part."""
 
 from __future__ import annotations
 
@@ -18,38 +18,42 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Rest:
-    """What is still to be handed out of a stored batch."""
+    """The rest of a stored batch, not returned yet."""
 
-    offset: int  # of its first record
+    offset: int  # of the first record of the rest
     next_offset: int  # after the batch
     body: memoryview  # whole entries
-    batch_bytes: int  # of the body that it is the end of
+    batch_bytes: int  # of the body that the rest belongs to
 
 
 class CutBatches:
-    """What is left of batches that were handed out in part, by where the next read begins: this
-    saves reading and checking it again.
+    """Rests of batches that were returned in part, by the offset of the next read.
+
+    A kept rest need not be read and checked again.
     """
 
     def __init__(self) -> None:
-        """None yet."""
+        """Begin with no rests."""
         self._kept: deque[tuple[int, Rest]] = deque(maxlen=CUT_BATCHES_MAX)
 
     def keep(self, partition: Partition, codec: Codec, rest: Rest, given: int) -> None:
-        """Keep what follows the whole entries in the first `given` bytes, in the place of the
-        oldest rest. Only if compaction cannot change it and it holds little memory.
+        """Keep the rest after the whole entries in the first `given` bytes; replaces the oldest
+        rest.
+
+        Keeps nothing if compaction can change the rest or the rest holds much memory.
         """
         body = rest.body
-        with memoryview(body.obj) as memory:  # All that was read with it.
+        with memoryview(body.obj) as memory:  # All memory that was read together with the body.
             size = memory.nbytes
-        if size <= CUT_READ_BYTES_MAX and not partition.wants_keys:  # Compaction takes records out.
+        if size <= CUT_READ_BYTES_MAX and not partition.wants_keys:  # Compaction removes records.
             offset, pos = codec.start_before(body, rest.offset, given)
             left = Rest(offset, rest.next_offset, body[pos:], rest.batch_bytes)
             self._kept.append((partition.partition_id, left))
 
     def take(self, partition: Partition, offset: int) -> Rest | None:
-        """Remove and return the rest that begins at that offset. Raises as `Partition.read_warm`
-        does if the partition is gone.
+        """Remove and return the rest that begins at that offset.
+
+        Raises as `Partition.read_warm` does if the partition is gone.
         """
         kept = self._kept
         if not kept:
@@ -68,15 +72,15 @@ class CutBatches:
 def cut_body(
     codec: Codec, batch: Batch, start_offset: int, records_max: int | None
 ) -> tuple[memoryview, int, int]:
-    """The entries of a stored body from `start_offset` on: bytes, records in them, next offset.
+    """Return the entries of a stored body from `start_offset` on: bytes, record count, next offset.
 
-    An entry of several records (a compressed set, a batched entry) is given whole; from the first
-    such entry on, records are counted by their offsets.
+    An entry of several records (a compressed set, a batched entry) is returned whole; from the
+    first such entry on, offsets give the record count.
     """
     header, body = batch.header, batch.body
     if header.record_count <= header.last_offset_delta:
         return _cut_sparse_body(codec, batch, start_offset, records_max)
-    # Without a limit only the first start is looked for, else one more than can be given.
+    # Without a limit the first start suffices; else one start beyond the limit.
     starts_max = 1 if records_max is None else records_max + 1
     starts = codec.split(body, batch.base_offset, start_offset=start_offset, starts_max=starts_max)
     if records_max is None:
@@ -91,10 +95,10 @@ def cut_body(
 def _cut_sparse_body(
     codec: Codec, batch: Batch, start_offset: int, records_max: int | None
 ) -> tuple[memoryview, int, int]:
-    """The same where compaction took records out: offsets alone do not tell how many there are."""
+    """As `cut_body`, after compaction removed records: offsets alone do not give the count."""
     starts = codec.split(batch.body, batch.base_offset)
     most = RECORDS_MAX if records_max is None else records_max
-    # An entry may begin with offsets that are gone, so the first record itself is looked for.
+    # An entry may begin with removed offsets, so search for the first record itself.
     header = batch.header
     decoded = codec.decode(
         batch.body, batch.base_offset, header.append_us, start_offset=start_offset, records_max=1
@@ -116,7 +120,7 @@ def _cut_sparse_body(
 
 
 def _place(starts: Sequence[tuple[int, int]], number: int, batch: Batch) -> tuple[int, int]:
-    """Byte position and offset of an entry's start, or of the end of the batch."""
+    """Return byte position and offset of an entry's start, or of the end of the batch."""
     if number == len(starts):
         return len(batch.body), batch.next_offset
     offset, pos = starts[number]

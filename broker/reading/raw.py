@@ -1,7 +1,7 @@
-"""Stored batches as they are, for readers that decode by themselves: Spark's network fetcher.
+"""Stored batches unchanged, for readers that decode them: Spark's network fetcher.
 
-Each is its header, sealed again with salt 0 (a segment's own salt is secret), the positions table
-and the body, byte for byte (storage/FORMAT.md section 3). Knows partitions, no protocol.
+Each batch is its header, sealed again with salt 0 (a segment's own salt is secret), the positions
+table and the body, byte for byte (storage/FORMAT.md section 3). Knows partitions, no protocol.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ BATCHES_PER_TURN = 500  # Headers sealed between two checkpoints: some 3 ms.
 
 @dataclass(frozen=True, slots=True)
 class RawBatches:
-    """Parts to send one after the other, and the offset after them."""
+    """Parts to send in order, and the offset after them."""
 
     parts: list[Buffer]
     next_offset: int
 
 
 async def read_raw(partition: Partition, offset: int, bytes_max: int) -> RawBatches:
-    """Batches from the one that holds `offset`, up to the high watermark; as `Partition.read`.
+    """Read batches from the batch that holds `offset` up to the high watermark, as `Partition.read`
+    does.
 
     Raises: OffsetOutOfRange, CorruptBatch, StorageFailed.
     """
@@ -49,7 +50,7 @@ async def read_raw(partition: Partition, offset: int, bytes_max: int) -> RawBatc
 
 
 async def first_at(partition: Partition, time_us: int) -> int | None:
-    """The offset of the first batch with a record of that time or later, None if there is none.
+    """Return the offset of the first batch with a record of that time or later, else None.
 
     Raises: StorageFailed, CorruptBatch.
     """

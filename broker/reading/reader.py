@@ -1,6 +1,6 @@
-"""One read of a partition under way: what to ask the log for next, and when the read is over.
+"""A read of a partition under way: the next request to the log, and the end of the read.
 
-Subclasses decide what is made of the records. Knows formats only through the codec interface.
+Subclasses decide how records are returned. Knows formats only through the codec interface.
 """
 
 from __future__ import annotations
@@ -49,18 +49,20 @@ if TYPE_CHECKING:
     from braidlog.storage.log.batch import Batch
 
 
-@cache  # A format is one byte.
+@cache  # A format is a single byte.
 def trust_of(body_format: int) -> tuple[Trusted, Trusted]:
-    """What a read trusts for readers that check bodies of that format themselves; with the second
-    one, the first batch may come cut.
+    """Return the checks that a read skips for readers that check bodies of that format themselves.
+
+    With the second value, the first batch may come cut.
     """
     return Trusted(body_format), Trusted(body_format, may_be_cut=True)
 
 
 class Reader(abc.ABC):
-    """One read under way. Subclasses say what is made of the records that were decoded."""
+    """A read under way. Subclasses define how decoded records are returned."""
 
-    encodes: ClassVar[bool]  # Whether `_give` encodes records: a large record is given in a thread.
+    # True if `_give` encodes records: a large record is then encoded in a thread.
+    encodes: ClassVar[bool]
 
     def __init__(
         self,
@@ -70,32 +72,34 @@ class Reader(abc.ABC):
         bytes_max: int,
         records_max: int | None,
     ) -> None:
-        """`body_format` is that of bodies that need no decoding; 0: there is none."""
+        """`body_format` is the format of bodies that need no decoding; 0: none."""
         self.result = result
         self._partition = partition
         self._format = body_format
         self._bytes_max = bytes_max
         self._records_max = records_max
         self._asked_offset = result.next_offset
-        # A reader that followed the growing end could read for as long as others write.
+        # A reader that followed the growing end could read for as long as producers write.
         self._end_offset = partition.high_watermark
         self._walked_bytes = 0  # stored in other formats
-        self._record_bytes = 0  # of a record that was made for this reader lately
-        self._piece_bytes = READ_FIRST_BYTES  # to ask the log for at once
-        self._last_bytes = 0  # of the batch that was read last
+        self._record_bytes = 0  # of the latest record that was decoded for this reader
+        self._piece_bytes = READ_FIRST_BYTES  # to request from the log at once
+        self._last_bytes = 0  # of the latest batch
         self._batch_bytes = 0  # of the largest batch for which `memory` has grown
-        self._is_placed = False  # Whether large batches were taken in place.
+        self._is_placed = False  # True if large batches were taken in place.
         self._ended = False
         self.fills: CutBatches | None = None  # See `read_steps`.
         self.in_place = False  # See `read_steps`.
         self.trusted: tuple[Trusted, Trusted] | None = None  # See `trust_of`.
         self.passed: list[Passed] = []
         self.turn = Turn(TURN_US_MAX)  # See `read_steps`.
-        # Of the answer: it grows for a record that is larger than DECODE_BYTES_MAX.
+        # Of the answer: grows for a record larger than DECODE_BYTES_MAX.
         self.memory: Reservation | None = None
 
     def steps(self) -> Steps[None]:
-        """Read until it is over. Raises BrokerError only if there is nothing to give before it."""
+        """Read until the answer is complete. Raises BrokerError only if nothing was read before the
+        error.
+        """
         result = self.result
         self._partition.check_readable(self._asked_offset, self._format)
         try:
@@ -112,7 +116,7 @@ class Reader(abc.ABC):
 
     @property
     def is_full(self) -> bool:
-        """Whether the read is over."""
+        """True if the read is over."""
         result = self.result
         if self._ended or self._records_left <= 0:
             return True
@@ -122,9 +126,7 @@ class Reader(abc.ABC):
 
     @property
     def bytes_wanted(self) -> int:
-        """Stored bytes to ask the log for next: no more than the records wanted are likely to
-        take.
-        """
+        """Return the stored bytes to request next: no more than the wanted records likely take."""
         if self._walked_bytes and not self.result.record_count:
             return max(self._bytes_max, READ_PIECE_BYTES)
         room = min(self._bytes_max - self.result.size, self._piece_bytes)
@@ -141,7 +143,7 @@ class Reader(abc.ABC):
         return self._records_max - self.result.record_count
 
     def _take_next(self) -> Steps[bool]:
-        """Read on; False at the high watermark. Raises BrokerError: what was taken stays."""
+        """Read on; False at the high watermark. Raises BrokerError: records taken before stay."""
         offset, wanted = self.result.next_offset, self.bytes_wanted
         if self.in_place and self._take_in_place(offset, wanted):
             return True
@@ -154,13 +156,13 @@ class Reader(abc.ABC):
         if batches is None:
             batches = yield self._partition.read(offset, wanted, beyond)
         if batches and (size := self._uncounted_bytes(batches[0])):
-            del batches  # It is read again once there is memory for it.
+            del batches  # The batch is read again once memory is free.
             if self.result.record_count:
                 self._ended = True
                 return True
             assert self.memory is not None
             yield self.memory.grow(size, copies=1)
-            self._batch_bytes = size  # At least those of the batch.
+            self._batch_bytes = size  # At least the bytes of the batch.
             batches = yield self._partition.read(offset, wanted, beyond)
         taken = self._take_whole(batches)
         for batch in islice(batches, taken, None):
@@ -177,10 +179,11 @@ class Reader(abc.ABC):
         return bool(batches)
 
     def _uncounted_bytes(self, batch: Batch) -> int:
-        """Bytes of a large batch for which the answer's memory has not grown and cannot grow now.
+        """Return the bytes of a large batch for which the answer's memory has not grown and cannot
+        grow now.
 
-        A batch of the reader's own format becomes the answer at once. A batch of another format
-        is in memory while it waits for a thread, beside the answer.
+        A batch of the reader's own format becomes the answer at once. A batch of another format is
+        in memory while waiting for a thread, beside the answer.
         """
         header, memory = batch.header, self.memory
         size = header.body_bytes
@@ -195,13 +198,13 @@ class Reader(abc.ABC):
         return size * (memory.copies if is_own else 1)
 
     def _learn(self, last_bytes: int, mean_bytes: int) -> None:
-        """Expect what follows to be as large as the last batch, and as all that was read."""
+        """Expect the next batches to be as large as the last batch and as the mean so far."""
         self._last_bytes = last_bytes
         piece = mean_bytes * READ_PARTS_MAX
         self._piece_bytes = min(max(piece, READ_BYTES_MIN), READ_BYTES_MAX)
 
     def _take_in_place(self, offset: int, wanted: int) -> bool:
-        """Add large batches without reading them; False if none comes next."""
+        """Add large batches without reading them; False if the next batch is not large."""
         run = self._partition.read_in_place(offset, wanted, self._format)
         if run is None:
             return False
@@ -216,8 +219,9 @@ class Reader(abc.ABC):
         return True
 
     def _bytes_beyond(self, wanted: int) -> int:
-        """How far the batch in which the bytes wanted end reaches beyond them, if all batches are
-        as large as the last one.
+        """Return how far the batch at the end of the wanted bytes likely reaches beyond them.
+
+        Assumes that all batches are as large as the last batch.
         """
         if not self._last_bytes:
             return 0
@@ -225,14 +229,15 @@ class Reader(abc.ABC):
         return count * (self._last_bytes + HEADER_BYTES) - wanted
 
     def _expect_more_like(self, batch: Batch) -> None:
-        """End the read if a batch as large as the last one would find no room: what follows is most
-        likely no smaller, and would be read for nothing.
+        """End the read if a batch as large as the last batch has no room.
+
+        The next batch is most likely no smaller, and would be read for nothing.
         """
         if batch.header.body_format == self._format and self.result.parts and self.fills is None:
             self._ended |= self.result.size + len(batch.body) > self._bytes_max
 
     def _take(self, batch: Batch) -> Steps[None]:
-        """Add what the batch has for this reader, from `next_offset` on."""
+        """Add the batch's records for this reader, from `next_offset` on."""
         header = batch.header
         if header.flags & BatchFlag.GAP:
             self.result.next_offset = batch.next_offset
@@ -242,16 +247,16 @@ class Reader(abc.ABC):
             yield from self._take_foreign(batch)
 
     def _take_whole(self, batches: Sequence[Batch]) -> int:
-        """Add the first batches, as many as need not be opened, and return their number."""
+        """Add the first batches that need not be opened, and return their number."""
         return 0
 
     @abc.abstractmethod
     def _take_stored(self, batch: Batch) -> None:
-        """Add what a batch of the reader's own format has."""
+        """Add records of a batch of the reader's own format."""
 
     @abc.abstractmethod
     def _give(self, batch: Batch, decoded: Decoded) -> None:
-        """Add the decoded records that there is room for, and continue after them."""
+        """Add the decoded records that have room, and continue after them."""
 
     def _take_foreign(self, batch: Batch) -> Steps[None]:
         self._walked_bytes += len(batch.body)
@@ -271,10 +276,13 @@ class Reader(abc.ABC):
             if decoded.failed is not None and not self._ended:
                 self._refuse(self.result.next_offset, decoded.failed)
             if passed is not None and not passed.is_raw and self.result.next_offset >= passed.end:
-                self.result.left_out += passed.end - passed.start  # Else it comes in a later read.
+                # Otherwise a later read returns these offsets.
+                self.result.left_out += passed.end - passed.start
 
     def _decode(self, batch: Batch) -> Steps[Decoded]:
-        """The next records of a body, with whole messages in the place of their last chunks."""
+        """Return the next records of a body, with whole messages in the place of their
+        last chunks.
+        """
         try:
             stored = codec_for(batch.header.body_format)
         except UnreadableBody as error:
@@ -282,7 +290,7 @@ class Reader(abc.ABC):
         decoded = yield from self._decode_whole(stored, batch)
         memory = self.memory
         if memory is not None and not memory.settle(size := _large_bytes(decoded)):
-            # Its size is known only now. It is made again once there is memory for it.
+            # The size is known only now. The record is decoded again once memory is free.
             del decoded
             yield memory.expect(size)
             decoded = yield from self._decode_whole(stored, batch)
@@ -296,10 +304,10 @@ class Reader(abc.ABC):
         return decoded
 
     def _decode_piece(self, stored: Codec, batch: Batch) -> Steps[Decoded]:
-        """The next piece of a body; in a thread if that takes long: compressed bodies may inflate.
+        """Decode the next piece of a body; in a thread if slow: compressed bodies may inflate.
 
-        Others up to READ_PIECE_BYTES stay in the loop, in short pieces: a thread that decodes takes
-        turns with the loop, and holds it up for longer than it works.
+        Uncompressed bodies up to READ_PIECE_BYTES stay in the loop, in short pieces: a decoding
+        thread takes turns with the loop, and delays the loop for longer than the thread works.
         """
         header, size = batch.header, len(batch.body)
         is_compressed = bool(header.flags & BatchFlag.COMPRESSED)
@@ -323,9 +331,9 @@ class Reader(abc.ABC):
                     with refusing_large():
                         return decode()
                 except LargeBody:
-                    pass  # In the thread for large bodies.
-            # The memory for one large record is known before the record is made. Of several, each
-            # piece is most likely small.
+                    pass  # Large bodies are decoded in the thread.
+            # The memory for a single large record is known before decoding. With several records,
+            # each piece is most likely small.
             before_large = self._expect if header.record_count == 1 else None
             decoded = yield run_unpacking(decode, before_large=before_large)
         elif size > READ_PIECE_BYTES:
@@ -337,7 +345,7 @@ class Reader(abc.ABC):
         return decoded
 
     def _records_wanted(self, batch: Batch, is_compressed: bool) -> int:
-        """Records of the batch to decode next: as many as are likely to find room."""
+        """Return the records of the batch to decode next: as many as likely have room."""
         stored = len(batch.body) // max(batch.header.record_count, 1)
         room = max(self._bytes_max - self.result.size, 0)
         wanted = min(room, READ_PIECE_BYTES) // max(stored, self._record_bytes, 1) + 1
@@ -361,14 +369,15 @@ class Reader(abc.ABC):
                 break
             if joined is not None:
                 whole.append(joined)
-                if len(joined.value or b"") > DECODE_BYTES_MAX:  # One at a time: those that follow
+                # A large message at a time: the next piece joins the messages that follow.
+                if len(joined.value or b"") > DECODE_BYTES_MAX:
                     decoded.next_offset = record.offset + 1  # are joined by the next piece.
                     decoded.failed = decoded.failed_offset = None
                     break
         decoded.records = whole
 
     def _refuse(self, offset: int, error: BodyError) -> None:
-        """End the read before a record that cannot be opened; raise if that is the first one."""
+        """End the read before a record that cannot be opened; raise if that record is the first."""
         if not self.result.record_count:
             partition = self._partition
             place = f"offset {offset} of {partition.topic.name.full}, partition {partition.index}"
@@ -379,7 +388,7 @@ class Reader(abc.ABC):
 
 
 def _large_bytes(decoded: Decoded) -> int:
-    """Bytes of the last record if it is a large one: a decoded piece ends with such a record."""
+    """Return the bytes of the last record if large: a decoded piece ends with such a record."""
     if not decoded.records:
         return 0
     size = record_bytes(decoded.records[-1])

@@ -1,5 +1,6 @@
-"""Reads a partition as records with the places that Pulsar's ids name, for callers that show them
-one by one. Knows formats only through the codec interface.
+"""Reads a partition as records with the places that Pulsar's ids name.
+
+For callers that show single records. Knows formats only through the codec interface.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class PlacedRecord:
 
 @dataclass(slots=True)
 class RecordsRead:
-    """Records in offset order, and where the next read goes on."""
+    """Records in offset order, and the offset at which the next read continues."""
 
     records: list[PlacedRecord] = field(default_factory=list)
     next_offset: int = 0
@@ -50,13 +51,14 @@ async def read_records(
     records_max: int,
     memory: Reservation | None = None,
 ) -> RecordsRead:
-    """Records from `offset` on, below the high watermark: at least one, however large, if there is
-    one; more while their keys, values and headers fit `bytes_max`. `memory` is reserved for the
-    answer: it grows by the size of a large record.
+    """Read records from `offset` up to the high watermark.
 
-    A chunked message is one record at its last chunk's offset. Raises OffsetOutOfRange, DamagedLog,
-    and UnreadableRecord where the first record cannot be opened; where that is a later one, the
-    read ends before it.
+    Returns at least the next record, however large; more while their keys, values and headers fit
+    `bytes_max`. `memory` is reserved for the answer and grows by the size of a large record.
+
+    A chunked message is a single record at its last chunk's offset. Raises OffsetOutOfRange,
+    DamagedLog, and UnreadableRecord if the first record cannot be opened; before a later unreadable
+    record the read ends.
     """
     reader = _RecordReader(partition, offset, bytes_max, records_max)
     reader.memory = memory
@@ -66,7 +68,7 @@ async def read_records(
 
 
 class _RecordReader(Reader):
-    """A read that gives records."""
+    """A read that returns records."""
 
     encodes = False
 

@@ -1,4 +1,4 @@
-"""What a read found for its reader."""
+"""The result of a read, for its reader."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ReadResult:
-    """Records in the reader's format: `parts`, `size` bytes together, are whole entries in
-    order.
+    """Records in the reader's format: `parts`, `size` bytes together, are whole entries
+    in order.
     """
 
-    first_offset: int  # of the first record given; where the read began if there is none
-    next_offset: int  # where the next read goes on, past records left out
+    # of the first returned record; the start of the read if no record is returned
+    first_offset: int
+    next_offset: int  # start of the next read, past records left out
     parts: list[Part] = field(default_factory=list)
     size: int = 0
     record_count: int = 0
-    left_out: int = 0  # records walked over that this format cannot carry, or that were skipped
-    as_stored: bool = False  # whether the first part is stored in the format asked for
+    left_out: int = 0  # skipped records, and records that this format cannot carry
+    as_stored: bool = False  # True if the first part is stored in the requested format
 
     @property
     def in_memory(self) -> list[Buffer]:
-        """The parts, of a read that is not `in_place`."""
-        # None of them is a StoredPart then, which no type says.
+        """Return the parts of a read that is not `in_place`."""
+        # No part is a StoredPart then, but no type says so.
         return self.parts  # type: ignore[return-value]
 
     def add_all(self, bodies: Sequence[Part], record_count: int, first_offset: int) -> None:
-        """As `add`, with several parts."""
+        """Add several parts, as `add` does."""
         if not self.parts:
             self.first_offset = first_offset
         self.parts += bodies
@@ -41,7 +42,7 @@ class ReadResult:
         self.record_count += record_count
 
     def add(self, body: Part, record_count: int, first_offset: int) -> None:
-        """Add records after those that are there."""
+        """Add records after the present records."""
         if not self.parts:
             self.first_offset = first_offset
         self.parts.append(body)
@@ -50,6 +51,6 @@ class ReadResult:
 
 
 def record_bytes(record: Record) -> int:
-    """Bytes of a record's key, value and headers."""
+    """Return the bytes of a record's key, value and headers."""
     size = len(record.key or b"") + len(record.value or b"")
     return size + sum(len(header.name) + len(header.value) for header in record.headers)

@@ -1,4 +1,4 @@
-"""Finding a record by its time. Knows formats only through the codec interface."""
+"""Finds a record by its time. Knows formats only through the codec interface."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Found = TypeVar("Found")
 
 
 async def first_not_before(partition: Partition, time_us: int) -> tuple[int, int] | None:
-    """(offset, time in us) of the first record of that time or later, None if there is none.
+    """Return (offset, time in us) of the first record of that time or later, else None.
 
-    The publish time counts, for a record without one the append time. Raises BrokerError.
+    Uses the publish time, or the append time for a record without publish time. Raises BrokerError.
     """
 
     async def find(batch: Batch, start_offset: int) -> tuple[int, int] | None:
@@ -35,16 +35,16 @@ async def first_not_before(partition: Partition, time_us: int) -> tuple[int, int
 async def search(
     partition: Partition, time_us: int, find: Callable[[Batch, int], Awaitable[Found | None]]
 ) -> Found | None:
-    """What `find` gives for the first batch in which it finds anything, from that time on.
+    """Return the first result of `find` over the batches from that time on.
 
-    Its arguments are a batch and the offset to begin at. Raises BrokerError.
+    `find` receives a batch and the offset to begin at. Raises BrokerError.
     """
     try:
         position = await run_in_thread(partition.log.offset_at_or_after, time_us)
     except StorageError as error:
         raise to_broker_error(error) from error
     position = max(position, partition.log_start_offset)
-    end = partition.high_watermark  # The search does not follow it while others write.
+    end = partition.high_watermark  # The search ignores records appended meanwhile.
     while position < end:
         batches = await partition.read(position, 1)
         if not batches:

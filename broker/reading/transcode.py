@@ -1,10 +1,10 @@
-"""Reads a partition in the format that the reader wants. Knows formats only through the codec
-interface.
+"""Reads a partition in the reader's format. Knows formats only through the codec interface.
 
-Stored in that format already: the bytes as they are, from the right entry on. Stored in another:
-converted directly if the reader's codec can, else decoded to records and encoded again, in pieces.
-What the reader's format cannot carry is left out, or marked if the topic wants that. A chunked
-message is one record to the readers of other formats, at the offset of its last chunk.
+A batch stored in that format is returned byte for byte, from the right entry on. A batch in another
+format is converted directly if the reader's codec can, else decoded to records and encoded again,
+in pieces. Records that the reader's format cannot carry are left out, or marked if the topic is set
+so. A chunked message is a single record to readers of other formats, at the offset of its last
+chunk.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ async def read_as(
     bytes_max: int,
     records_max: int | None = None,
 ) -> ReadResult:
-    """What a reader of `codec`'s format is given from `offset` on, up to the high watermark.
+    """Read records in `codec`'s format from `offset` up to the high watermark.
 
-    At least one record, however large, if there is one that the format can carry: those that it
-    cannot are walked over. More while they fit both limits; what is stored in the reader's format
-    comes in whole batches, cut only at `offset` and by `records_max`. An empty result whose
-    `next_offset` has moved is a walk that reached the watermark or WALK_BYTES_MAX.
+    Returns at least the next record that the format can carry, however large; skips records that
+    the format cannot carry. Returns more while both limits allow. Batches stored in the reader's
+    format come whole, cut only at `offset` and by `records_max`. An empty result with a later
+    `next_offset` means that the walk reached the watermark or WALK_BYTES_MAX.
 
-    Raises OffsetOutOfRange, DamagedLog, and UnreadableRecord where the first record to be given
-    cannot be read; where that is a later one, the read ends before it.
+    Raises OffsetOutOfRange, DamagedLog, and UnreadableRecord if the first record to return cannot
+    be read; before a later unreadable record the read ends.
     """
     return await run(
         read_steps(partition, codec, offset, bytes_max=bytes_max, records_max=records_max)
@@ -68,18 +68,18 @@ def read_steps(
     turn: Turn | None = None,
     memory: Reservation | None = None,
 ) -> Steps[ReadResult]:
-    """`read_as` in steps: what is in memory in the reader's format is read without a wait.
+    """Run `read_as` in steps: data in memory in the reader's format is read without a wait.
 
-    With `fills`, further entries fill the answer up to `bytes_max`, where the last one is cut;
+    With `fills`, further entries fill the answer up to `bytes_max` and the last entry is cut;
     `next_offset` is then at or below the first offset of the cut batch. `fills` keeps the rest of
     that batch.
 
     With `in_place`, large batches may be returned as places in files, to be sent soon. With
-    `is_checked_by_reader`, bodies that were good when they came into memory are not checked again.
+    `is_checked_by_reader`, bodies that were good when loaded into memory are not checked again.
 
-    `turn` is the caller's, whose reads follow one another; without it the read gives way to others
-    before it decodes anything.
-    `memory` is reserved for the answer: it grows by the size of a large record.
+    `turn` belongs to a caller with several reads in a row; without a turn, the read lets other
+    tasks run before decoding anything. `memory` is reserved for the answer and grows by the size of
+    a large record.
     """
     reader = _FormatReader(partition, codec, offset, bytes_max, records_max)
     reader.memory = memory
@@ -95,7 +95,7 @@ def read_steps(
 
 
 class _FormatReader(Reader):
-    """Gives bodies of one format."""
+    """Returns bodies of a single format."""
 
     encodes = True
 
@@ -112,11 +112,11 @@ class _FormatReader(Reader):
         self._codec = codec
         self._convert = getattr(codec, "converted", None)
         self._carries_all = getattr(type(codec), "carries", None) is BodyCodec.carries
-        # Formats of the same protocol, whose keys are no part of what its readers are shown.
+        # Formats of the same protocol that hide their keys from its readers.
         self._keyless: Sequence[int] = getattr(codec, "keyless", ())
 
     def fill_from(self, fills: CutBatches) -> None:
-        """Fill the answer, first with what an earlier one had no room for, if that is kept.
+        """Fill the answer, first with the kept rest of an earlier answer, if any.
 
         Raises BrokerError.
         """
@@ -139,8 +139,9 @@ class _FormatReader(Reader):
             yield from super()._take_foreign(batch)
 
     def _take_converted(self, batch: Batch) -> bool:
-        """Convert the next records of a batch directly, not by way of records; False if the
-        reader's codec cannot, or if there is no room.
+        """Convert the next records of a batch directly, without decoding to records.
+
+        False if the reader's codec cannot convert or the answer has no room.
         """
         header, result = batch.header, self.result
         if self._convert is None or header.flags or len(batch.body) > CONVERTED_BYTES_MAX:
@@ -169,7 +170,9 @@ class _FormatReader(Reader):
         return True
 
     def _take_whole(self, batches: Sequence[Batch]) -> int:
-        """As `Reader._take_whole`: those of the reader's format that fit.  # hot: see make bench"""
+        """Take batches of the reader's format that fit, as `Reader._take_whole`. # hot: see make
+        bench
+        """
         result = self.result
         if self._records_max is not None:
             return 0
@@ -209,8 +212,9 @@ class _FormatReader(Reader):
         self._add_stored(body, count, (start_offset, next_offset), len(batch.body))
 
     def _take_cut(self, batch: Batch) -> None:
-        """Add the beginning of a batch, which fills the answer. The next read most likely begins
-        with the entry that is cut.
+        """Fill the answer with the beginning of a batch.
+
+        The next read most likely begins with the cut entry.
         """
         body, base_offset = batch.body, batch.base_offset
         offset, body_pos = self._codec.start_before(body, base_offset, len(body))
@@ -220,8 +224,8 @@ class _FormatReader(Reader):
     def _add_stored(
         self, body: memoryview, count: int, offsets: tuple[int, int], batch_bytes: int
     ) -> None:
-        """Add records of a batch, from one offset up to another: all of them, or as much as there
-        is room for if the answer is to be filled.
+        """Add records of a batch between two offsets; to fill the answer, only as many as have
+        room.
         """
         result, (first_offset, next_offset) = self.result, offsets
         room = self._bytes_max - result.size
@@ -239,7 +243,7 @@ class _FormatReader(Reader):
         result.next_offset = next_offset
 
     def _give(self, batch: Batch, decoded: Decoded) -> None:
-        """Add the decoded records that there is room for, and continue after them."""
+        """Add the decoded records that have room, and continue after them."""
         result = self.result
         carried = decoded.records if self._carries_all else self._carried(decoded.records)
         next_offset = decoded.next_offset
@@ -262,17 +266,20 @@ class _FormatReader(Reader):
             and result.size + self._record_bytes > self._bytes_max
             and self.fills is None
         ):
-            self._ended = True  # What follows is most likely no smaller.
+            self._ended = True  # The next records are most likely no smaller.
 
     def _carried(self, records: Sequence[Record]) -> list[Record]:
-        """Those that the format can carry; marks for the others where the topic wants them."""
+        """Return the records that the format can carry, and marks for others if the topic is set
+        so.
+        """
         carries = self._codec.carries
         if self._partition.log.settings.uncarried_records is UncarriedRecords.MARK:
             return [record if carries(record) else marked(record) for record in records]
         return [record for record in records if carries(record)]
 
     def _encode(self, records: Sequence[Record], base_offset: int) -> tuple[memoryview, int]:
-        """Encode as many records as fit, at least one if the answer is empty: bytes and count.
+        """Encode as many records as fit, at least the first if the answer is empty: bytes and
+        count.
 
         With `fills`, the beginning of the next record fills the answer.
         """
@@ -293,7 +300,7 @@ class _FormatReader(Reader):
                 count = max(count, int(is_first))
                 if not count:
                     return body[:0], 0
-                count_max = max(count // 2, 1)  # So that wrong guesses stay few.
+                count_max = max(count // 2, 1)  # Keeps wrong guesses few.
                 continue
             entries = max(entries, int(is_first))
             size = ends[entries - 1] if entries else 0
@@ -303,7 +310,7 @@ class _FormatReader(Reader):
 
 
 def _likely_to_fit(records: Sequence[Record], encoded_bytes: int, room: int) -> int:
-    """How many of these records, which take that many bytes together, are likely to fit."""
+    """Return the number of records that likely fit; together they take `encoded_bytes`."""
     sizes = [record_bytes(record) for record in records]
     overhead = -(-max(encoded_bytes - sum(sizes), 0) // len(sizes))  # of each record
     return bisect_right(list(accumulate(size + overhead for size in sizes)), room)

@@ -1,9 +1,8 @@
-"""What readers of other formats get in the place of records that cannot be opened, or that their
-format cannot carry, by the topic's settings `unreadable_records` and `uncarried_records`. Knows
-formats only through the codec interface.
+"""Replaces records that cannot be opened or that the reader's format cannot carry.
 
-Offsets stay as they are, so a position moves over what is skipped. These settings do not cover
-damage on the disk: that is always an error.
+The topic's settings `unreadable_records` and `uncarried_records` choose the replacement. Knows
+formats only through the codec interface. Offsets stay unchanged, so a position moves past skipped
+records. The settings do not cover damage on the disk, which is always an error.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.batch import Batch
 from braidlog.storage.log.settings import UnreadableRecords
 
-RAW_HEADER = b"braidlog.raw"  # Its value is the name of the stored format.
+RAW_HEADER = b"braidlog.raw"  # Header whose value is the name of the stored format.
 UNKNOWN_FORMAT = b"unknown"
 
 VALUE_HEADER = b"braidlog.value"
@@ -27,15 +26,15 @@ MARK = b"\0"
 
 
 class Passed(NamedTuple):
-    """Offsets `[start, end)` that could not be opened, and were not refused."""
+    """Offsets `[start, end)` that could not be opened and were not refused."""
 
     start: int
     end: int
-    is_raw: bool  # One record of their bytes is given, at the last offset; else nothing.
+    is_raw: bool  # True: a record of their bytes stands at the last offset; False: nothing.
 
 
 class _Entry(NamedTuple):
-    """What could not be opened: its bytes, and the offset after it."""
+    """An entry that could not be opened: its bytes, and the offset after the entry."""
 
     body: Buffer
     end: int
@@ -43,10 +42,10 @@ class _Entry(NamedTuple):
 
 
 def settle(policy: UnreadableRecords, batch: Batch, decoded: Decoded) -> Passed | None:
-    """Go on after what could not be opened, as the setting says; None if nothing failed, or if it
-    stays an error.
+    """Continue after an unreadable entry, as the setting says.
 
-    `decoded` is of this batch; a record of raw bytes is added after its others.
+    None if nothing failed or the failure stays an error. `decoded` belongs to this batch; a record
+    of raw bytes is added after its other records.
     """
     offset = decoded.failed_offset
     if decoded.failed is None or offset is None or policy is UnreadableRecords.REFUSE:
@@ -56,7 +55,7 @@ def settle(policy: UnreadableRecords, batch: Batch, decoded: Decoded) -> Passed 
     if is_raw:
         header = Header(RAW_HEADER, found.format_name)
         append_us = batch.header.append_us
-        # As a chunked message: whoever goes on behind it does not come to it again.
+        # As for a chunked message: a reader that continues behind the record never sees it again.
         last = found.end - 1
         record = Record(last, append_us, value=bytes(found.body), headers=(header,))
         decoded.records = [*decoded.records, record]
@@ -66,7 +65,7 @@ def settle(policy: UnreadableRecords, batch: Batch, decoded: Decoded) -> Passed 
 
 
 def _entry_at(batch: Batch, offset: int) -> _Entry:
-    """The stored entry that holds the offset; the whole body if its entries cannot be found."""
+    """Return the stored entry that holds the offset; the whole body if entries cannot be found."""
     body = memoryview(batch.body)
     try:
         codec = codec_for(batch.header.body_format)
@@ -87,14 +86,15 @@ def _entry_at(batch: Batch, offset: int) -> _Entry:
 
 
 def cannot_decode(batch: Batch, offset: int, error: BodyError) -> Decoded:
-    """The result of decoding a format that no codec here knows."""
+    """Return the result of decoding a format without a codec in this broker."""
     first = max(offset, batch.base_offset)
     return Decoded(next_offset=first, failed=error, failed_offset=first)
 
 
 def marked(record: Record) -> Record:
-    """A copy of a record with an absent or empty value: its value is one zero byte, and a last
-    header says which it was.
+    """Copy a record that has an absent or empty value: the new value is a zero byte.
+
+    A last header tells absent from empty.
     """
     said = b"absent" if record.value is None else b"empty"
     header = Header(VALUE_HEADER, said, HeaderKind.STRING)

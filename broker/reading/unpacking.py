@@ -1,8 +1,8 @@
-"""Where bodies are unpacked and packed: in threads, a few at a time, for any caller.
+"""Runs the unpacking and packing of bodies in threads, a few at a time, for any caller.
 
-A body may unpack to 64 MiB however small it is. Large bodies and records have a thread of their
-own, first come, first served: its number, one, bounds the memory that all clients together can make
-the broker take, and no small body waits for a large body. Knows no format and no partition.
+A small body may unpack to 64 MiB. Large bodies and records share a single thread, in order of
+arrival. This bounds the memory that all clients together can make the broker take, and no small
+body waits for a large body. Knows no format and no partition.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _limiters: trio.lowlevel.RunVar[_Limiters] = trio.lowlevel.RunVar("unpacking")
 async def run_unpacking(
     work: Callable[[], T], *, before_large: Callable[[int], Awaitable[None]] | None = None
 ) -> T:
-    """Run `work` in a thread as soon as one is free for it; first come, first served.
+    """Run `work` in a thread as soon as a thread is free, in order of arrival.
 
-    Work that would unpack to LARGE_BYTES_MIN or more ends before it takes that memory, and begins
+    Work that would unpack to LARGE_BYTES_MIN or more ends before taking that memory, and begins
     again in the thread for large bodies, after `before_large` with the number of bytes.
 
-    Raises what the work raises.
+    Raises the errors of `work`.
     """
 
     def unless_large() -> T:
@@ -54,20 +54,23 @@ async def run_unpacking(
 
 
 async def run_packing(work: Callable[[], T], size: int) -> T:
-    """Run `work` on records of `size` bytes in a thread: the one for large bodies if they are
-    large. Raises what the work raises.
+    """Run `work` on records of `size` bytes in a thread; large records use the large-body thread.
+
+    Raises the errors of `work`.
     """
     is_large = size >= LARGE_BYTES_MIN
     return await run_in_thread(work, limiter=large_limiter() if is_large else unpacking_limiter())
 
 
 def unpacking_limiter() -> trio.CapacityLimiter:
-    """Limits the threads that unpack small bodies; one for each run of the loop."""
+    """Return the limiter of threads that unpack small bodies; each run of the loop has its own."""
     return _both().small
 
 
 def large_limiter() -> trio.CapacityLimiter:
-    """Limits the threads for large bodies and records; one for each run of the loop."""
+    """Return the limiter of threads for large bodies and records; each run of the loop
+    has its own.
+    """
     return _both().large
 
 
