@@ -1,8 +1,7 @@
-"""Structured logs on standard error: JSON lines when it is not a terminal, coloured text when it
-is.
+"""Structured logs on standard error: coloured text on a terminal, otherwise JSON lines.
 
-One line per event, in the past tense and few words; a connection binds `protocol`, `connection`
-and `peer`. Nothing is logged per record above debug.
+A line per event, in the past tense and few words; a connection binds `protocol`, `connection` and
+`peer`. Nothing is logged per record above debug.
 """
 
 import logging
@@ -15,10 +14,10 @@ from structlog.typing import ExcInfo
 
 from braidlog.broker.config.tracebacks import traceback_text
 
-# Between two lines of one event and cause: an operator sees that it goes on, and the log is no
-# second load on the broker.
+# Pause between two lines of an event and cause: an operator sees that the event continues, and the
+# log is no second load on the broker.
 PAUSE_S = 20.0
-CAUSES_MAX = 1000  # Remembered at a time; clients may bring ever new ones.
+CAUSES_MAX = 1000  # Remembered at a time; clients may bring ever new causes.
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -32,7 +31,7 @@ def configure(*, level: str, log_format: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.ExceptionRenderer(_exception_text),
     ]
-    if text:  # Its default formats tracebacks with `rich`: half a second, and with values.
+    if text:  # structlog's default formats tracebacks with `rich`: half a second, and with values.
         plain = structlog.dev.plain_traceback
         renderer = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=plain
@@ -57,7 +56,7 @@ def _exception_text(exc_info: ExcInfo) -> str:
 
 
 class _LibraryFormatter(logging.Formatter):
-    """Lines of libraries, with tracebacks of bounded size."""
+    """Formats lines of libraries, with tracebacks of bounded size."""
 
     def formatException(self, ei: ExcInfo | tuple[None, None, None]) -> str:
         """See `logging.Formatter`."""
@@ -65,8 +64,10 @@ class _LibraryFormatter(logging.Formatter):
 
 
 class ThrottledLog:
-    """Logs events that clients can cause at will: the first of a cause at once, then at most
-    one line every `PAUSE_S`, with how many there were since the last one.
+    """Logs events that clients can cause at will.
+
+    The first event of a cause is logged at once, then at most a line every `PAUSE_S` with the
+    number of events since the last line.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -77,15 +78,15 @@ class ThrottledLog:
         self._untold: dict[tuple[str, str], int] = {}
 
     def info(self, event: str, *, cause: str, **fields: object) -> None:
-        """Log or count an event; `cause` tells apart those that are counted together."""
+        """Log or count an event; events of the same `cause` are counted together."""
         self._note(self._log.info, event, cause, fields)
 
     def warning(self, event: str, *, cause: str, **fields: object) -> None:
-        """The same at level WARNING, for what an operator may have to know."""
+        """Log as `info` at level WARNING, for events that an operator may have to know."""
         self._note(self._log.warning, event, cause, fields)
 
     def error(self, event: str, *, cause: str, **fields: object) -> None:
-        """The same for what an operator has to do something about."""
+        """Log as `info` at level ERROR, for events that need an operator's action."""
         self._note(self._log.error, event, cause, fields)
 
     def _note(

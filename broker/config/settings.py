@@ -1,9 +1,8 @@
-"""Settings: one TOML file, then the environment, then flags; later wins. Knows no adapter's own
-options.
+"""Settings: a TOML file, then the environment, then flags; later sources win.
 
 `log.segment_bytes` in the file is `BRAIDLOG_LOG__SEGMENT_BYTES` in the environment and `--set
-log.segment_bytes=...` as a flag. An unknown name or a bad value is a `ConfigError`: one line
-that says where it was found.
+log.segment_bytes=...` as a flag. An unknown name or a bad value is a `ConfigError`: a line that
+names the source of the setting. Knows no adapter's own options.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 
 class ConfigError(Exception):
-    """A setting that cannot be used; the text is one line for the operator."""
+    """A setting that cannot be used; the text is a line for the operator."""
 
 
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -50,35 +49,36 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     flush_interval_ms: Annotated[int, msgspec.Meta(ge=1, le=3_600_000)] = 250
     retention_bytes: Positive | None = None
     retention_ms: Positive | None = None
-    # Between two looks at what may be dropped: a fifth of Kafka's default.
+    # Interval of retention checks: a fifth of Kafka's default.
     retention_check_ms: Annotated[int, msgspec.Meta(ge=10, le=86_400_000)] = 60_000
-    # The same for what may be compacted: Kafka's log.cleaner.backoff.ms.
+    # Interval of compaction checks: Kafka's log.cleaner.backoff.ms.
     compaction_check_ms: Annotated[int, msgspec.Meta(ge=10, le=86_400_000)] = 15_000
-    # What a reader of another protocol gets for a body that cannot be opened for it, and for a
-    # record that its protocol cannot carry (docs/mapping.md).
+    # Replacement for a body that cannot be opened for a reader of another protocol, and for a
+    # record that the reader's protocol cannot carry (docs/mapping.md).
     unreadable_records: Literal["refuse", "skip", "raw"] = "refuse"
     uncarried_records: Literal["leave_out", "mark"] = "leave_out"
 
 
 class TopicsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How topics come into being."""
+    """Creation of topics."""
 
     auto_create: bool = (
         True  # At listeners whose clients expect it; a listener may have its own switch.
     )
     num_partitions: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1
-    deduplication: bool = False  # Of Pulsar producers; Kafka's ask for it themselves.
+    # Of Pulsar producers; Kafka producers ask for deduplication themselves.
+    deduplication: bool = False
 
 
 class MemoryConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Memory for what clients send and for what is sent to them, all connections together."""
+    """Memory for received and sent data, all connections together."""
 
     input_bytes: Annotated[int, msgspec.Meta(ge=8 * 2**20)] = RECEIVE_BYTES_ALL_MAX
     output_bytes: Annotated[int, msgspec.Meta(ge=8 * 2**20)] = OUTPUT_BYTES_ALL_MAX
 
 
 class PrincipalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What one principal may use, all its connections together; `none` is no limit."""
+    """Limits of a principal, all its connections together; `none` is no limit."""
 
     connections: Positive | None = None
     requests_per_s: Positive | None = None
@@ -87,26 +87,27 @@ class PrincipalLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
     @property
     def has_any(self) -> bool:
-        """Whether anything is limited."""
+        """True if anything is limited."""
         return any(getattr(self, field) is not None for field in self.__struct_fields__)
 
 
 class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Who may log in, and how (docs/security.md). Keys and secrets are read from files only, at the
-    start.
+    """Login of clients (docs/security.md). Keys and secrets are read at the start, from
+    files only.
     """
 
-    # Whether clients must prove who they are, and may then do only what was granted to them.
+    # True: clients must log in, and may do only operations granted to them.
     required: bool = False
-    # Users who may do everything; `admin` is made at the first start that needs one.
+    # Users with all permissions; `admin` is created at the first start that needs a user.
     superusers: tuple[str, ...] = (FIRST_ADMIN,)
     token_secret_file: str | None = None  # Signed tokens: the secret of HS256,
     token_public_key_file: str | None = None  # or the public key of RS256 or ES256.
     token_audience: str | None = None
-    token_claim: str = "sub"  # The claim that is the user's name.
-    # Whether names and addresses must wait after failed logins. Off only for tests with very many.
+    token_claim: str = "sub"  # The claim that holds the user's name.
+    # Back-off of names and addresses after failed logins. Off only for tests with many failures.
     slow_down: bool = True
-    # With `required`: who did what, as JSON lines. The default file is `audit.jsonl` in `data_dir`.
+    # With `required`: log of operations by user, as JSON lines. The default file is `audit.jsonl`
+    # in `data_dir`.
     audit: bool = True
     audit_file: str | None = None
     limits: PrincipalLimits = PrincipalLimits()
@@ -115,7 +116,7 @@ class AccessConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class StorageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where records and positions are kept: in `data_dir`, or in the shared store of a cluster."""
+    """Storage of records and positions: in `data_dir`, or in the shared store of a cluster."""
 
     mode: Literal["local", "shared"] = "local"
 
@@ -123,7 +124,8 @@ class StorageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 class SharedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The shared store (docs/cluster.md), for `storage.mode` shared. Times in milliseconds."""
 
-    database: str | None = None  # PostgreSQL, as libpq writes it: postgresql://user@host/name
+    # PostgreSQL, as libpq writes the address: postgresql://user@host/name
+    database: str | None = None
     store: str | None = None  # s3://BUCKET/PREFIX, or file:///FOLDER on a disk that brokers share
     endpoint: str | None = None  # of an S3 that is not Amazon's
     round_ms: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 100
@@ -137,12 +139,12 @@ class SharedConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """This broker among others (docs/cluster.md), for `storage.mode` shared."""
+    """This broker as a member of a cluster (docs/cluster.md), for `storage.mode` shared."""
 
     node_id: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 1
-    listen: str = "127.0.0.1:0"  # for the other brokers; port 0: any free one
-    advertised: str | None = None  # where they reach it, if that is not where it listens
-    secret_file: str | None = None  # of the brokers; default: the one in the database
+    listen: str = "127.0.0.1:0"  # for the other brokers; port 0: any free port
+    advertised: str | None = None  # address for the other brokers, if not the listen address
+    secret_file: str | None = None  # of the brokers; default: the secret in the database
     lease_ms: Annotated[int, msgspec.Meta(ge=500, le=600_000)] = 5_000
     beat_ms: Annotated[int, msgspec.Meta(ge=50, le=60_000)] = 1_000
     join_ms: Annotated[int, msgspec.Meta(ge=0, le=3_600_000)] = 30_000
@@ -151,28 +153,28 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class ShutdownConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How the broker stops."""
+    """Shutdown of the broker."""
 
     grace_s: Annotated[float, msgspec.Meta(ge=0)] = 25.0  # below the 30 s that supervisors wait
 
 
 class TlsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """TLS of one listener: files in PEM, read again on SIGHUP."""
+    """TLS of a listener: files in PEM, read again on SIGHUP."""
 
-    certificate_file: str  # followed by those of its signers
+    certificate_file: str  # followed by the certificates of its signers
     key_file: str | None = None  # None: in the certificate's file
     client_ca_file: str | None = None  # the CA of client certificates
     client_certificates: Literal["none", "optional", "required"] = "none"
 
 
 class ListenerConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One listener. `options` are the settings that only its adapter knows."""
+    """A listener. `options` are the settings of its adapter alone."""
 
     name: str
     protocol: str
     listen: str | None = None  # `host:port`, "off", or None for the adapter's default address
     advertised: tuple[str, int] | None = None
-    insecure: bool = False  # lets other machines in without TLS or login
+    insecure: bool = False  # accepts other machines without TLS or login
     tls: TlsConfig | None = None
     principal: str | None = None  # user of all its clients, if the protocol has no login
     options: Mapping[str, object] = msgspec.field(default_factory=dict)
@@ -182,7 +184,7 @@ NOWHERE = "settings"
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Everything that can be set, checked. `origins` says where each given setting was found."""
+    """All settings, checked. `origins` names the source of each given setting."""
 
     data_dir: str | None = None
     log: LogConfig = LogConfig()
@@ -194,7 +196,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     shared: SharedConfig = SharedConfig()
     cluster: ClusterConfig = ClusterConfig()
     # A turn of the event loop with more processor time than this is logged with its task's name.
-    # Measuring costs two microseconds a turn; `none` measures nothing.
+    # The measurement costs two microseconds a turn; `none` measures nothing.
     loop_turn_log_ms: Annotated[float, msgspec.Meta(ge=1)] | None = 100.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"
@@ -202,11 +204,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     origins: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def listener(self, name: str) -> ListenerConfig:
-        """The settings of the listener of that name; the defaults if there are none."""
+        """Return the settings of the listener of that name, or the defaults."""
         return self.listeners.get(name) or ListenerConfig(name=name, protocol=name)
 
     def origin(self, dotted: str) -> str:
-        """Where a setting, or the first one of a group, was found; its name where it was not."""
+        """Return the source of a setting, or of a group's first setting; else the
+        setting's name.
+        """
         found = _origin(dotted, self.origins)
         return dotted if found == NOWHERE else found
 
@@ -228,7 +232,7 @@ def load(
 ) -> Config:
     """Read and check all settings. Raises ConfigError.
 
-    `flags` are (setting, value, how it was written on the command line), in order.
+    `flags` are (setting, value, text on the command line), in order.
     """
     settings = _Settings()
     path = file or environment.get("BRAIDLOG_CONFIG") or _first_file()
@@ -241,7 +245,7 @@ def load(
     for key, value, written in flags:
         settings.add(key, value, written)
     listeners = settings.tree.pop("listeners", {})
-    if "origins" in settings.tree:  # a field of Config that is not for settings
+    if "origins" in settings.tree:  # a field of Config that is not a setting
         raise ConfigError(f"{settings.origins['origins']}: origins: unknown setting")
     config = decode(settings.tree, Config, settings.origins)
     if config.storage.mode == "shared":
@@ -256,7 +260,7 @@ SHARED_LOG_DEFAULTS: Mapping[str, int] = {"segment_bytes": 128 * 2**20, "segment
 
 
 def _for_shared_store(config: Config, origins: Mapping[str, str]) -> Config:
-    """Check the settings for the shared store and put its own defaults in. Raises ConfigError."""
+    """Check the settings for the shared store and set its own defaults. Raises ConfigError."""
     where = _origin("storage.mode", origins)
     for name in ("database", "store"):
         if getattr(config.shared, name) is None:
@@ -274,11 +278,10 @@ def _for_shared_store(config: Config, origins: Mapping[str, str]) -> Config:
 def decode(
     tree: Mapping[str, object], into: type[T], origins: Mapping[str, str], at: str = ""
 ) -> T:
-    """Make a checked `into` of plain values; `at` is the dotted place of `tree` in the settings.
-    Raises ConfigError.
+    """Convert plain values to a checked `into`; `at` is the dotted place of `tree` in the settings.
 
-    Fields named `..._bytes` take sizes, `..._ms` and `..._s` times, and text is turned into
-    numbers and booleans.
+    Raises ConfigError. Fields named `..._bytes` take sizes, `..._ms` and `..._s` times, and text is
+    converted to numbers and booleans.
     """
     try:
         return msgspec.convert(_with_units(tree, into), into, strict=False)
@@ -294,7 +297,9 @@ def decode(
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `127.0.0.1:9092`, `[::1]:9092` or `localhost:9092`. Raises ValueError."""
+    """Return host and port of `127.0.0.1:9092`, `[::1]:9092` or `localhost:9092`. Raises
+    ValueError.
+    """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
@@ -305,7 +310,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
+    """Return True if only this machine can reach a listener on the host."""
     if host == "localhost":
         return True
     try:
@@ -321,7 +326,7 @@ class _BadValue(ValueError):
 
 
 class _Settings:
-    """Settings gathered from everywhere: the merged tree, and where each leaf of it came from."""
+    """Settings from all sources: the merged tree, and the source of each leaf."""
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {}
@@ -349,7 +354,7 @@ class _Settings:
 
 
 def _first_file() -> str | None:
-    """The first of `FILES` that is there; a place that this user cannot look into has none."""
+    """Return the first existing file of `FILES`; folders that this user cannot read are skipped."""
     return next((path for path in map(os.path.expanduser, FILES) if os.path.isfile(path)), None)
 
 
@@ -366,7 +371,7 @@ def _read_file(path: str) -> dict[str, object]:
 
 
 def _origin(dotted: str, origins: Mapping[str, str]) -> str:
-    """Where a setting, or the first one of a group, was found."""
+    """Return the source of a setting, or of a group's first setting."""
     inside = (key for key in origins if key == dotted or key.startswith(f"{dotted}."))
     return origins[key] if (key := next(inside, None)) is not None else NOWHERE
 
@@ -409,9 +414,7 @@ def _checked_address(text: str, dotted: str, origins: Mapping[str, str]) -> tupl
 
 
 def _with_units(tree: Mapping[str, object], into: type) -> dict[str, object]:
-    """The same tree with sizes, times and `none` turned into numbers and None, as the fields'
-    names and types ask.
-    """
+    """Return the tree with sizes, times and `none` converted, by the fields' names and types."""
     hints = typing.get_type_hints(into, include_extras=True)
     plain: dict[str, object] = {}
     for key, value in tree.items():
@@ -434,7 +437,7 @@ def _with_units(tree: Mapping[str, object], into: type) -> dict[str, object]:
 
 
 def _group_with_units(key: str, value: object, hint: type) -> object:
-    """A group of settings inside another one, at `key` of it."""
+    """Convert the nested group of settings at `key`."""
     if not isinstance(value, dict):
         return value
     try:
@@ -444,7 +447,7 @@ def _group_with_units(key: str, value: object, hint: type) -> object:
 
 
 def _struct_of_each(hint: object) -> type | None:
-    """The type of a mapping's values, if they are groups of settings."""
+    """Return the type of a mapping's values, if they are groups of settings."""
     values = typing.get_args(hint)[1:] if typing.get_origin(hint) is Mapping else ()
     return next((one for one in values if issubclass(one, msgspec.Struct)), None)
 
@@ -479,7 +482,9 @@ def _choices(kind: object) -> tuple[str, ...]:
 
 
 def _alternatives(hint: object) -> Iterator[object]:
-    """The plain types in an annotation: `Annotated[int, ...] | None` gives int and NoneType."""
+    """Iterate over the plain types of an annotation: `Annotated[int, ...] | None` gives int and
+    NoneType.
+    """
     origin = typing.get_origin(hint)
     if origin is Annotated:
         yield from _alternatives(typing.get_args(hint)[0])

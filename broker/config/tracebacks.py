@@ -1,5 +1,7 @@
-"""Tracebacks as plain text of bounded size: a bug deep in a recursion, or met again and again, must
-not hold the loop or fill the log. Values of variables are left out: they may be a client's data.
+"""Tracebacks as plain text of bounded size.
+
+A bug deep in a recursion, or a repeated bug, must not hold the loop or fill the log. Values of
+variables are left out, because they may be a client's data.
 """
 
 from __future__ import annotations
@@ -10,28 +12,28 @@ from collections.abc import Iterator
 from types import FrameType, TracebackType
 from typing import Final
 
-# Of one error: where it came from, and where it was raised.
+# Frames per error: the outer frames, and the frames nearest to the raise.
 OUTER_FRAMES_MAX: Final = 10
 INNER_FRAMES_MAX: Final = 20
-# Errors of a chain, counted from the last one, and the first errors of a group.
+# Errors of a chain, counted from the last error, and the first errors of a group.
 CHAIN_MAX: Final = 5
 GROUP_MAX: Final = 3
-GROUP_DEPTH_MAX: Final = 5  # Groups in groups: trio makes one for each nursery.
-ERRORS_MAX: Final = 20  # Of all of them together: some 2 ms.
-MESSAGE_CHARS_MAX: Final = 1000  # An error may quote what a client sent.
-LINE_CHARS_MAX: Final = 200  # Of source code; our own have 100.
+GROUP_DEPTH_MAX: Final = 5  # Nested groups: trio makes a group for each nursery.
+ERRORS_MAX: Final = 20  # Of all errors together: some 2 ms.
+MESSAGE_CHARS_MAX: Final = 1000  # An error may quote a client's data.
+LINE_CHARS_MAX: Final = 200  # Of source code; our own lines have 100.
 
 _CAUSE = "\nThe above exception was the direct cause of the following exception:\n\n"
 _CONTEXT = "\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
 def traceback_text(error: BaseException) -> str:
-    """The error with its frames, its causes first, as Python prints it."""
+    """Return the error with its frames, its causes first, as Python prints them."""
     return "".join(_Writer().lines(error, 0)).rstrip("\n")
 
 
 class _Writer:
-    """Counts the errors of one text."""
+    """Writes a text and counts its errors."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()
@@ -49,7 +51,7 @@ class _Writer:
                 yield from self._members(one, depth)
 
     def _chain(self, error: BaseException) -> list[tuple[BaseException, str]]:
-        """The error and what led to it, each with how it follows from the next one."""
+        """Return the error and its causes, each with its relation to the next error."""
         chain: list[tuple[BaseException, str]] = []
         one: BaseException | None = error
         while one is not None and len(chain) < CHAIN_MAX and self._remember(one):
@@ -61,7 +63,7 @@ class _Writer:
         return chain
 
     def _remember(self, error: BaseException) -> bool:
-        """Whether it was new, and is not one too many."""
+        """Remember an error; False for a known error or beyond the limit."""
         is_new = id(error) not in self._seen and len(self._seen) < ERRORS_MAX
         self._seen.add(id(error))
         return is_new
@@ -111,7 +113,7 @@ def _name(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     try:
         text = str(error)
-    except Exception:  # As the interpreter does: its `__str__` may be buggy too.
+    except Exception:  # As the interpreter does: the error's `__str__` may be buggy too.
         return "<its text cannot be made>"
     if len(text) <= MESSAGE_CHARS_MAX:
         return text

@@ -24,7 +24,7 @@ QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes of `134217728`, `128MiB` (or `128M`), `1.5 GB`. Raises ValueError."""
+    """Return the bytes of `134217728`, `128MiB` (or `128M`), `1.5 GB`. Raises ValueError."""
     number, unit = _split(text, "a size such as 1048576, 128MiB or 10GB")
     if unit not in SIZES:
         raise ValueError(
@@ -34,8 +34,9 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_seconds(text: str, *, unit: str) -> float:
-    """Seconds of `250ms`, `25s`, `10m`, `12h`, `7d`; a bare number counts in `unit`. Raises
-    ValueError.
+    """Return the seconds of `250ms`, `25s`, `10m`, `12h`, `7d`; a bare number counts in `unit`.
+
+    Raises ValueError.
     """
     number, given = _split(text, "a time such as 250ms, 30s, 12h or 7d")
     if (given or unit) not in SECONDS:
