@@ -11,7 +11,7 @@ from braidlog.storage.errors import LogClosed, StorageFull
 from braidlog.storage.log.batch import Batch
 from braidlog.storage.log.compaction.sources import Source
 from braidlog.storage.log.compaction.writer import CompactedWriter
-from braidlog.storage.log.extent import Extent
+from braidlog.storage.log.extent import ClosedExtent, Extent
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.log_reader import LogReader
 from braidlog.storage.log.reading import Want
@@ -236,6 +236,7 @@ class CompactedFiles:
         return True
 
     def close(self) -> None:
-        """Close the view."""
+        """Close the view, and let go of the log, which is closed."""
+        self._extent, self._join_round = ClosedExtent.of(self._extent), lambda: None
         if self.view is not None:
             self.view.close()

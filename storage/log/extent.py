@@ -1,5 +1,6 @@
 """Offsets, settings and findings of a log, as its parts read them. Only the log changes them."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from braidlog.storage.log.recovery import RecoveryReport
@@ -48,3 +49,35 @@ class Extent(Protocol):
     @property
     def is_closed(self) -> bool:
         """True once the log is closed for reads and appends; a log is never reopened."""
+
+
+@dataclass(slots=True, frozen=True)
+class ClosedExtent:
+    """The last values of a closed log. Its parts hold these instead of the log, so that the log and
+    the parts form no reference cycle.
+    """
+
+    partition_id: int
+    folder: str
+    settings: LogSettings
+    recovery: RecoveryReport
+    log_start_offset: int
+    log_end_offset: int
+    durable_offset: int
+    high_watermark: int
+    takes_appends: bool = False
+    is_closed: bool = True
+
+    @classmethod
+    def of(cls, extent: Extent) -> "ClosedExtent":
+        """Return the present values of a log."""
+        return cls(
+            extent.partition_id,
+            extent.folder,
+            extent.settings,
+            extent.recovery,
+            extent.log_start_offset,
+            extent.log_end_offset,
+            extent.durable_offset,
+            extent.high_watermark,
+        )

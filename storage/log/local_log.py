@@ -8,8 +8,10 @@ make the segments durable. Knows segments and offsets, no topic name and no prot
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from struct import pack as struct_pack
 from time import time_ns
+from typing import NoReturn
 
 from braidlog.storage.errors import LogClosed, StorageFull
 from braidlog.storage.formats.api import BatchFlag, BodyFormat, BodyInfo
@@ -60,9 +62,9 @@ class LocalLog:
         "_is_sealed",
         "_is_written_mode",
         "_place",
+        "_reader",
         "_rounds",
         "_shown_offset",
-        "_trimmer",
         "_unsynced",
         "_was_marked",
         "_written",
@@ -124,7 +126,7 @@ class LocalLog:
         self._has_rolled = False
         self._active: Segment | None = None  # Takes the appends.
         segments = self.segment_set = SegmentSet(recovered.segments, settings.index_interval_bytes)
-        reader = LogReader(self, segments)
+        reader = self._reader = LogReader(self, segments)
         self.read = reader.read
         self.read_in_place = reader.read_in_place
         self.batch_before = reader.batch_before
@@ -477,5 +479,13 @@ class LocalLog:
         self._place.committer.forget(self)
         self._rounds.close()
         self.segment_set.close()
+        self._reader.close()
         self.compacted.close()
         self._written.close()
+        refuse = partial(_refuse, self.folder)  # The parts hold this log: no cycle stays.
+        self.retain = self.undated = self.drop = self.drop_below = self.delete_below = refuse
+
+
+def _refuse(folder: str, *_: object, **__: object) -> NoReturn:
+    """Raise LogClosed for the log of a folder."""
+    raise LogClosed(folder)

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from braidlog.storage.errors import LogClosed, OffsetOutOfRange
 from braidlog.storage.log.batch import Batch
-from braidlog.storage.log.extent import Extent
+from braidlog.storage.log.extent import ClosedExtent, Extent
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.in_place import PlacedRun, PlacedWant
 from braidlog.storage.log.places import place_of_offset
@@ -27,6 +27,10 @@ class LogReader:
     def __init__(self, extent: Extent, segments: SegmentSet) -> None:
         self._extent = extent
         self._segments = segments
+
+    def close(self) -> None:
+        """Let go of the log, which is closed."""
+        self._extent = ClosedExtent.of(self._extent)
 
     def read(
         self,
