@@ -1,4 +1,4 @@
-"""The time of day for ages: how old a record is, when the wall clock may be set.
+"""The time of day for computing ages of records, although the wall clock may be set.
 
 Retention, message TTL, backlog age and compaction drop what is older than a limit. A wall clock
 that jumps ahead makes every record look old. `AgeClock` compares the wall clock with a steady clock

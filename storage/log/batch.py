@@ -17,7 +17,7 @@ HEADER_BYTES = 128
 # How an absent time is written.
 ABSENT_US = -(1 << 63)
 
-# Offsets that one batch can cover; a longer gap takes several.
+# Offsets that a batch can cover; a longer gap takes several.
 BATCH_OFFSETS_MAX = 1 << 32
 
 FLAGS_UNKNOWN = ~sum(BatchFlag)
@@ -69,7 +69,7 @@ class BatchHeader:
 
     @property
     def time_us(self) -> int:
-        """Greatest time of its records: publish time, where they have one, else append time."""
+        """Greatest time of the batch's records: publish time if present, else append time."""
         return self.append_us if self.max_publish_us is None else self.max_publish_us
 
     @property
@@ -80,7 +80,7 @@ class BatchHeader:
 
 @dataclass(slots=True)
 class Batch:
-    """One stored batch as it was read; all batches of one read are views of one buffer."""
+    """A stored batch as read; all batches of a read are views of a single buffer."""
 
     header: BatchHeader
     positions: memoryview
@@ -217,10 +217,10 @@ def unpack(view: Buffer, salt: int, pos: int = 0) -> BatchHeader:
 def peek(
     view: Buffer, pos: int, salt: int, partition_id: int, base_offset: int
 ) -> tuple[int, int, int] | None:
-    """Peek at the batch expected at `pos`: the offset after it, the bytes of
-    positions table and body together, and their checksum.  # hot
+    """Peek at the batch expected at `pos`: the offset after it, the bytes of positions table and
+    body together, and their checksum.  # hot
 
-    None if it is incomplete or bad; `unpack` says why.
+    None if the batch is incomplete or bad; `unpack` says why.
     """
     end = pos + HEADER_BYTES
     if len(view) < end:
@@ -243,7 +243,7 @@ def unpack_place(
     """Check the batch header expected in these 128 bytes: the offset after the batch, and the size
     of its body, which follows directly.  # hot
 
-    None if its header is not good, or it has another format or a positions table.
+    None if the header is not good, or the batch has another format or a positions table.
     """
     magic, crc = PREFIX.unpack_from(view)
     if magic != MAGIC or crc32c(view[PREFIX.size :], salt) != crc:

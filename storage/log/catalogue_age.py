@@ -1,5 +1,5 @@
-"""Finds out that a catalogue is older than the partitions beside it: then it is from a backup, and
-what was created since is unknown to it. Knows folders and watermark slots, no topic.
+"""Detects a catalogue that is older than the partitions beside it. Such a catalogue is from a
+backup and does not know the partitions created since. Knows folders and watermark slots, no topic.
 """
 
 import os

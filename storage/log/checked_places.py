@@ -3,14 +3,14 @@
 A body that was checked once can be sent without being read again. Knows no file.
 """
 
-# Places remembered for each segment. Readers that follow one another share one; each reader that
-# begins in the middle has its own, until it reaches the next one.
+# Places remembered for each segment. Readers that follow one another share a place; a reader that
+# begins in the middle has its own place until the reader reaches the next place.
 PLACES_MAX = 8
 
 
 class CheckedPlaces:
-    """Disjoint places of a file. Safe in several threads: if two note places at once, one place may
-    be lost, which costs another check.
+    """Disjoint places of a file. Safe in several threads: if two threads note places at once, a
+    place may be lost, which costs another check.
     """
 
     __slots__ = ("_places",)
@@ -29,7 +29,7 @@ class CheckedPlaces:
         self._places = (*apart, (start, end))[-PLACES_MAX:]
 
     def end_from(self, pos: int) -> int:
-        """The end of what is verified from `pos` on; `pos` itself if nothing is known there."""
+        """The end of the verified bytes from `pos` on; `pos` itself if none are known there."""
         for start, end in self._places:
             if start <= pos < end:
                 return end

@@ -99,8 +99,8 @@ class Committer:
     `durable_ticket` has reached that number. The committer calls `on_dirty` when a round gets its
     first member.
 
-    Guarantees: rounds finish in order, each only after all of it was synced; after a failed sync no
-    round begins. Only `sync` and `commit` wait for the disk.
+    Guarantees: rounds finish in order, each only after all its files were synced; after a failed
+    sync no round begins. Only `sync` and `commit` wait for the disk.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class Committer:
         self.durable_ticket = round_.ticket
 
     def commit(self) -> None:
-        """Run one round now, lazy members included. Raises StorageFailed.
+        """Run a round now, lazy members included. Raises StorageFailed.
 
         Finishes an interrupted round first.
         """

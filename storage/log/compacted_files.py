@@ -1,4 +1,4 @@
-"""Compacted files of one log: segments replaced by compacted segments, and the compacted view.
+"""Compacted files of a log: segments replaced by compacted segments, and the compacted view.
 
 The view is a file beside the log (FORMAT.md section 12) with the latest record of each key below
 its end. The view only repeats records of the log, retained or not. Knows no key and no protocol.
@@ -26,7 +26,7 @@ PPM = 1_000_000
 
 
 class CompactedView:
-    """One file of the latest records. Any thread reads."""
+    """A file of the latest records. Any thread reads."""
 
     def __init__(self, segment: Segment, interval_bytes: int) -> None:
         self.segment = segment
@@ -48,10 +48,10 @@ class CompactedView:
 
 
 class CompactedFiles:
-    """The compacted files of a local log. Owner's thread, but for reads.
+    """The compacted files of a local log. Owner's thread, except for reads.
 
-    A replaced file is removed once a round has synced the folder: the compacted file has its name
-    on disk before the files that it replaces go.
+    A replaced file is removed once a round has synced the folder: the name of the compacted file is
+    on disk before the replaced files are removed.
     """
 
     __slots__ = (

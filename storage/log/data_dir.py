@@ -1,7 +1,7 @@
-"""A broker's data directory: its lock, its folders, and a clean stop of everything in it.
+"""A broker's data directory: its lock, its folders, and a clean stop of all logs and journals.
 
-Knows partitions by number and journals by name; which of them should be there is the catalogue's
-business. Layout in FORMAT.md section 1.
+Knows partitions by number and journals by name; the catalogue decides which of them must exist.
+Layout in FORMAT.md section 1.
 """
 
 import errno
@@ -67,7 +67,7 @@ class NewPartition:
 
 
 class OpenedJournal(Journal, Protocol):
-    """A journal that was opened, and what was found then."""
+    """An opened journal, and the findings at its opening."""
 
     recovery: RecoveryReport
 
@@ -91,7 +91,7 @@ class DataDir:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], files: Files | None = None) -> "DataDir":
-        """Open and lock a data directory; it is made if it is not there.
+        """Open and lock a data directory; a missing directory is created.
 
         Raises: DirectoryLocked, StorageFull, StorageFailed.
         """
@@ -99,7 +99,7 @@ class DataDir:
         try:
             os.makedirs(path, exist_ok=True)
             lock_fd = take_lock(path)
-        except FileExistsError as error:  # What `makedirs` raises if `path` is a file.
+        except FileExistsError as error:  # `makedirs` raises this if `path` is a file.
             reason = NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
             raise storage_error(reason, "use the data directory", path) from error
         except OSError as error:
@@ -108,7 +108,7 @@ class DataDir:
             files = files or Files(path)
             data_dir = cls(path, files, lock_fd)
             data_dir._prepare()
-        except BaseException:  # Whatever it was, the lock is given back.
+        except BaseException:  # Release the lock after any error.
             os.close(lock_fd)
             raise
         return data_dir
@@ -122,8 +122,8 @@ class DataDir:
         self._find_id()
 
     def _find_id(self) -> None:
-        """Have new files name this directory. A new one draws its id; one of an earlier version
-        gets its id with `take_id`.
+        """Make new files name this directory. A new directory draws its id; a directory of an
+        earlier version gets its id with `take_id`.
         """
         self.files.directory_id = stored_directory_id(self.files, self.path)
         is_new = not self.partition_ids() and not any(map(self._segment_paths, JOURNAL_KINDS))
@@ -150,7 +150,7 @@ class DataDir:
 
     @property
     def keeper(self) -> Keeper:
-        """What makes its rounds durable."""
+        """The keeper that makes the rounds of this directory durable."""
         return DiskKeeper(self.files)
 
     def partition_folder(self, partition_id: int) -> str:
@@ -162,7 +162,7 @@ class DataDir:
         return sorted(numbers_among(self.files.names(self._partitions_path)))
 
     def highest_partition_id(self) -> int:
-        """The highest number that any folder has or had, set-aside ones included; 0 if none."""
+        """Highest number that any folder has or had, including set-aside folders; 0 if none."""
         aside = self.files.names(os.path.join(self.path, SET_ASIDE_NAME))
         seen = numbers_among(name.split(".")[0] for name in aside)
         return max([0, *seen, *self.partition_ids()])
@@ -261,10 +261,9 @@ class DataDir:
     ) -> Log:
         """Open an existing partition, recovering it.
 
-        After opening the last one, commit once before readers come: only then are the records shown
-        that recovery kept above the slot.
-        Raises: DamagedLog, if the folder is missing or its topic file is wrong; StorageFull;
-        StorageFailed.
+        After opening the last partition, commit once before readers come: only then are the records
+        visible that recovery kept above the slot. Raises: DamagedLog, if the folder is missing or
+        its topic file is wrong; StorageFull; StorageFailed.
         """
         folder = self.partition_folder(partition_id)
         try:
@@ -280,20 +279,20 @@ class DataDir:
         return log
 
     def open_of_topic(self, one: NewPartition, settings: LogSettings, committer: Committer) -> Log:
-        """As `open_partition`, for a partition that the catalogue names. If a crash left the folder
-        with the topic's old name, it gets the new one that was prepared.
+        """Open a partition that the catalogue names; otherwise like `open_partition`. If a crash
+        left the folder with the topic's old name, the folder gets the prepared new name.
         """
         return self.open_partition(one.partition_id, settings, committer, topic=one.topic)
 
     def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
         """Yield these numbers to a caller who opens each partition before asking for the next; the
-        files of later ones are read ahead meanwhile.
+        files of later partitions are read ahead meanwhile.
         """
         folders = read_ahead([self.partition_folder(number) for number in partition_ids])
         return (number for number, _ in zip(partition_ids, folders, strict=True))
 
     def prepare_names(self, named: Sequence[NewPartition]) -> None:
-        """Write new topic files of partitions beside the old ones, which `take_names` replaces;
+        """Write new topic files of partitions beside the old files, which `take_names` replaces;
         durable on return. The catalogue may use the new names only then.
 
         In any thread. Raises FileGone where a folder was removed, StorageFull, StorageFailed.
@@ -307,13 +306,13 @@ class DataDir:
 
     def take_names(self, named: Sequence[NewPartition]) -> None:
         """Put the prepared topic files in place, once the catalogue has the names on disk; in any
-        thread. What cannot be done now is done by the next start. Raises StorageFailed.
+        thread. The next start completes any work that cannot be done now. Raises StorageFailed.
         """
         for one in named:
             take_name(self.files, self.partition_folder(one.partition_id), _content(one))
 
     def is_open(self, partition_id: int) -> bool:
-        """Whether the log of that partition is open here."""
+        """Return True if the log of that partition is open here."""
         return partition_id in self._logs
 
     def read_topic_file(self, partition_id: int) -> TopicFile:
@@ -340,15 +339,15 @@ class DataDir:
         folder = self.partition_folder(partition_id)
         try:
             self.files.rename(folder, folder + DELETED_SUFFIX)
-        except StorageFull:  # Its removal makes room: it goes under its old name.
+        except StorageFull:  # The removal frees space, so the folder is removed under its old name.
             self._retired_in_place.append(folder)
 
     def remove_retired(self, before_each: Callable[[], object] = lambda: None) -> None:
         """Remove the folders of retired partitions, those of earlier runs too; in any thread, one
         at a time.
 
-        It may take minutes: `before_each` is called before each folder, and may stop the removal by
-        raising an error. Raises: StorageFull, with some of them left; StorageFailed.
+        The removal may take minutes: `before_each` is called before each folder, and may stop the
+        removal by raising an error. Raises: StorageFull, with some of them left; StorageFailed.
         """
         names = self.files.names(self._partitions_path)
         retired = [name for name in names if name.endswith(DELETED_SUFFIX)]
@@ -382,7 +381,7 @@ class DataDir:
 
     def check_journals(self) -> None:
         """Check that no journal that once existed is missing, before any is opened: opening would
-        start an empty one. Raises: DamagedLog, StorageFailed.
+        start an empty journal. Raises: DamagedLog, StorageFailed.
         """
         for name, later in MADE_LATER.items():
             if not self._segment_paths(name) and (
@@ -402,9 +401,10 @@ class DataDir:
         return any(os.path.getsize(path) > SEGMENT_HEADER_BYTES for path in paths)
 
     def close(self, committer: Committer) -> None:
-        """A clean stop: everything durable, and the next start trivial. No round may be running.
+        """Stop cleanly: make everything durable, and the next start trivial. No round may be
+        running.
 
-        Raises: StorageFailed; the lock is released whatever happens.
+        Raises: StorageFailed; the lock is released in any case.
         """
         try:
             committer.commit()
@@ -435,7 +435,7 @@ class DataDir:
         self.note_ends({partition_id: durable_offset})
 
     def abandon(self) -> None:
-        """Close everything without a sync, as after a failed one."""
+        """Close everything without a sync, as after a failed sync."""
         for log in self._logs.values():
             log.close()
         for journal in self._journals:
@@ -449,14 +449,14 @@ class DataDir:
 
 
 def _sealed_at_once() -> int:
-    """How many logs may be sealed before a commit: each holds two or three files open until then,
-    and one that gets no descriptor would be walked by the next start.
+    """Return how many logs may be sealed before a commit. Each holds two or three files open until
+    then; the next start would walk a log that gets no descriptor.
     """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most < 0:
         return sys.maxsize
     try:
-        most -= len(os.listdir("/proc/self/fd"))  # Less what is open already.
+        most -= len(os.listdir("/proc/self/fd"))  # Less the number of open descriptors.
     except OSError:  # Not every system has /proc.
         most //= 2
     return max(most // 4, 1)

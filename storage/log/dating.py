@@ -1,4 +1,4 @@
-"""Finds out how old a segment is: the greatest append time in the headers of its batches.
+"""Determines the age of a segment: the greatest append time in the headers of its batches.
 
 A segment from before this start has only its file's modification time, which a slow clock, a copy
 or a restored backup sets wrong. Retention by age asks the headers before it drops such a segment.

@@ -27,8 +27,8 @@ def idle_handles_max() -> int:
 
 
 def with_descriptor(call: Callable[[], Result], close_idle: Callable[[], bool]) -> Result:
-    """Make a call that needs a descriptor. While the process has none left, `close_idle` closes an
-    idle one; it returns False if there is none. Raises OSError.
+    """Make a call that needs a descriptor. While the process has no free descriptor, `close_idle`
+    closes an idle descriptor, or returns False if there is none. Raises OSError.
     """
     while True:
         try:

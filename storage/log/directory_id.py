@@ -32,8 +32,8 @@ def id_of_cluster(cluster_id: str) -> int:
 
 
 def stored_directory_id(files: Files, data_dir: str) -> int:
-    """The id that a data directory has: what the newest good segment of its catalogue names, 0 if
-    that names none. Without such a segment, what any of its other files names.
+    """Return the id of a data directory: the id in the newest good segment of its catalogue, 0 if
+    that segment has none. Without such a segment, the id that any other file has.
     """
     header = _newest(files, os.path.join(data_dir, CATALOGUE_NAME))
     return named_elsewhere(files, data_dir) if header is None else header.directory_id

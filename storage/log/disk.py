@@ -1,5 +1,5 @@
-"""The system calls under the log, and nothing else: tests replace them by ones that record, wait or
-fail.
+"""The system calls under the log, and nothing else: tests replace them by calls that record, wait
+or fail.
 """
 
 import os
@@ -13,8 +13,8 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Disk:
-    """The system calls, one method each, raising OSError. Paths are passed so that a test's
-    replacement can say what happened.
+    """The system calls, a method each, raising OSError. Paths are passed so that a test's
+    replacement can report the path.
     """
 
     _page_cache = PageCache()

@@ -1,4 +1,4 @@
-"""The rounds of one log on the local disk: watermark slot, and removal of dropped segments.
+"""The rounds of a log on the local disk: watermark slot, and removal of dropped segments.
 
 A dropped segment is removed only once the slot with the new log start is durable.
 """
@@ -44,7 +44,8 @@ class DiskRounds:
         """Remove dropped segments, and write the slot."""
         is_unfinished = self._dropped_in_round > 0
         if is_unfinished:
-            with suppress(StorageFull):  # The disk became read-only: removed with the next ones.
+            # The disk became read-only: the next drop removes these files too.
+            with suppress(StorageFull):
                 while self._dropped_in_round:  # Oldest first: the rest is always contiguous.
                     self._dropped[0].remove()
                     del self._dropped[0]

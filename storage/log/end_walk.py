@@ -1,7 +1,7 @@
 """The walk that a start makes over the end of a log: from the slot's offset, by the index.
 
-It completes the indexes of what it passes, in memory and on the disk. Decides nothing about faults
-(`recovery.py`). FORMAT.md sections 4 and 7.
+The walk completes the indexes of the segments that it passes, in memory and on the disk. Decides
+nothing about faults (`recovery.py`). FORMAT.md sections 4 and 7.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from braidlog.storage.log.places import searched_place
 from braidlog.storage.log.scan import NO_OFFSET, Fault, pass_over, walk
 from braidlog.storage.log.segment import KIND_PARTITION, SEGMENT_HEADER_BYTES, Segment
 
-# The most of a file below the slot that a start walks to complete its index: a tenth of a second
-# for large batches, half a second for tiny ones. A lost index is built when it is needed.
+# Limit of the bytes below the slot that a start walks to complete the file's index: a tenth of a
+# second for large batches, half a second for tiny batches. A lost index is built when first needed.
 WALK_BYTES_MAX = 16 << 20
 
 
@@ -26,11 +26,11 @@ class EndWalk(LogWalk):
         self._interval_bytes = interval_bytes
 
     def begin(self) -> None:
-        """Go to the last segment that can hold the offset `proven`; to the first one, if no other
-        can.
+        """Go to the last segment that can hold the offset `proven`; to the first segment, if no
+        other can.
 
-        Not to an empty file: it may have been created just before a crash, while the log continued
-        in the one before it.
+        Never to an empty file: a crash may have followed its creation while the log continued in
+        the segment before.
         """
         number = len(self.segments) - 1
         while number > 0 and not self._holds_proven(self.segments[number]):
@@ -65,7 +65,7 @@ class EndWalk(LogWalk):
             segment.end_index(self.offset)
 
     def _starting_place(self, segment: Segment) -> tuple[int, int]:
-        """(offset, file_pos) of the last batch in the index at or below what is proven."""
+        """Return (offset, file_pos) of the last indexed batch at or below `proven`."""
         first = (segment.base_offset, SEGMENT_HEADER_BYTES)
         place = self._indexed_place(segment) or first
         found = self._searched_place(segment, place)
@@ -84,8 +84,9 @@ class EndWalk(LogWalk):
         return place
 
     def _searched_place(self, segment: Segment, place: tuple[int, int]) -> tuple[int, int] | None:
-        """A place at or below what is proven, found without the index. None unless it is much
-        nearer to the end than `place`, from where a walk to complete the index would take long.
+        """Return a place at or below `proven`, found without the index. Return None unless that
+        place is much nearer to the end than `place`, from where a walk to complete the index would
+        take long.
         """
         far_bytes = max(WALK_BYTES_MAX, 2 * PENDING_ENTRIES_MAX * self._interval_bytes)
         if segment.kind != KIND_PARTITION or segment.size - place[1] <= far_bytes:
@@ -108,7 +109,7 @@ class EndWalk(LogWalk):
 
 
 def begins_a_batch(segment: Segment, offset: int, file_pos: int) -> bool:
-    """Whether a good header with that offset is there. Raises FileGone."""
+    """Return True if a good header with that offset is at `file_pos`. Raises FileGone."""
     batches = walk(segment, file_pos, offset, check_bodies_from=NO_OFFSET, end_pos=segment.size)
     try:
         return next(batches, None) is not None

@@ -8,7 +8,7 @@ from braidlog.storage.log.settings import LogSettings
 
 
 class Extent(Protocol):
-    """A log as its parts see it. Any thread may read."""
+    """A log from the view of its parts. Any thread may read."""
 
     @property
     def partition_id(self) -> int:

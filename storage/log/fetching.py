@@ -1,9 +1,9 @@
-"""Reads what a start will look at into the page cache: a separate program, beside the start.
+"""Reads the bytes that a start needs into the page cache: a separate program, beside the start.
 
 A thread of the starting process would hold the interpreter's lock between two reads, and the start
-needs that all the time. Reads lines from standard input, each a JSON list of folders, and answers
-each with a line: how many blocks of 512 bytes the disk was asked for. Ends when its input ends. It
-only reads, and imports nothing but the standard library.
+needs that lock all the time. Reads lines from standard input, each a JSON list of folders, and
+answers each with a line: the number of 512-byte blocks that were read from the disk. Ends when the
+input ends. The program only reads, and imports only the standard library.
 """
 
 import json
@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 THREADS = 16  # Requests at a time that a disk needs to reach its full speed.
-SHARE_FOLDERS = 4  # Given to one thread at a time.
+SHARE_FOLDERS = 4  # Folders given to a thread at a time.
 
 LOG_SUFFIX = ".log"
 
-# What a start looks at: the beginning of each small file, and the end of the last segment.
+# A start reads the beginning of each small file, and the end of the last segment.
 HEAD_BYTES = 4096
 TAIL_BYTES = 64 * 1024
 
@@ -37,12 +37,12 @@ def main() -> None:
 
 
 def fetch_folders(folders: Sequence[str]) -> int:
-    """Read what a start looks at in these into the page cache; return how many blocks the disk was
-    asked for.
+    """Read the parts of these folders that a start needs into the page cache; return the number of
+    512-byte blocks read from the disk.
     """
     before = blocks_read()
     for folder in folders:
-        with suppress(OSError):  # Whoever opens it will say what is wrong.
+        with suppress(OSError):  # The start opens the file too and reports the error.
             _fetch_folder(folder)
     return blocks_read() - before
 

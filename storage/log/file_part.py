@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 DISK_ERRORS = {errno.EIO, errno.ENXIO, errno.ENODEV, errno.EUCLEAN}
 
 
-# Limit of the descriptors that answers hold on the files they are sent from: only while they are
-# made, never while they wait for clients. One per partition or megabyte; then bodies are copied.
+# Limit of the descriptors that answers hold on the files they are sent from: only while answers are
+# built, never while they wait for clients. A lease per partition or megabyte; beyond the limit
+# bodies are copied.
 LEASES_MAX = 64
 
 
@@ -37,7 +38,7 @@ class LostBytes(OSError):
 
 
 class FileLease:
-    """A separate descriptor for one file, closed with the last part that needs it."""
+    """A separate descriptor for a file, closed with the last part that needs the descriptor."""
 
     __slots__ = ("_leases", "disk", "fd", "path")
 
@@ -56,29 +57,29 @@ class FileLease:
             self.disk.close(self.path, self.fd)
 
     def note_lost(self, reason: str) -> LostBytes:
-        """The error for bytes that are not there. From now on the file is read, not sent, which
-        tells what is wrong with it.
+        """Return the error for missing bytes. From now on the file is read, not sent; the read
+        reports the fault.
         """
         self._leases.lost.add(self.path)
         return LostBytes(f"{self.path}: {reason}")
 
 
 class Leases:
-    """The leases on all files of one root."""
+    """The leases on all files of a root."""
 
     def __init__(self, disk: Disk, *, are_given: bool = True) -> None:
         """Start without leases; with `are_given=False` none are ever offered."""
         self.disk = disk
         self.count = 0
         self.lost: set[str] = set()  # Files that did not have their bytes: few, or the disk is bad.
-        self._can_tell = are_given  # Until the kernel fails to tell what is in memory.
+        self._can_tell = are_given  # Until the kernel fails to report which pages are in memory.
 
     def offers(self, file: OpenFile) -> bool:
-        """Whether `take` is worth a try."""
+        """Return True if `take` may succeed."""
         return self.count < LEASES_MAX and self.trusts(file)
 
     def trusts(self, file: OpenFile) -> bool:
-        """Whether verified bytes of the file still count as good while they are in memory."""
+        """Return True if verified bytes of the file still count as good while in memory."""
         return self._can_tell and file.path not in self.lost
 
     def take(self, file: OpenFile, size: int, pos: int) -> FileLease | None:
@@ -156,5 +157,5 @@ class FilePart(StoredPart):
 
 
 def all_in_memory(parts: Sequence[Part]) -> TypeGuard[list[Buffer]]:
-    """Whether none of these parts is in a file."""
+    """Return True if none of these parts is in a file."""
     return FilePart not in map(type, parts)

@@ -1,9 +1,9 @@
-"""Syncing a whole file system at once with syncfs(2), where that can be trusted. Knows no files of
-the log.
+"""Syncs a whole file system at once with syncfs(2), where syncfs is reliable. Knows no files of the
+log.
 
-One call for many dirty files costs a fraction of one fdatasync each (16 files 0.3 ms against 0.9).
-It is used where it waits for the data and reports write-back errors: ext4, xfs and btrfs, Linux 5.8
-or newer (syncfs(2), section "Errors").
+A single call for many dirty files costs a fraction of an fdatasync each (16 files 0.3 ms against
+0.9). syncfs is used where the call waits for the data and reports write-back errors: ext4, xfs and
+btrfs, Linux 5.8 or newer (syncfs(2), section "Errors").
 """
 
 import ctypes
@@ -20,7 +20,7 @@ STATFS_BYTES = 256
 
 
 class FileSystem:
-    """The file system that holds one folder, through a descriptor held open from the start.
+    """The file system that holds a folder, through a descriptor held open from the start.
 
     Held open, because syncfs reports to each descriptor the errors since it was opened.
     """
@@ -42,7 +42,9 @@ class FileSystem:
             raise OSError(number, os.strerror(number))
 
     def adopt(self, folder: str) -> None:
-        """Note another folder that `sync` must cover: one on another device ends `can_sync`."""
+        """Note another folder that `sync` must cover; a folder on another device ends
+        `can_sync`.
+        """
         self.note_device(os.stat(folder).st_dev)
 
     def note_device(self, device: int) -> None:

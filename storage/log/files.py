@@ -1,9 +1,8 @@
-"""The file layer under log and journals: every open, write, rename, cut, removal and sync goes
-through it.
+"""The file layer under log and journals: every open, write, rename, cut, removal and sync.
 
-Three parts: `Disk` (disk.py) makes the system calls and nothing else, `File` is one file with the
-error rules of the log, `Files` makes them and keeps the number of open descriptors within a budget.
-Knows nothing of segments, offsets or formats.
+Three parts: `Disk` (disk.py) makes the system calls and nothing else, `File` is a file with the
+error rules of the log, `Files` creates `File`s and keeps the number of open descriptors within a
+budget. Knows nothing of segments, offsets or formats.
 """
 
 import errno
@@ -49,8 +48,7 @@ class FileGone(Exception):
 
 
 class File:
-    """One file. Its descriptor may be closed and opened again behind the scenes while nobody holds
-    it.
+    """A file. Its descriptor may be closed and opened again while nobody holds the file.
 
     Safe in several threads. `hold` keeps the descriptor open, so that a sync later reports every
     error of the writes before it.
@@ -78,7 +76,7 @@ class File:
         return self._files.hold(self, to_read=True)
 
     def release(self) -> None:
-        """End one `hold`."""
+        """End a `hold`."""
         self._files.release(self)
 
     def write_at(self, parts: Sequence[Buffer], pos: int) -> None:
@@ -108,7 +106,7 @@ class File:
             raise failure from error
 
     def _cut_back(self, fd: int, size: int) -> None:
-        """Cut off what a failed write left behind; on a read-only disk that is nothing."""
+        """Cut off the bytes that a failed write left behind; on a read-only disk there are none."""
         if os.fstat(fd).st_size > size:
             self._files.disk.truncate(self.path, fd, size)
 
@@ -125,10 +123,10 @@ class File:
             self.release()
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
-        """At most `size` bytes from `pos`, fewer at the file's end.
+        """Return at most `size` bytes from `pos`, fewer at the file's end.
 
-        With `wait=False` only what the page cache holds, which may be fewer bytes too.
-        Raises: WouldBlock if it holds none; FileGone; OSError if the disk cannot read.
+        With `wait=False` only bytes in the page cache, which may be fewer too. Raises: WouldBlock
+        if the cache has none; FileGone; OSError if the disk cannot read.
         """
         fd = self.hold_to_read()
         try:
@@ -159,9 +157,9 @@ class File:
             self.release()
 
     def allocate(self, size: int, pos: int) -> None:
-        """Allocate blocks on the disk for these bytes; new ones read as zero.
+        """Allocate blocks on the disk for these bytes; new blocks read as zero.
 
-        Raises: StorageFull, also where the file system cannot do that; StorageFailed.
+        Raises: StorageFull, also where the file system cannot allocate; StorageFailed.
         """
         fd = self.hold()
         try:
@@ -194,7 +192,7 @@ class File:
             self.release()
 
     def close(self) -> None:
-        """Never open it again; the descriptor is closed when the last holder releases it."""
+        """Close for good; the descriptor is closed when the last holder releases it."""
         self._files.forget(self)
 
 
@@ -215,7 +213,7 @@ def write_parts(disk: Disk, path: str, fd: int, parts: Sequence[Buffer], pos: in
 
 
 class Files:
-    """Makes `File`s below one folder and keeps at most about `handles_max` of them open.
+    """Makes `File`s below a folder and keeps at most about `handles_max` of them open.
 
     Files that are held (in use, or written and not yet synced) stay open beyond the budget.
     """
@@ -246,7 +244,7 @@ class Files:
 
     @property
     def syncs_all_at_once(self) -> bool:
-        """Whether `sync_all` works on this file system, for all folders that `adopt` was given."""
+        """True if `sync_all` works on this file system, for all folders given to `adopt`."""
         return self._file_system.can_sync
 
     @property
@@ -329,8 +327,8 @@ class Files:
             self.disk.close(path, fd)
 
     def look_into(self, path: str, size: int) -> tuple[bytes, os.stat_result]:
-        """The first bytes of a file, at most `size`, and its stat result. Leaves it closed, and
-        notes its device as `adopt` does. Raises OSError.
+        """Return at most the first `size` bytes of a file, and its stat result. Leaves the file
+        closed, and notes its device as `adopt` does. Raises OSError.
         """
         fd = self._open_to_look(path)
         try:
@@ -376,7 +374,7 @@ class Files:
             self._discarded.append(path)
 
     def clear_discarded(self) -> None:
-        """Remove what `discard` could not. On return it is gone, whichever thread removed it.
+        """Remove the files that `discard` left; on return they are gone, by this or another thread.
 
         Raises StorageFull, StorageFailed.
         """
@@ -431,18 +429,18 @@ class Files:
             return None
 
     def sync_all(self) -> None:
-        """Make everything below the root durable, in one call. Raises StorageFailed."""
+        """Make everything below the root durable, in a single call. Raises StorageFailed."""
         try:
             self.disk.sync_file_system(self._file_system)
         except OSError as error:
             raise StorageFailed(f"cannot sync {self.root}: {error.strerror or error}") from error
 
     def adopt(self, folder: str) -> None:
-        """Note a folder that is written to: one on another file system turns `sync_all` off."""
+        """Note a written folder; a folder of another file system ends `sync_all`."""
         self._file_system.adopt(folder)
 
     def close(self) -> None:
-        """Close every idle descriptor; held ones go with their holders."""
+        """Close every idle descriptor; the last holder closes a held descriptor."""
         self.close_idle()
         self._file_system.close()
 
@@ -483,7 +481,7 @@ class Files:
         return self._with_descriptor(lambda: self.disk.open(path, os.O_RDONLY))
 
     def _with_descriptor(self, call: Callable[[], Result]) -> Result:
-        """Make a call that needs a descriptor; idle ones make room. Raises OSError."""
+        """Make a call that needs a descriptor; idle descriptors make room. Raises OSError."""
         return with_descriptor(call, lambda: self.close_oldest_idle(1))
 
     def _take(self, file: File, fd: int, *, is_read_only: bool) -> None:

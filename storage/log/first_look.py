@@ -12,7 +12,7 @@ from braidlog.storage.log.data_dir import JOURNAL_KINDS, LOCK_NAME, PARTITIONS_N
 from braidlog.storage.log.files import storage_error
 from braidlog.storage.log.reserve import RESERVE_NAME
 
-# One of these makes a data directory, also a damaged one.
+# Any of these makes a folder a data directory, even a damaged directory.
 OWN_FOLDERS: Final = (PARTITIONS_NAME, *JOURNAL_KINDS)
 # Left by a first start that was interrupted; or by a file system and operators.
 BESIDE: Final = frozenset((LOCK_NAME, RESERVE_NAME, SET_ASIDE_NAME, "lost+found", "braidlog.toml"))

@@ -1,7 +1,7 @@
-"""Work by name in the folder of a partition, which a deletion may take away at any moment.
+"""Work by name in the folder of a partition, which a deletion may remove at any moment.
 
-The owner's thread renames the folder of a deleted topic while others may still write in it: what
-they hold open stays good, what they look up by its path is gone. Knows no topic.
+The owner's thread renames the folder of a deleted topic while other threads may still write in the
+folder: open files stay good, paths no longer exist. Knows no topic.
 """
 
 import os

@@ -24,8 +24,8 @@ IN_PLACE_RUN_BYTES_MIN = 128 * 1024
 
 @dataclass(slots=True, frozen=True)
 class PlacedWant:
-    """The batches that a reader takes in place: batches of one format that end at or below `stop`,
-    with bodies of at most `bytes_max` together.
+    """The batches that a reader takes in place: batches of a single format that end at or below
+    `stop`, with bodies of at most `bytes_max` together.
     """
 
     body_format: int

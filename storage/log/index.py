@@ -28,7 +28,7 @@ TIME_POS = 16
 HEADER_BYTES = HEADER.size + CRC.size
 ENTRY_BYTES = ENTRY.size + CRC.size
 
-# Entries gathered before they are written: at the default interval one small write per MiB of log.
+# Entries gathered before they are written: at the default interval a small write per MiB of log.
 PENDING_ENTRIES_MAX = 64
 PENDING_BYTES_MAX = PENDING_ENTRIES_MAX * ENTRY_BYTES
 
@@ -38,7 +38,7 @@ class BadIndex(Exception):
 
 
 class SparseIndex:
-    """Index of one segment. The owner's thread adds entries, any thread looks up."""
+    """Index of a segment. The owner's thread adds entries, any thread looks up."""
 
     def __init__(self, files: Files, path: str, salt: int, base_offset: int) -> None:
         self.path = path
@@ -99,7 +99,7 @@ class SparseIndex:
             return len(self._entries) - self._written >= PENDING_BYTES_MAX
 
     def fill(self, entries: list[tuple[int, int, int | None]]) -> None:
-        """Replace all entries by freshly built ones; the file is written again."""
+        """Replace all entries by freshly built entries, and write the file again."""
         with self._lock:
             self._entries = bytearray(b"".join(self._packed(*entry) for entry in entries))
             self._written = -1
@@ -129,7 +129,7 @@ class SparseIndex:
                 low = middle + 1
             else:
                 high = middle
-        # If a wrong entry misled the search, one of the two neighbours is bad or does not fit.
+        # If a wrong entry misled the search, a neighbour is bad or does not fit.
         column = 0 if field_pos == 0 else 2
         if low < count and self.entry(low)[column] <= wanted:
             raise BadIndex("entries are out of order")
@@ -188,14 +188,14 @@ class SparseIndex:
         self._written = -1
 
     def close(self) -> None:
-        """Close the file; look-ups still work on what is in memory."""
+        """Close the file; look-ups still work on the entries in memory."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     @property
     def file(self) -> File | None:
-        """The file, if there is one: for a sync at a clean stop."""
+        """The index file, or None; a clean stop syncs the file."""
         return self._file
 
     def _header(self) -> bytes:

@@ -1,8 +1,8 @@
-"""One partition's log in local segments: appends, and its part in the committer's rounds.
+"""A partition's log in local segments: appends, and its part in the committer's rounds.
 
-The log owns the offsets; each part has a single job. `LogReader` reads, `Trimmer` decides what goes
-at the log start, `CompactedFiles` replaces segments, `WrittenMode` reserves offsets, and `Rounds`
-make the segments durable. Knows segments and offsets, no topic name and no protocol.
+The log owns the offsets; each part has a single job. `LogReader` reads, `Trimmer` drops records at
+the log start, `CompactedFiles` replaces segments, `WrittenMode` reserves offsets, and `Rounds` make
+the segments durable. Knows segments and offsets, no topic name and no protocol.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ from braidlog.storage.log.written_mode import WrittenMode
 
 @dataclass(slots=True, frozen=True)
 class LogPlace:
-    """Place of a log, and the committer whose rounds the log joins."""
+    """The place of a log, and the committer whose rounds the log joins."""
 
     files: Files
     identity: LogIdentity
@@ -104,8 +104,8 @@ class LocalLog:
         rounds: Rounds,
         reservation: Reservation,
     ) -> None:
-        """`begin` finishes the recovery of a log whose last segment takes appends. Without `begin`
-        all segments are only read, and the first append begins a segment.
+        """`begin` finishes the recovery of a log whose last segment accepts appends. Without
+        `begin` all segments are only read, and the first append begins a segment.
         """
         self.partition_id = place.identity.partition_id
         self.owner_epoch = place.owner_epoch
@@ -387,11 +387,11 @@ class LocalLog:
             self._place.committer.mark(self)
 
     def _join_round(self) -> None:
-        """Take part in the gathering round, whatever the mode."""
+        """Take part in the gathering round, in any durability mode."""
         self._place.committer.mark(self)
 
     def begin_sync(self) -> SyncPoint:
-        """Return, for the committer, what the round must make durable. Raises StorageFailed."""
+        """Return the files that the round must make durable. Raises StorageFailed."""
         self._is_marked = False
         if self._is_written_mode and not self._is_sealed:
             self._written.begin_round(self.log_end_offset)

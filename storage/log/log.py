@@ -1,12 +1,12 @@
-"""The log of one partition: the interface, and the guarantees of both implementations.
+"""The log of a partition: the interface, and the guarantees of both implementations.
 
 `LocalLog` (`local_log.py`) stores segments on the local disk. `SharedLog`
-(`storage/shared/shared_log.py`) publishes records to a shared store; it holds a local log as cache,
-and decides before calling it.
+(`storage/shared/shared_log.py`) publishes records to a shared store; a local log serves as its
+cache.
 
-**Atomic.** `append` stores a batch whole or not at all, with one system call, and returns the base
-offset without waiting; `append_all` likewise stores several batches. No offset names two records.
-A change that raises StorageFull has changed nothing; the caller may try again later.
+**Atomic.** `append` stores a batch whole or not at all, with a single system call, and returns the
+base offset without waiting; `append_all` likewise stores several batches. No offset names two
+records. A change that raises StorageFull has changed nothing; the caller may try again later.
 
 **Durable.** The committer's gathering round makes an append durable. The high watermark rises when
 that round has finished, and no reader sees a record above the high watermark. In `written` mode
@@ -24,7 +24,7 @@ Batches of format GAP hold no records.
 WouldBlock, only with `wait=False`; LogClosed. The shared log also raises StorageFull while too many
 bytes are not published.
 
-**Threads.** Appends, trimming, settings and the committer's rounds belong to one thread, the
+**Threads.** Appends, trimming, settings and the committer's rounds belong to a single thread, the
 owner's. Any thread may read meanwhile; a read of cached pages never waits.
 """
 
@@ -42,7 +42,7 @@ from braidlog.storage.log.settings import LogSettings
 
 
 class Log(Extent, Protocol):
-    """The log of one partition."""
+    """The log of a partition."""
 
     @property
     def compacted(self) -> CompactedFiles:
@@ -94,12 +94,12 @@ class Log(Extent, Protocol):
     ) -> list[Batch]:
         """Return batches from the batch that contains `offset`, none beyond the high watermark.
 
-        Returns at least one whole batch below the high watermark, and more batches while their
-        bodies together fit `bytes_max`, up to `reading.READ_BATCHES_MAX`; [] at the high watermark.
-        With `beyond_bytes` the result includes the batch in which `bytes_max` ends; that batch
-        probably ends at most `beyond_bytes` further. Views have their own memory and stay valid.
-        `trusted` content is not checked again and may be incomplete. Raises: OffsetOutOfRange;
-        DamagedLog; WouldBlock, with `wait=False`, when the pages are not in memory; LogClosed.
+        Returns at least a whole batch below the high watermark, and more batches while their bodies
+        together fit `bytes_max`, up to `reading.READ_BATCHES_MAX`; [] at the high watermark. With
+        `beyond_bytes` the result includes the batch in which `bytes_max` ends; that batch probably
+        ends at most `beyond_bytes` further. Views have their own memory and stay valid. `trusted`
+        content is not checked again and may be incomplete. Raises: OffsetOutOfRange; DamagedLog;
+        WouldBlock, with `wait=False`, when the pages are not in memory; LogClosed.
         """
 
     def read_compacted(self, offset: int, bytes_max: int, *, wait: bool = True) -> list[Batch]:
@@ -108,11 +108,11 @@ class Log(Extent, Protocol):
         """
 
     def read_in_place(self, offset: int, bytes_max: int, body_format: int) -> PlacedRun | None:
-        """Return checked batches of one format, all in memory, as places in the file for a socket.
-        The first batch begins with `offset`, or has a remembered entry that does.
+        """Return checked batches of a single format, all in memory, as places in the file for a
+        socket. The first batch begins with `offset`, or has a remembered entry that does.
 
         Returns None if a condition fails, if the batches are small, or if too few fit `bytes_max`:
-        use `read` then. Waits for nothing, raises nothing.
+        use `read` then. Never waits, never raises.
         """
 
     def remember_within(self, offset: int, batch: Batch, body_pos: int) -> None:
@@ -177,7 +177,7 @@ class Log(Extent, Protocol):
 
     def alter(self, settings: LogSettings) -> None:
         """Apply other settings. Changing to `written` waits for the disk, unless `reserve_ahead`
-        already did. When a log becomes `synced`, what it wrote before is durable with the gathering
+        already did. When a log becomes `synced`, earlier writes are durable with the gathering
         round.
 
         Raises: UnwritableChange or StorageFull, with nothing changed; StorageFailed.
@@ -187,7 +187,7 @@ class Log(Extent, Protocol):
         """Leave the reservation to `reserve_ahead` from now on. Owner's thread."""
 
     def reserve_ahead(self) -> None:
-        """Reserve what `written` mode wants, before `alter`; for any thread, after
+        """Reserve the offsets that `written` mode needs, before `alter`; for any thread, after
         `keep_reservation`. Waits for the disk. Raises: UnwritableChange, StorageFull,
         StorageFailed, FileGone.
         """

@@ -1,7 +1,7 @@
-"""The reading side of one log, for any thread beside the owner's appends, rounds and trimming.
+"""The reading side of a log, for any thread beside the owner's appends, rounds and trimming.
 
 Reads nothing above the high watermark. Never waits for the owner; a read may wait for the disk.
-`log.py` says what each read returns and raises.
+`log.py` describes each read's result and errors.
 """
 
 from collections.abc import Iterator

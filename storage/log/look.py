@@ -1,7 +1,7 @@
-"""A partition's log as it was durable at the last look, for readers that do not own it.
+"""A partition's log as durable at the last look, for readers that do not own the log.
 
-Segments come and go while it is read: retention drops them, compaction and packing put others in
-their place. Then it looks again. Subclasses say where segments are.
+Segments change during a read: retention drops segments, compaction and packing replace them. The
+reader then looks again. Subclasses say where segments are.
 """
 
 import abc
@@ -20,17 +20,18 @@ from braidlog.storage.log.segment import Segment
 from braidlog.storage.log.segment_names import SegmentName
 from braidlog.storage.log.settings import LogSettings
 
-# Bytes read at once, unless one batch is larger.
+# Bytes per read, unless a batch is larger.
 READ_BYTES = 4 << 20
 
-# Failed looks at the same place before what is seen there is believed.
+# Failed looks at the same place before the reader believes the result.
 LOOKS_MAX = 5
 
 
 class LogLook(abc.ABC):
-    """One partition's log as it was at the last look.
+    """A partition's log as of the last look.
 
-    `high_watermark`: everything from `log_start_offset` to it is durable and may be read.
+    `high_watermark`: everything from `log_start_offset` to the watermark is durable and may be
+    read.
     """
 
     partition_id: int
@@ -52,8 +53,6 @@ class LogLook(abc.ABC):
     ) -> None:
         self.close()
 
-    # What is where.
-
     @property
     @abc.abstractmethod
     def size_bytes(self) -> int:
@@ -65,7 +64,7 @@ class LogLook(abc.ABC):
 
     @abc.abstractmethod
     def is_changed(self) -> bool:
-        """Whether the segments changed since the last look; if so, looks again."""
+        """Return True if the segments changed since the last look; if so, look again."""
 
     @abc.abstractmethod
     def made(self, name: SegmentName) -> Segment:
@@ -78,11 +77,12 @@ class LogLook(abc.ABC):
     # Reading.
 
     def batches(self, from_offset: int, to_offset: int | None = None) -> Iterator[Batch]:
-        """Batches that hold offsets in `[from_offset, to_offset)`, the first and last ones whole.
+        """Yield the batches that hold offsets in `[from_offset, to_offset)`, the first and last
+        batch whole.
 
-        If `to_offset` is None or above the watermark, the watermark is the end.
-        Raises: OffsetOutOfRange, below the log start or above the watermark, also when retention
-        overtakes; DamagedLog. Compaction may remove records that were not read yet.
+        If `to_offset` is None or above the watermark, the watermark is the end. Raises:
+        OffsetOutOfRange, below the log start or above the watermark, also when retention overtakes;
+        DamagedLog. Compaction may remove records that were not read yet.
         """
         offset, end = from_offset, self.high_watermark
         if not self.log_start_offset <= offset <= end:
@@ -106,7 +106,8 @@ class LogLook(abc.ABC):
             try:
                 found = self._first_at(time_us)
                 break
-            except FileGone:  # Retention dropped it, or a compacted one has its records now.
+            # Retention dropped the segment, or a compacted segment has its records now.
+            except FileGone:
                 self.refresh()
             except Fault as fault:
                 raise fault.damage() from None
@@ -153,7 +154,7 @@ class LogLook(abc.ABC):
 
 
 class _Reads:
-    """One walk over the log while compaction and retention may take segments away."""
+    """A walk over the log while compaction and retention may remove segments."""
 
     def __init__(self, log: LogLook) -> None:
         self._log = log
@@ -162,7 +163,7 @@ class _Reads:
         self._end = log.high_watermark
 
     def next(self, offset: int) -> list[Batch]:
-        """At least one batch. Raises OffsetOutOfRange, DamagedLog."""
+        """Return at least one batch. Raises OffsetOutOfRange, DamagedLog."""
         for _ in range(LOOKS_MAX):
             segment = self._log.segment(self._log.number_of(offset))
             if segment is not self._segment:

@@ -22,10 +22,10 @@ def open_log(
     committer: Committer,
     on_rolled: Callable[[int, int], None] | None = None,
 ) -> LocalLog:
-    """Recover and open a partition's log; its `recovery` says what was found.
+    """Recover and open a partition's log; its `recovery` holds the findings.
 
-    What recovery kept above the watermark slot is shown once the next round has synced it.
-    Raises: StorageFull, StorageFailed.
+    Records that recovery kept above the watermark slot become visible once the next round has
+    synced them. Raises: StorageFull, StorageFailed.
     """
     names = files.names(folder)
     slot_path = f"{folder}/{WATERMARK_NAME}"

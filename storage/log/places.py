@@ -1,7 +1,7 @@
-"""Finds an offset or a time in one segment, with its index or without it.
+"""Finds an offset or a time in a segment, with its index or without.
 
-Offsets ascend: without an index, one is found by looking at a dozen places in the file. Times do
-not ascend: for them a lost index is built again. Safe in any thread beside an append.
+Offsets ascend: without an index, a search looks at a dozen places in the file. Times do not ascend:
+for them a lost index is built again. Safe in any thread beside an append.
 """
 
 from braidlog.storage.errors import WouldBlock
@@ -15,7 +15,7 @@ from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 def place_of_offset(
     segment: Segment, offset: int, interval_bytes: int, *, wait: bool = True
 ) -> tuple[int, int]:
-    """(offset, file_pos) of a batch at or shortly before the one that contains `offset`.
+    """Return (offset, file_pos) of a batch at or shortly before the one that contains `offset`.
 
     Raises: WouldBlock, with `wait=False`, where the index is not in memory; Fault, FileGone.
     """
@@ -36,10 +36,11 @@ def place_of_offset(
 
 
 def searched_place(segment: Segment, offset: int, interval_bytes: int) -> tuple[int, int]:
-    """(offset, file_pos) of a batch at or before `offset`, found by looking where batches begin.
+    """Return (offset, file_pos) of a batch at or before `offset`, found by looking where batches
+    begin.
 
-    It says nothing of what follows: the search steps over anything but good batches. Raises:
-    FileGone.
+    The result proves nothing about the bytes that follow: the search steps over anything but good
+    batches. Raises: FileGone.
     """
     found = segment.base_offset, SEGMENT_HEADER_BYTES
     low_pos, high_pos = SEGMENT_HEADER_BYTES, segment.size
@@ -86,8 +87,8 @@ def place_of_time(segment: Segment, time_us: int, interval_bytes: int) -> tuple[
 
 
 def stored_index(segment: Segment) -> SparseIndex | None:
-    """The index from its file, kept in memory from now on; None if it does not reach the end of the
-    segment, as that of a full one does.
+    """Return the index from its file and keep it in memory from now on. Return None if the index
+    does not reach the end of the segment, as the index of a full segment does.
     """
     if segment.index_is_lost:
         return None

@@ -1,10 +1,10 @@
-"""Recognises the end of a log as a clean stop or a plain kill leaves it, from a few small reads.
+"""Recognises the end of a log that a clean stop or a plain kill leaves, from a few small reads.
 
-A start opens thousands of logs, and nearly all of them end like this: the last file has good
-batches up to its end; the last one ends at the durable offset of the slot, or a few follow that no
-round had marked before the kill; and the index knows a place shortly before. This takes half the
-time of a recovery. A log that differs in anything, or cannot be read, is left unchanged to
-`recovery.py`, which looks at all of it again. FORMAT.md section 7.
+A start opens thousands of logs, and nearly all of them end like this. The last file has good
+batches up to its end. The last batch ends at the durable offset of the slot, or a few batches
+follow that no round had marked before the kill. The index knows a place shortly before. This check
+takes half the time of a recovery. A log that differs in anything, or cannot be read, is left
+unchanged to `recovery.py`, which reads the whole end again. FORMAT.md section 7.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from braidlog.storage.log.segment_names import BASE_DIGITS, VIEW_SUFFIX
 from braidlog.storage.log.tail import UnprovenTail
 from braidlog.storage.log.watermark import Watermark
 
-# Limit of what follows the last place in the index: a few batches, or one that is not small. The
-# index of a log in use has an entry every few batches.
+# Limit of the bytes after the last indexed place: a few batches, or a large batch. The index of a
+# log in use has an entry every few batches.
 BEHIND_BYTES_MAX = 64 * 1024
 
 NAME_BYTES = BASE_DIGITS + len(LOG_SUFFIX)
@@ -74,7 +74,7 @@ def plain_end(
 
 
 def _plain_bases(names: Sequence[str]) -> list[int]:
-    """Base offsets of the segment files; none if one of the names is out of the ordinary."""
+    """Return the base offsets of the segment files; none if a name is out of the ordinary."""
     bases = []
     for name in names:
         if name.endswith(LOG_SUFFIX):
@@ -128,7 +128,7 @@ def _look_at_end(
 
 
 def _indexed_place(segment: Segment, proven: int) -> tuple[int, int] | None:
-    """The place that the index gives, if it is good and gives one."""
+    """Return the place that the index gives, or None if the index is bad or gives none."""
     try:
         index = segment.load_index()
         index.cut(segment.size)

@@ -1,9 +1,9 @@
-"""Reading ahead of a start that opens many folders, if they have to come from the disk.
+"""Reads ahead of a start that opens many folders, if they have to come from the disk.
 
-A start opens one folder after the other. Each takes a handful of small reads, most of which are
-known only then. From memory that takes microseconds, and a helper would only be in the way. From a
-disk each read takes a tenth of a millisecond or more: then another process (`fetching.py`) fetches
-the next folders. Knows names of folders, nothing of what is in them.
+A start opens a folder after the other. Each folder takes a handful of small reads, most of which
+are known only then. From memory a read takes microseconds, and a helper would only be in the way.
+From a disk a read takes a tenth of a millisecond or more: then another process (`fetching.py`)
+fetches the next folders. Knows names of folders, not their contents.
 """
 
 import json
@@ -17,7 +17,7 @@ from contextlib import suppress
 from braidlog.storage.log import fetching
 from braidlog.storage.log.fetching import blocks_read as blocks_read_by_us
 
-# Folders between two looks at what the disk was asked for.
+# Folders between two looks at the number of blocks read from the disk.
 LOOK_FOLDERS = 64
 
 # From this many blocks of 512 bytes per folder on, a start waits mainly for the disk. A folder with
@@ -35,12 +35,13 @@ def read_ahead(
     fetch: Callable[[Sequence[str]], int] | None = None,
     blocks_read: Callable[[], int] | None = None,
 ) -> Iterator[str]:
-    """Each folder in order, for a caller who opens it before asking for the next. Meanwhile the
-    following ones are fetched into the page cache, as long as reads come from the disk.
+    """Yield each folder in order, for a caller who opens the folder before asking for the next.
+    Meanwhile the following folders are fetched into the page cache, as long as reads come from the
+    disk.
 
-    It only reads; what cannot be read is left to the caller. `fetch` fetches some folders and says,
-    as `blocks_read` does for the caller's thread, how many blocks of 512 bytes the disk was asked
-    for.
+    Read-ahead leaves unreadable files to the caller. `fetch` fetches some folders and returns the
+    number of 512-byte blocks read from the disk; `blocks_read` does the same for the caller's
+    thread.
     """
     fetcher = Fetcher()
     pool = ThreadPoolExecutor(1, "read-ahead")
@@ -52,7 +53,7 @@ def read_ahead(
             yield folder
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        fetcher.end()  # Nobody waits any more for what it is asked for.
+        fetcher.end()  # Nobody waits any more for the requested folders.
         pool.shutdown()
         fetcher.close()
 
@@ -76,7 +77,7 @@ class _Ahead:
         self._shares: deque[Future[int]] = deque()
 
     def look(self, number: int) -> None:
-        """Have more folders fetched, if the last ones had to wait for the disk."""
+        """Fetch more folders if the last ones had to wait for the disk."""
         blocks, before = self._blocks_read(), self._blocks
         self._blocks = blocks
         is_cold = blocks - before >= COLD_BLOCKS * LOOK_FOLDERS
@@ -93,8 +94,8 @@ class _Ahead:
 
 
 class Fetcher:
-    """The program `fetching.py`, started with the first folders; if it cannot run, nothing is
-    fetched. It ends with this process in any case, because its input ends.
+    """The program `fetching.py`, started with the first folders; if the program cannot run, nothing
+    is fetched. The program ends with this process, because its input ends.
     """
 
     def __init__(self, path: str = fetching.__file__) -> None:
@@ -103,7 +104,7 @@ class Fetcher:
         self._ended = False
 
     def fetch(self, folders: Sequence[str]) -> int:
-        """See `read_ahead`; one caller at a time."""
+        """Fetch folders as `read_ahead` describes; one caller at a time."""
         try:
             if self._program is None and not self._ended:
                 self._program = self._begun()

@@ -23,13 +23,13 @@ from braidlog.storage.log.segment_names import SegmentName, segment_names
 from braidlog.storage.log.topic_file import TOPIC_NAME, BadTopicFile, unpack_topic_file
 from braidlog.storage.log.watermark import read_watermark
 
-# Descriptors of one reader: the segment it reads, and a few it read before.
+# Descriptors of a reader: the segment being read, and a few read before.
 HANDLES_MAX = 8
 
 
 @dataclass(slots=True, frozen=True)
 class PartitionFolder:
-    """A partition as its `topic` file names it."""
+    """A partition as named by its `topic` file."""
 
     partition_id: int
     topic: str
@@ -54,7 +54,7 @@ def list_partitions(data_dir: str | os.PathLike[str]) -> list[PartitionFolder]:
 
 
 class ReadOnlyLog(LogLook):
-    """One partition's log as it was durable when this was made, or when `refresh` was called."""
+    """A partition's log as durable at construction or at the last `refresh`."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         """Raises OSError if there is no such folder."""

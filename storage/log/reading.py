@@ -1,7 +1,7 @@
-"""Reading batches out of one segment from a place on: one read of the range, checks, views.
+"""Reads batches out of a segment from a place on: a single read of the range, checks, views.
 
 Works beside an append to the same segment, in any thread, because bytes below `segment.size` never
-change. Knows no high watermark of its own: the caller says where to stop.
+change. Knows no high watermark: the caller gives the offset at which to stop.
 """
 
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ from braidlog.storage.log.scan import (
 )
 from braidlog.storage.log.segment import Segment
 
-# Read beyond what was asked for: the header of a batch that fills the request exactly, and the
-# walk from an index entry to the batch wanted.
+# Bytes read beyond the request: the header of a batch that fills the request exactly, and the walk
+# from an index entry to the wanted batch.
 SLACK_BYTES = 16 * 1024
-# Batches of one read, however small they are: each takes the reader some microseconds.
+# Batches of a read, however small they are: each takes the reader some microseconds.
 READ_BATCHES_MAX = 2048
 NONE = memoryview(b"")
 
 
 @dataclass(slots=True, frozen=True)
 class Trusted:
-    """Bodies of one format for a reader who checks them itself: those that this process wrote or
+    """Bodies of a format for a reader who checks them itself: bodies that this process wrote or
     verified, and has had in memory since, are not checked again here.
     """
 
@@ -41,7 +41,9 @@ class Trusted:
 
 @dataclass(slots=True)
 class Want:
-    """What a read wants: batches that end above `offset`, and none that ends above `stop`."""
+    """The batches that a read wants: batches that end above `offset`, none that ends
+    above `stop`.
+    """
 
     offset: int
     stop: int
@@ -53,12 +55,13 @@ class Want:
 
 
 def read_batches(segment: Segment, place: tuple[int, int], want: Want) -> list[Batch]:
-    """The batches wanted, walking from `place`, where a batch begins; [] if the segment has none.
+    """Return the wanted batches, walking from `place`, where a batch begins; [] if the segment has
+    none.
 
-    The first is returned whatever its size (but see `Trusted`), more while their bodies together
-    fit `bytes_max`, at most READ_BATCHES_MAX; with `beyond_bytes` also the first that does not fit.
-    The read ends before a batch that is not good; the next read raises.
-    Raises: Fault if the first one is not good; WouldBlock; FileGone.
+    The first batch is returned whatever its size (but see `Trusted`), more while their bodies
+    together fit `bytes_max`, at most READ_BATCHES_MAX; with `beyond_bytes` also the first batch
+    that does not fit. The read ends before a bad batch; the next read raises. Raises: Fault if the
+    first batch is bad; WouldBlock; FileGone.
     """
     load_checked(segment)
     batches: list[Batch] = []
@@ -159,7 +162,7 @@ def fill(
         if len(data) < min(size_min, size) and not want.wait:
             raise WouldBlock(segment.path)
     except WouldBlock:
-        segment.forget_checked()  # What is read from the disk again is checked again.
+        segment.forget_checked()  # Bytes read from the disk again are checked again.
         raise
     if len(data) < min(size_min, size):
         raise Fault(segment, pos, offset, "the file ends too early")

@@ -1,4 +1,4 @@
-"""Recovery of one log at start: walk its end, tell a torn tail from damage, cut or keep.
+"""Recovery of a log at start: walk its end, tell a torn tail from damage, cut or keep.
 
 FORMAT.md section 7 has the rules. Only the log files are authoritative; index and slot only give a
 place to begin. Treats partitions and journals alike. Knows no topics.
@@ -28,7 +28,7 @@ FOREIGN_SUFFIX = ".foreign"
 
 @dataclass(slots=True, frozen=True)
 class Cut:
-    """A torn tail that was cut off: bytes of one file from `file_pos` on, never acknowledged."""
+    """A torn tail that was cut off: bytes of a file from `file_pos` on, never acknowledged."""
 
     path: str
     file_pos: int
@@ -57,7 +57,7 @@ class Damage:
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """The findings of a start in one folder; `is_clean` if there is nothing to report."""
+    """The findings of a start in a folder; `is_clean` if there are none."""
 
     folder: str
     cuts: list[Cut] = field(default_factory=list)
@@ -114,7 +114,7 @@ def recover(
     interval_bytes: int,
     names: Sequence[str],
 ) -> Recovered:
-    """Recover one log, so that readers and appends can rely on it; `names` are the files in its
+    """Recover a log, so that readers and appends can rely on the log; `names` are the files in its
     folder.
 
     Raises: StorageFailed, StorageFull.

@@ -15,18 +15,18 @@ RESERVE_OFFSETS = 1 << 20
 
 
 class Reservation:
-    """The reservation of one partition. `limit`: offsets below it may be given out.
+    """The reservation of a partition. `limit`: offsets below it may be given out.
 
     Guarantees: after a crash no offset that a reader may have seen is used again. `reserve_now` and
-    `settle` wait for the disk, the rest only writes.
+    `settle` wait for the disk, the other methods only write.
     """
 
     def __init__(
         self, files: Files, folder: str, partition_id: int, *, may_exist: bool = True
     ) -> None:
-        """`may_exist` is False where the folder is known to hold none.
+        """`may_exist` is False where the folder is known to hold no reservation.
 
-        Raises StorageFailed if there is one that cannot be read.
+        Raises StorageFailed if a reservation exists but cannot be read.
         """
         self._files = files
         self._folder = folder
@@ -41,7 +41,7 @@ class Reservation:
 
     @property
     def is_used(self) -> bool:
-        """Whether there is, or was, a reservation."""
+        """True if there is, or was, a reservation."""
         return self._slots.file is not None
 
     def reserve_now(self, needed_offset: int) -> None:
@@ -52,7 +52,7 @@ class Reservation:
         self._write_now(needed_offset + RESERVE_OFFSETS)
 
     def settle(self, log_end_offset: int) -> None:
-        """Give back what is above the log end; all below is durable. Waits for the disk.
+        """Give back the offsets above the log end; all below are durable. Waits for the disk.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -61,7 +61,7 @@ class Reservation:
 
     def lower(self, limit: int) -> File | None:
         """Write, without a sync, that nothing at or above `limit` was given out; everything below
-        must be durable. Returns the file to sync, if there is one.
+        must be durable. Returns the file to sync, or None.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -71,7 +71,8 @@ class Reservation:
         return self._slots.file
 
     def extend(self, log_end_offset: int) -> tuple[File, int] | None:
-        """Write, without a sync, a further reservation when half of this one is used.
+        """Write, without a sync, a further reservation when half of the present reservation is
+        used.
 
         Returns the file to sync and the limit to `confirm` then, None when there is no need yet.
         Raises: StorageFull, StorageFailed.

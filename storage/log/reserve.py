@@ -1,9 +1,9 @@
 """Disk space kept for changes that free space: deletions, new limits, and retention itself.
 
 A full disk has no block left for the record that deletes a topic. So a data directory holds a file
-of allocated blocks that mean nothing (FORMAT.md section 1). It shrinks by a piece when such a
-change meets a full disk, and is made whole again when there is room. Of a change it knows only that
-it raises `StorageFull` and may then be tried again.
+of allocated blocks without content (FORMAT.md section 1). The file shrinks by a piece when such a
+change meets a full disk, and grows back when there is room. The reserve knows only that a change
+raises `StorageFull` and may then be repeated.
 """
 
 import errno
@@ -18,12 +18,12 @@ from braidlog.storage.log.files import FileGone, Files
 RESERVE_NAME = "reserve"
 PROBE_SUFFIX = ".probe"
 
-# The largest blocks of file systems in use have 64 KiB. A change needs one for a journal, one for a
-# folder and one for a new segment: enough for five changes there, and for eighty with blocks of
-# 4 KiB, before anything is freed. Small beside one segment.
+# The largest blocks of file systems in use have 64 KiB. A change needs a block each for a journal,
+# a folder and a new segment: the reserve is enough for five changes there, and for eighty with
+# blocks of 4 KiB, before any space is freed. Small beside a segment.
 RESERVE_BYTES = 1 << 20
 
-# What is given back at once. What the change does not use is taken again, in small blocks.
+# Piece that is given back at once. Blocks that the change does not use are taken again.
 PIECE_BYTES = 64 * 1024
 BLOCK_BYTES = 4096
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Reserve:
-    """The reserve of one data directory. Safe in several threads."""
+    """The reserve of a data directory. Safe in several threads."""
 
     def __init__(self, files: Files, path: str, size_bytes: int = RESERVE_BYTES) -> None:
         self.is_whole = False
@@ -43,15 +43,16 @@ class Reserve:
         self._lock = threading.Lock()
 
     def make(self) -> None:
-        """Allocate what is missing, as far as there is room; call it again when there may be more.
+        """Allocate the missing part, as far as there is room; call again when there may be more
+        room.
 
-        Nothing of it needs a sync: a start without the file makes it. Raises StorageFailed.
+        The file needs no sync: a start without the file creates it. Raises StorageFailed.
         """
         with self._lock:
             self._take()
 
     def _take(self) -> None:
-        with suppress(StorageFull):  # What is there is kept, and the next call goes on.
+        with suppress(StorageFull):  # The allocated part is kept, and the next call goes on.
             self._make_file()
             for pos in range(0, self._size_bytes, self._piece_bytes):
                 self._take_piece(pos)
@@ -74,9 +75,9 @@ class Reserve:
             self._file = self._files.create(self._path)
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether there is that much room besides the reserve, tested by allocating it and by
-        writing a small file, both for a moment: space that is reported as free may be reserved for
-        others. True if that cannot be tested. Raises StorageFailed.
+        """Return True if there is that much room besides the reserve, or if that cannot be tested.
+        The test allocates the bytes and writes a small file, both for a moment: space that is
+        reported as free may be reserved for others. Raises StorageFailed.
         """
         with self._lock:
             try:
@@ -108,7 +109,7 @@ class Reserve:
     def use_reserve(self, act: Callable[[], T]) -> T:
         """Run a change that frees space; on a full disk it may use the reserve.
 
-        `act` changes nothing when it raises StorageFull. Raises what it raises.
+        `act` changes nothing when it raises StorageFull. Raises the errors of `act`.
         """
         try:
             return act()
@@ -128,7 +129,7 @@ class Reserve:
                     return done
 
     def _give_back(self) -> bool:
-        """Give one piece back; returns whether there was one."""
+        """Give a piece back; return True if there was a piece."""
         try:
             size = self._file.size()
             if size == 0:

@@ -1,4 +1,4 @@
-"""Retention as one pure function: the old segments to drop. Knows sizes, ages and
+"""Retention as a pure function: the old segments to drop. Knows sizes, ages and
 offsets, no file.
 """
 
@@ -87,8 +87,8 @@ def is_held(
 
 
 def is_over(segment: SegmentFacts, settings: LogSettings, now_us: int, bytes_left: int) -> bool:
-    """Return True if the limits drop a segment: the log is large enough without it, or it is too
-    old.
+    """Return True if the limits drop a segment: the log is large enough without this segment, or
+    the segment is too old.
     """
     size_over = settings.retention_bytes is not None and bytes_left >= settings.retention_bytes
     return size_over or is_too_old(segment.newest_append_us, settings, now_us)

@@ -16,7 +16,7 @@ from braidlog.storage.log.unsynced import Unsynced
 
 
 class Rounds(Protocol):
-    """Makes the segments of one log durable. Owner's thread."""
+    """Makes the segments of a log durable. Owner's thread."""
 
     @property
     def unsynced(self) -> Unsynced:
@@ -32,8 +32,8 @@ class Rounds(Protocol):
         """Note that a point is durable, even if the log is closed by now."""
 
     def finish(self, point: SyncPoint, extent: Extent) -> bool:
-        """Do the work that waited for the round; `extent` says what is durable now. Not called once
-        the log is closed. True if a later round must follow. Raises StorageFailed.
+        """Do the work that waited for the round; `extent` gives the durable offsets. Not called
+        once the log is closed. True if a later round must follow. Raises StorageFailed.
         """
 
     def note(self, extent: Extent, *, in_round: bool = False) -> None:

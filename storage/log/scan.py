@@ -1,7 +1,7 @@
-"""Walking a segment batch by batch, and finding batches again after a fault.
+"""Walks a segment batch by batch, and finds batches again after a fault.
 
 For recovery, `log verify`, building indexes and reading. Trusts no byte: everything is checked
-against FORMAT.md section 3. Decides nothing about what a fault means.
+against FORMAT.md section 3. Leaves the handling of a fault to the caller.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,13 +13,13 @@ from braidlog.storage.log.batch import HEADER_BYTES, MAGIC, BadHeader, BatchHead
 from braidlog.storage.log.files import FileGone
 from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, BadSegment, ForeignSegment, Segment
 
-# What a walk reads at once while batches follow closely; bodies larger than that are jumped over.
+# Bytes of a read while batches follow closely; larger bodies are jumped over.
 CHUNK_BYTES = 256 * 1024
 
 # The same for reading a whole file: four batches of a journal's snapshot.
 PIECE_BYTES = 1024 * 1024
 
-# What is read after a jump: a header, and a few more where batches are small.
+# Bytes read after a jump: a header, and a few more where batches are small.
 LEAP_BYTES = 4096
 
 # An offset above all others, for walks that check no bodies.
@@ -27,10 +27,10 @@ NO_OFFSET = 1 << 63
 
 
 class Fault(Exception):
-    """No good batch here: the place, the offset expected there, and why it is not good.
+    """No good batch here: the place, the expected offset, and the reason.
 
-    `is_unreadable`: the disk cannot read the place, so what is there is unknown. `is_foreign`: it
-    is intact, but belongs to another log or place.
+    `is_unreadable`: the disk cannot read the place, so its content is unknown. `is_foreign`: the
+    batch is intact, but belongs to another log or place.
     """
 
     def __init__(
@@ -147,10 +147,11 @@ def header_at(
 def walk(
     segment: Segment, file_pos: int, offset: int, *, check_bodies_from: int, end_pos: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """(file_pos, header) of the batches from `file_pos`, where one with `offset` must begin.
+    """Yield (file_pos, header) of the batches from `file_pos`, where a batch with `offset` must
+    begin.
 
-    Bodies are checked in batches that end above the offset `check_bodies_from`.
-    Raises: Fault at the first batch that is not good; FileGone.
+    Bodies are checked in batches that end above the offset `check_bodies_from`. Raises: Fault at
+    the first batch that is not good; FileGone.
     """
     window = Window(segment, end_pos)
     while file_pos < end_pos:
@@ -169,11 +170,11 @@ def walk(
 def pass_over(
     segment: Segment, file_pos: int, offset: int, *, below: int, end_pos: int
 ) -> tuple[int, int]:
-    """(offset, file_pos) after the batches from `file_pos` on that end at or below the offset
-    `below`. Walks the headers only; bodies are not verified.  # hot
+    """Return (offset, file_pos) after the batches from `file_pos` on that end at or below the
+    offset `below`. Walks the headers only; bodies are not verified.  # hot
 
-    Stops early at the first batch that is not good: a full walk from there says what is wrong.
-    Raises: Fault if the disk cannot read; FileGone.
+    Stops early at the first bad batch: a full walk from there reports the fault. Raises: Fault if
+    the disk cannot read; FileGone.
     """
     salt, partition_id = segment.salt, segment.partition_id
     view, view_pos = memoryview(b""), -1
@@ -222,7 +223,8 @@ def bodies(segment: Segment) -> Iterator[tuple[int, int, memoryview]]:
 def piece_with(
     segment: Segment, file_pos: int, offset: int, end_pos: int
 ) -> tuple[memoryview, tuple[int, int, int]]:
-    """A piece of the file that begins with the batch expected there, and what `peek` says of it.
+    """Return a piece of the file that begins with the batch expected there, and the result of
+    `peek`.
 
     Raises: Fault, FileGone.
     """
@@ -238,10 +240,11 @@ def piece_with(
 def find_good(
     segment: Segment, file_pos: int, offset: int, end_pos: int
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Good batches, bodies checked, that begin at or after `file_pos` with at least that offset.
+    """Yield good batches, bodies checked, that begin at or after `file_pos` with at least that
+    offset.
 
-    Searches for the magic, to find what lies after a fault; there may be more faults between them.
-    Raises: FileGone.
+    Searches for the magic, to find the batches after a fault; there may be more faults between
+    them. Raises: FileGone.
     """
     pos = max(file_pos, SEGMENT_HEADER_BYTES)
     while pos < end_pos:

@@ -1,7 +1,7 @@
-"""One segment: a log file of batches and its index. Knows its header, not its neighbours.
+"""A segment: a log file of batches and its index. Knows its header, not its neighbours.
 
-The owner's thread appends; any thread reads, at the same time. The size counts only what is written
-whole. FORMAT.md sections 2 to 4.
+The owner's thread appends; any thread reads, at the same time. The size counts only completely
+written bytes. FORMAT.md sections 2 to 4.
 """
 
 import os
@@ -37,7 +37,7 @@ FLAG_COMPACTED = 2
 FLAGS = FLAG_SNAPSHOT | FLAG_COMPACTED
 
 INDEX_SUFFIX = ".index"
-NEW_SUFFIX = ".new"  # Of a file that has not got its name: a start removes it.
+NEW_SUFFIX = ".new"  # Suffix of a file without its final name: a start removes the file.
 
 # magic, version, kind, salt, partition_id, base_offset, flags, end_offset, tombstones_below,
 # tombstones_us, reserved
@@ -78,7 +78,7 @@ class SegmentHeader:
 
 
 def pack_segment_header(header: SegmentHeader) -> bytes:
-    """The header's 64 bytes, of version 2 if it names its data directory."""
+    """Return the header's 64 bytes, of version 2 if the header names its data directory."""
     place = (header.partition_id, header.base_offset)
     compacted = (header.end_offset, header.tombstones_below, header.tombstones_us)
     if header.directory_id:
@@ -133,10 +133,10 @@ def segment_bases(names: Sequence[str]) -> list[int]:
 
 
 class Segment:
-    """An existing segment file. Its header is read when first needed: most never are.
+    """An existing segment file. Its header is read when first needed: most headers never are.
 
     Guarantees: bytes below `size` are whole batches and never change, so readers need no lock.
-    `append` is one write into the page cache; reads may wait for the disk.
+    `append` is a single write into the page cache; reads may wait for the disk.
     """
 
     def __init__(
@@ -171,16 +171,17 @@ class Segment:
         self.index_is_lost = False  # Neither whole in its file nor kept up.
         self.building_index = threading.Lock()
         self._index_lock = threading.Lock()
-        self._built_max_us: int | None = None  # Greatest time of what the index was built from.
+        # Greatest time of the batches that the index was built from.
+        self._built_max_us: int | None = None
 
     @classmethod
     def create(
         cls, files: Files, folder: str, header: SegmentHeader, *, named: bool = True
     ) -> "Segment":
-        """A new segment with nothing but its header; neither file nor folder are synced. Unless it
-        is `named`, a start removes it until it gets its name (`take_name`).
+        """Create a segment that has only its header; neither file nor folder are synced. Unless the
+        segment is `named`, a start removes the file until `take_name` names it.
 
-        Raises: StorageFull, StorageFailed, and then nothing is left behind.
+        Raises: StorageFull, StorageFailed; the file is then removed.
         """
         header = named_header(header, files)
         segment = cls(files, folder, header.base_offset, header.kind, header.partition_id)
@@ -189,7 +190,7 @@ class Segment:
         segment.file = files.create(segment.path)
         try:
             segment.file.write_at([pack_segment_header(header)], 0)
-        except Exception:  # Leave no half segment, whatever went wrong.
+        except Exception:  # Leave no half segment after any error.
             segment.discard()
             raise
         segment.size = SEGMENT_HEADER_BYTES
@@ -198,9 +199,9 @@ class Segment:
         return segment
 
     def take_name(self) -> None:
-        """Give a segment that was made without it its name. The folder is not synced.
+        """Give an unnamed segment its name. The folder is not synced.
 
-        Raises: StorageFull, StorageFailed, and then it is as it was.
+        Raises: StorageFull, StorageFailed, with nothing changed.
         """
         path = self.path.removesuffix(NEW_SUFFIX)
         self._files.rename(self.path, path)
@@ -255,11 +256,13 @@ class Segment:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it holds no batch."""
+        """True if the segment holds no batch."""
         return self.size <= SEGMENT_HEADER_BYTES
 
     def is_full_for(self, stored_bytes: int, append_us: int, settings: LogSettings) -> bool:
-        """Whether a batch of that size and time begins a new segment; an empty one takes any."""
+        """Return True if a batch of that size and time begins a new segment; an empty segment takes
+        any batch.
+        """
         if self.size + stored_bytes > settings.segment_bytes:
             return not self.is_empty
         first_us = self.first_append_us  # None while it is empty.
@@ -283,7 +286,7 @@ class Segment:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether compaction made it."""
+        """True if compaction wrote the segment."""
         return self.name.generation > 0
 
     @property
@@ -292,7 +295,7 @@ class Segment:
         return self._index
 
     def load_index(self) -> SparseIndex:
-        """The index, taken from its file if it is not in memory. Raises BadIndex."""
+        """Return the index, from its file if it is not in memory. Raises BadIndex."""
         with self._index_lock:
             index = self._index
             if index is None:
@@ -333,10 +336,11 @@ class Segment:
                 self._index = None
 
     def append(self, parts: Sequence[Buffer], size: int, append_us: int, time_us: int) -> int:
-        """Write one batch, or several, of `size` bytes at the end with one call; returns where.
+        """Write a batch, or several, of `size` bytes at the end with a single call; return the file
+        position.
 
         Owner's thread, which holds the file.  # hot
-        Raises: StorageFull, StorageFailed; the segment is then as it was.
+        Raises: StorageFull, StorageFailed, with the segment unchanged.
         """
         file_pos = self.size
         self.file.write_held(parts, file_pos, size)
@@ -350,7 +354,7 @@ class Segment:
 
     @property
     def leases(self) -> Leases:
-        """Where a caller that holds the file gets a lease on it."""
+        """The leases from which a caller that holds the file takes a lease on it."""
         return self._files.leases
 
     def note_checked(self, start_pos: int, end_pos: int) -> None:
@@ -405,7 +409,8 @@ class Segment:
     def note_in_index(
         self, offset: int, file_pos: int, max_time_before_us: int | None, interval_bytes: int
     ) -> None:
-        """Give the batch at `file_pos` an index entry, if it is far enough after the last one.
+        """Give the batch at `file_pos` an index entry, if the batch is far enough after the last
+        entry.
 
         Raises: StorageFailed.
         """
@@ -420,13 +425,15 @@ class Segment:
                 index.flush()
 
     def _with_built(self, max_time_us: int | None) -> int | None:
-        """The greater of what the owner has seen and what the index was built from."""
+        """Return the greater of the time that the owner has seen and the time that the index was
+        built from.
+        """
         times_us = [one for one in (max_time_us, self._built_max_us) if one is not None]
         return max(times_us, default=None)
 
     def end_index(self, next_offset: int) -> bool:
-        """Add the end entry to the index, if there is one, and write it out; returns whether there
-        was anything to write. Raises StorageFailed.
+        """Add the end entry to the index, if there is an index, and write the index out; return
+        True if there was anything to write. Raises StorageFailed.
         """
         index = self._index
         if index is None:

@@ -1,7 +1,7 @@
-"""Names of a partition's segment files, and which of them count (FORMAT.md sections 1 and 12).
+"""Names of a partition's segment files, and which of the files count (FORMAT.md sections 1 and 12).
 
-The name of a compacted file says where it begins and ends, and its generation: it replaces every
-file of a lower generation that begins within it. Opens no file.
+The name of a compacted file gives its beginning, its end and its generation: the file replaces
+every file of a lower generation that begins within it. Opens no file.
 """
 
 import re
@@ -21,7 +21,7 @@ _COMPACTED = re.compile(
 
 @dataclass(slots=True, frozen=True, order=True)
 class SegmentName:
-    """A segment file by its name; `end_offset` is 0 where the name does not say it."""
+    """A segment file by its name; `end_offset` is 0 where the name has no end offset."""
 
     base_offset: int
     generation: int = 0
@@ -37,13 +37,13 @@ class SegmentName:
         return f"{span}-{self.generation}{self.suffix}"
 
     def replaces(self, other: "SegmentName") -> bool:
-        """Whether this file took the other one's place."""
+        """Return True if this file took the other file's place."""
         begins_within = self.base_offset <= other.base_offset < self.end_offset
         return begins_within and self.generation > other.generation
 
 
 def parse_name(name: str) -> SegmentName | None:
-    """What a file's name says, None if it is no segment's or view's."""
+    """Parse a file name; return None unless it names a segment or a view."""
     if found := _PLAIN.fullmatch(name):
         return SegmentName(int(found[1]))
     if found := _COMPACTED.fullmatch(name):
@@ -53,8 +53,8 @@ def parse_name(name: str) -> SegmentName | None:
 
 
 def segment_names(names: Iterable[str]) -> tuple[list[SegmentName], list[SegmentName]]:
-    """Among the names of a folder, the segments that count, by offset; and those that others
-    replaced, the later ones first.
+    """Among the names of a folder, the segments that count, by offset; and the replaced segments,
+    the latest first.
     """
     found = _with_suffix(names, LOG_SUFFIX)
     compacted = [one for one in found if one.generation]

@@ -1,7 +1,7 @@
-"""The segments of one log side by side: reading and looking up across them.
+"""The segments of a log side by side: reading and looking up across them.
 
-Any thread may read while the owner's thread adds and drops segments. Knows where batches are, not
-which of them may be shown: the caller says where to stop.
+Any thread may read while the owner's thread adds and drops segments. Knows the places of batches,
+not which of them are visible: the caller gives the offset at which to stop.
 """
 
 from bisect import bisect_right
@@ -33,7 +33,7 @@ Place = tuple[int, int, int]
 
 @dataclass(slots=True, frozen=True)
 class View:
-    """The segments at one moment; never changed, only replaced, so that threads may use it."""
+    """The segments at a moment; never changed, only replaced, so that threads may use a view."""
 
     bases: tuple[int, ...]
     segments: tuple[Segment, ...]
@@ -44,9 +44,9 @@ class View:
 
 
 class SegmentSet:
-    """Segments in order of their offsets, each beginning where the one before ends.
+    """Segments in order of their offsets, each beginning where the segment before ends.
 
-    Guarantees: a reader sees one consistent view of the segments, also while some are added or
+    Guarantees: a reader sees a consistent view of the segments, also while some are added or
     dropped. Reads may wait for the disk unless asked not to.
     """
 
@@ -60,7 +60,7 @@ class SegmentSet:
         self.show(segments)
 
     def show(self, segments: Sequence[Segment]) -> None:
-        """Show these segments to readers from now on; the last one takes the appends."""
+        """Show these segments to readers from now on; the last segment takes the appends."""
         self.view = View(tuple(one.base_offset for one in segments), tuple(segments))
         if segments:
             self.last = segments[-1]
@@ -94,7 +94,7 @@ class SegmentSet:
             self._places[offset % PLACES] = (offset, segment, place)
 
     def read(self, want: Want) -> list[Batch]:
-        """Read what is wanted from the segment that has the offset.
+        """Read the wanted batches from the segment that has the offset.
 
         Raises: Fault; WouldBlock; FileGone, if the segment was dropped meanwhile.
         """
@@ -113,14 +113,15 @@ class SegmentSet:
         last = batches[-1]
         end_pos = last.file_pos + last.header.stored_bytes
         self.remember(last.next_offset, segment, end_pos)
-        if last.header.body_bytes >= IN_PLACE_BYTES_MIN:  # They follow one another, all checked.
+        # The batches follow each other, all checked.
+        if last.header.body_bytes >= IN_PLACE_BYTES_MIN:
             segment.note_checked(batches[0].file_pos, end_pos)
         return batches
 
     def read_in_place(self, offset: int, want: PlacedWant) -> PlacedRun | None:
-        """Large batches whose bodies need not be read. The first one begins with `offset`, or has a
-        remembered entry that does. Often there are none: use `read` then. Waits for nothing, raises
-        nothing.
+        """Return large batches without reading their bodies. The first batch begins with `offset`,
+        or has a remembered entry that does. Often there are none: use `read` then. Never waits,
+        never raises.
         """
         view = self.view
         segment = view.segments[view.number_of(offset)]

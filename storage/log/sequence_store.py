@@ -1,7 +1,7 @@
 """The producers of a partition over restarts: a snapshot file, and a walk of the batches after it.
 
-Without a snapshot nothing was ever compared with the table: it begins empty at the log's end, and
-an empty snapshot is on disk before the first comparison. FORMAT.md section 10. Any thread.
+Without a snapshot nothing was ever compared with the table: the table begins empty at the log's
+end, and an empty snapshot is on disk before the first comparison. FORMAT.md section 10. Any thread.
 """
 
 import os
@@ -36,7 +36,9 @@ class BadSnapshot(ValueError):
 
 
 def pack_table(table: SequenceTable, partition_id: int) -> bytes:
-    """The snapshot file's bytes: what the table says of all batches below its `next_offset`."""
+    """Return the snapshot file's bytes: the state after all batches below the table's
+    `next_offset`.
+    """
     body = _ENCODER.encode(list(table))
     head = HEAD.pack(
         SEQUENCES_MAGIC, VERSION, 0, 0, partition_id, table.next_offset, len(body), crc32c(body)
@@ -82,7 +84,7 @@ def save(files: Files, log: Log, packed: bytes) -> None:
 
 
 def load(files: Files, log: Log) -> SequenceTable:
-    """What was remembered when the broker stopped, to be brought up to date by `catch_up`.
+    """Load the table as of the broker's stop; `catch_up` brings it up to date.
 
     Raises: BadSnapshot; StorageFull, StorageFailed, FileGone; OSError if the disk cannot read.
     """
@@ -93,7 +95,7 @@ def load(files: Files, log: Log) -> SequenceTable:
         save(files, log, pack_table(table, log.partition_id))
         return table
     table = unpack_table(data, log.partition_id)
-    # An empty one was written for a log end that a power cut may have taken back since.
+    # An empty snapshot was written for a log end that a power cut may have taken back since.
     table.next_offset = min(table.next_offset, log.log_end_offset)
     return table
 
@@ -101,7 +103,7 @@ def load(files: Files, log: Log) -> SequenceTable:
 def catch_up(table: SequenceTable, log: Log) -> None:
     """Note every batch from the table's `next_offset` to the log's end. Only headers are read.
 
-    What cannot be read is skipped: nothing can be compared with it. Raises: FileGone, OSError.
+    Unreadable batches are skipped: nothing can be compared with them. Raises: FileGone, OSError.
     """
     while table.next_offset < log.log_end_offset:
         end_offset = log.log_end_offset

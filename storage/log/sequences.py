@@ -27,7 +27,7 @@ class StoredBatch(msgspec.Struct, array_like=True, forbid_unknown_fields=True, g
 
 
 class ProducerState(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The newest batches of one producer, all of the same epoch; `recent` ends with the newest.
+    """The newest batches of a producer, all of the same epoch; `recent` ends with the newest.
 
     `first_sequence` is the first sequence noted in this epoch and in this round of sequences, which
     begin again at 0. A producer that leaves no gaps has stored all sequences from `first_sequence`
@@ -51,7 +51,7 @@ class ProducerState(msgspec.Struct, array_like=True, forbid_unknown_fields=True)
 
 
 class SequenceTable:
-    """The producers of one partition."""
+    """The producers of a partition."""
 
     def __init__(self, next_offset: int, producers: Sequence[ProducerState] = ()) -> None:
         """Store the producers; `producers` begins with the least recently active."""

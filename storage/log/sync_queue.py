@@ -1,9 +1,9 @@
 """fdatasync(2) without a thread: Linux AIO with IOCB_CMD_FDSYNC, which answers into an eventfd.
 
-A thread that syncs and a loop that runs Python pass the interpreter's lock back and forth. Here one
-system call begins the syncs of a round, and the kernel's own workers do them, side by side. Layouts
-and numbers: linux/aio_abi.h, io_submit(2). If the kernel or the machine does not offer it, there is
-no queue, and a thread syncs.
+A thread that syncs and a loop that runs Python pass the interpreter's lock back and forth. Here a
+single system call begins the syncs of a round, and the kernel's own workers run them side by side.
+Layouts and numbers: linux/aio_abi.h, io_submit(2). If the kernel or the machine does not offer AIO,
+there is no queue, and a thread syncs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import struct
 from collections.abc import Sequence
 from typing import Protocol
 
-# Syncs under way at the same time: those of one round. More files are cheaper by syncfs.
+# Syncs under way at the same time: the syncs of a round. More files are cheaper by syncfs.
 SYNCS_MAX = 8
 
 FDSYNC, RESFD = 3, 1  # IOCB_CMD_FDSYNC, IOCB_FLAG_RESFD
@@ -29,12 +29,12 @@ TIMESPEC = struct.Struct("<qq")  # seconds, nanoseconds
 # io_setup, io_getevents, io_submit: by machine, of little-endian 64-bit Linux.
 CALLS = {"x86_64": (206, 208, 209), "aarch64": (0, 4, 2)}
 
-# Kernel contexts of closed queues, for the next one: to end a context takes 20 ms.
+# Kernel contexts of closed queues, for the next queue: to end a context takes 20 ms.
 _spare: list[ctypes.c_ulong] = []
 
 
 class SyncQueue(Protocol):
-    """Syncs that block nobody. The eventfd counts each one that is done."""
+    """Syncs that block nobody. The eventfd counts each finished sync."""
 
     def submit(self, files: Sequence[tuple[str, int]]) -> int:
         """Begin to sync each (path, descriptor), at most SYNCS_MAX; returns how many were begun,
@@ -45,8 +45,8 @@ class SyncQueue(Protocol):
         """Path and errno (0: synced) of those that were done since the last call."""
 
     def close(self, seconds: float) -> bool:
-        """Close once what is under way is done; False if that takes longer than `seconds`. What
-        became of it is in `results`.
+        """Close once the running syncs are done; return False if that takes longer than `seconds`.
+        `results` has the outcomes.
         """
 
 

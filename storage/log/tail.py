@@ -1,8 +1,8 @@
-"""The end of a log that is not known to be on the disk, written once more at a start.
+"""Writes the end of a log again at a start if that end may not be on the disk.
 
 After a failed sync Linux counts the pages as written: they still read back, and a later sync of the
-same bytes says nothing of them (fsync(2), "Errors"). Only bytes written again are synced again.
-Knows what a walk found, and decides nothing about it.
+same bytes reports no error (fsync(2), "Errors"). Only bytes written again are synced again. Takes
+the findings of a walk, and decides nothing about them.
 """
 
 from collections import deque

@@ -1,4 +1,6 @@
-"""The `topic` file of a partition's folder: whose partition it is (FORMAT.md section 5)."""
+"""The `topic` file of a partition's folder: the topic and partition that own the folder (FORMAT.md
+section 5).
+"""
 
 from dataclasses import dataclass
 from struct import Struct
@@ -13,7 +15,7 @@ VERSION = 1
 HEADER = Struct("<8sHHIQII")
 CRC = Struct("<I")
 
-# Three parts of 255 bytes at most, and what is around them.
+# Three parts of 255 bytes at most, and the fields around them.
 TOPIC_BYTES_MAX = 4096
 
 
@@ -39,7 +41,7 @@ def pack_topic_file(content: TopicFile) -> bytes:
 
 
 def unpack_topic_file(data: bytes) -> TopicFile:
-    """What the file says. Raises BadTopicFile."""
+    """Parse a topic file. Raises BadTopicFile."""
     if len(data) < HEADER.size + CRC.size:
         raise BadTopicFile(f"only {len(data)} bytes")
     if CRC.unpack_from(data, len(data) - CRC.size)[0] != crc32c(data[: -CRC.size]):

@@ -1,7 +1,8 @@
 """Gives the folder of a partition another topic name, whole or not at all (FORMAT.md section 5).
 
-The new name is on disk beside the old one before the catalogue has it, and replaces it once the
-catalogue has it on disk; a start completes what a crash left undone. Knows no catalogue.
+The new name is on disk beside the old one before the catalogue has it, and replaces the old name
+once the catalogue has the new name on disk; a start completes work that a crash interrupted. Knows
+no catalogue.
 """
 
 import os
@@ -29,7 +30,7 @@ def prepare_name(files: Files, folder: str, content: TopicFile) -> None:
     """
     path = os.path.join(folder, NEW_TOPIC_NAME)
     with may_be_gone(folder):
-        files.unlink(path)  # A change that did not happen may have left one.
+        files.unlink(path)  # A change that did not happen may have left a prepared file.
         file = files.create(path)
         try:
             file.write_at([pack_topic_file(content)], 0)
@@ -53,7 +54,7 @@ def sync_names(files: Files, folders: Sequence[str]) -> None:
 
 
 def prepared_name(files: Files, folder: str) -> TopicFile | None:
-    """The file that is to replace the topic file; None if there is no good one."""
+    """Return the file that is to replace the topic file; None if there is no good file."""
     try:
         return unpack_topic_file(
             files.read_head(os.path.join(folder, NEW_TOPIC_NAME), TOPIC_BYTES_MAX)
@@ -63,9 +64,10 @@ def prepared_name(files: Files, folder: str) -> TopicFile | None:
 
 
 def take_name(files: Files, folder: str, wanted: TopicFile) -> bool:
-    """Replace the topic file by the prepared one, if that says what is wanted; False if not done.
+    """Replace the topic file by the prepared file, if that has the wanted name; return False if not
+    done.
 
-    Not synced: a start does it again. Raises StorageFailed.
+    Not synced: a start repeats the replacement. Raises StorageFailed.
     """
     if prepared_name(files, folder) != wanted:
         return False

@@ -1,4 +1,4 @@
-"""Trimming of one log: retention, and deletion of records at the log start.
+"""Trimming of a log: retention, and deletion of records at the log start.
 
 Decides where the log begins; the log moves its start there. Whole segments go, and only durable
 segments: a log never ends below an acknowledged offset. Owner's thread. Knows no file and no key.
@@ -29,7 +29,7 @@ class Trimmed(Extent, Protocol):
 
 
 class Trimmer:
-    """Removes old records of one log."""
+    """Removes old records of a log."""
 
     __slots__ = ("_log", "_segments")
 

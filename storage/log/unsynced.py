@@ -1,4 +1,4 @@
-"""The files that one log has written since its last round began: its part of the next round.
+"""The files that a log has written since its last round began: its part of the next round.
 
 Files stay open from the first write until the round that syncs them has ended, so that a sync
 reports every error (fsync(2), "Errors"). Knows no segment.
@@ -11,7 +11,7 @@ from braidlog.storage.log.watermark import SlotFile
 
 
 class Unsynced:
-    """Files and folder of one log that the next round must sync.
+    """Files and folder of a log that the next round must sync.
 
     Guarantees: a file written since the last round stays open until a round has synced the file, so
     no write error is lost. Never waits.

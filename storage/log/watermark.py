@@ -20,7 +20,7 @@ RESERVED_MAGIC = b"BRAIDRSV"
 VERSION = 1
 SLOT_BYTES = 64
 
-# A sector each, so that a write torn by a power cut harms one slot at most.
+# A sector each, so that a write torn by a power cut harms a single slot at most.
 SLOT_DISTANCE = 512
 
 # magic, version, kind, reserved, partition_id, sequence, log_start_offset, offset, reserved

@@ -1,6 +1,6 @@
-"""Durability `written` of one log: keeps the reservation ahead of the log end, and lowers it again.
+"""Durability `written` of a log: keeps the reservation ahead of the log end, and lowers it again.
 
-The rules of the reservation stand in `reservation.py`. Owner's thread, but for `reserve_ahead`.
+`reservation.py` has the rules of the reservation. Owner's thread, but for `reserve_ahead`.
 """
 
 from contextlib import suppress
@@ -71,8 +71,8 @@ class WrittenMode:
                 self._pending_limit = extended[1]
 
     def finish_round(self, extent: Extent) -> bool:
-        """Use what the round has reserved, or lower the reservation. True if a later round must
-        follow. Raises StorageFailed.
+        """Use the offsets that the round has reserved, or lower the reservation. Return True if a
+        later round must follow. Raises StorageFailed.
         """
         is_unfinished = False
         if self._slots_to_lower and extent.durable_offset >= extent.high_watermark:
@@ -85,8 +85,8 @@ class WrittenMode:
 
     def _lower(self, durable_offset: int) -> bool:
         """Write into a slot that nothing above the durable offset was given out, and into the other
-        slot after the next round: a write torn by a power cut then harms one slot at most. True if
-        that round is needed.
+        slot after the next round: a write torn by a power cut then harms a single slot at most.
+        Return True if that round is needed.
         """
         with suppress(StorageFull):  # The slot stays unchanged: a start after a crash leaves a gap.
             file = self._reservation.lower(durable_offset)

@@ -1,7 +1,7 @@
-"""Finds the records that later ones of the same key replace, in one walk over all, or several.
+"""Finds the records that later records of the same key replace, in one or several walks.
 
 A walk remembers its keys by a digest, up to a limit. If there are more, the walk goes on with half
-of the keys, and another walk looks at the other half. Knows no file that is written.
+of the keys, and another walk looks at the other half. Writes no file.
 """
 
 import os
@@ -20,7 +20,7 @@ from braidlog.storage.log.compaction.sources import Source
 
 # Keys of a walk: some 150 bytes each, 75 MB while the table grows. Kafka's cleaner has 128 MiB.
 KEYS_MAX: Final = 500_000
-# Two keys with one digest would replace each other: not to be expected with this many bytes.
+# Two keys with the same digest would replace each other: not to be expected with this many bytes.
 DIGEST_BYTES: Final = 16
 # Decoded at once, some 20 ms of a thread: a compressed body is unpacked again for each such piece.
 RECORDS_PER_STEP: Final = 10_000
@@ -28,21 +28,21 @@ DECODED_BYTES_PER_STEP: Final = 4 << 20
 
 
 class Rules(Protocol):
-    """What becomes of tombstones, and of records without a key."""
+    """The handling of tombstones, and of records without a key."""
 
     drops_keyless: bool
     """Whether records without a key are removed too."""
 
     def is_tombstone(self, record: Record) -> bool:
-        """Whether a record says that its key is deleted."""
+        """Return True if a record deletes its key."""
 
     def drops_tombstone(self, offset: int) -> bool:
-        """Whether a tombstone that is the latest record of its key is removed too."""
+        """Return True if a tombstone that is the latest record of its key is removed too."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What a scan found: offsets of records to remove, and of tombstones that stay."""
+    """Result of a scan: offsets of records to remove, and of tombstones that stay."""
 
     removed: OffsetSet
     tombstones: OffsetSet
@@ -50,12 +50,14 @@ class Found:
 
     @property
     def keeps_tombstones(self) -> bool:
-        """Whether something older than a tombstone may still be there, so that it has to stay."""
+        """True if something older than a tombstone may remain, so that the tombstone
+        has to stay.
+        """
         return self.has_unreadable or self.removed.is_full
 
 
 class KeyScan:
-    """One scan over all that a compaction looks at."""
+    """A scan over all records of a compaction."""
 
     def __init__(
         self, sources: Sequence[Source], rules: Rules, interval_bytes: int, keys_max: int = KEYS_MAX
@@ -66,8 +68,9 @@ class KeyScan:
         self._rules = rules
         self._interval_bytes = interval_bytes
         self._keys_max = keys_max
-        self._seed = os.urandom(DIGEST_BYTES)  # So that no client can make two with one digest.
-        self._latest: dict[bytes, int] = {}  # Twice the offset, and one more for a tombstone.
+        # So that no client can make two keys with the same digest.
+        self._seed = os.urandom(DIGEST_BYTES)
+        self._latest: dict[bytes, int] = {}  # Twice the offset, plus 1 for a tombstone.
         self._parts = [(0, 0)]  # Of walks that are still to come.
         self._part = (0, 0)  # Of this walk: (low bits of its keys' digests, mask of those bits).
 

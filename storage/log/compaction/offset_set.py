@@ -1,4 +1,4 @@
-"""A set of offsets in little memory: a bit each, in pages. Knows nothing of what they mean."""
+"""A set of offsets in little memory: a bit each, in pages. Knows no record."""
 
 from typing import Final
 
@@ -35,7 +35,7 @@ class OffsetSet:
         return bool(self._pages)
 
     def has_any(self, start: int, end: int) -> bool:
-        """Whether an offset in `[start, end)` is in it."""
+        """Return True if the set has an offset in `[start, end)`."""
         if start >= end:
             return False
         first, last = start >> PAGE_BITS, end - 1 >> PAGE_BITS

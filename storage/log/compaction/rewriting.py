@@ -14,7 +14,7 @@ from braidlog.storage.log.compaction.writer import CompactedWriter
 def rewrite(
     sources: Sequence[Source], removed: OffsetSet, writer: CompactedWriter, interval_bytes: int
 ) -> Iterator[None]:
-    """Write it in steps, and make it durable under its temporary name.
+    """Write the compacted file in steps, and make it durable under its temporary name.
 
     Raises: Fault, FileGone, StorageFull, StorageFailed.
     """
@@ -27,7 +27,7 @@ def rewrite(
 
 
 def write_batch(batch: Batch, removed: OffsetSet, writer: CompactedWriter) -> None:
-    """Write what is left of one batch. What cannot be opened is kept as it is."""
+    """Write the kept records of a batch. A batch that cannot be opened is kept as it is."""
     header = batch.header
     writer.last_append_us = max(writer.last_append_us, header.append_us)
     if header.flags & BatchFlag.GAP:

@@ -1,8 +1,8 @@
-"""One compaction of one log, in steps: of its closed segments (Kafka's `cleanup.policy=compact`),
-or into a view beside the log (Pulsar's compaction).
+"""A compaction of a log, in steps: of its closed segments (Kafka's `cleanup.policy=compact`), or
+into a view beside the log (Pulsar's compaction).
 
-The steps run in any thread. What a step yields must be published by the owner's thread
-(`publish`), and be durable before the next step. FORMAT.md section 12.
+The steps run in any thread. The owner's thread must publish each writer that a step yields
+(`publish`), and the file must be durable before the next step. FORMAT.md section 12.
 """
 
 import abc
@@ -31,7 +31,7 @@ US_PER_MS = 1000
 
 @dataclass(slots=True)
 class Done:
-    """What a compaction did, for metrics and the admin API."""
+    """Results of a compaction, for metrics and the admin API."""
 
     read_bytes: int = 0  # Of the files that were replaced, or that a view was made from.
     written_bytes: int = 0
@@ -40,7 +40,7 @@ class Done:
 
 
 class Compaction(abc.ABC):
-    """What both kinds share."""
+    """The common part of both kinds of compaction."""
 
     drops_keyless: bool
 
@@ -55,8 +55,8 @@ class Compaction(abc.ABC):
     def steps(self) -> Generator[CompactedWriter | None, None, None]:
         """Do the work step by step. A writer is a finished file: call `publish` with it.
 
-        Closing the iterator gives up, and leaves nothing behind except what was published.
-        Raises: Fault, FileGone, StorageFull, StorageFailed.
+        Closing the iterator gives up, and leaves nothing behind except published files. Raises:
+        Fault, FileGone, StorageFull, StorageFailed.
         """
         for source in self.sources:
             source.segment.load()
@@ -82,7 +82,8 @@ class Compaction(abc.ABC):
 
     @abc.abstractmethod
     def publish(self, writer: CompactedWriter) -> bool:
-        """Show what a step has written. Owner's thread. False: the log has changed, give up.
+        """Show the file that a step has written. Owner's thread. Return False if the log has
+        changed: then give up.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -99,7 +100,7 @@ class Compaction(abc.ABC):
     def _outputs(
         self, found: Found
     ) -> Iterator[tuple[Sequence[Source], SegmentHeader, SegmentName]]:
-        """The files to write, in order: out of what, with which header and name."""
+        """Yield the files to write, in order: their sources, header and name."""
 
     def _header(self, name: SegmentName, below: int = 0, since_us: int = 0) -> SegmentHeader:
         salt, number = new_salt(), self.log.partition_id
@@ -128,7 +129,7 @@ class ViewCompaction(Compaction):
 
     @property
     def is_needless(self) -> bool:
-        """Whether there is nothing new."""
+        """True if there is nothing new."""
         view = self.log.compacted.view
         return self.horizon <= (view.horizon if view is not None else 0)
 
@@ -166,8 +167,8 @@ class LogCompaction(Compaction):
         *,
         aged_us: int | None = None,
     ) -> None:
-        """Owner's thread. `end_offset` is where a segment begins, at or below the durable one.
-        `aged_us`: the time that the age of tombstones is counted from, if that is not `now_us`.
+        """Owner's thread. `end_offset` is where a segment begins, at or below the durable offset.
+        `aged_us`: the time that the age of tombstones is counted from, if not `now_us`.
         """
         super().__init__(log, files, keys_max)
         self.end_offset = end_offset
@@ -181,7 +182,9 @@ class LogCompaction(Compaction):
         return record.value is None
 
     def drops_tombstone(self, offset: int) -> bool:
-        """Once readers had `delete_retention_ms` to see it as the latest record of its key."""
+        """Return True once readers had `delete_retention_ms` to see the tombstone as the latest
+        record of its key.
+        """
         at = bisect_right(self.sources, offset, key=_start_of) - 1
         source = self.sources[max(at, 0)]
         return self._is_expired(source.segment) and offset < _header_of(source).tombstones_below
@@ -202,7 +205,7 @@ class LogCompaction(Compaction):
                 yield group, self._header(name, *self._tombstones(group, found)), name
 
     def _is_worth_it(self, group: Sequence[Source], found: Found) -> bool:
-        """Whether there is anything to leave out, to join, or to note about tombstones."""
+        """Return True if there is anything to leave out, to join, or to note about tombstones."""
         start, end = group[0].start, group[-1].end
         if len(group) > 1 or found.removed.has_any(start, end):
             return True
@@ -218,7 +221,7 @@ class LogCompaction(Compaction):
         return (below, since_us) if below else (end, self._now_us)
 
     def _pending(self, group: Sequence[Source], found: Found) -> tuple[int, int]:
-        """What the headers of a group say of tombstones that stay; (0, 0) if that is nothing.
+        """Return the header fields of a group about tombstones that stay; (0, 0) if none stay.
 
         If other files of the group have tombstones below the same offset, the time is now.
         """
@@ -244,7 +247,9 @@ class LogCompaction(Compaction):
 
 
 def grouped(sources: Sequence[Source], bytes_max: int) -> list[list[Source]]:
-    """Groups of neighbours that together have at most `bytes_max`; a larger one is alone."""
+    """Return groups of neighbours that together have at most `bytes_max`; a larger
+    source is alone.
+    """
     groups: list[list[Source]] = []
     size = 0
     for source in sources:

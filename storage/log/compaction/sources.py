@@ -1,4 +1,4 @@
-"""What a compaction reads: runs of batches out of segment files, a piece at a time."""
+"""Sources of a compaction: runs of batches out of segment files, a piece at a time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ PIECE_BYTES: Final = 256 * 1024
 @dataclass(slots=True, frozen=True)
 class Source:
     """The batches of a segment that hold the offsets `[start, end)`; the end is a batch boundary,
-    the start may be within one, if what is before it was deleted.
+    the start may lie within a batch if earlier records were deleted.
     """
 
     segment: Segment
@@ -30,7 +30,7 @@ class Source:
         return self.segment.size
 
     def pieces(self, interval_bytes: int) -> Iterator[list[Batch]]:
-        """Its batches in order. Raises Fault where one is not good; FileGone."""
+        """Yield the batches in order. Raises Fault at a bad batch; FileGone."""
         segment, offset = self.segment, self.start
         place = place_of_offset(segment, offset, interval_bytes)
         while offset < self.end:

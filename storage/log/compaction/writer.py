@@ -1,5 +1,5 @@
-"""Writes a compacted file: batches as they were, batches with only some of their records, and gaps
-over everything else. Nobody sees the file before it gets its name.
+"""Writes a compacted file: batches unchanged, batches with only some of their records, and gaps
+over everything else. The file is invisible until named.
 """
 
 from braidlog.storage.errors import StorageFull
@@ -25,7 +25,7 @@ from braidlog.storage.log.segment import (
 from braidlog.storage.log.segment_names import SegmentName
 
 NEW_SUFFIX = ".new"
-WRITE_BYTES = 1 << 20  # Gathered before one write.
+WRITE_BYTES = 1 << 20  # Bytes gathered before a write.
 
 
 class CompactedWriter:
@@ -38,9 +38,9 @@ class CompactedWriter:
         self.name = name
         self.header = header = named_header(header, files)
         self.path = f"{folder}/{name.file_name}"
-        self.last_append_us = 0  # Of all that it is made from, even of what is left out.
+        self.last_append_us = 0  # Greatest append time of all sources, even of records left out.
         self.record_count = 0
-        self.segment: Segment | None = None  # Once it has its name.
+        self.segment: Segment | None = None  # Set once the file has its name.
         self._folder = folder
         self._files = files
         self._interval = interval
@@ -65,7 +65,7 @@ class CompactedWriter:
         self._add(batch.header, batch.positions, batch.body)
 
     def keep_some(self, batch: Batch, kept: Kept) -> None:
-        """Add what is left of a batch; its times stay. Raises: StorageFull, StorageFailed."""
+        """Add the kept records of a batch; its times stay. Raises: StorageFull, StorageFailed."""
         header = batch.header
         changed = BatchHeader(
             partition_id=header.partition_id,
@@ -96,7 +96,7 @@ class CompactedWriter:
         self._put(header, [positions, body])
 
     def _fill_gap(self, end_offset: int) -> None:
-        """Cover what was left out with empty batches."""
+        """Cover the left-out offsets with empty batches."""
         while self._next < end_offset:
             covered = min(end_offset - self._next, BATCH_OFFSETS_MAX)
             gap = BatchHeader(
@@ -142,7 +142,7 @@ class CompactedWriter:
             self._files.set_time(self.path + NEW_SUFFIX, self.last_append_us)
 
     def publish(self) -> Segment:
-        """Give the file its name: from now on a start finds it. The folder is not synced.
+        """Give the file its name: from now on a start uses the file. The folder is not synced.
 
         Raises: StorageFull, StorageFailed.
         """
