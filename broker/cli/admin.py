@@ -1,4 +1,4 @@
-"""`braidlog topics` and `braidlog groups`: ask a running broker and print what it says.
+"""`braidlog topics` and `braidlog groups`: administer topics and groups of a running broker.
 
 Data goes to standard output, everything else to standard error. Knows no broker but its JSON API,
 and imports the table library only to draw a table.
@@ -27,7 +27,7 @@ from braidlog.broker.cli.confirming import Yes, confirm
 
 PIPE_WIDTH = 160  # Width of a table that is not on a terminal; longer cells are folded.
 
-NUMBER = re.compile("-?(0|[1-9][0-9]*)", re.ASCII)  # Text with units is read by the broker.
+NUMBER = re.compile("-?(0|[1-9][0-9]*)", re.ASCII)  # The broker reads text with units.
 
 topics = App(name="topics", help="List, show, create, alter and delete topics.")
 groups = App(
@@ -39,7 +39,7 @@ groups = App(
 @Parameter(name="*")
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Options that every command has."""
+    """Options of every command."""
 
     url: Annotated[str, Parameter(env_var="BRAIDLOG_URL", help="The broker's HTTP listener.")] = (
         "http://127.0.0.1:8080"
@@ -58,7 +58,7 @@ def list_topics(
     namespace: Annotated[str | None, Parameter(help="TENANT/NAMESPACE, else all.")] = None,
     where: Where = HERE,
 ) -> int:
-    """Every topic with its records and size.
+    """List all topics with their records and sizes.
 
     Example: braidlog topics list --output json
     """
@@ -73,7 +73,7 @@ def list_topics(
 
 @topics.command(name="show")
 def show_topic(topic: str, *, where: Where = HERE) -> int:
-    """One topic: settings, each partition's offsets and files, and its groups.
+    """Show a topic: settings, each partition's offsets and files, and its groups.
 
     Example: braidlog topics show public/default/orders
     """
@@ -96,7 +96,7 @@ def create_topic(
     ] = None,
     where: Where = HERE,
 ) -> int:
-    """Make a topic; fails if there is one of that name already.
+    """Create a topic; fails if the topic already exists.
 
     Example: braidlog topics create orders --partitions 3
     """
@@ -151,7 +151,7 @@ def delete_topic(
     yes: Yes = False,
     where: Where = HERE,
 ) -> int:
-    """Delete a topic with all its records and groups. There is no way back.
+    """Delete a topic with all its records and groups. This cannot be undone.
 
     Example: braidlog topics delete orders --yes
     """
@@ -170,7 +170,7 @@ def list_groups(
     topic: Annotated[str | None, Parameter(help="Only this topic's.")] = None,
     where: Where = HERE,
 ) -> int:
-    """Every group on every topic, with how many records it has still to read.
+    """List all groups on all topics, with the number of records not yet read.
 
     Example: braidlog groups list --topic orders
     """
@@ -193,7 +193,7 @@ def show_group(
     ] = "utf8",
     where: Where = HERE,
 ) -> int:
-    """One group, partition by partition, on every topic that it reads.
+    """Show a group, partition by partition, on every topic that the group reads.
 
     Example: braidlog groups show billing --topic orders
     """
@@ -288,7 +288,7 @@ def cells(rows: Iterable[Json], columns: Sequence[str]) -> list[list[str]]:
 
 
 def _named(found: Iterable[Json]) -> list[Json]:
-    """Groups with names that people can tell apart, even if they are not text."""
+    """Return groups with distinct printable names, even if a name is no text."""
     marks = {"utf8": "", "base64": " (base64)"}
     return [{**group, "group": group["group"] + marks[group["encoding"]]} for group in found]
 
@@ -308,7 +308,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def _setting_text(name: str, value: object) -> str:
-    """As `--set` takes it, but for what is not limited."""
+    """Return a value as `--set` takes it; unlimited values have their own text."""
     if value is None:
         return "no limit" if name.endswith(("_bytes", "_ms", "_s")) else "none"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,5 +1,6 @@
-"""Asks a running broker over its JSON API (docs/api.md). For the command line: standard library
-only, so that a command starts fast. Knows no command and no table.
+"""A client of a running broker's JSON API (docs/api.md), for the command line.
+
+Uses the standard library only, so that a command starts fast. Knows no command and no table.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 EXIT_FAILED, EXIT_USAGE, EXIT_UNREACHABLE, EXIT_NOT_FOUND = 1, 2, 3, 4
-TIMEOUT_S = 30.0  # A topic of thousands of partitions takes seconds to make.
-# An invalid name, number or setting comes from the command, so it ends like a wrong flag.
+TIMEOUT_S = 30.0  # A topic of thousands of partitions takes seconds to create.
+# An invalid name, number or setting comes from the command, so the exit code is that of a wrong
+# flag.
 EXIT_CODES = {400: EXIT_USAGE, 404: EXIT_NOT_FOUND, 412: EXIT_USAGE, 422: EXIT_USAGE}
 CA_FILE = "BRAIDLOG_CA_FILE"
 
@@ -23,7 +25,7 @@ Json = dict[str, Any]
 
 
 class AdminError(Exception):
-    """A command failed: one line for the user, and the exit code that says in which way."""
+    """A failed command: a line for the user, and the exit code for the kind of failure."""
 
     def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
@@ -31,19 +33,21 @@ class AdminError(Exception):
 
 
 class AdminClient:
-    """One broker, by the URL of its HTTP listener."""
+    """A broker, by the URL of its HTTP listener."""
 
     def __init__(self, url: str, environment: Mapping[str, str] = os.environ) -> None:
-        """The environment says who asks: BRAIDLOG_TOKEN, or BRAIDLOG_USER and BRAIDLOG_PASSWORD;
-        BRAIDLOG_CA_FILE names the CA of the broker's certificate. Raises AdminError for anything
-        but an http or https URL, and for a token that cannot be sent.
+        """Read the login from the environment: BRAIDLOG_TOKEN, or BRAIDLOG_USER and
+        BRAIDLOG_PASSWORD.
+
+        BRAIDLOG_CA_FILE names the CA of the broker's certificate. Raises AdminError if `url` is no
+        http or https URL, or the token cannot be sent.
         """
         self._credentials = _credentials(environment)
         self._ca_file = environment.get(CA_FILE)
         try:
             parts = urlsplit(url)
             self._address = (parts.hostname or "", parts.port)
-        except ValueError:  # A bracket that is not closed, or a port that cannot be.
+        except ValueError:  # An unclosed bracket, or an impossible port.
             parts, self._address = urlsplit(""), ("", None)
         if parts.scheme not in ("http", "https") or not self._address[0]:
             raise AdminError(f"{url!r} is not the URL of a broker: http://HOST:PORT is", EXIT_USAGE)
@@ -52,15 +56,15 @@ class AdminClient:
         self._base = parts.path.rstrip("/") + "/api/v1"
 
     def topics(self, namespace: str | None = None) -> Iterator[Json]:
-        """All topics by name, page after page. Raises AdminError."""
+        """Iterate over all topics by name, page after page. Raises AdminError."""
         return self._pages("topics", {"namespace": namespace} if namespace else {})
 
     def topic(self, name: str) -> Json:
-        """Everything about one topic. Raises AdminError."""
+        """Return all details of a topic. Raises AdminError."""
         return self._ask("GET", f"/topics/{topic_path(name)}")
 
     def create_topic(self, name: str, body: Json) -> Json:
-        """Make a topic. Raises AdminError."""
+        """Create a topic. Raises AdminError."""
         return self._ask("PUT", f"/topics/{topic_path(name)}", body)
 
     def alter_topic(self, name: str, body: Json) -> Json:
@@ -72,33 +76,33 @@ class AdminClient:
         self._ask("DELETE", f"/topics/{topic_path(name)}")
 
     def groups(self, **query: str | None) -> Iterator[Json]:
-        """Groups by topic and name, page after page; `topic`, `group` with `encoding` choose some.
+        """Iterate over groups by topic and name, page after page.
 
-        Raises AdminError.
+        `topic`, and `group` with `encoding`, select groups. Raises AdminError.
         """
         return self._pages("groups", {key: value for key, value in query.items() if value})
 
     def group(self, topic: str, group: str, encoding: str) -> Json:
-        """One group on one topic, its name as the list of groups gave it. Raises AdminError."""
+        """Return a group on a topic, its name as in the list of groups. Raises AdminError."""
         path = f"/groups/{topic_path(topic)}/{quote(group, safe='')}"
         return self._ask("GET", f"{path}?encoding={encoding}")
 
     def users(self) -> list[Json]:
-        """All users by number. Raises AdminError."""
+        """Return all users by number. Raises AdminError."""
         found: list[Json] = self._ask("GET", "/users")["users"]
         return found
 
     def user(self, name: str, method: str = "GET", body: Json | None = None) -> Json:
-        """Show, make (PUT), change (PATCH) or remove (DELETE) a user. Raises AdminError."""
+        """Show, create (PUT), change (PATCH) or remove (DELETE) a user. Raises AdminError."""
         return self._ask(method, f"/users/{quote(name, safe='')}", body)
 
     def token(self, user: str, name: str, method: str, body: Json | None = None) -> Json:
-        """Make (PUT) or revoke (DELETE) an access token of a user. Raises AdminError."""
+        """Create (PUT) or revoke (DELETE) an access token of a user. Raises AdminError."""
         path = f"/users/{quote(user, safe='')}/tokens/{quote(name, safe='')}"
         return self._ask(method, path, body)
 
     def permissions(self, subject: str | None) -> list[Json]:
-        """Permissions of a user or role, or all. Raises AdminError."""
+        """Return the permissions of a user or role, or all. Raises AdminError."""
         query = f"?{urlencode({'subject': subject})}" if subject else ""
         found: list[Json] = self._ask("GET", f"/permissions{query}")["permissions"]
         return found
@@ -112,7 +116,7 @@ class AdminClient:
         return self._ask("DELETE", f"/permissions?{urlencode(permission)}")
 
     def is_allowed(self, user: str, action: str, resource: str) -> bool:
-        """Whether a user may do that. Raises AdminError."""
+        """Return True if a user has the permission. Raises AdminError."""
         query = urlencode({"user": user, "action": action, "resource": resource})
         return bool(self._ask("GET", f"/permissions/test?{query}")["allowed"])
 
@@ -166,12 +170,12 @@ class AdminClient:
             if isinstance(answer, dict) and (status < 400 or "error_code" in answer):
                 return answer
         except ValueError:
-            pass  # Raised below, as for all that is no broker's answer.
+            pass  # Raised below, as for every answer that no broker sends.
         raise AdminError(f"{self._url} is not a Braidlog broker (HTTP {status})")
 
 
 def _credentials(environment: Mapping[str, str]) -> dict[str, str]:
-    # Spaces around it are no part of it: a file that was edited on Windows ends with a CR.
+    # Strip spaces around the token: a file that was edited on Windows ends with a CR.
     token, user = environment.get("BRAIDLOG_TOKEN", "").strip(), environment.get("BRAIDLOG_USER")
     if token:
         if not token.isascii() or not token.isprintable():
@@ -188,7 +192,8 @@ def _reason(error: Exception) -> str:
 
 
 def topic_path(name: str) -> str:
-    """`tenant/namespace/topic` of a topic as users write it, each part percent-encoded.
+    """Return `tenant/namespace/topic` of a topic as users write the name, each part
+    percent-encoded.
 
     Raises AdminError.
     """

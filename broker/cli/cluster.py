@@ -1,4 +1,4 @@
-"""`braidlog cluster`: make the shared store of a cluster, look at it, check it, clean it up.
+"""`braidlog cluster`: create, show, check and clean up the shared store of a cluster.
 
 Talks to PostgreSQL and the object store of the settings, never to a broker. Data goes to standard
 output, everything else to standard error.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 SHARDS = 64
-DRAIN_S = 60.0  # For the others to take everything over.
+DRAIN_S = 60.0  # Time for the other brokers to take over all topics.
 DRAIN_LOOK_S = 0.1
 
 cluster = App(
@@ -48,7 +48,7 @@ def init(
     config: ConfigOption = None,
     set_: SetOption = None,
 ) -> int:
-    """Make the tables and the first object of a cluster. Does nothing if they exist.
+    """Create the tables and the first object of a cluster. Does nothing if they exist.
 
     Example: braidlog cluster init --config cluster.toml
     """
@@ -71,7 +71,7 @@ def init(
 def show(
     *, config: ConfigOption = None, set_: SetOption = None, output: OutputOption = "table"
 ) -> int:
-    """Print sessions and shards as the ledger has them.
+    """Print the sessions and shards of the ledger.
 
     Example: braidlog cluster show --config cluster.toml
     """
@@ -118,8 +118,8 @@ def drain(
     config: ConfigOption = None,
     set_: SetOption = None,
 ) -> int:
-    """Move all topics of a broker to the others, before it is stopped. Until then it still tells
-    clients where topics are; a new start owns its share again.
+    """Move all topics of a broker to the other brokers, before the broker is stopped. Until then
+    the broker still tells clients where topics are; a new start owns its share again.
 
     Example: braidlog cluster drain 2 --config cluster.toml
     """
@@ -150,9 +150,9 @@ def await_drained(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Return 0 once a node owns no shard; after `DRAIN_S` the number of shards that it owns.
+    """Return 0 once a node owns no shard; after `DRAIN_S` the number of shards that the node owns.
 
-    Asks again if the database does not answer, within that time. Raises LedgerUnanswered.
+    Asks again within that time if the database does not answer. Raises LedgerUnanswered.
     """
     from braidlog.storage.shared.takeover import for_a_while, surely
 
@@ -166,13 +166,13 @@ def await_drained(
 
 
 def _owned_by(ledger: Ledger, node: int) -> int:
-    """How many shards a node owns, or nobody owns yet."""
+    """Return the number of shards that a node owns, or that have no owner yet."""
     mine = {row.session for row in ledger.sessions() if row.node == node}
     return sum(row.session is None or row.session in mine for row in ledger.shards())
 
 
 def _ranges(numbers: Sequence[int]) -> str:
-    """Ascending numbers as people write them: `0, 3-7`."""
+    """Return ascending numbers as people write them: `0, 3-7`."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -191,7 +191,7 @@ def verify(
 ) -> int:
     """Check that every row has its object and every footer is good; exits with 1 if not.
 
-    Beside running brokers it checks what the ledger said when it began.
+    Beside running brokers, checks the ledger's state at the start of the command.
 
     Example: braidlog cluster verify --deep --config cluster.toml
     """
@@ -211,7 +211,7 @@ def verify(
 
 @cluster.command
 def sweep(*, yes: Yes = False, config: ConfigOption = None, set_: SetOption = None) -> int:
-    """Delete what is due in the trash, and objects that were put but never published.
+    """Delete due objects in the trash, and objects that were stored but never published.
 
     Deletes nothing if the database is another cluster's, or older than the object store.
 
@@ -233,7 +233,7 @@ def sweep(*, yes: Yes = False, config: ConfigOption = None, set_: SetOption = No
 
 
 def _with_stores(config: str | None, set_: list[str] | None, work: Work) -> int:
-    """Do the work on the stores that the settings name."""
+    """Run the work on the stores that the settings name."""
     from braidlog.broker.config.settings import ConfigError, load
 
     try:

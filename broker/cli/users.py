@@ -1,7 +1,7 @@
-"""`braidlog users`, `braidlog tokens` and `braidlog permissions`: who may log in, and do what.
+"""`braidlog users`, `braidlog tokens`, `braidlog permissions`: logins and permissions.
 
 Secrets are never arguments, which every user of a machine can read: passwords come from a file or
-are asked for, and a token's text is printed once. Knows no broker but its JSON API.
+the terminal, and a token's text is printed once. Knows no broker but its JSON API.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Roles = Annotated[list[str] | None, Parameter(name="--role", negative="", help="
 
 @users.command(name="list")
 def list_users(*, where: Where = HERE) -> int:
-    """Every user.
+    """List all users.
 
     Example: braidlog users list
     """
@@ -66,7 +66,7 @@ def create_user(
     role: Roles = None,
     where: Where = HERE,
 ) -> int:
-    """Make a user.
+    """Create a user.
 
     Example: braidlog users create anna --password-file anna.txt
     """
@@ -82,7 +82,7 @@ def create_user(
 
 @users.command(name="password")
 def set_password(user: str, *, password_file: PasswordFile = None, where: Where = HERE) -> int:
-    """Give a user another password.
+    """Set a new password for a user.
 
     Example: braidlog users password anna
     """
@@ -101,7 +101,7 @@ def alter_user(
     role: Roles = None,
     where: Where = HERE,
 ) -> int:
-    """Replace a user's roles, lock them out or let them in again.
+    """Replace a user's roles, lock a user out or allow logins again.
 
     Example: braidlog users alter anna --no-active
     """
@@ -112,7 +112,8 @@ def alter_user(
 
 @users.command(name="delete")
 def delete_user(user: str, *, yes: Yes = False, where: Where = HERE) -> int:
-    """Remove a user with all tokens and permissions. Connections by its password or tokens end.
+    """Remove a user with all tokens and permissions. Connections with the user's password or tokens
+    end.
 
     Example: braidlog users delete anna --yes
     """
@@ -132,7 +133,7 @@ def create_token(
     expires: Annotated[str | None, Parameter(help="As 90d; without it: never.")] = None,
     where: Where = HERE,
 ) -> int:
-    """Make an access token and print it: it cannot be shown again.
+    """Create an access token and print the token. The token cannot be shown again.
 
     Example: braidlog tokens create anna laptop --expires 90d
     """
@@ -152,7 +153,7 @@ def create_token(
 
 @tokens.command(name="show")
 def show_tokens(user: str, *, where: Where = HERE) -> int:
-    """The access tokens of a user, without their texts.
+    """List the access tokens of a user, without their texts.
 
     Example: braidlog tokens show anna
     """
@@ -175,7 +176,7 @@ def show_tokens(user: str, *, where: Where = HERE) -> int:
 
 @tokens.command(name="revoke")
 def revoke_token(user: str, name: str, *, yes: Yes = False, where: Where = HERE) -> int:
-    """Revoke an access token. Its text can never be used again.
+    """Revoke an access token. The token can never be used again.
 
     Example: braidlog tokens revoke anna laptop --yes
     """
@@ -189,7 +190,7 @@ def revoke_token(user: str, name: str, *, yes: Yes = False, where: Where = HERE)
 
 @permissions.command(name="grant")
 def grant(subject: str, action: str, resource: str, *, where: Where = HERE) -> int:
-    """Let a user, or `role:NAME`, do something to what a pattern names.
+    """Allow a user, or `role:NAME`, an action on the resources that a pattern names.
 
     Example: braidlog permissions grant anna consume 'public/default/orders@billing'
     """
@@ -205,7 +206,7 @@ def grant(subject: str, action: str, resource: str, *, where: Where = HERE) -> i
 
 @permissions.command(name="revoke")
 def revoke(subject: str, action: str, resource: str, *, where: Where = HERE) -> int:
-    """Revoke a permission, named as it was granted.
+    """Revoke a permission, named as in its grant.
 
     Example: braidlog permissions revoke anna consume 'public/default/orders@billing'
     """
@@ -215,7 +216,7 @@ def revoke(subject: str, action: str, resource: str, *, where: Where = HERE) -> 
 
 @permissions.command(name="list")
 def list_permissions(subject: str | None = None, *, where: Where = HERE) -> int:
-    """What was granted, to everybody or to one user or role.
+    """List all granted permissions, or those of a user or role.
 
     Example: braidlog permissions list role:readers
     """
@@ -230,7 +231,7 @@ def list_permissions(subject: str | None = None, *, where: Where = HERE) -> int:
 
 @permissions.command(name="test")
 def test(user: str, action: str, resource: str, *, where: Where = HERE) -> int:
-    """Say whether a user may do something; exits with 1 if not.
+    """Test if a user has a permission; exits with 1 if not.
 
     Example: braidlog permissions test anna produce public/default/orders
     """
@@ -244,7 +245,7 @@ def test(user: str, action: str, resource: str, *, where: Where = HERE) -> int:
 
 
 def _is_known(client: AdminClient, name: str) -> bool:
-    """Whether there is such a user; clients with certificates and signed tokens need none."""
+    """Return True if the user exists; clients with certificates and signed tokens need no user."""
     try:
         client.user(name)
     except AdminError as error:
@@ -253,7 +254,7 @@ def _is_known(client: AdminClient, name: str) -> bool:
 
 
 def _password(file: Path | None) -> str:
-    """Raises AdminError."""
+    """Read the password from the file or the terminal. Raises AdminError."""
     if file is None:
         if not sys.stdin.isatty():
             raise AdminError("no terminal to ask at: use --password-file", EXIT_USAGE)
@@ -275,4 +276,4 @@ def _seconds(text: str) -> float:
 
 
 def _done(_: object) -> None:
-    """The answer says what was asked for: there is nothing to print."""
+    """Print nothing: the exit code says enough."""
