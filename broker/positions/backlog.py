@@ -1,8 +1,10 @@
-"""Bounds backlogs: a message TTL acknowledges what is too old for every subscription, a backlog
-quota keeps producers out or moves the slowest subscriptions forward. As Apache Pulsar's
+"""Bounds backlogs by message TTL and backlog quota.
+
+A message TTL acknowledges too old messages for every subscription. A backlog quota refuses
+producers or moves the slowest subscriptions forward. As Apache Pulsar's
 PersistentMessageExpiryMonitor and BacklogQuotaManager; both are settings of topics and namespaces.
 
-Looks at every topic from time to time. Knows no protocol: listeners close the producers.
+Checks every topic from time to time. Knows no protocol: listeners close the producers.
 """
 
 from __future__ import annotations
@@ -28,18 +30,18 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 SECOND_US: Final = 1_000_000
-# An eviction leaves this part of the quota, so that the next message is not already too much.
+# Part of the quota that an eviction leaves, so that the next message does not exceed the quota.
 LEFT_OVER: Final = 0.9
-# Topics without limits, passed over between two checkpoints: some 0.3 ms.
+# Topics without limits, skipped between two checkpoints: some 0.3 ms.
 PASSED_OVER: Final = 200
 
 
 class QuotaPolicy(enum.Enum):
-    """What happens when a backlog is full; the value is Pulsar's word."""
+    """Action when a backlog is full; the value is Pulsar's word."""
 
-    HOLD = "producer_request_hold"  # Producers are closed, and wait until there is room.
+    HOLD = "producer_request_hold"  # Producers are closed, and wait for room.
     REFUSE = "producer_exception"  # Producers are closed, and fail.
-    EVICT = "consumer_backlog_eviction"  # The slowest subscriptions lose what is oldest.
+    EVICT = "consumer_backlog_eviction"  # The slowest subscriptions lose the oldest messages.
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +56,12 @@ class Limits:
 
     @property
     def is_quota(self) -> bool:
-        """Whether there is a quota of bytes or age."""
+        """True if a quota of bytes or age is set."""
         return self.bytes_max is not None or self.age_s_max is not None
 
 
 def limits_of(topic: Topic) -> Limits:
-    """The limits in force for a topic."""
+    """Return the limits in force for a topic."""
     settings = topic.settings
 
     def number(name: str) -> int | None:
@@ -79,7 +81,7 @@ def limits_of(topic: Topic) -> Limits:
 
 
 class Backlogs:
-    """The backlogs of one broker's topics."""
+    """The backlogs of a broker's topics."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class Backlogs:
         ages: AgeClock,
         expired: Callable[[str, str, int], None] = lambda *_: None,
     ) -> None:
-        """`expired` is called with topic, subscription and the number of offsets acknowledged."""
+        """`expired` is called with topic, subscription and the number of acknowledged offsets."""
         self.full: set[Callable[[Partition], None]] = set()
         """Called with each partition whose producers are to be closed."""
         self._topics = topics
@@ -98,10 +100,10 @@ class Backlogs:
         self._interval_ms = interval_ms
         self._ages = ages
         self._expired = expired
-        self._too_old: set[int] = set()  # Partitions whose oldest message is above its age.
+        self._too_old: set[int] = set()  # Partitions whose oldest message exceeds the age limit.
 
     async def run(self) -> None:
-        """Look at all topics every `interval_ms` until cancelled."""
+        """Check all topics every `interval_ms` until cancelled."""
         while True:
             await trio.sleep(self._interval_ms / 1000)
             for number, topic in enumerate(self._topics.all()):
@@ -112,7 +114,7 @@ class Backlogs:
                     await trio.lowlevel.checkpoint()
 
     async def apply(self, topic: Topic, limits: Limits) -> None:
-        """Look at one topic now. What cannot be read is reported, and tried again next time."""
+        """Check a topic now. Read errors are reported, and the next check tries again."""
         for partition in tuple(topic.partitions):
             await trio.lowlevel.checkpoint()
             if partition.removed:
@@ -133,7 +135,7 @@ class Backlogs:
     # Message TTL.
 
     async def _expire_all(self, topic: Topic, partition: Partition, age_s: int) -> None:
-        """Acknowledge entries older than that for every subscription, up to the first newer one.
+        """Acknowledge entries older than that for every subscription, up to the first newer entry.
 
         Raises BrokerError.
         """
@@ -145,10 +147,9 @@ class Backlogs:
             self._move(subscription, partition, position)
 
     async def expire(self, subscription: Subscription, partition: Partition, age_s: int) -> int:
-        """Acknowledge entries older than that for one subscription, by the wall clock, since a
-        person asked for it; returns how many offsets.
+        """Acknowledge entries older than that for a subscription; return the number of offsets.
 
-        Raises BrokerError.
+        Uses the wall clock, because a person asked for the expiry. Raises BrokerError.
         """
         time_us = self._ages.wall_us() - age_s * SECOND_US
         position = await entries.resolve_time(partition, time_us)
@@ -156,7 +157,7 @@ class Backlogs:
 
     def _move(self, subscription: Subscription, partition: Partition, position: int) -> int:
         if partition.removed:
-            return 0  # Another one may have its number by now, whose records are others.
+            return 0  # Another subscription may have this number by now, with other records.
         before = subscription.position(partition.index)
         if before is None or before >= position:
             return 0
@@ -167,7 +168,7 @@ class Backlogs:
         return count
 
     def _positions(self, topic: Topic, partition: Partition) -> Iterator[tuple[Subscription, int]]:
-        """The subscriptions of a partition and where they stand."""
+        """Iterate over the subscriptions of a partition and their positions."""
         for name in self._subscriptions.names(topic):
             subscription = self._subscriptions.find(topic, name)
             if subscription is not None:
@@ -178,9 +179,9 @@ class Backlogs:
     # Backlog quota.
 
     def size(self, topic: Topic, partition: Partition) -> int:
-        """About how many stored bytes the slowest subscription has not acknowledged; 0 without any.
+        """Return about how many stored bytes the slowest subscription has not acknowledged.
 
-        Raises DamagedLog, StorageFailed.
+        0 without subscriptions. Raises DamagedLog, StorageFailed.
         """
         end = partition.next_offset
         slowest = min((p for _, p in self._positions(topic, partition)), default=end)
@@ -188,9 +189,9 @@ class Backlogs:
         return partition.bytes_between(start, end) if start < end else 0
 
     def keeps_out(self, topic: Topic, partition: Partition) -> QuotaPolicy | None:
-        """Why a producer may not be opened now, HOLD or REFUSE; None if it may.
+        """Return why a producer may not be opened now, HOLD or REFUSE; None if allowed.
 
-        Counts the bytes now; the age is that of the last regular look. Raises DamagedLog,
+        Counts the bytes now; the age is that of the last regular check. Raises DamagedLog,
         StorageFailed.
         """
         limits, evict = limits_of(topic), QuotaPolicy.EVICT
@@ -218,19 +219,19 @@ class Backlogs:
                 close_producers(partition)
 
     async def _is_too_old(self, topic: Topic, partition: Partition, age_s: int) -> bool:
-        """Whether a subscription has not acknowledged something older than that."""
+        """Return True if a subscription has not acknowledged a message older than that."""
         slowest = min((p for _, p in self._positions(topic, partition)), default=None)
         if slowest is None or slowest >= partition.high_watermark:
             return False
         return slowest < await self._older_than(partition, age_s)
 
     async def _older_than(self, partition: Partition, age_s: int) -> int:
-        """The offset below which all messages are older. Raises BrokerError."""
+        """Return the offset below which all messages are older. Raises BrokerError."""
         age_us = age_s * SECOND_US
         return await entries.resolve_time(partition, self._ages.now_us(age_us) - age_us)
 
     def _evict(self, topic: Topic, partition: Partition, bytes_left: int) -> None:
-        """Move subscriptions forward to where at most `bytes_left` are left, found by halving."""
+        """Move subscriptions forward until at most `bytes_left` remain; bisects for the offset."""
         low, high = partition.log_start_offset, partition.next_offset
         while low < high:
             middle = (low + high) // 2

@@ -1,8 +1,10 @@
-"""The clients that read from a subscription now, over all protocols: the tools of each show the
-same ones. Each source lists the members that it serves. Knows no protocol.
+"""The clients that read from a subscription now, over all protocols.
 
-Members are those that this broker serves: over several brokers, a Kafka group is known where it is
-coordinated, and consumers where their topic is owned.
+The tools of each protocol show the same members. Each source lists the members that the source
+serves. Knows no protocol.
+
+Lists only members that this broker serves: with several brokers, the coordinator of a Kafka group
+knows its members, and the owner of a topic knows its consumers.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One reader; `name` is what its own protocol's tools call it."""
+    """A reader; `name` is its name in its own protocol's tools."""
 
     protocol: str
     name: str
-    address: str  # "" where there is no connection.
-    partitions: Sequence[int]  # Of the topic, those that are assigned to it now.
+    address: str  # "" without a connection.
+    partitions: Sequence[int]  # Partitions of the topic that are assigned to the member now.
     is_delivered_to: bool = False  # By a dispatcher of this broker.
 
 
@@ -30,24 +32,26 @@ Source = Callable[["Topic", bytes], Iterable[Member]]
 
 
 class Members:
-    """The members of all subscriptions of one broker."""
+    """The members of all subscriptions of a broker."""
 
     def __init__(self) -> None:
-        """No sources yet."""
+        """Begin with no sources."""
         self._sources: list[tuple[Source, str]] = []
 
     def add_source(self, source: Source, protocol: str = "") -> None:
-        """Add a source: it gets a topic and a subscription's name, and must not wait or raise. It
-        lists members of that protocol; "" if of several.
+        """Add a source: a function of a topic and a subscription's name that must not wait or
+        raise.
+
+        The source lists members of that protocol; "" if of several protocols.
         """
         self._sources.append((source, protocol))
 
     def of(self, topic: Topic, name: bytes) -> list[Member]:
-        """All members of the subscription of that name."""
+        """Return all members of the subscription of that name."""
         return [one for source, _ in self._sources for one in source(topic, name)]
 
     def others(self, topic: Topic, name: bytes, protocol: str) -> list[Member]:
-        """Those of other protocols."""
+        """Return members of other protocols."""
         return [
             one
             for source, its_own in self._sources

@@ -1,9 +1,9 @@
-"""What a commit, an ack and a seek mean (docs/positions.md): one cursor for a Kafka group, a Pulsar
-subscription and an Iggy consumer of one name.
+"""Subscriptions, and the meaning of commit, ack and seek (docs/positions.md).
 
-Nothing here waits: a change is in memory and in the journal at once, and its ticket tells when it
-is on disk. Dispatchers are listeners, called within the change. Knows no connection, no entry of
-Pulsar's and no clock.
+A Kafka group, a Pulsar subscription and an Iggy consumer of the same name share a cursor. Nothing
+here waits: a change is in memory and in the journal at once, and becomes durable with its ticket.
+Dispatchers are listeners, called within the change. Knows no connection, no entry of Pulsar's and
+no clock.
 """
 
 from __future__ import annotations
@@ -42,23 +42,24 @@ __all__ = [
     "Subscriptions",
 ]
 
-LOOK_SUBSCRIPTIONS: Final = 1000  # Looked at between two checkpoints: some 0.2 ms.
-LOOKS_MAX: Final = 3  # At all of them; another one follows if some were moved back meanwhile.
+LOOK_SUBSCRIPTIONS: Final = 1000  # Checked between two checkpoints: some 0.2 ms.
+# Passes over all subscriptions; another follows if cursors were moved back.
+LOOKS_MAX: Final = 3
 
 
 class SubscriptionListener(Protocol):
-    """Delivers from a cursor. It may attach or detach listeners, but not move the cursor."""
+    """Delivers from a cursor. May attach or detach listeners, but not move the cursor."""
 
     def moved(
         self, index: int, event: CursorEvent, mover: SubscriptionListener | None = None
     ) -> None:
-        """The cursor of a partition was changed, and reads as changed already. `mover` is the
-        listener that changed it; None: a client that does not listen.
+        """React to a change of a cursor, made already by `mover` (None: a client without a
+        listener).
         """
 
 
 class Subscription:
-    """One subscription of one topic; while anybody holds it there is one object of it.
+    """A subscription of a topic; all its holders share a single object.
 
     Once the topic has moved to another broker, every use of the object raises NotOwner, even if the
     topic comes back: there is a new object then.
@@ -76,23 +77,23 @@ class Subscription:
 
     @property
     def properties(self) -> dict[str, str]:
-        """The properties that a Pulsar client gave when it was made."""
+        """The properties that a Pulsar client gave when creating the subscription."""
         stored = self._stored()
         return stored.properties if stored else {}
 
     def position(self, index: int) -> int | None:
-        """The first offset not acknowledged; None: never set."""
+        """Return the first offset not acknowledged; None: never set."""
         cursor = self._cursor(index)
         return cursor.position if cursor else None
 
     def acked(self, index: int) -> RangeSet:
-        """What is acknowledged above the position. Read it at once, and do not change it."""
+        """Return the acknowledged offsets above the position; use them at once, unchanged."""
         cursor = self._cursor(index)
         return RangeSet() if cursor is None or cursor.acked is None else cursor.acked
 
     def standing(self, index: int) -> tuple[int, int, RangeSet]:
-        """`position` (0: never set), the floor (as last set by a commit or seek, before acks moved
-        it), and `acked`: in one call, since delivery needs them again and again.
+        """Return `position` (0: never set), the floor and `acked` in a single call, for delivery.
+        The floor is the position last set by a commit or seek, before acks moved the position.
         """
         cursor = self._cursor(index)
         if cursor is None:
@@ -101,8 +102,9 @@ class Subscription:
         return cursor.position, cursor.floor, RangeSet() if acked is None else acked
 
     def committed(self, index: int) -> KafkaCommit | None:
-        """What Kafka's OffsetFetch reads: its own commit as given, or the position to which another
-        protocol moved the cursor, with empty metadata and without a time. None: never set.
+        """Return the commit for Kafka's OffsetFetch: Kafka's own commit unchanged, or the position
+        to which another protocol moved the cursor, with empty metadata and no time. None: never
+        set.
         """
         cursor = self._cursor(index)
         if cursor is None:
@@ -110,7 +112,7 @@ class Subscription:
         return cursor.kafka or KafkaCommit(cursor.position, b"", 0)
 
     def backlog(self, index: int) -> int:
-        """Records of the log that are not acknowledged. Raises PartitionNotFound."""
+        """Return the number of records that are not acknowledged. Raises PartitionNotFound."""
         partition = self.topic.partition(index)
         end = partition.next_offset
         cursor = self._cursor(index)
@@ -124,7 +126,7 @@ class Subscription:
     # Changing.
 
     def open(self, properties: dict[str, str] | None = None) -> int:
-        """Make the subscription, with no cursor set, unless it is there; return the ticket.
+        """Create the subscription, with no cursor set, unless it exists; return the ticket.
 
         Raises InvalidName, TopicNotFound, LimitExceeded, StorageFull, StorageFailed.
         """
@@ -140,12 +142,13 @@ class Subscription:
     def commit(
         self, index: int, position: int, *, kafka: KafkaCommit | None = None, lazy: bool = False
     ) -> int:
-        """Set the position as Kafka's and Iggy's clients do; return the ticket, 0 for a lazy one.
+        """Set the position as Kafka's and Iggy's clients do; return the ticket, 0 if lazy.
 
-        Forward it acknowledges everything below; backward it forgets every acknowledgement, unless
-        it is not below Kafka's last commit; to where the cursor stands it changes nothing. Kept as
-        given, even beyond the log's end; below 0 counts as 0. `kafka` is read back as given until
-        another protocol moves the cursor. Raises PartitionNotFound and what `open` raises.
+        A forward commit acknowledges everything below. A backward commit forgets every
+        acknowledgement, unless its position is not below Kafka's last commit. A commit to the
+        cursor's position changes nothing. The position is stored as given, even beyond the log's
+        end; below 0 counts as 0. `kafka` is read back as given until another protocol moves the
+        cursor. Raises PartitionNotFound and the errors of `open`.
         """
         moved, event = cursor_moves.committed(
             self._key(index), self._cursor(index), position, kafka
@@ -153,18 +156,18 @@ class Subscription:
         return self._move(moved, event, lazy=lazy)
 
     def start(self, index: int, position: int) -> int:
-        """Set a cursor that was never set; leave one that was. Return the ticket.
+        """Set a cursor that was never set; leave a set cursor unchanged. Return the ticket.
 
-        Raises what `commit` raises.
+        Raises the errors of `commit`.
         """
         if self._cursor(index) is not None:
             return self._settled()
         return self.seek(index, position)
 
     def seek(self, index: int, position: int, *, mover: SubscriptionListener | None = None) -> int:
-        """Go on at `position` and forget every acknowledgement (Pulsar's seek); return the ticket.
+        """Continue at `position`, forget all acknowledgements (Pulsar's seek); return the ticket.
 
-        Raises what `commit` raises.
+        Raises the errors of `commit`.
         """
         moved = cursor_moves.sought(self._key(index), position)
         return self._move(moved, CursorEvent.SOUGHT, mover=mover)
@@ -177,7 +180,7 @@ class Subscription:
         lazy: bool,
         mover: SubscriptionListener | None = None,
     ) -> int:
-        """Acknowledge half-open ranges of offsets one by one; return the ticket, 0 for a lazy ack.
+        """Acknowledge half-open ranges of single offsets; return the ticket, 0 for a lazy ack.
 
         The position moves over ranges that join it. A cursor that is not set takes no acks. Raises
         LimitExceeded for ranges beyond `RANGES_MAX`, which then count as not acknowledged (the
@@ -217,8 +220,10 @@ class Subscription:
         return self._move(moved, CursorEvent.ACKED, lazy=lazy, mover=mover)
 
     def delete_cursor(self, index: int) -> int:
-        """End the cursor of one partition (Pulsar's UNSUBSCRIBE, Iggy's delete), and with the last
-        one the subscription; return the ticket. Raises TopicNotFound, StorageFull, StorageFailed.
+        """End a partition's cursor (Pulsar's UNSUBSCRIBE, Iggy's delete); return the ticket.
+
+        Ending the last cursor ends the subscription. Raises TopicNotFound, StorageFull,
+        StorageFailed.
         """
         self._check_there()
         was_set = self._cursor(index) is not None
@@ -245,7 +250,7 @@ class Subscription:
     def tell(
         self, index: int, event: CursorEvent, mover: SubscriptionListener | None = None
     ) -> None:
-        """Tell every listener."""
+        """Notify every listener."""
         for listener in tuple(self.listeners):
             listener.moved(index, event, mover)
 
@@ -256,7 +261,7 @@ class Subscription:
         if self.has_moved:
             raise self._moved()
         if self.topic.deleted:
-            return None  # The store has it until the deletion is on disk.
+            return None  # The store keeps the subscription until the deletion is on disk.
         return self._cursors.find(self.topic.meta.topic_id, self.name)
 
     def _cursor(self, index: int) -> StoredCursor | None:
@@ -264,8 +269,10 @@ class Subscription:
         return stored.cursors.get(index) if stored else None
 
     def _check_there(self) -> None:
-        """Raises TopicNotFound: a change to a topic that is gone must not seem to succeed, nor
-        reach the topic that has its cursors under another name. Raises NotOwner.
+        """Raise TopicNotFound if the topic is gone, NotOwner if the topic has moved.
+
+        A change to a deleted topic must not seem to succeed, nor reach the topic that has its
+        cursors under another name.
         """
         if self.has_moved:
             raise self._moved()
@@ -300,8 +307,10 @@ class Subscription:
 
 
 class Commits:
-    """Commits under one name, on any topics, that share one record of the journal: each is as
-    `Subscription.commit`. All of them happen, or none if the record cannot be written.
+    """Commits under the same name, on any topics, that share a record of the journal.
+
+    Each commit follows `Subscription.commit`. All commits happen, or none if the record cannot be
+    written.
     """
 
     def __init__(self, subscriptions: Subscriptions, name: bytes) -> None:
@@ -314,10 +323,10 @@ class Commits:
     def add(
         self, topic: Topic, index: int, position: int, *, kafka: KafkaCommit | None = None
     ) -> None:
-        """Add a commit for a partition that has none here yet.
+        """Add a commit for a partition without a commit in this object.
 
-        Raises InvalidName, TopicNotFound, PartitionNotFound, NotOwner, LimitExceeded: then
-        it is left out.
+        Raises InvalidName, TopicNotFound, PartitionNotFound, NotOwner, LimitExceeded: then the
+        commit is left out.
         """
         topic.partition(index)
         cursors, name = self._subscriptions.cursors, self.name
@@ -336,7 +345,7 @@ class Commits:
         self._moves.append(cursor_moves.committed(key, cursor, position, kafka))
 
     def write(self) -> int:
-        """Make all of them; return the ticket, 0 for none. Raises StorageFull, StorageFailed."""
+        """Make all commits; return the ticket, 0 for none. Raises StorageFull, StorageFailed."""
         if not self._moves:
             return 0
         subscriptions = self._subscriptions
@@ -368,18 +377,18 @@ class Subscriptions:
         """`report` is called with each error of storage before the broker error is raised."""
         self.cursors = cursors
         self.report = report
-        # All who hold a subscription must see the same object; it is dropped when nobody does.
+        # All holders of a subscription must see the same object, dropped with its last holder.
         self._held: WeakValueDictionary[tuple[int, bytes], Subscription] = WeakValueDictionary()
         topics.listeners.add(self)
 
     def find(self, topic: Topic, name: bytes) -> Subscription | None:
-        """The subscription of that name, if there is one."""
+        """Return the subscription of that name, None if absent."""
         if topic.deleted or self.cursors.find(topic.meta.topic_id, name) is None:
             return None
         return self._object(topic, name)
 
     def get(self, topic: Topic, name: bytes) -> Subscription:
-        """The subscription of that name. Raises SubscriptionNotFound."""
+        """Return the subscription of that name. Raises SubscriptionNotFound."""
         subscription = self.find(topic, name)
         if subscription is None:
             raise _not_found(topic, name)
@@ -388,7 +397,7 @@ class Subscriptions:
     def open(
         self, topic: Topic, name: bytes, properties: dict[str, str] | None = None
     ) -> Subscription:
-        """The subscription of that name, made now, with no cursor set, if there is none.
+        """Return the subscription of that name; create a missing subscription, with no cursor set.
 
         Raises InvalidName, TopicNotFound, LimitExceeded, StorageFull, StorageFailed.
         """
@@ -398,19 +407,18 @@ class Subscriptions:
         return subscription
 
     def commits(self, name: bytes) -> Commits:
-        """Commits under that name, to be made together."""
+        """Return an empty set of commits under that name, to be written together."""
         return Commits(self, name)
 
     def names(self, topic: Topic) -> list[bytes]:
-        """The subscriptions of a topic, by name."""
+        """Return the subscription names of a topic."""
         return [] if topic.deleted else self.cursors.names(topic.meta.topic_id)
 
     async def lowest_position(self, topic: Topic, index: int) -> int | None:
-        """The lowest position of all cursors of a partition, None if none is set. Other tasks get
-        turns in between.
+        """Return the lowest position of all cursors of a partition, None if none is set.
 
-        The result holds until the next wait. It is 0, so that nothing counts as acknowledged, if
-        cursors are made or moved back all the time.
+        Other tasks get turns in between. The result holds until the next wait. The result is 0, so
+        that nothing counts as acknowledged, if cursors are created or moved back all the time.
         """
         for _ in range(LOOKS_MAX):
             set_back = self.cursors.set_back
@@ -434,8 +442,8 @@ class Subscriptions:
         return self._object(topic, name).delete()
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """A deleted topic's subscriptions are gone already: their listeners hear of it. Those of a
-        topic that has moved are another broker's.
+        """Notify listeners of a deleted topic, whose subscriptions are gone already.
+        Subscriptions of a moved topic belong to another broker.
         """
         if event is TopicEvent.SHRUNK:
             self._forget_partitions(topic)
@@ -452,9 +460,7 @@ class Subscriptions:
                     subscription.tell(index, CursorEvent.DELETED)
 
     def _forget_partitions(self, topic: Topic) -> None:
-        """Delete the cursors of partitions that are gone, all by one record of the journal, and
-        tell the listeners.
-        """
+        """Delete the cursors of removed partitions by a single journal record; notify listeners."""
         left, gone = len(topic.partitions), list[tuple[Subscription, int]]()
         for subscription in list(self._held.values()):
             if subscription.topic is topic:
@@ -465,17 +471,17 @@ class Subscriptions:
             with as_broker_errors(self.report):
                 self.cursors.resize(topic.meta.topic_id, left)
         except errors.StorageFull:
-            pass  # The next start does it.
+            pass  # The next start deletes them.
         for subscription, index in gone:
             subscription.tell(index, CursorEvent.DELETED)
 
     @property
     def are_held(self) -> bool:
-        """Whether any subscription is in use."""
+        """Return True if any subscription is in use."""
         return bool(self._held)
 
     def tell(self, moved: Moved, event: CursorEvent) -> None:
-        """Tell the listeners of a subscription, if it is in use."""
+        """Notify the listeners of a subscription, if the subscription is in use."""
         subscription = self._held.get((moved.topic_id, moved.name))
         if subscription is not None:
             subscription.tell(moved.index, event)
