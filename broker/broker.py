@@ -1,6 +1,7 @@
-"""One broker: what all listeners share. Opens the data directory and runs the background tasks.
+"""A broker: everything that all listeners share.
 
-Knows no adapter and no socket; `broker/server/process.py` opens the listeners.
+Opens the data directory and runs the background tasks. Knows no adapter and no socket;
+`broker/server/process.py` opens the listeners.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class Broker:
         self.config = config
         self.data_dir = data_dir.path
         self.version = metadata.version("braidlog")
-        self.is_leaving = False  # stopping: what other brokers can take over goes to them first
+        self.is_leaving = False  # stopping: first, other brokers take over topics
         self.stopping = trio.Event()  # no new work; what has begun is finished
         self.ready = trio.Event()  # set once every listener accepts
         self.connections: set[OpenConnection] = set()
@@ -173,10 +174,10 @@ class Broker:
             report=self.durability.report_storage_error,
         )
 
-    # What a broker of a cluster overrides (`broker/cluster/broker.py`).
+    # Methods that a broker of a cluster overrides (`broker/cluster/broker.py`).
 
     def _open_metadata(self) -> tuple[Placement, LocalCatalogue, Positions]:
-        """Open the placement (who owns what), the catalogue and the cursors."""
+        """Open the placement (owner of each topic), the catalogue and the cursors."""
         self._storage.check_journals()
         state = Catalogue(self._journal("catalogue"), now_us=self.now_us())
         self._storage.take_id(state.rewrite, self.committer)
@@ -262,7 +263,7 @@ class Broker:
         data_dir = data_dir or DataDir.open(config.data_dir)
         try:
             return cls(config, data_dir, verifier)
-        except BaseException:  # Whatever went wrong, release the lock.
+        except BaseException:  # After any error, release the lock.
             data_dir.abandon()
             raise
 
@@ -299,10 +300,10 @@ class Broker:
         self.stop()
 
     async def _hand_over(self) -> None:
-        """Nothing to do: there is no other broker."""
+        """Do nothing: a single broker has no other broker to hand over to."""
 
     def stop(self) -> None:
-        """Begin to stop: long polls are answered with what there is, and nothing new waits."""
+        """Begin to stop: long polls return the present records, and nothing new waits."""
         self.is_leaving = True
         self.stopping.set()
         self.placement.wake()
@@ -322,8 +323,8 @@ class Broker:
         self._storage.abandon()
 
     def close_idle_files(self) -> bool:
-        """Close some log files that nobody is using, for an accept without a descriptor. Return
-        whether any was closed.
+        """Close some unused log files, to free a descriptor for an accept. Return True if any was
+        closed.
         """
         return self._storage.files.close_oldest_idle(CLOSED_FOR_ACCEPT)
 
@@ -359,13 +360,15 @@ class Broker:
             )
 
     async def published(self, ticket: int) -> None:
-        """Wait until a change of users or permissions is on disk. In a cluster the other brokers
-        that answer have followed it too: a revoked right is gone everywhere.
+        """Wait until a change of users or permissions is on disk.
+
+        In a cluster the other brokers that answer have followed the change too: a revoked right is
+        gone everywhere.
         """
         await self.durability.reached(ticket)
 
     async def has_room(self) -> bool:
-        """Whether there was room for a small record a moment ago."""
+        """Return True if a small record had room a moment ago."""
         return await self._partitions.has_room()
 
     def now_us(self) -> int:
@@ -373,17 +376,17 @@ class Broker:
         return time.time_ns() // 1000
 
     def steady_us(self) -> int:
-        """Microseconds of a clock that nobody sets."""
+        """Return microseconds of a monotonic clock."""
         return steady_us()
 
     def next_connection_id(self) -> int:
-        """A number for a new connection, from 1."""
+        """Return a number for a new connection, from 1."""
         self._connection_ids += 1
         return self._connection_ids
 
     async def wait_any(self, targets: Sequence[tuple[Awaited, int]]) -> None:
-        """Return when a partition's high watermark is above its offset, one is removed, or the
-        broker stops.
+        """Return when a partition's high watermark exceeds its offset, a partition is removed, or
+        the broker stops.
         """
         await self.waiters.wait_any(targets)
 
@@ -394,7 +397,7 @@ class Broker:
         return journal
 
     def _listen(self) -> None:
-        """Connect the parts that must hear of changes in others."""
+        """Connect each part to the parts whose changes it follows."""
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
         self.durability.round_listeners.append(lambda _: self.ages.look())
         self.topics.listeners.add(self.dispatchers)
@@ -420,7 +423,7 @@ class Broker:
 
 
 def _audit_file(config: Config) -> Path | None:
-    """The path of the audit log; None if there is none."""
+    """Return the path of the audit log; None without an audit log."""
     access = config.access
     if not (access.required and access.audit):
         return None

@@ -1,5 +1,6 @@
-"""Runs what is left to do after a change, in pieces: a deleted topic may have ten thousand
-consumers and producers, and each of them is told. Knows no client.
+"""Runs the remaining work after a change, in pieces.
+
+A deleted topic may have ten thousand consumers and producers to notify. Knows no client.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import trio
 
 log = structlog.get_logger()
 
-# Between two checkpoints: telling one client takes some 5 us, detaching a thousand consumers of one
-# dispatcher 100 us.
+# Steps between two checkpoints: notifying a client takes some 5 us, detaching a thousand consumers
+# of a dispatcher 100 us.
 STEPS_TOGETHER: Final = 100
 
 
@@ -26,12 +27,12 @@ class Closing:
         self._arrived = trio.lowlevel.ParkingLot()
 
     def add(self, steps: Iterator[None]) -> None:
-        """Run these steps soon; others are served between them."""
+        """Run these steps soon; other tasks run between them."""
         self._left.append(steps)
         self._arrived.unpark_all()
 
     async def run(self) -> None:
-        """Run what is added, until cancelled."""
+        """Run added steps until cancelled."""
         while True:
             while self._left:
                 self._go_on(self._left[0])

@@ -14,11 +14,11 @@ BrokerError
 
 
 class BrokerError(Exception):
-    """Base of all; a failed request answers that request and nothing else."""
+    """Base of all broker errors; a failed request answers that request and nothing else."""
 
 
 class TopicNotFound(BrokerError):
-    """No such topic, and it is not to be created by this request."""
+    """The topic does not exist, and this request does not create the topic."""
 
 
 class PartitionNotFound(BrokerError):
@@ -34,11 +34,11 @@ class SubscriptionNotFound(BrokerError):
 
 
 class TopicExists(BrokerError):
-    """A topic of that name, or of that client-chosen id, is there already."""
+    """A topic of that name, or of that client-chosen id, already exists."""
 
 
 class NamespaceExists(BrokerError):
-    """A namespace of that name, or of that client-chosen id, is there already."""
+    """A namespace of that name, or of that client-chosen id, already exists."""
 
 
 class InvalidName(BrokerError):
@@ -46,7 +46,7 @@ class InvalidName(BrokerError):
 
 
 class InvalidRequest(BrokerError):
-    """Well-formed bytes that ask for something that makes no sense."""
+    """Well-formed bytes with a meaningless request."""
 
 
 class NotSupported(BrokerError):
@@ -54,7 +54,7 @@ class NotSupported(BrokerError):
 
 
 class OffsetOutOfRange(BrokerError):
-    """The offset asked for is below the log start or above the high watermark."""
+    """The requested offset is below the log start or above the high watermark."""
 
     def __init__(self, offset: int, log_start_offset: int, log_end_offset: int) -> None:
         super().__init__(f"offset {offset} is outside [{log_start_offset}, {log_end_offset}]")
@@ -64,16 +64,16 @@ class OffsetOutOfRange(BrokerError):
 
 
 class RecordTooLarge(BrokerError):
-    """A record is above the limit of the listener it came in by."""
+    """A record exceeds the limit of the listener that received the record."""
 
 
 class CorruptBatch(BrokerError):
-    """What the client sent fails its checksum or cannot be parsed."""
+    """The client's bytes fail their checksum or cannot be parsed."""
 
 
 class UnreadableRecord(BrokerError):
-    """A stored record cannot be opened for readers of another protocol (encrypted, or compressed in
-    a way that is not known here).
+    """A stored record cannot be opened for readers of another protocol: the record is encrypted, or
+    its compression is unknown here.
     """
 
 
@@ -82,11 +82,11 @@ class DamagedLog(BrokerError):
 
 
 class SubscriptionBusy(BrokerError):
-    """The subscription is in use in a way that excludes this one."""
+    """The subscription is in use in a way that excludes this use."""
 
 
 class ProducerBusy(BrokerError):
-    """A producer of that name is connected, or an exclusive one is."""
+    """A producer of that name, or an exclusive producer, is connected."""
 
 
 class ProducerFenced(BrokerError):
@@ -98,11 +98,11 @@ class TopicInUse(BrokerError):
 
 
 class TopicTerminated(BrokerError):
-    """The topic was terminated: its records can still be read, but it takes no more."""
+    """The topic was terminated: its records can still be read, but new records are refused."""
 
 
 class Conflict(BrokerError):
-    """Another change of the catalogue came first: this one was based on an older state."""
+    """Another change of the catalogue came first: this change was based on an older state."""
 
 
 class NotOwner(BrokerError):
@@ -111,8 +111,8 @@ class NotOwner(BrokerError):
     """
 
     def __init__(self, text: str, node_id: int = 0, *, is_unowned: bool = False) -> None:
-        """`node_id` is the owner's number, 0 if it is unknown now. `is_unowned`: this broker knows
-        of no owner, so another try makes sense only after news of owners.
+        """`node_id` is the owner's number, 0 if unknown now. `is_unowned`: this broker knows of no
+        owner, so another try makes sense only after news of owners.
         """
         super().__init__(text)
         self.node_id = node_id
@@ -120,17 +120,17 @@ class NotOwner(BrokerError):
 
 
 class Unanswered(BrokerError):
-    """The broker that was asked for a change did not answer. The change may have been made, so the
-    caller must not ask for it again.
+    """The asked broker did not answer a request for a change. The change may have been made, so the
+    caller must not ask again.
     """
 
 
 class NotAuthorized(BrokerError):
-    """The client may not do this, or has not said who it is."""
+    """The client lacks the permission, or has not logged in."""
 
 
 class NotAuthenticated(BrokerError):
-    """The client did not prove who it is; a wrong name and a wrong password give the same text."""
+    """The client's login failed; a wrong name and a wrong password give the same text."""
 
 
 class UserNotFound(BrokerError):
@@ -142,16 +142,16 @@ class UserExists(BrokerError):
 
 
 class LimitExceeded(BrokerError):
-    """A named limit, or one that the settings give, was reached."""
+    """A named limit, or a limit of the settings, was reached."""
 
 
 class StorageFull(BrokerError):
-    """No space left on the disk, or it is read-only; reading goes on."""
+    """The disk is full or read-only; reads continue."""
 
 
 class StorageFailed(BrokerError):
-    """A write or sync failed for good; the broker is stopping."""
+    """A write or sync failed permanently; the broker is stopping."""
 
 
 class ShuttingDown(BrokerError):
-    """The broker is stopping and takes nothing new."""
+    """The broker is stopping and accepts no new work."""

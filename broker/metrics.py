@@ -1,9 +1,8 @@
-"""What the broker counts, in a Prometheus registry of its own: two brokers in one process do not
-mix.
+"""The broker's counters, in a Prometheus registry of their own.
 
-Counters here are plain objects that cost a tenth of a microsecond; families are made of them
-when somebody scrapes, and only then is the Prometheus client imported. What the log itself knows
-(offsets, sizes, backlogs) is read from it by the handler of the scrape.
+Two brokers in a process do not mix. Counters here are plain objects that cost a tenth of a
+microsecond; a scrape makes families of them, and only then is the Prometheus client imported. The
+handler of the scrape reads offsets, sizes and backlogs from the log.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
 SECONDS_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 10.0)
-# Turns shorter than the first are not told apart (`broker/runtime/loop_turns.py`).
+# Shorter turns than the first limit share a bucket (`broker/runtime/loop_turns.py`).
 TURN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 10.0)
 
 COUNTERS = {
@@ -72,7 +71,7 @@ GAUGES = {
     "braidlog_shards": ("Shards of the cluster at this broker.", ("state",)),
     "braidlog_cache_bytes": ("Bytes kept of segments that lie in objects.", ()),
 }
-# Histograms of requests, waits for records not included; made when the first one is counted.
+# Histograms of requests, without waits for records; created at the first count.
 REQUEST_SECONDS = "braidlog_request_seconds"
 REQUEST_TEXT = "Requests: time until they were answered, without waits for records."
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -92,7 +91,7 @@ HISTOGRAMS = {
 
 
 class Number:
-    """A counter or gauge; hold it where it is used often."""
+    """A counter or gauge; frequent callers keep a reference."""
 
     __slots__ = ("value",)
 
@@ -100,7 +99,7 @@ class Number:
         self.value = 0
 
     def inc(self, amount: int = 1) -> None:
-        """Count."""
+        """Add to the number."""
         self.value += amount
 
     def dec(self) -> None:
@@ -123,28 +122,28 @@ class Histogram:
         self.total = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Count one value."""
+        """Count a value."""
         self.counts[bisect_left(self.buckets, seconds)] += 1
         self.total += seconds
 
 
-# Users with figures of their own, some 1 KB each in a scrape; all others share one set.
+# Users with figures of their own, some 1 KB each in a scrape; all other users share a set.
 USER_FIGURES_MAX = 1000
 OTHER_USERS = "(others)"
 
 
 class Metrics:
-    """Every counter of one broker."""
+    """Every counter of a broker."""
 
     def __init__(self) -> None:
         self.has_topic: Callable[[str], bool] = _always
         """Whether a topic of that name has figures. Nothing is kept for others: clients that make
         and delete topics would fill the memory."""
-        self._users: set[str] = set()  # Those with figures of their own.
+        self._users: set[str] = set()  # Users with figures of their own.
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}
-        self._protocols: set[str] = set()  # Those that count by topic.
-        # The numbers that `records_in` and `records_out` add to, by protocol and topic: both are
-        # called for each small request.
+        self._protocols: set[str] = set()  # Protocols that count by topic.
+        # The numbers that `records_in` and `records_out` add to, by protocol and topic: each small
+        # request calls both.
         self._stored: Pairs = {}
         self._given: Pairs = {}
         # Keys of a topic's numbers, as an ordered set.
@@ -157,7 +156,9 @@ class Metrics:
         }
 
     def of_user(self, name: str, user: str) -> Number:
-        """The counter or gauge of that family for a user; USER_FIGURES_MAX have their own."""
+        """Return the counter or gauge of that family for a user; USER_FIGURES_MAX users have their
+        own.
+        """
         if user not in self._users:
             if len(self._users) >= USER_FIGURES_MAX:
                 return self.number(name, OTHER_USERS)
@@ -165,8 +166,8 @@ class Metrics:
         return self.number(name, user)
 
     def number(self, name: str, *labels: str) -> Number:
-        """The counter or gauge of that family (`COUNTERS`, `GAUGES`) with these label values, in
-        order.
+        """Return the counter or gauge of that family (`COUNTERS`, `GAUGES`) with these label
+        values, in order.
         """
         key = (name, labels)
         number = self._numbers.get(key)
@@ -183,12 +184,12 @@ class Metrics:
         return number
 
     def value(self, name: str, *labels: str) -> int:
-        """What `number` has counted; 0 if nothing yet."""
+        """Return the count of `number`; 0 if nothing was counted."""
         number = self._numbers.get((name, labels))
         return 0 if number is None else number.value
 
     def forget_topic(self, topic: str) -> None:
-        """Drop a deleted topic: clients that make and delete topics would fill the memory."""
+        """Drop a deleted topic: clients that create and delete topics would fill the memory."""
         for protocol in self._protocols:
             self._stored.pop((protocol, topic), None)
             self._given.pop((protocol, topic), None)
@@ -196,7 +197,7 @@ class Metrics:
             self._forget(key)
         for key in tuple(self._of_topic.get(topic, ())):
             if key[0] in GAUGES and self._numbers[key].value:
-                self._left.add(key)  # Forgotten with another topic, once it is counted down.
+                self._left.add(key)  # Forgotten with another topic, once counted down.
             else:
                 self._forget(key)
 
@@ -212,11 +213,11 @@ class Metrics:
         self._left.discard(key)
 
     def histogram(self, name: str) -> Histogram:
-        """The histogram of that name (`HISTOGRAMS`)."""
+        """Return the histogram of that name (`HISTOGRAMS`)."""
         return self._histograms[name]
 
     def requests(self, api: str, protocol: str) -> Histogram:
-        """Times of one kind of request."""
+        """Return the histogram of times of a kind of request."""
         key = (protocol, api)
         found = self._requests.get(key)
         if found is None:
@@ -224,20 +225,20 @@ class Metrics:
         return found
 
     def hold_lost(self, topic: str, subscription: str, records: int) -> None:
-        """A retention hold reached its cap: its subscription has lost this many records."""
+        """Count records that a subscription lost because a retention hold reached its limit."""
         self.number("braidlog_hold_lost_records", topic, subscription).value += records
 
     def expired(self, topic: str, subscription: str, records: int) -> None:
-        """A message TTL or a backlog quota acknowledged this many records for a subscription."""
+        """Count records that a message TTL or a backlog quota acknowledged for a subscription."""
         self.number("braidlog_expired_records", topic, subscription).value += records
 
     def topic_total(self, name: str, topic: str) -> int:
-        """A counter that has the labels protocol and topic: its sum over the protocols."""
+        """Return the sum over protocols of a counter with the labels protocol and topic."""
         found = (self._numbers.get((name, (protocol, topic))) for protocol in self._protocols)
         return sum(number.value for number in found if number is not None)
 
     def records_in(self, protocol: str, topic: str, records: int, size: int) -> None:
-        """A body was stored; `topic` is the full name."""
+        """Count a stored body; `topic` is the full name."""
         found = self._stored.get((protocol, topic))
         if found is None:
             found = self._pair(self._stored, "in", protocol, topic)
@@ -254,7 +255,7 @@ class Metrics:
         return found
 
     def records_out(self, protocol: str, topic: str, records: int, size: int) -> None:
-        """Records were handed to a reader; `topic` is the full name."""
+        """Count records returned to a reader; `topic` is the full name."""
         found = self._given.get((protocol, topic))
         if found is None:
             found = self._pair(self._given, "out", protocol, topic)
@@ -262,11 +263,11 @@ class Metrics:
         found[1].value += size
 
     def left_out(self, protocol: str, topic: str, records: int) -> None:
-        """Records were left out for a reader whose protocol cannot carry them."""
+        """Count records left out for a reader whose protocol cannot carry them."""
         self.number("braidlog_records_left_out", protocol, topic).value += records
 
     def snapshot(self) -> Snapshot:
-        """All of it as it is now, for the code that renders `/metrics`, in any thread."""
+        """Return a copy of all numbers, for the code that renders `/metrics`, in any thread."""
         return Snapshot(
             [(name, labels, number.value) for (name, labels), number in self._numbers.items()],
             {name: _Sizes.of(one) for name, one in self._histograms.items()},
@@ -280,7 +281,9 @@ def _always(topic: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Sizes:
-    """A histogram as it was: (limit, how many are not above it), and the sum of all."""
+    """A copy of a histogram: (limit, count of values up to the limit), and the sum of
+    all values.
+    """
 
     buckets: list[tuple[str, int]]
     total: float
@@ -294,7 +297,7 @@ class _Sizes:
         return cls(buckets, histogram.total)
 
 
-# Where the labels of a family name the topic.
+# Place of the topic among the labels of a family.
 TOPIC_PLACES = {
     name: labels.index("topic")
     for name, (_, labels) in (COUNTERS | GAUGES).items()
@@ -304,14 +307,14 @@ TOPIC_PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that was counted, at one moment."""
+    """All counts at a single moment."""
 
     numbers: Sequence[tuple[str, tuple[str, ...], int]]
     histograms: Mapping[str, _Sizes]
     requests: Mapping[tuple[str, str], _Sizes]
 
     def series_of_topics(self) -> dict[str, int]:
-        """How many of the numbers name each topic."""
+        """Return the number of series of each topic."""
         found: dict[str, int] = {}
         for name, labels, _ in self.numbers:
             place = TOPIC_PLACES.get(name)
@@ -320,7 +323,7 @@ class Snapshot:
         return found
 
     def without(self, topics: Collection[str]) -> Snapshot:
-        """The same without the numbers that name one of these topics."""
+        """Return a copy without the numbers of these topics."""
         left = [
             number
             for number in self.numbers
@@ -329,7 +332,9 @@ class Snapshot:
         return replace(self, numbers=left)
 
     def by_topic(self, names: Collection[str]) -> dict[str, dict[str, int]]:
-        """Counters and gauges that have the labels protocol and topic: sums over the protocols."""
+        """Return counters and gauges with the labels protocol and topic, as sums over the
+        protocols.
+        """
         totals: dict[str, dict[str, int]] = {name: {} for name in names}
         for name, labels, value in self.numbers:
             if name in totals:
@@ -338,7 +343,7 @@ class Snapshot:
         return totals
 
     def collect(self) -> Iterator[Metric]:
-        """The metric families (the interface of a Prometheus registry)."""
+        """Iterate over the metric families (the interface of a Prometheus registry)."""
         from prometheus_client import metrics_core
 
         families: dict[str, metrics_core.CounterMetricFamily | metrics_core.GaugeMetricFamily] = {}
