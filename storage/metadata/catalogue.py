@@ -1,9 +1,9 @@
-"""Namespaces, topics and what belongs to them: the state in memory, every change in a journal.
+"""Namespaces, topics and their properties: the state in memory, every change in a journal.
 
 A change is written as a record, then applied to memory by the same code that a replay uses. Each
-returns a commit ticket: an answer that waits for it waits for the disk. Callers check a change
-first (the name is free, the topic exists): the broker's topics do that. Knows no partition folder,
-no client and no clock.
+change returns a commit ticket: an answer that waits for the ticket waits for the disk. Callers
+check a change first (the name is free, the topic exists): the broker's topics do that. Knows no
+partition folder, no client and no clock.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -48,15 +48,16 @@ from braidlog.storage.metadata.users import UserBook
 
 NamespaceKey = tuple[str, str]
 
-RECORD_CHANGES: Final = 256  # In one record of a snapshot.
+RECORD_CHANGES: Final = 256  # Changes in a record of a snapshot.
 # Topic ids, partition ids and producer numbers; 0 means "none" in a batch header.
 FIRST_NUMBER: Final = 1
-# Producer numbers are counted per scope, which is their upper bits. A local store has one scope.
+# Producer numbers are counted per scope, which is their upper bits. A local store has a single
+# scope.
 SCOPE_BITS: Final = 40
 
 
 class Catalogue:
-    """All namespaces and topics. Callers must not change the metas that it returns.
+    """All namespaces and topics. Callers must not change the metas returned here.
 
     Guarantees: memory holds exactly what a replay of the journal gives. No call waits after the
     replay: each change returns a ticket.
@@ -65,9 +66,9 @@ class Catalogue:
     def __init__(
         self, journal: Journal, *, now_us: int, lost: Callable[[DamagedLog], None] | None = None
     ) -> None:
-        """Replay the journal; a new one gets the namespace `public/default`.
+        """Replay the journal; a new journal gets the namespace `public/default`.
 
-        `lost` is called for each change that is skipped because it cannot be read or names
+        `lost` is called for each change that is skipped because the change is unreadable or names
         something missing; without `lost` that is an error. Raises DamagedLog, UnknownRecord.
         """
         self._begin()
@@ -119,7 +120,7 @@ class Catalogue:
     def create_namespace(
         self, tenant: str, namespace: str, *, created_us: int, iggy_id: int | None = None
     ) -> int:
-        """Make a namespace whose name, and number if there is one, are free; return the ticket."""
+        """Create a namespace whose name, and number if given, are free; return the ticket."""
         assert (tenant, namespace) not in self._namespaces
         assert iggy_id not in self._streams
         made_id = self._free_made_id(self._streams)
@@ -127,8 +128,8 @@ class Catalogue:
         return self._change(NamespaceMade(meta))
 
     def number_namespace(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """Set the number by which Iggy clients know a namespace: this one, which is free, or for
-        None one made here; return the ticket.
+        """Set the number by which Iggy clients know a namespace: this free number, or a new number
+        for None; return the ticket.
         """
         meta = self._namespaces[tenant, namespace]
         assert iggy_id not in self._streams
@@ -156,7 +157,7 @@ class Catalogue:
         return self._change(NamespaceRenamed(tenant, namespace, renamed))
 
     def change_tenants(self, change: TenantChange) -> int:
-        """Set a tenant, or forget one that exists; return the ticket."""
+        """Set a tenant, or forget an existing tenant; return the ticket."""
         return self._change(change)
 
     # Topics.
@@ -187,7 +188,7 @@ class Catalogue:
         return meta.made_id if meta.iggy_id is None else meta.iggy_id
 
     def next_partition_id(self) -> int:
-        """A partition id that was never given out. It is stored with the topic that gets it, and as
+        """Return a partition id that was never given out. The id is stored with its topic, and as
         the name of its folder.
         """
         partition_id = self._counters.next_partition_id
@@ -200,8 +201,8 @@ class Catalogue:
         return self._counters.next_partition_id
 
     def raise_partition_ids(self, highest_seen: int) -> None:
-        """Continue above the highest partition id of any folder, even of one that the catalogue
-        does not name.
+        """Continue above the highest partition id of any folder, even of a folder that the
+        catalogue does not name.
         """
         self._counters.next_partition_id = max(self._counters.next_partition_id, highest_seen + 1)
 
@@ -219,7 +220,7 @@ class Catalogue:
         settings: dict[str, Setting] | None = None,
         iggy_id: int | None = None,
     ) -> int:
-        """Make a topic whose name is free, in a namespace that exists, over existing folders;
+        """Create a topic whose name is free, in an existing namespace, over existing folders;
         return the ticket.
         """
         key = (name.tenant, name.namespace)
@@ -258,7 +259,7 @@ class Catalogue:
         return self._change(SchemaAdded(topic_id, schema))
 
     def bump_topic_epoch(self, topic_id: int) -> int:
-        """Raise the topic's epoch by one; return the ticket."""
+        """Increment the topic's epoch; return the ticket."""
         return self._change(EpochSet(topic_id, self._by_id[topic_id].topic_epoch + 1))
 
     # Named Iggy groups.
@@ -282,12 +283,14 @@ class Catalogue:
     # Producers.
 
     def scope(self, name: TopicName) -> int:
-        """The scope in which a topic's producers are numbered: here all share one."""
+        """Return the scope in which a topic's producers are numbered: here all share a single
+        scope.
+        """
         return 0
 
     def producer_id(self, name: bytes, scope: int = 0) -> int:
-        """The number, from 1 on, that stands for a producer's name in batch headers; a new name
-        gets the next one of its scope.
+        """Return the number, from 1 on, for a producer's name in batch headers; a new name gets the
+        next number of its scope.
 
         The producer is answered only once `ticket` is durable, so no batch with the number is older
         than its record.
@@ -312,7 +315,7 @@ class Catalogue:
     # Users and permissions.
 
     def change_users(self, change: UserChange) -> int:
-        """Set a user or grant a permission, or remove one that exists; return the ticket."""
+        """Set a user or grant a permission, or remove an existing entry; return the ticket."""
         return self._change(change)
 
     # Changing.
@@ -359,7 +362,7 @@ class Catalogue:
     def _count_made_id(self, made_id: int) -> None:
         self._counters.next_made_id = max(self._counters.next_made_id, made_id + 1)
 
-    # Applying: one function for each kind of change, for live changes and for replay.
+    # Applying: a function for each kind of change, for live changes and for replay.
 
     def _apply_counters(self, change: CountersSet) -> None:
         self._counters = change
@@ -383,7 +386,7 @@ class Catalogue:
     def _apply_namespace_renamed(self, change: NamespaceRenamed) -> None:
         before, key = (change.tenant, change.namespace), (change.tenant, change.renamed)
         if key in self._namespaces:
-            raise KeyError(key)  # The record of its deletion is lost: skip this one too.
+            raise KeyError(key)  # The record of its deletion is lost: skip this record too.
         meta = msgspec.structs.replace(self._namespaces.pop(before), namespace=change.renamed)
         self._namespaces[key] = self._streams[self.stream_id(meta)] = meta
         for topic in list(self._in_namespace.pop(before, {}).values()):
@@ -395,7 +398,7 @@ class Catalogue:
         self._name(meta, name)
 
     def _name(self, before: TopicMeta, name: TopicName) -> None:
-        """Rename by making a new meta: whoever holds the old one still sees the old name."""
+        """Rename with a new meta: holders of the old meta still see the old name."""
         there = self._topics.get(name)
         if there is not None:  # The record of its deletion is lost.
             self._apply_topic_gone(TopicGone(there.topic_id))

@@ -189,7 +189,7 @@ class TopicRenamed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, 
 
 
 class NamespaceRenamed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=16):
-    """A namespace has another name within its tenant, and so have all of its topics."""
+    """A namespace has another name within its tenant, and so have all its topics."""
 
     LAYOUT: ClassVar[int] = 3
 
@@ -208,7 +208,7 @@ class TenantSet(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag
 
 
 class TenantGone(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=18):
-    """A tenant is forgotten: it no longer exists, unless it has a namespace."""
+    """A tenant is forgotten: the tenant no longer exists, unless it has a namespace."""
 
     LAYOUT: ClassVar[int] = 3
 

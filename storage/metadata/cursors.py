@@ -19,7 +19,7 @@ class KafkaCommit(
 
 
 class StoredCursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """One subscription on one partition. Changed by the store alone."""
+    """A subscription on a partition. Changed by the store alone."""
 
     position: int
     """The next offset wanted: everything below is acknowledged."""
@@ -50,9 +50,10 @@ class Subscribed(msgspec.Struct, array_like=True, forbid_unknown_fields=True, ta
 
 
 class Moved(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=2, gc=False):
-    """A cursor is at `position` now, and `ranges` are acknowledged in addition to those it had.
+    """A cursor is at `position` now, and `ranges` are acknowledged in addition to the earlier
+    ranges.
 
-    `cleared`: those it had are dropped. Whatever lies below the position is dropped too.
+    `cleared`: the earlier ranges are dropped. All ranges below the position are dropped too.
     """
 
     topic_id: int
@@ -87,8 +88,8 @@ class TopicDropped(msgspec.Struct, array_like=True, forbid_unknown_fields=True, 
 
 
 class TopicResized(msgspec.Struct, array_like=True, forbid_unknown_fields=True, tag=6, gc=False):
-    """The number of partitions of a topic changed: subscriptions get cursors at 0 on new ones, and
-    lose their cursors on removed ones.
+    """The number of partitions of a topic changed: subscriptions get cursors at 0 on new
+    partitions, and lose their cursors on removed partitions.
     """
 
     topic_id: int

@@ -27,7 +27,7 @@ from braidlog.storage.metadata.cursors import (
 from braidlog.storage.metadata.log_ends import EndsSet, LogEnds
 from braidlog.storage.metadata.ranges import RangeSet
 
-# Limits of one snapshot record: cursors of some 40 bytes each, or ranges of one cursor, 16 each.
+# Limits of a snapshot record: cursors of some 40 bytes each, or ranges of a cursor, 16 each.
 RECORD_CURSORS: Final = 4096
 RECORD_RANGES: Final = 1 << 14
 
@@ -36,10 +36,10 @@ GATHER_CURSORS: Final = 2048
 
 
 class JournalPositions:
-    """All subscriptions of all topics. Callers must not change what it returns.
+    """All subscriptions of all topics. Callers must not change returned objects.
 
-    Guarantees: memory holds exactly what a replay of the journal gives; lazy changes may be lost in
-    a crash, so that a position is then older, never newer. No call waits after the replay.
+    Guarantees: memory equals a replay of the journal; a crash may lose lazy changes, so that a
+    position is then older, never newer. No call waits after the replay.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class JournalPositions:
         return sorted(self._topics.get(topic_id, ()))
 
     def count(self, topic_id: int) -> int:
-        """How many subscriptions a topic has."""
+        """Return the number of subscriptions of a topic."""
         return len(self._topics.get(topic_id, ()))
 
     def find(self, topic_id: int, name: bytes) -> StoredSubscription | None:
@@ -87,7 +87,7 @@ class JournalPositions:
         return self._topics.get(topic_id, {}).get(name)
 
     def get(self, topic_id: int, index: int, name: bytes) -> StoredCursor | None:
-        """The cursor on one partition; None: never set."""
+        """Return the cursor on a partition; None: never set."""
         found = self.find(topic_id, name)
         return found.cursors.get(index) if found else None
 
@@ -116,13 +116,15 @@ class JournalPositions:
         return self._change(moved, lazy=lazy)
 
     def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
-        """Make new subscriptions, and change cursors of these and of others, in one record: all of
-        it happens, or none if the record cannot be written. Return the ticket.
+        """Make new subscriptions, and change cursors of these and of others, in a single record:
+        all or nothing. Return the ticket.
         """
         return self._change(*making, *moves)
 
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
-        """End one partition's cursor, with the last one the subscription too; return the ticket."""
+        """End a partition's cursor, with the last cursor the subscription too; return
+        the ticket.
+        """
         found = self.find(topic_id, name)
         if found is None:
             return self.settle()
@@ -150,14 +152,16 @@ class JournalPositions:
         return self._change(TopicResized(topic_id, partitions), lazy=lazy)
 
     def set_ends(self, change: EndsSet | None) -> None:
-        """Note what `ends.news` or `ends.gone` found, lazily. Raises StorageFull, StorageFailed."""
+        """Note the findings of `ends.news` or `ends.gone`, lazily. Raises StorageFull,
+        StorageFailed.
+        """
         if change is not None:
             self._journal.append(change, lazy=True)
             self._apply(change)
             self._shorten()
 
     def settle(self) -> int:
-        """A ticket after which every change so far is on disk, lazy ones too."""
+        """Return a ticket after which every change so far is on disk, including lazy changes."""
         return self._journal.settle()
 
     def rewrite(self) -> None:
@@ -175,7 +179,9 @@ class JournalPositions:
         return ticket
 
     def _check_named(self, changes: Sequence[CursorChange]) -> None:
-        """Assert that the changes name what exists: the next start would fail on any other."""
+        """Assert that the changes name existing subscriptions: the next start would
+        fail otherwise.
+        """
         new: set[tuple[int, bytes]] = set()
         for change in changes:
             if type(change) is Moved:  # hot: see make bench
@@ -194,7 +200,7 @@ class JournalPositions:
                     assert topic_id in self._topics
 
     def _shorten(self) -> None:
-        """Continue a snapshot, or begin one that is due: a little with each record, because writing
+        """Continue a snapshot, or begin a due snapshot: a little with each record, because writing
         100,000 cursors at once would hold up everything else.
         """
         if self._gathering is None:
@@ -274,7 +280,7 @@ class JournalPositions:
 def _as_records(
     topic_id: int, named: Iterable[tuple[bytes, StoredSubscription]]
 ) -> Iterator[Sequence[CursorChange]]:
-    """Subscriptions as records of a snapshot: few large ones, which replay fastest."""
+    """Yield subscriptions as records of a snapshot: few large records, which replay fastest."""
     piece: dict[bytes, StoredSubscription] = {}
     count = 0
     for name, found in named:
@@ -305,11 +311,11 @@ class Gathering:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was yielded."""
+        """True if everything was yielded."""
         return not self._left
 
     def some(self, cursors: int) -> Iterator[Sequence[CursorChange]]:
-        """Records of about `cursors` more cursors, at least one subscription if any is left."""
+        """Yield records of about `cursors` more cursors, at least a subscription if any is left."""
         while self._left and cursors > 0:
             topic_id = next(iter(self._left))
             names = self._names_left(topic_id)
@@ -323,7 +329,7 @@ class Gathering:
             yield from _as_records(topic_id, taken)
 
     def before(self, change: CursorChange) -> Iterator[Sequence[CursorChange]]:
-        """What has to be yielded before that change is made."""
+        """Yield the records that must come before that change."""
         topic_id = change.topic_id
         if topic_id not in self._left:
             return

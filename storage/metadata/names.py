@@ -26,7 +26,7 @@ class InvalidTopicName(ValueError):
 
 
 class TopicName(msgspec.Struct, frozen=True, order=True, array_like=True, gc=False):
-    """Name of a topic. A msgspec struct, so that journal records hold it as it is."""
+    """Name of a topic. A msgspec struct, so that journal records hold the name unchanged."""
 
     tenant: str
     namespace: str
@@ -71,8 +71,8 @@ def check_topic_name(name: TopicName) -> None:
 def check_namespace(tenant: str, namespace: str) -> None:
     """Check that tenant and namespace may be stored. Raises InvalidTopicName.
 
-    A tenant follows Pulsar's rule. A namespace may hold whatever Iggy takes as a stream
-    name, including inner blanks and letters of any script.
+    A tenant follows Pulsar's rule. A namespace may hold any name that Iggy accepts for a stream,
+    including inner blanks and letters of any script.
     """
     if not PULSAR_ENTITY.fullmatch(tenant) or len(tenant) > NAME_BYTES_MAX:
         raise InvalidTopicName(f"tenant {tenant!r} may hold only letters, digits and -=:._")
@@ -81,7 +81,7 @@ def check_namespace(tenant: str, namespace: str) -> None:
 
 
 def valid_namespace(tenant: str, namespace: str) -> bool:
-    """Whether tenant and namespace may be stored."""
+    """Return True if tenant and namespace may be stored."""
     try:
         check_namespace(tenant, namespace)
     except InvalidTopicName:
@@ -96,7 +96,7 @@ def split_partition(topic: str) -> tuple[str, int] | None:
 
 
 def kafka_legal(topic: str) -> bool:
-    """Whether Kafka clients can name this topic (kafka/common/Topic.scala of 0.8.2)."""
+    """Return True if Kafka clients can name this topic (kafka/common/Topic.scala of 0.8.2)."""
     return KAFKA_NAME.fullmatch(topic) is not None and topic not in (".", "..")
 
 

@@ -84,8 +84,8 @@ class Positions(Protocol):
         """
 
     def delete(self, topic_id: int, index: int, name: bytes) -> int:
-        """End the cursor of one partition, with the last cursor the subscription; return the
-        ticket.
+        """End the cursor of a partition, with the last cursor the subscription; return
+        the ticket.
         """
 
     def drop(self, topic_id: int, name: bytes) -> int:

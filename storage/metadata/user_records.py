@@ -7,7 +7,7 @@ import msgspec
 
 
 class ScramKey(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """SASL/SCRAM's stored form of a password for one hash function (RFC 5802, section 3)."""
+    """SASL/SCRAM's stored form of a password for a hash function (RFC 5802, section 3)."""
 
     mechanism: str  # SCRAM-SHA-256 or SCRAM-SHA-512
     salt: bytes

@@ -1,8 +1,8 @@
-"""A segment file that is stored in objects, with what was read of it kept in a local file.
+"""A segment file that is stored in objects; bytes once read are kept in a local file.
 
-Local files are a cache: never synced, emptied at start, the least recently used go first when there
-is too much. An error of the cache's disk fails no read that may wait: the objects have the same
-bytes. `storage/log/` reads such a file like any other. Safe in several threads.
+Local files are a cache: never synced, emptied at start, the least recently used removed first when
+there is too much. An error of the cache's disk fails no read that may wait: the objects have the
+same bytes. `storage/log/` reads such a file like any other. Safe in several threads.
 """
 
 import os
@@ -23,10 +23,10 @@ from braidlog.storage.shared.layout import BadObject
 from braidlog.storage.shared.object_store import ObjectMissing, ObjectStore
 from braidlog.storage.shared.pieces import Piece, SegmentPieces
 
-# What is fetched at once: a twentieth of a second at the speed of one connection.
+# Bytes of a fetch: a twentieth of a second at the speed of a connection.
 BLOCK_BYTES = 4 << 20
 # Gets of a block at the same time. A slow topic has a piece in each pack until its segment is full:
-# 1,440 pieces after a day, which take 40 s one after the other at 30 ms each.
+# 1,440 pieces after a day, which take 40 s in sequence at 30 ms each.
 GETS_AT_ONCE = 16
 
 
@@ -66,7 +66,7 @@ class Cache:
                 self.forget(one)
 
     def give_back(self, reader: "CachedFile") -> None:
-        """Empty every file except the one that is being read."""
+        """Empty every file except the file being read."""
         with self._lock:
             candidates = [one for one in self._held if one is not reader]
         for one in candidates:
@@ -80,7 +80,7 @@ class Cache:
 
 
 class CachedFile(File):
-    """One segment file in objects. `pieces` may be replaced by others with the same bytes."""
+    """A segment file in objects. `pieces` may be replaced by others with the same bytes."""
 
     __slots__ = (
         "_cache",
@@ -107,7 +107,7 @@ class CachedFile(File):
         self.pieces = pieces
 
     def adopt_local(self) -> None:
-        """Use the local file for all of it: it was written here."""
+        """Use the local file for all bytes, because they were written here."""
         self._is_made = True
         self._present = set(range(-(-self.pieces.size // BLOCK_BYTES)))
         self._cache.used(self, self.pieces.size)
@@ -165,7 +165,7 @@ class CachedFile(File):
         self._cache.forget(self)
 
     def _fetch(self, block: int) -> int:
-        """Fetch one block into the local file; returns how many bytes that were."""
+        """Fetch a block into the local file; return the number of bytes."""
         pos = block * BLOCK_BYTES
         end = min(pos + BLOCK_BYTES, self.pieces.size)
         data = self._from_objects(pos, end)
@@ -215,7 +215,7 @@ class CachedFile(File):
             if self._is_made and not self.gone:
                 self.truncate(0)
         except (FileGone, StorageFull, StorageFailed):
-            self._is_made = False  # The file is gone, or its disk fails: no reader needs it.
+            self._is_made = False  # The file is gone, or its disk fails: no reader needs the file.
         finally:
             self._present = set()
             self._reading.release()

@@ -53,7 +53,7 @@ DELETED_MAX = 10_000  # Deleted names whose places are known: some 2 MB.
 
 @dataclass(slots=True)
 class Touched:
-    """What the followed changes were about."""
+    """Subjects of the followed changes."""
 
     topics: set[TopicName] = field(default_factory=set)
     namespaces: set[tuple[str, str]] = field(default_factory=set)

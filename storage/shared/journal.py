@@ -1,6 +1,6 @@
 """A journal whose records are rows of the ledger, written with the round (FORMAT.md section 11.2).
 
-Offers what `storage/journal/log.py` offers: catalogue and cursors notice no difference. Rows wait
+Has the interface of `storage/journal/log.py`: catalogue and cursors notice no difference. Rows wait
 in memory until a round takes them. Belongs to the owner's thread.
 """
 
@@ -20,13 +20,13 @@ NOTHING = PREFIX + b"\x90"  # A record without changes: a snapshot has at least 
 
 
 class LedgerJournal:
-    """One journal of a shard. Call `replay` once, before the first append."""
+    """A journal of a shard. Call `replay` once, before the first append."""
 
     def __init__(
         self, shard: int, kind: int, rows: Sequence[JournalRow], committer: Committer
     ) -> None:
-        """`rows` are the last snapshot and what followed it, in order. Raises DamagedLog where one
-        is missing.
+        """`rows` are the last snapshot and the rows after it, in order. Raises DamagedLog for a
+        missing row.
         """
         self.folder = f"journal {kind} of shard {shard}"
         self.recovery = RecoveryReport(self.folder)
@@ -56,7 +56,7 @@ class LedgerJournal:
 
     @property
     def last_place(self) -> int:
-        """The place of the last record, whether it is published or not; 0 without one."""
+        """The place of the last record, published or not; 0 without a record."""
         return self._place - 1
 
     def replay(self) -> Iterator[bytes]:
@@ -71,16 +71,17 @@ class LedgerJournal:
         return DamagedLog(self.folder, self._replayed, self._replayed, reason)
 
     def append(self, body: bytes) -> int:
-        """Add one record; returns the ticket of the round that makes it durable. Raises LogClosed.
+        """Add a record; return the ticket of the round that makes the record durable. Raises
+        LogClosed.
 
-        Waiting lazy records go before it, so that changes stay in order.
+        Waiting lazy records go first, so that changes stay in order.
         """
         self._store_lazy()
         self._add(body, self._kind)
         return self._committer.mark(self)
 
     def append_lazy(self, body: bytes) -> None:
-        """Queue one record for the journal's next round. Raises LogClosed."""
+        """Queue a record for the journal's next round. Raises LogClosed."""
         self._check_open()
         self._lazy.append(body)
         self._committer.mark_lazy(self)

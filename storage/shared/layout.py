@@ -1,7 +1,7 @@
 """The bytes of round and pack objects: header, slices, footer, trailer (FORMAT.md section 11.1).
 
-A slice is a byte range of a segment file; the footer says whose. Knows no store and no ledger, only
-names and bytes.
+A slice is a byte range of a segment file; the footer names the file. Knows no store and no ledger,
+only names and bytes.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -35,7 +35,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class BadObject(StorageError):
-    """An object of the store is not what its name and the ledger say; the text names it."""
+    """An object of the store disagrees with its name or the ledger; the text names the object."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -53,7 +53,7 @@ class ObjectHeader:
 
 @dataclass(slots=True, frozen=True)
 class SliceEntry:
-    """One footer entry: which bytes of which segment file lie where in the object.
+    """A footer entry: the segment file, the range of its bytes, and their place in the object.
 
     `first_offset` and `end_offset` are those of the whole slice, even if a part ends inside it.
     """
@@ -70,7 +70,7 @@ class SliceEntry:
 
     @property
     def file_end(self) -> int:
-        """Where in the segment file it ends."""
+        """End of the entry's bytes in the segment file."""
         return self.file_pos + self.size
 
 
@@ -149,7 +149,7 @@ def pack_entries(entries: Iterable[SliceEntry]) -> bytes:
 
 
 def joined(entries: Iterable[SliceEntry]) -> list[SliceEntry]:
-    """Join each entry that continues the one before, in file and object, even across a cut."""
+    """Join each entry that continues the entry before, in file and object, even across a cut."""
     result: list[SliceEntry] = []
     for entry in entries:
         last = result[-1] if result else None
@@ -170,7 +170,7 @@ def joined(entries: Iterable[SliceEntry]) -> list[SliceEntry]:
 
 
 def follows(last: SliceEntry, entry: SliceEntry) -> bool:
-    """Whether `entry` continues in the same segment file where `last` ends."""
+    """Return True if `entry` continues in the same segment file where `last` ends."""
     place = (entry.partition_id, entry.segment_base, entry.file_pos)
     return place == (last.partition_id, last.segment_base, last.file_end)
 
@@ -185,7 +185,7 @@ MARKS = "marks/"
 
 
 def round_name(session: int, number: int, part: int) -> str:
-    """Name of one part of a round."""
+    """Return the name of a part of a round."""
     return f"{ROUNDS}{session}/{number:020d}.{part}"
 
 

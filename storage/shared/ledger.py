@@ -1,8 +1,8 @@
 """The interface of the shared store's ledger: ownership, counted rounds, and journals.
 
-Each method is one transaction, done entirely or not at all. `LedgerUnanswered` means that the
-outcome is unknown; the caller finds out (`publisher.py`, `packer.py`). Knows no SQL: `postgres.py`
-does, and FORMAT.md section 11.2 describes the tables.
+Each method is a transaction, done entirely or not at all. `LedgerUnanswered` means that the outcome
+is unknown; the caller finds out (`publisher.py`, `packer.py`). Knows no SQL: `postgres.py` does,
+and FORMAT.md section 11.2 describes the tables.
 """
 
 import enum
@@ -129,7 +129,7 @@ class PackRow:
 
 @dataclass(slots=True, frozen=True)
 class SegmentRow:
-    """A whole segment in one object: the log file, then its index."""
+    """A whole segment in an object: the log file, then its index."""
 
     partition_id: int
     base: int

@@ -1,4 +1,6 @@
-"""Makes a cluster: one id in the ledger and in the object store shows that they belong together."""
+"""Makes a cluster: a common id in the ledger and in the object store shows that they belong
+together.
+"""
 
 import secrets
 import uuid
@@ -14,10 +16,11 @@ SECRET_BYTES = 32
 
 
 def make_cluster(ledger: Ledger, objects: ObjectStore, shards: int) -> tuple[bool, Cluster]:
-    """Make a cluster, or complete one that was begun; returns whether it is new, and what it is.
+    """Make a cluster, or complete a cluster that was begun; return True if it is new, and the
+    cluster.
 
-    Raises NoCluster where the store is another cluster's, or not the one that the ledger's brokers
-    have used: nothing is changed then. Raises StoreUnanswered, LedgerUnanswered.
+    Raises NoCluster, with nothing changed, if the store belongs to another cluster or is not the
+    store that the ledger's brokers have used. Raises StoreUnanswered, LedgerUnanswered.
     """
     _check_pair(ledger.cluster(), stored_cluster_id(objects), lambda: bool(ledger.sessions()))
     wanted = Cluster(str(uuid.uuid4()), FORMAT, shards, secrets.token_hex(SECRET_BYTES))
@@ -26,13 +29,13 @@ def make_cluster(ledger: Ledger, objects: ObjectStore, shards: int) -> tuple[boo
     assert cluster is not None
     try:
         objects.put(CLUSTER_NAME, cluster.cluster_id.encode())
-    except ObjectExists:  # Another `init` at the same time, or an earlier one.
+    except ObjectExists:  # Another `init`, at the same time or earlier.
         _check_pair(cluster, stored_cluster_id(objects), lambda: False)
     return made, cluster
 
 
 def _check_pair(cluster: Cluster | None, stored: str | None, was_used: Callable[[], bool]) -> None:
-    """Check that a ledger and a store may be, or become, one cluster. Raises NoCluster."""
+    """Check that a ledger and a store may be, or become, the same cluster. Raises NoCluster."""
     if stored is None:
         if cluster is not None and was_used():
             raise NoCluster(

@@ -1,6 +1,6 @@
-"""What the shared store asks of an object store: whole objects, made once, never changed.
+"""The object store's interface to the shared store: whole objects, created once, never changed.
 
-Knows no S3: `obstore.py` does. Names are relative to the store's prefix.
+`obstore.py` implements S3. Names are relative to the store's prefix.
 """
 
 from collections.abc import Iterator

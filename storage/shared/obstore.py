@@ -1,8 +1,8 @@
 """Objects in an S3-compatible store, or in a folder that several machines share, by obstore.
 
-Every put is create-if-absent; retries are ours (`publisher.py`), so that the same bytes always go
-by the same name. Needs the extra `shared`. Keys come from the environment (`AWS_ACCESS_KEY_ID`,
-`AWS_SECRET_ACCESS_KEY`, `AWS_REGION`) or from what the machine offers.
+Every put is create-if-absent; retries are ours (`publisher.py`), so that the same bytes always have
+the same name. Needs the extra `shared`. Keys come from the environment (`AWS_ACCESS_KEY_ID`,
+`AWS_SECRET_ACCESS_KEY`, `AWS_REGION`) or from the machine's own credentials.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StoreSetting(ValueError):
 
 
 class ObstoreObjects:
-    """The objects below one prefix."""
+    """The objects below a prefix."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The ledger in PostgreSQL, by psycopg 3: one connection under a lock, plain statements.
+"""The ledger in PostgreSQL, by psycopg 3: a single connection under a lock, plain statements.
 
 Every statement that counts begins by updating or locking the session's row, so that a fence and a
 publication wait for each other; nothing else keeps two owners apart. A lost connection raises
@@ -70,17 +70,17 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             return super().wait(gen, interval, self.answer_s if timeout is None else timeout)
         except psycopg.OperationalError:
             if timeout is None:
-                self.close()  # Its statement may still be done: it must not be used again.
+                self.close()  # Its statement may still run: do not use the connection again.
             raise
 
 
 class PostgresLedger:
-    """The tables of one cluster. Made without connecting; every call connects if need be."""
+    """The tables of a cluster. The constructor does not connect; every call connects if needed."""
 
     def __init__(self, database: str, *, read_only: bool = False) -> None:
-        """`database` is a connection string or URL of libpq; passwords come from it, from
+        """`database` is a connection string or URL of libpq; passwords come from this string, from
         `PGPASSWORD` or from a password file. `read_only`: PostgreSQL refuses every change, and the
-        role need not be able to make one, nor to see the brokers' secret.
+        role needs no right to change, nor to see the brokers' secret.
         """
         self._database = database
         self._read_only = read_only
@@ -89,7 +89,7 @@ class PostgresLedger:
         self._lock = threading.Lock()
 
     def _run(self, work: Callable[[Connection], T]) -> T:
-        """Several statements as one transaction. Raises LedgerUnanswered, LedgerRefused."""
+        """Run several statements in a transaction. Raises LedgerUnanswered, LedgerRefused."""
 
         def transaction(connection: Connection) -> T:
             with connection.transaction():
@@ -136,7 +136,7 @@ class PostgresLedger:
             connection.close()
 
     def _rows(self, statement: str, **parameters: object) -> list[tuple[Any, ...]]:
-        """The rows of one statement, which is a transaction of its own: one round trip."""
+        """Return the rows of a statement in its own transaction: a single round trip."""
         return self._ask(lambda c: c.execute(statement, parameters).fetchall())
 
     def _one(self, statement: str, **parameters: object) -> int:
@@ -147,7 +147,9 @@ class PostgresLedger:
     # The cluster.
 
     def cluster(self) -> Cluster | None:
-        """The cluster of this ledger. Raises LedgerRefused for one of another format."""
+        """Return the cluster of this ledger. Raises LedgerRefused for a cluster of
+        another format.
+        """
         rows = self._rows("SELECT to_regclass('cluster')::text")
         if rows[0][0] is None:
             return None
@@ -183,7 +185,9 @@ class PostgresLedger:
     # Sessions.
 
     def join(self, node: int, listeners: dict[str, str]) -> int:
-        """Begin a session of that node, and fence an older live one; returns its number."""
+        """Begin a session of that node, and fence an older live session; return the
+        session number.
+        """
 
         def work(connection: Connection) -> int:
             older = connection.execute(sql.FENCE_NODE, {"node": node}).fetchall()
@@ -219,7 +223,7 @@ class PostgresLedger:
         self._rows(sql.SET_LISTENERS, s=session, listeners=Json(listeners))
 
     def drain(self, node: int, *, drains: bool) -> bool:
-        """Make a node give up what it owns, or own again."""
+        """Make a node give up its shards, or own shards again."""
         return bool(self._rows(sql.DRAIN, node=node, drains=drains))
 
     def fence(self, session: int, silent_ms: int) -> bool:
@@ -286,7 +290,7 @@ class PostgresLedger:
         )
 
     def contents(self, shards: Sequence[int]) -> Contents:
-        """Everything that says where the records of these shards are, at one moment."""
+        """Return all places of the records of these shards, at a single moment."""
 
         def work(connection: Connection) -> Contents:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -324,7 +328,7 @@ class PostgresLedger:
                 self._drop()
                 raise LedgerUnanswered(f"PostgreSQL: {_one_line(error)}") from error
 
-    # What an owner changes besides rounds.
+    # Changes by an owner besides rounds.
 
     def add_packs(self, owned: Owned, moves: Sequence[PackMove], packs: Sequence[PackRow]) -> bool:
         """Say which rounds are packed now, and where, if they held anything."""

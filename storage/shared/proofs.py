@@ -24,7 +24,7 @@ from braidlog.storage.shared.object_store import ObjectExists, ObjectMissing, Ob
 
 
 class NoCluster(StorageFailed):
-    """Ledger and object store are not of one cluster; the text says why."""
+    """Ledger and object store do not belong to the same cluster; the text gives the reason."""
 
 
 @dataclass(slots=True, frozen=True, order=True)
@@ -120,7 +120,7 @@ class Marker:
         self._last: dict[int, Mark] = {}
 
     def put(self, mark: Mark) -> None:
-        """Put a mark, unless it is there, and remove the one before. Raises StoreUnanswered."""
+        """Put a mark, unless present, and remove the mark before. Raises StoreUnanswered."""
         last = self._last.get(mark.session)
         if mark == last:
             return

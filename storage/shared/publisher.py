@@ -1,9 +1,9 @@
-"""A round of the shared store: objects first, then one statement of the ledger, then answers.
+"""A round of the shared store: objects first, then a statement of the ledger, then answers.
 
 A crash in between leaves objects without a row, never a hole. An outcome without an answer is
 looked up, never guessed: a put by looking at the object, a statement by the session's row. `keep`
-blocks until the round counts or the session is over; it belongs to the committer's thread. Knows no
-SQL and no S3.
+blocks until the round counts or the session is over, in the committer's thread. Knows no SQL and no
+S3.
 """
 
 import threading
@@ -40,14 +40,15 @@ from braidlog.storage.shared.ledger import (
 from braidlog.storage.shared.object_store import ObjectExists, ObjectMissing, ObjectStore
 from braidlog.storage.shared.points import SharedPoint, Slice, read_whole
 
-# Parts of a large round uploaded at once: four of 4 MiB fill what one connection leaves idle.
+# Parts of a large round uploaded at once: four of 4 MiB fill the capacity that a single connection
+# leaves idle.
 PUTS_AT_ONCE = 4
 
 # Between two tries of a put or a statement, doubling.
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 1.0
 
-# After a round with records the next one gathers at least this long, or it would hold only what
-# came while an answer was written.
+# After a round with records the next round gathers at least this long, or it would hold only the
+# records that arrived while an answer was written.
 GATHER_S = 0.005
 
 
@@ -65,7 +66,7 @@ class SessionIdentity:
 
 @dataclass(slots=True, frozen=True)
 class RoundSettings:
-    """How rounds are paced and retried. Times in milliseconds."""
+    """Pace and retries of rounds. Times in milliseconds."""
 
     round_ms: int = 100
     round_bytes: int = 4 << 20
@@ -99,7 +100,7 @@ class NoWatch:
 
 
 class Publisher:
-    """Publishes the rounds of one session. `round` is the last one that counts."""
+    """Publishes the rounds of a session. `round` is the last round that counts."""
 
     def __init__(
         self,
@@ -126,8 +127,8 @@ class Publisher:
         return None
 
     def wait_s(self, members: Iterable[Member]) -> float:
-        """How long to gather before the next round begins: at most one round with records starts
-        per `round_ms`, and none right after another.
+        """Return how long to gather before the next round: at most a single round with records
+        starts per `round_ms`, and none right after another.
         """
         if not any(getattr(member, "has_records", False) for member in members):
             return 0.0
@@ -135,10 +136,10 @@ class Publisher:
         return max(due_s - monotonic(), 0.0)
 
     def keep(self, points: Iterable[SyncPoint]) -> None:
-        """Publish what the members bring. Raises Fenced and other StorageFailed: nothing of it may
-        be acknowledged then.
+        """Publish the slices that the members bring. Raises Fenced and other StorageFailed: nothing
+        of the round may be acknowledged then.
 
-        A stop may ask again for the round that was under way: it is published once.
+        A stop may ask again for the round under way: that round is published once.
         """
         shared = [point for point in points if isinstance(point, SharedPoint)]
         with self._keeping:
@@ -173,7 +174,7 @@ class Publisher:
             self._ended_s = monotonic()
 
     def end(self, reason: StorageFailed) -> None:
-        """The session is over: whatever is under way gives up. In any thread."""
+        """End the session: all running work gives up. In any thread."""
         self.ended = self.ended or reason
         self._stop.set()
 
@@ -197,7 +198,7 @@ class Publisher:
             return list(pool.map(lambda job: job(), jobs))
 
     def _put_part(self, number: int, part: int, slices: Sequence[Slice]) -> tuple[int, int]:
-        """Put one object; its bytes, and those of footer and trailer."""
+        """Put an object; return its size, and the size of footer and trailer."""
         identity = self._identity
         header = pack_header(
             ObjectHeader(KIND_ROUND, identity.session, number, identity.nonce, part)
@@ -228,7 +229,7 @@ class Publisher:
                 self.end(Fenced("this broker alone cannot reach the object store: others go on"))
 
     def pause(self, seconds: float) -> None:
-        """Wait before the next try. Raises what ended the session."""
+        """Wait before the next try. Raises the error that ended the session."""
         self._stop.wait(seconds)
         if self.ended is not None:
             raise self.ended
@@ -246,8 +247,8 @@ class Publisher:
             self.pause(pause_s)
 
     def _is_published(self, publication: Publication) -> bool:
-        """Whether a statement was done, once no statement of this session runs any more. Raises
-        Fenced, LedgerWentBack, LedgerUnanswered.
+        """Return True if a statement was done, once no statement of this session runs any more.
+        Raises Fenced, LedgerWentBack, LedgerUnanswered.
         """
         state, number = self._ledger.session_state(publication.session)
         if number < publication.round - 1:
@@ -262,8 +263,8 @@ class Publisher:
 
 @dataclass(slots=True)
 class Patience:
-    """How to retry without an answer: `pause` between tries (it may raise), `stalled` after each
-    try once `stall_s` seconds are over; `tell` is called with each reason.
+    """Rules for retries without an answer: `pause` between tries (it may raise), `stalled` after
+    each try once `stall_s` seconds are over; `tell` is called with each reason.
     """
 
     pause: Callable[[float], None]
@@ -273,7 +274,7 @@ class Patience:
 
 
 def pauses() -> Iterator[float]:
-    """How long to wait after each try, without end."""
+    """Yield the wait after each try, without end."""
     seconds = PAUSE_FIRST_S
     while True:
         yield seconds
@@ -302,7 +303,7 @@ def put_surely(objects: ObjectStore, name: str, data: bytes, patience: Patience)
 
 
 def check_same(objects: ObjectStore, name: str, data: bytes) -> None:
-    """Check that the object of that name is this one, by its size and its last bytes, whose
+    """Check that the object of that name equals this object, by its size and its last bytes, whose
     checksum covers session, nonce and slices. Raises ObjectForged, ObjectMissing, StoreUnanswered.
     """
     size = objects.size(name)
@@ -346,8 +347,8 @@ def gather(slices: Sequence[Slice]) -> tuple[list[Buffer], list[SliceEntry]]:
 
 
 def cut(slices: Sequence[Slice], bytes_max: int) -> Iterator[list[Slice]]:
-    """The slices in parts of about `bytes_max`; one that does not fit is cut, and each cut carries
-    the whole slice's offsets.
+    """Yield the slices in parts of about `bytes_max`; a slice that does not fit is cut, and each
+    cut carries the whole slice's offsets.
     """
     part: list[Slice] = []
     left = bytes_max

@@ -1,8 +1,8 @@
-"""Reading the shared store beside its brokers: no session, nothing changed, any process.
+"""Reads the shared store beside its brokers: no session, nothing changed, any process.
 
-For Spark. A look reaches as far as rounds were published then; what a broker packs, uploads or
-deletes during the read is looked up again. Bytes are read in ranges and kept in memory only. Knows
-no SQL, no S3 and no broker.
+For Spark. A look includes all rounds published until then; the reader looks again for objects that
+a broker packs, uploads or deletes during the read. Bytes are read in ranges and kept in memory
+only. Knows no SQL, no S3 and no broker.
 """
 
 import errno
@@ -41,15 +41,15 @@ from braidlog.storage.shared.takeover import (
 # Read at once if less is asked for: a search for a place makes many small reads close together.
 AHEAD_BYTES = 1 << 20
 
-# A folder that exists everywhere: `Files` needs one, and nothing in it is used.
+# A folder that exists everywhere: `Files` needs a folder, and nothing in it is used.
 ANY_FOLDER = "/"
 
 
 class StoreLook:
-    """The partitions of one cluster, by ledger and objects, neither of which is changed.
+    """The partitions of a cluster, by ledger and objects, neither of which is changed.
 
-    The ledger's connection is closed after each look: a Spark task needs it for a moment only, and
-    there may be more tasks than PostgreSQL has connections.
+    The ledger's connection is closed after each look: a Spark task needs the connection for a
+    moment only, and there may be more tasks than PostgreSQL has connections.
     """
 
     def __init__(
@@ -86,8 +86,8 @@ class StoreLook:
         return sorted({shard_of(topic, self._cluster.shards) for topic in topics})
 
     def partitions(self, wanted: Mapping[str, Collection[int]]) -> dict[int, PartitionPieces]:
-        """Where the records of partitions are, by id; those without any are left out. `wanted` has
-        ids by the topics' full names.
+        """Return the places of the records of partitions, by partition id, leaving out partitions
+        without records. `wanted` has ids by the topics' full names.
 
         Raises: as `catalogue`; StoreUnanswered.
         """
@@ -102,7 +102,7 @@ class StoreLook:
                 for one in found.values():
                     one.check()
                 return found
-            except BadObject as error:  # Of what was packed and deleted since: look again.
+            except BadObject as error:  # An object was packed and deleted since: look again.
                 failure = DamagedLog("the shared store", 0, 0, str(error))
             except DamagedLog as error:
                 failure = error
@@ -123,7 +123,7 @@ class StoreLook:
         return partitions_of(contents, rounds, numbers)
 
     def open(self, topic: str, partition_id: int) -> "StoredLog":
-        """The log of one partition, with no record if it has none. Raises as `partitions`."""
+        """Return the log of a partition, empty if it has no records. Raises as `partitions`."""
 
         def look() -> PartitionPieces:
             found = self.partitions({topic: (partition_id,)})
@@ -133,10 +133,12 @@ class StoreLook:
 
 
 class StoredLog(LogLook):
-    """One partition's log as far as it was published when this was made, or at `refresh`."""
+    """A partition's log as published at construction, or at `refresh`."""
 
     def __init__(self, look: Callable[[], PartitionPieces], files: "StoredFiles") -> None:
-        """`look` says where its records are now; every method may raise what it raises."""
+        """`look` returns the present places of the records; every method may raise the errors of
+        `look`.
+        """
         super().__init__()
         self._look = look
         self._files = files
@@ -156,7 +158,7 @@ class StoredLog(LogLook):
         found = self._look()
         if found == self._pieces:
             return False
-        if not found.log_end:  # Once it had records, it has an end until its topic is deleted.
+        if not found.log_end:  # A log that had records has an end until its topic is deleted.
             raise FileNotFoundError(f"partition {self.partition_id} is gone")
         self._show(found)
         return True
@@ -199,7 +201,7 @@ class StoredLog(LogLook):
 
 
 class StoredFiles(Files):
-    """The segment files of one partition, and their indexes, as they are stored in objects."""
+    """The segment files of a partition, and their indexes, as stored in objects."""
 
     def __init__(self, objects: ObjectStore, patience: Callable[[], Patience]) -> None:
         super().__init__(ANY_FOLDER, read_only=True)
@@ -221,9 +223,9 @@ class StoredFiles(Files):
         return self.fetch(segment.index, 0, segment.index.size)
 
     def fetch(self, piece: Piece, pos: int, end: int) -> bytes:
-        """Bytes of a piece between two places of its file.
+        """Return the bytes of a piece between two places of its file.
 
-        Raises: OSError where the object is not as it should be; StoreUnanswered.
+        Raises: OSError where the object is wrong; StoreUnanswered.
         """
         first, last = max(pos, piece.file_pos), min(end, piece.file_end)
         object_pos = piece.object_pos + first - piece.file_pos
@@ -249,7 +251,7 @@ class StoredFiles(Files):
 
 
 class StoredFile(File):
-    """One segment file in objects. What was read last is kept: the next read continues in it."""
+    """A segment file in objects. The bytes read last are kept: the next read continues in them."""
 
     __slots__ = ("_kept", "_kept_pos", "_pieces", "_stored")
 
@@ -261,9 +263,9 @@ class StoredFile(File):
         self._kept_pos = 0
 
     def read_at(self, size: int, pos: int, *, wait: bool = True) -> bytes | memoryview:
-        """As `File.read_at`, but it always waits.
+        """Read as `File.read_at`, but always wait.
 
-        Raises: OSError where an object is not as it should be; StoreUnanswered.
+        Raises: OSError where an object is wrong; StoreUnanswered.
         """
         end = min(pos + size, self._pieces.size)
         if end <= pos:

@@ -47,7 +47,7 @@ MARK_S = 1.0
 
 @dataclass(slots=True, frozen=True)
 class View:
-    """The cluster at one look: sessions, and shards by number."""
+    """The cluster at a look: sessions, and shards by number."""
 
     sessions: Sequence[SessionRow]
     shards: Sequence[ShardRow]
@@ -263,7 +263,7 @@ class Session:
 
     def _fence_silent(self) -> None:
         """End silent sessions if our own beats were answered all the time: otherwise this broker
-        may be the one that hears nothing.
+        may be the broker without a connection.
         """
         since_s = self._answered_since_s
         lease_ms = self.settings.lease_ms

@@ -1,7 +1,7 @@
 """An owner's view of a shard: tenures, packs, and the segments that still need each pack.
 
 Only memory; `packer.py` changes ledger and store, then this view. Belongs to the packing thread;
-there is one at a time.
+there is only a single such thread at a time.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -84,7 +84,7 @@ class ShardPositions:
 
     @property
     def totals(self) -> CursorTotals:
-        """What all cursors here hold together."""
+        """Totals of all cursors here."""
         sums = CursorTotals()
         for store in self._stores.values():
             sums.subscriptions += store.totals.subscriptions
@@ -102,7 +102,7 @@ class ShardPositions:
         return store.names(topic_id) if store else []
 
     def count(self, topic_id: int) -> int:
-        """How many subscriptions a topic of ours has."""
+        """Return the number of subscriptions of a topic that this broker owns."""
         store = self._store(topic_id)
         return store.count(topic_id) if store else 0
 
@@ -111,7 +111,7 @@ class ShardPositions:
         return self._owned(topic_id).find(topic_id, name)
 
     def get(self, topic_id: int, index: int, name: bytes) -> StoredCursor | None:
-        """The cursor on one partition; None: never set. Raises NotOwner."""
+        """Return the cursor on a partition; None: never set. Raises NotOwner."""
         return self._owned(topic_id).get(topic_id, index, name)
 
     def subscriptions(self, topic_id: int) -> list[StoredSubscription]:
@@ -138,7 +138,7 @@ class ShardPositions:
         return self._owned(moved.topic_id).move(moved, lazy=lazy)
 
     def move_all(self, moves: Iterable[Moved], *, making: Iterable[Subscribed] = ()) -> int:
-        """As `Positions.move_all`, with one record for each shard."""
+        """Change cursors as `Positions.move_all`, with a record for each shard."""
         parts: dict[JournalPositions, tuple[list[Moved], list[Subscribed]]] = {}
         for made in making:
             parts.setdefault(self._owned(made.topic_id), ([], []))[1].append(made)
@@ -163,10 +163,10 @@ class ShardPositions:
         return 0
 
     def resize(self, topic_id: int, partitions: int, *, lazy: bool = False) -> int:
-        """As `Positions.resize`; for a topic of another broker its owner does it."""
+        """Resize as `Positions.resize`; the owner of another broker's topic resizes that topic."""
         store = self._store(topic_id)
         return store.resize(topic_id, partitions, lazy=lazy) if store else 0
 
     def settle(self) -> int:
-        """A ticket after which every change so far is published, lazy ones too."""
+        """Return a ticket after which every change so far is published, including lazy changes."""
         return max((store.settle() for store in self._stores.values()), default=0)

@@ -1,8 +1,8 @@
-"""The rounds of one log in the shared store: how far each segment was taken, published and packed.
+"""The rounds of a log in the shared store: the places up to which each segment is taken, published
+and packed.
 
 The segment files of this session are a cache; a record counts once the round with its bytes is
-published. Says which bytes a round, pack or upload should take. Owner's thread. Knows no object's
-name.
+published. Chooses the bytes for a round, pack or upload. Owner's thread. Knows no object's name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from braidlog.storage.shared.points import Backlog, SharedPoint, Slice
 
 @dataclass(slots=True)
 class Track:
-    """How far a segment of our own was taken into rounds, published and packed."""
+    """Places up to which a segment of our own is taken into rounds, published and packed."""
 
     segment: Segment
     taken_pos: int
@@ -39,7 +39,7 @@ class Track:
 
 @dataclass(slots=True, frozen=True)
 class ShardLink:
-    """What a log knows of its shard."""
+    """A log's knowledge of its shard."""
 
     shard: int
     backlog: Backlog
@@ -47,7 +47,7 @@ class ShardLink:
 
 class ShardRounds:
     """The `Rounds` of a log whose segments are a cache. Nothing is synced, and no slot is written:
-    the ledger says where the log begins and ends.
+    the ledger has the log's begin and end.
     """
 
     __slots__ = ("_counted", "_files", "_growing", "_identity", "_link", "tracks", "unsynced")

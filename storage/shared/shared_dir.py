@@ -56,7 +56,7 @@ class NotACache(StorageFailed):
 
 @dataclass(slots=True, frozen=True)
 class SharedSettings:
-    """How the shared store is used."""
+    """Settings of the shared store."""
 
     rounds: RoundSettings
     packs: PackerSettings
@@ -268,10 +268,10 @@ class SharedDir(DataDir):
             self._shards[log.shard].gone.add(partition_id)
             super().retire_partition(partition_id)
 
-    # Packs: plan and apply in the owner's thread, the work in any one thread.
+    # Packs: plan and apply in the owner's thread, the work in any single thread.
 
     def plans(self, last_round: Callable[[], int]) -> Iterator[Plan]:
-        """Yield the packing and upload plan of each shard, one shard a step. `last_round` returns
+        """Yield the packing and upload plan of each shard, a shard per step. `last_round` returns
         at each step the last round that the logs know of.
         """
         for number in [*self._shards]:
@@ -280,7 +280,7 @@ class SharedDir(DataDir):
 
     @property
     def cache(self) -> Cache:
-        """The cache of what was read of objects."""
+        """The cache of bytes read from objects."""
         assert isinstance(self.files, CachedFiles)
         return self.files.cache
 

@@ -1,8 +1,8 @@
-"""One partition's log in the shared store: records count once their round is published.
+"""A partition's log in the shared store: records count once their round is published.
 
 Holds a local log, whose segment files are a cache. Segments of earlier owners are in objects and
-only read; the first append begins a segment of our own. Decides what the local log may not:
-appends while too much is unpublished, and settings that need a local disk.
+only read; the first append begins a segment of our own. Decides what the local log may not: appends
+while too much is unpublished, and settings that need a local disk.
 """
 
 from collections.abc import Sequence

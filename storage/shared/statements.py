@@ -1,8 +1,8 @@
 """The tables and statements of the ledger, in PostgreSQL's SQL. Text alone.
 
-Whatever counts begins with the session's row: `state = 1` is checked on it under its lock, and a
-fence changes it, so that one of the two comes first. Array parameters are cast to their columns'
-types.
+Every statement that counts begins with the session's row: the statement checks `state = 1` under
+the row's lock, and a fence changes the row, so that either the statement or the fence comes first.
+Array parameters are cast to their columns' types.
 """
 
 TABLES = """
@@ -109,7 +109,7 @@ WITH me AS (UPDATE sessions SET round = %(hi)s, beat = clock_timestamp()
  FROM me
 """
 
-# What an owner changes besides rounds.
+# Changes by an owner besides rounds.
 
 OWN = """
 WITH me AS (SELECT session, round FROM sessions WHERE session = %(s)s AND state = 1 FOR UPDATE),

@@ -1,8 +1,8 @@
-"""Deletes objects: those in the ledger's trash whose time has come, and orphans.
+"""Deletes objects: due objects in the ledger's trash, and orphans.
 
-Any broker may do it at any time. Of trash, the object is deleted first, then the row: doing it
-twice does no harm. An orphan was put but never counted, and no session is left that could make it
-count.
+Any broker may sweep at any time. For trash, the object is deleted first, then the row: repeating
+this does no harm. An orphan was put but never counted, and no session is left that could make the
+object count.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -27,10 +27,10 @@ class Swept:
 
 
 class Sweeper:
-    """Deletes for one cluster, once it is proved that ledger and object store belong together.
+    """Deletes for a cluster, once ledger and object store are proved to belong together.
 
     Raises StoreUnanswered, LedgerUnanswered: try again later. Raises NoCluster, LedgerWentBack: the
-    ledger is not the one whose objects these are, and nothing was deleted.
+    objects belong to another ledger, and nothing was deleted.
     """
 
     def __init__(self, ledger: Ledger, objects: ObjectStore, delete_after_ms: int) -> None:
@@ -39,7 +39,7 @@ class Sweeper:
         self._delete_after_ms = delete_after_ms
 
     def clean(self) -> Swept:
-        """Put rounds that are packed into the trash, and delete what is due."""
+        """Put packed rounds into the trash, and delete the due objects."""
         open_cluster(self._ledger, self._objects)
         swept = Swept(rounds=self._ledger.trash_rounds(self._delete_after_ms))
         while due := self._ledger.due_trash(BATCH):
@@ -59,8 +59,8 @@ class Sweeper:
         return swept
 
     def orphans(self) -> Iterator[str]:
-        """Objects that can never count. Names are read first, then who owns what, then the rows:
-        only the owner of its epoch, which put an object, can give it a row.
+        """Yield objects that can never count. Names are read first, then the owners, then the rows:
+        only the owner of its epoch, which put an object, can give the object a row.
         """
         names = [name for kind in (PACKS, SEGMENTS) for name in self._objects.names(kind)]
         rounds = list(self._objects.names(ROUNDS))

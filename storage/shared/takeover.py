@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class FoundShard:
-    """One shard as a new owner finds it; `rounds` are the slices that no pack holds yet."""
+    """A shard as a new owner finds it; `rounds` are the slices that no pack holds yet."""
 
     tenures: list[Tenure]
     rounds: list[Located]
@@ -68,10 +68,10 @@ def read_shards(
     *,
     at_once: int = READS_AT_ONCE,
 ) -> Found:
-    """Read everything about these shards, which this session owns. What has no answer is asked for
-    again until `patience` ends it; `at_once` footers are read at a time, 1: in this thread.
+    """Read everything about these shards, which this session owns. An unanswered read is repeated
+    until `patience` ends it; `at_once` footers are read at a time, 1: in this thread.
 
-    Raises BadObject, which names the object that is missing or wrong.
+    Raises BadObject, which names the missing or wrong object.
     """
     contents = surely(lambda: ledger.contents(shards), patience)
     found = {shard: FoundShard([], [], []) for shard in shards}
@@ -91,7 +91,9 @@ def read_shards(
 def read_rounds(
     objects: ObjectStore, rows: Sequence[RoundRow], patience: Patience, at_once: int
 ) -> Iterable[tuple[RoundRow, list[Located]]]:
-    """Published rounds with the slices of each. Raises BadObject, and what `patience` raises."""
+    """Yield published rounds with the slices of each. Raises BadObject, and the errors of
+    `patience`.
+    """
 
     def read(row: RoundRow) -> list[Located]:
         return surely(lambda: round_slices(objects, row), patience)

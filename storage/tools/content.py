@@ -1,6 +1,6 @@
 """Checks that a stored batch with right checksums also makes sense: header, positions, body.
 
-What is wrong here was written that way: no disk did it. Knows codecs, and no file.
+A fault found here was written by a program, not caused by a disk. Knows codecs, and no file.
 """
 
 from struct import error as StructError
@@ -16,7 +16,7 @@ from braidlog.storage.log.batch import BatchHeader
 
 
 class BadContent(ValueError):
-    """The batch cannot be what was meant; the text says why."""
+    """The batch is not valid; the text gives the reason."""
 
 
 def check_content(header: BatchHeader, positions: memoryview, body: memoryview) -> bool:
@@ -54,7 +54,7 @@ def check_content(header: BatchHeader, positions: memoryview, body: memoryview) 
 
 
 def check_header(header: BatchHeader) -> None:
-    """Check what has to hold within one header (FORMAT.md section 3). Raises BadContent."""
+    """Check the rules within a header (FORMAT.md section 3). Raises BadContent."""
     if header.durable_offset > header.base_offset:
         raise BadContent(f"its durable_offset {header.durable_offset} is above its own offset")
     if header.record_count > header.last_offset_delta + 1:
@@ -87,7 +87,7 @@ def check_starts(header: BatchHeader, starts: list[tuple[int, int]]) -> None:
 
 
 def count_journal_records(body: Buffer) -> int:
-    """How many records a JOURNAL body has. Raises BadContent."""
+    """Return the number of records in a JOURNAL body. Raises BadContent."""
     try:
         return sum(1 for _ in unpack_records(memoryview(body)))
     except StructError as error:

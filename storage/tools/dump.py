@@ -101,12 +101,12 @@ def find_partitions(data_dir: str | os.PathLike[str], text: str) -> list[Partiti
 def among(
     there: list[PartitionFolder], name: TopicName, index: int | None
 ) -> list[PartitionFolder]:
-    """The folders of a topic, or of one of its partitions."""
+    """Return the folders of a topic, or of a single partition."""
     return [part for part in there if part.topic == name.full and index in (None, part.index)]
 
 
 class PartitionDump:
-    """Reads one partition's folder."""
+    """Reads a partition's folder."""
 
     def __init__(self, part: PartitionFolder, *, running: bool) -> None:
         """`running`: a broker is writing there."""

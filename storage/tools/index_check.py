@@ -1,6 +1,6 @@
 """Checks that a segment's index agrees with the segment. Changes nothing.
 
-A wrong index is no damage: it is built again when it is needed (FORMAT.md section 4).
+A wrong index is no damage: a reader rebuilds the index when needed (FORMAT.md section 4).
 """
 
 from braidlog.storage.log.batch import ABSENT_US, BatchHeader
@@ -10,10 +10,10 @@ from braidlog.storage.log.segment import SEGMENT_HEADER_BYTES, Segment
 
 
 class IndexCheck:
-    """Compares one index with the batches of its segment, which it is given in order."""
+    """Compares an index with the batches of its segment, given in order."""
 
     def __init__(self, segment: Segment) -> None:
-        """Load the index; a missing one is no fault."""
+        """Load the index; a missing index is no fault."""
         self.fault: str | None = None
         self._index: SparseIndex | None = None
         self._number = 0
@@ -75,7 +75,7 @@ class IndexCheck:
         self._number += 1
 
     def _entry(self) -> tuple[int, int, int] | None:
-        """The entry that comes next; None after the last one and after the first fault."""
+        """Return the next entry; None after the last entry and after the first fault."""
         index = self._index
         if self.fault is not None or index is None or self._number >= len(index):
             return None

@@ -1,6 +1,7 @@
 """The records of a journal that a start would replay, gathered from a survey; changes nothing.
 
-The rule is FORMAT.md section 9: the newest whole snapshot, and what follows. Knows no record.
+The rule is FORMAT.md section 9: the newest whole snapshot, and the records after it. Knows no
+record.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +41,8 @@ class JournalRecords:
         return DamagedLog(*self._given, reason)
 
     def start(self, survey: Survey) -> int:
-        """Where a replay begins: the base offset of the newest whole snapshot, or of the journal.
+        """Return where a replay begins: the base offset of the newest whole snapshot, or of the
+        journal.
 
         Raises: NoSnapshotEnd.
         """
@@ -57,7 +59,7 @@ class JournalRecords:
     def forget_superseded(self, survey: Survey, start: int) -> None:
         """Remove from a survey the hole before a snapshot that is the first segment.
 
-        The slot may still name an older start; what was there is not needed any more.
+        The slot may still name an older start; its records are not needed any more.
         """
         if not survey.holes or not survey.segments or survey.segments[0].base_offset != start:
             return
@@ -89,7 +91,7 @@ class JournalRecords:
 class StoredJournal:
     """Records that catalogue or cursors replay as if from their journal.
 
-    What they append is forgotten; what they write as a snapshot is kept in `snapshots`.
+    Appended records are dropped; snapshot records are kept in `snapshots`.
     """
 
     size_bytes = 0

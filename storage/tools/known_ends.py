@@ -50,7 +50,9 @@ class KnownEnds:
         return f"{reason}: files are missing, or from an older backup"
 
     def note(self, topic: str, index: int, end_offset: int) -> str | None:
-        """Return a sentence on a position above the end of the log, None without one."""
+        """Return a sentence on a position above the end of the log, None without such a
+        position.
+        """
         position = self.highest_position(topic, index)
         if position <= end_offset:
             return None

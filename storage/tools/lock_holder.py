@@ -12,7 +12,7 @@ LOCKS_PATH = "/proc/locks"
 
 
 def lock_holder(data_dir: str) -> int:
-    """The process id in the lock file if that lock is held now, else 0.
+    """Return the process id in the lock file if that lock is held now, else 0.
 
     Also 0 for a broker in another container, whose locks the kernel does not show here.
     """
@@ -29,11 +29,11 @@ def lock_holder(data_dir: str) -> int:
 
 
 def is_held(line: str, inode: int, pid: int) -> bool:
-    """Whether a line of /proc/locks, `N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START END`, is
-    about that file (proc(5)).
+    """Return True if a line of /proc/locks, `N: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE START
+    END`, is about that file (proc(5)).
 
-    On some file systems the device there is not the one that stat gives, so only inode and process
-    are compared.
+    On some file systems that device differs from the device of stat, so only inode and process are
+    compared.
     """
     fields = line.split()
     if len(fields) < 6 or fields[1:2] != ["FLOCK"]:

@@ -1,4 +1,4 @@
-"""A thorough check of one log, for `log verify`: batches, bodies, index and slots.
+"""A thorough check of a log, for `log verify`: batches, bodies, index and slots.
 
 Takes no lock and changes nothing, and raises FileGone when a running broker drops a file meanwhile:
 check again then. Knows partitions and journals alike, and no data directory.
@@ -53,7 +53,7 @@ class LogCheck:
         known_end: int = 0,
     ) -> None:
         """With `running`, a broker has the log open, and only the part covered by the slot is
-        checked. `known_end`: everything below was on disk, whatever the slot says.
+        checked. `known_end`: everything below was on disk, even above the slot.
         """
         self.findings: list[Finding] = []
         self.summary = LogSummary(name)
@@ -94,12 +94,12 @@ class LogCheck:
             try:
                 view.stat()
                 for _ in Source(view, 0, name.end_offset).pieces(view.size):
-                    pass  # Reading it checks it.
+                    pass  # A read checks the batch.
             except Fault as fault:
                 reason = f"{fault.reason}; readers pass this view over, a compaction makes another"
                 self.tell(Level.WARNING, view.path, reason, file_pos=fault.file_pos)
             except (FileNotFoundError, FileGone):
-                return  # A broker that runs has another one now.
+                return  # A running broker has another slot now.
             finally:
                 view.close()
 

@@ -1,6 +1,6 @@
-"""`log repair`: the operator's way past damage. Holds the lock; plans first, then acts.
+"""`log repair`: repairs damage on the operator's request. Holds the lock; plans first, then acts.
 
-What was damaged is set aside, never deleted; losses are reported before anything is done. Knows no
+Damaged files are set aside, never deleted; losses are reported before anything changes. Knows no
 terminal: the caller shows the plan and asks.
 """
 
@@ -61,7 +61,7 @@ FOREIGN_CATALOGUE = (
 
 
 class Repair:
-    """One repair of a locked data directory: `plan`, apply its steps in order, then `close`."""
+    """A repair of a locked data directory: `plan`, apply its steps in order, then `close`."""
 
     def __init__(
         self, data_dir: str | os.PathLike[str], progress: Callable[[int, int], None]
@@ -90,7 +90,7 @@ class Repair:
         self._cursors: JournalPositions | None = None
 
     def plan(self, place: str | None = None) -> Plan:
-        """Plan all that is to be done, or only for one topic or partition; nothing is changed.
+        """Plan the whole repair, or only for a topic or partition; nothing is changed.
 
         Raises: StorageError, InvalidTopicName, NoSuchTopic.
         """
@@ -133,9 +133,10 @@ class Repair:
     def _plan_journals(
         self, folders: Mapping[int, TopicFile | None], *, is_wanted: bool
     ) -> Catalogue | None:
-        """The catalogue as it will be, None if it cannot be replayed; steps only if wanted.
+        """Return the catalogue as repaired, None if it cannot be replayed; add steps only if
+        wanted.
 
-        The cursors come first: a topic that is made again must not get those of another.
+        The cursors come first: a recreated topic must not get the cursors of another topic.
         """
         now_us = time_ns() // 1000
         if not folders and not any(self._has_segments(name) for name in JOURNAL_KINDS):
@@ -186,7 +187,9 @@ class Repair:
     # Partitions
 
     def _topic_file(self, folder: str, number: int) -> TopicFile | None:
-        """What the topic file of that partition says, None if it is bad or another's."""
+        """Read the topic file of that partition; return None if the file is bad or another
+        partition's.
+        """
         try:
             content = unpack_topic_file(self.files.read_whole(os.path.join(folder, TOPIC_NAME)))
         except (OSError, BadTopicFile):
@@ -211,7 +214,7 @@ class Repair:
         identity = LogIdentity(folder, KIND_PARTITION, number)
         ends = KnownEnds(catalogue, self._cursors)
         if there is None:
-            survey = Survey(identity, Watermark())  # What has that name now is moved away first.
+            survey = Survey(identity, Watermark())  # A file with that name is moved away first.
         else:
             known_end = ends.durable_end(number)
             check = LogCheck(self.files, identity, name, running=False, known_end=known_end)
@@ -232,7 +235,7 @@ class Repair:
     def _plan_topic_file(
         self, folder: str, wanted: TopicFile, name: str, *, is_missing: bool
     ) -> None:
-        """Make folder and topic file say what the catalogue says."""
+        """Make folder and topic file agree with the catalogue."""
         if is_missing:
             what = f"{folder} is missing: it is made again, and is empty"
         else:

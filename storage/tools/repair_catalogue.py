@@ -1,7 +1,7 @@
 """Makes a catalogue that lost records fit the partition folders again.
 
-A folder's topic file says whose it is, so that no record of a user becomes unreachable because a
-record of ours is lost. Knows the catalogue, and of folders only their topic files.
+A folder's topic file names its topic and partition, so that no user record becomes unreachable
+because a catalogue record is lost. Knows the catalogue, and of folders only their topic files.
 """
 
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ from braidlog.storage.metadata.names import InvalidTopicName, TopicName, parse_t
 
 
 class CatalogueRepair:
-    """Changes a catalogue in memory; `lines` tell people what was changed."""
+    """Changes a catalogue in memory; `lines` describe the changes for people."""
 
     def __init__(self, catalogue: Catalogue, folders: Mapping[int, TopicFile | None]) -> None:
-        """`folders` are those that exist, with their topic files, None for a bad one."""
+        """`folders` are the existing folders with their topic files, None for a bad file."""
         self.catalogue = catalogue
         self.lines: list[str] = []
         self._folders = folders
 
     def run(self, cursors: JournalPositions | None, now_us: int) -> None:
-        """Drop topics without any folder, and make topics again that folders name.
+        """Drop topics without any folder, and create topics again that folders name.
 
-        New ones get numbers that no cursor has.
+        New topics get numbers that no cursor has.
         """
         catalogue = self.catalogue
         catalogue.raise_partition_ids(max(self._folders, default=0))

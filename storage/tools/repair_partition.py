@@ -1,7 +1,7 @@
-"""Getting one partition's log past damage: gaps where records were, everything else as it was.
+"""Repairs a partition's damaged log: gaps in place of lost records, everything else unchanged.
 
-Offsets are kept. A damaged segment is copied to `set-aside`, then rewritten without the bytes
-that are not good; where a file is missing a new one holds the gap. Knows no topic and no journal.
+Offsets are kept. A damaged segment is copied to `set-aside`, then rewritten without the bad bytes;
+in place of a missing file a new file holds the gap. Knows no topic and no journal.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from braidlog.storage.tools.survey import Hole, Survey
 
 
 class PartitionRepair:
-    """The repair of one log, planned from its survey."""
+    """The repair of a log, planned from its survey."""
 
     def __init__(self, files: Files, aside: SetAside, name: str, survey: Survey) -> None:
         self._files = files
@@ -32,8 +32,8 @@ class PartitionRepair:
         self._identity = survey.identity
 
     def plan(self, plan: Plan, *, first_free: int) -> None:
-        """Add what there is to do. `first_free` is the lowest offset that, as far as others know,
-        was never given out: for a log without segments and slot, or with a foreign end.
+        """Add the needed steps. `first_free` is the lowest offset that, as far as others know, was
+        never given out: for a log without segments and slot, or with a foreign end.
         """
         survey = self._survey
         if not survey.segments:
@@ -41,7 +41,7 @@ class PartitionRepair:
             return
         for hole in survey.holes:
             if hole.is_foreign and hole.end_offset >= survey.end_offset:
-                # What was there is unknown: offsets that readers saw must not be used again.
+                # The lost content is unknown: offsets that readers saw must not be used again.
                 hole.next_offset = max(hole.end_offset, first_free)
         refused = [hole for hole in survey.holes if hole.overlaps or hole.is_newer]
         for hole in refused:
@@ -57,7 +57,7 @@ class PartitionRepair:
         for hole in self._survey.holes:
             if hole.segment is not None:
                 by_segment.setdefault(hole.segment.base_offset, []).append(hole)
-            else:  # A segment of that name, if there is one, has nothing but its header.
+            else:  # A segment of that name, if any, has only its header.
                 plan.steps.append(self._step_for_missing(hole))
         for base, holes in by_segment.items():
             plan.steps.append(self._step_for_segment(segments[base], holes))
@@ -111,7 +111,7 @@ class PartitionRepair:
         return f"{self._name}: {offsets} are lost, {records} ({place})"
 
     def _rewrite(self, segment: Segment, holes: Sequence[Hole]) -> None:
-        """Rewrite a segment: its good batches unchanged, gaps in place of what is not good."""
+        """Rewrite a segment: its good batches unchanged, gaps in place of bad bytes."""
         self._aside.copy(segment.path, f"{segment.partition_id}.{segment.name.file_name}")
         is_lost = holes[0].segment is not None and holes[0].file_pos == 0 and not holes[0].header
         identity = self._identity
@@ -159,7 +159,7 @@ class ReservationRepair:
         identity, survey = self._survey.identity, self._survey
         self._aside.copy(path, f"{identity.partition_id}.reserved")
         reservation = Reservation(self._files, identity.folder, identity.partition_id)
-        # A reservation reaches at most RESERVE_OFFSETS above the log end of one sync before.
+        # A reservation reaches at most RESERVE_OFFSETS above the log end of the sync before.
         end = max(survey.end_offset, survey.proven)
         reservation.reserve_now(end + RESERVE_OFFSETS)
         reservation.close()

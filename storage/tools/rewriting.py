@@ -1,7 +1,7 @@
 """Rewriting a segment and setting files aside, so that a kill at any moment loses nothing.
 
-A file that is replaced is first copied to `set-aside`; one rename then puts a whole, synced file in
-its place. For `log repair`; knows batches, and no reason for any of it.
+A file that is replaced is first copied to `set-aside`; a rename then puts a whole, synced file in
+its place. For `log repair`; knows batches, not the reason for a repair.
 """
 
 import os
@@ -24,7 +24,7 @@ from braidlog.storage.log.segment import (
 
 COPY_BYTES = 1 << 20
 
-# What is read at once around a place that the disk cannot read; it becomes zeros in the copy.
+# Bytes read at once around an unreadable place; that place becomes zeros in the copy.
 SECTOR_BYTES = 4096
 
 NEW_SUFFIX = ".new"
@@ -41,8 +41,9 @@ class SegmentWriter:
         append_us: int | None = None,
         path: str | None = None,
     ) -> None:
-        """`path` is that of the file it replaces, if compaction made that. `append_us` is when its
-        records were appended, as far as known, None for now: retention by age uses it.
+        """`path` is the path of the replaced file, if compaction wrote that file. `append_us` is
+        the append time of the records, as far as known, None for now: retention by age uses the
+        time.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -80,7 +81,7 @@ class SegmentWriter:
             offset += covered
 
     def snapshot(self, records: Iterable[bytes]) -> int:
-        """Add records as the snapshot of a journal, with its end; returns the offset after it.
+        """Add records as the snapshot of a journal, with its end; return the offset after the end.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -122,7 +123,7 @@ class SegmentWriter:
         self._file.datasync()
         self._file.close()
         os.utime(self.path + NEW_SUFFIX, ns=(self._append_us * 1000, self._append_us * 1000))
-        # The index of the replaced file would point to wrong places in this one.
+        # The index of the replaced file would point to wrong places in this file.
         self._files.unlink(self.path.removesuffix(".log") + INDEX_SUFFIX)
         self._files.sync_folder(self._folder)
         self._files.rename(self.path + NEW_SUFFIX, self.path)
@@ -135,14 +136,14 @@ class SegmentWriter:
 
 
 class SetAside:
-    """The folder in which what was damaged is kept for people to look at. Nothing is removed."""
+    """The folder that keeps damaged files for people to look at. Nothing is removed."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self._files = files
         self._folder = folder
 
     def copy(self, path: str, name: str) -> None:
-        """Keep a copy of a file, durably; one that is kept already is not copied again.
+        """Keep a copy of a file, durably; a file that is kept already is not copied again.
 
         Raises: StorageFull, StorageFailed.
         """
@@ -177,7 +178,7 @@ class SetAside:
             self._files.sync_folder(os.path.dirname(self._folder))
 
     def _free_path(self, name: str, equal_to: str | None) -> str | None:
-        """A free path; None if one of the paths that are taken has an equal file already."""
+        """Return a free path; None if a taken path has an equal file already."""
         number = 1
         candidate = os.path.join(self._folder, name)
         while os.path.lexists(candidate):
@@ -217,9 +218,7 @@ def write_whole(files: Files, path: str, data: bytes) -> None:
 
 
 def copy_bytes(source: File, copy: File) -> None:
-    """Copy a whole file; what the disk cannot read becomes zeros. Raises: StorageFull,
-    StorageFailed.
-    """
+    """Copy a whole file; unreadable bytes become zeros. Raises: StorageFull, StorageFailed."""
     pos = 0
     while data := read_or_zeros(source, pos):
         copy.write_at([data], pos)

@@ -1,6 +1,6 @@
 """The catalogue of a data directory, read beside a running or stopped broker: no lock, no writes.
 
-It reaches as far as the journal is durable by its watermark slot. Knows no broker.
+Includes all changes that are durable by the journal's watermark slot. Knows no broker.
 """
 
 import os
@@ -22,7 +22,9 @@ LOOKS_MAX = 5  # At a journal that a broker shortens meanwhile.
 
 
 def read_catalogue(data_dir: str | os.PathLike[str]) -> Catalogue:
-    """What a start would replay. Raises DamagedLog, UnknownRecord; OSError if there is none."""
+    """Return the catalogue that a start would replay. Raises DamagedLog, UnknownRecord; OSError if
+    there is none.
+    """
     for _ in range(LOOKS_MAX - 1):
         try:
             return _read(os.fspath(data_dir))
@@ -33,7 +35,7 @@ def read_catalogue(data_dir: str | os.PathLike[str]) -> Catalogue:
 
 def _read(data_dir: str) -> Catalogue:
     folder = os.path.join(data_dir, NAME)
-    os.stat(folder)  # Raises OSError; without one there is no catalogue.
+    os.stat(folder)  # Raises OSError; without a journal folder there is no catalogue.
     identity = LogIdentity(folder, JOURNAL_KINDS[NAME], 1)
     slot = read_watermark(folder, identity.partition_id, identity.kind)
     files = Files(data_dir, handles_max=HANDLES_MAX, read_only=True)

@@ -282,7 +282,7 @@ def proven_header(one: Segment) -> SegmentHeader | None:
     """Restore a damaged segment header and use it for the segment; None without proof.
 
     All fields but salt, flags and the directory's id are known from the name. The salt is right if
-    a batch is good with it: no client ever knew the salt.
+    a batch passes its check with that salt: no client ever knew the salt.
     """
     try:
         data = read_checked(one, SEGMENT_HEADER_BYTES, 0, one.base_offset)

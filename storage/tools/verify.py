@@ -1,4 +1,4 @@
-"""`log verify`: a whole data directory, every log and what they say of one another.
+"""`log verify`: a whole data directory, every log, and whether the logs agree.
 
 Works without a broker and beside a running one, takes no lock and changes nothing. Beside a broker
 each log is checked as far as its watermark slot goes. Knows no terminal.
@@ -41,7 +41,7 @@ LOOKS_MAX = 5
 
 CATALOGUE, CURSORS = "catalogue", "cursors"
 
-# Unreadable changes of a journal that are reported one by one; any more are only counted.
+# Unreadable changes of a journal that are reported separately; further changes are only counted.
 LOST_TOLD_MAX = 100
 
 Replayed = TypeVar("Replayed")
@@ -64,7 +64,7 @@ class Owner:
 
 
 class Verifier:
-    """One verification. `tell` gets findings as they come, `progress` bytes done and to be done."""
+    """A verification. `tell` gets each finding at once, `progress` the bytes done and the total."""
 
     def __init__(
         self,
@@ -112,14 +112,14 @@ class Verifier:
     def _replay(
         self, name: str, make: Callable[[StoredJournal, Lost], Replayed]
     ) -> Replayed | None:
-        """Check a journal; returns what a replay of it makes, None if it cannot be replayed."""
+        """Check a journal; return its replayed state, None if it cannot be replayed."""
         folder = os.path.join(self.path, name)
         if not os.path.isdir(folder):
             if self._partition_ids():
                 self._say(Level.FAULT, name, folder, "the journal is missing")
             return None
         if not self._partition_ids() and not segment_bases(names_in(folder)):
-            return None  # A crash at the very first start; the next one makes it.
+            return None  # A crash at the very first start; the next start creates the journal.
         found = self._log(LogIdentity(folder, JOURNAL_KINDS[name], 1), name)
         if found is None:
             return None
@@ -174,7 +174,7 @@ class Verifier:
             reason = f"the folder is missing, the catalogue names it for {owners[number]}"
             self._say(Level.FAULT, f"partition {number}", path, reason)
         if self._running:
-            return  # What the catalogue does not name is being made or removed.
+            return  # A folder that the catalogue does not name is being created or removed.
         for name in names_in(os.path.join(self.path, PARTITIONS_NAME)):
             path = os.path.join(self.path, PARTITIONS_NAME, name)
             if name.endswith(DELETED_SUFFIX):
@@ -199,7 +199,7 @@ class Verifier:
             self._say(Level.NOTE, name, folder, note)
 
     def _topic_file(self, number: int, folder: str, owner: Owner | None) -> str:
-        """Check whose partition the folder says it is; returns what to call it."""
+        """Check the partition named by the folder's topic file; return a name for reports."""
         name = f"partition {number}"
         path = os.path.join(folder, TOPIC_NAME)
         try:
@@ -232,7 +232,9 @@ class Verifier:
             self._say(Level.FAULT, str(owner), path, f"it says {said}, the catalogue says {owner}")
 
     def _log(self, identity: LogIdentity, name: str) -> tuple[Survey, JournalRecords] | None:
-        """Check one log, again if a broker took a file away meanwhile; None if the log is gone."""
+        """Check a log, again if a broker removed a file meanwhile; return None if the
+        log is gone.
+        """
         done = self._done
         for _ in range(LOOKS_MAX):
             self._done = done
@@ -289,12 +291,14 @@ class Verifier:
 
 
 def stored_catalogue(journal: StoredJournal, lost: Lost) -> Catalogue:
-    """The catalogue as a start would see it; `lost` is called for what it could not read."""
+    """Return the catalogue as a start would see it; `lost` is called for each unreadable change."""
     return Catalogue(journal, now_us=0, lost=lost)
 
 
 def is_data_dir(path: str | os.PathLike[str]) -> bool:
-    """Whether a broker was ever started there. Raises StorageFailed if this user cannot know."""
+    """Return True if a broker was ever started there. Raises StorageFailed if this user cannot
+    know.
+    """
     for name in (*JOURNAL_KINDS, PARTITIONS_NAME):
         try:
             if stat.S_ISDIR(os.stat(os.path.join(path, name)).st_mode):
@@ -324,7 +328,7 @@ def names_in(path: str) -> list[str]:
 
 
 def total_bytes(data_dir: str) -> int:
-    """Bytes of all segment files: what there is to do."""
+    """Return the bytes of all segment files: the total work."""
     folders = [os.path.join(data_dir, name) for name in JOURNAL_KINDS]
     partitions = os.path.join(data_dir, PARTITIONS_NAME)
     folders += [os.path.join(partitions, name) for name in names_in(partitions)]
