@@ -59,11 +59,13 @@ class IggyAdapter:
             await make_root(broker, options.username)
 
     def check(self, options: IggyOptions, *, loopback: bool) -> None:
-        """Check the options. Raises ValueError with one line for the operator."""
+        """Check the options. Raises ValueError with a line for the operator."""
         options.check()
 
     def describe(self, host: str, port: int, options: IggyOptions) -> str:
-        """How a client connects, to copy and paste; a password that was set is not shown."""
+        """Return instructions to connect, to copy and paste; a password that was set is
+        not shown.
+        """
         is_known = options.password_file is None and is_loopback(host)
         password = f'"{ROOT_PASSWORD}"' if is_known else "PASSWORD"
         return (

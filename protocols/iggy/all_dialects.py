@@ -123,8 +123,8 @@ def _exact(layouts: Mapping[int, Layout]) -> Mapping[int, Layout]:
     }
 
 
-# D0 accepts extra bytes at the end; a first frame that fits without any is certainly D0. One that
-# fits only with some tells nothing about later dialects, which accept them too.
+# D0 accepts extra bytes at the end. A first frame that fits without extra bytes is certainly D0;
+# with extra bytes it may also be a later dialect, which accepts them too.
 D0_EXACT = _exact(requests.D0_REQUESTS)
 LATER_EXACT = tuple(_exact(dialect.requests) for dialect in WITH_LOGIN)
 

@@ -1,4 +1,4 @@
-"""Which handler serves which command, and what its client must be allowed to do for it.
+"""The handler of each command, and the permission that its client needs.
 
 Knows no bytes and no connection; a request without an entry here is not served in any dialect.
 """
@@ -35,7 +35,7 @@ Resources = Callable[["Broker", Any], Iterable[Resource]]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """How one command is served, and what its client must be allowed to do to what it names."""
+    """The handler of a command, and the permission that its client needs on the named resource."""
 
     api: str  # In metrics.
     handler: Handler
@@ -95,7 +95,7 @@ COMMANDS: Mapping[type, Served] = {
     m.FlushUnsavedBuffer: Served("flush", topics.flush, Action.PRODUCE, targets.topic),
     m.GetClusterMetadata: Served("get_cluster_metadata", system.get_cluster_metadata),
     m.DescribeOptions: Served("describe_options", system.describe_options),
-    # The handlers check whose user it is, and who may manage users.
+    # The handlers check the user, and the permission to manage users.
     u.LoginWithToken: Served("login_with_token", users.login_with_token),
     u.GetUser: Served("get_user", users.get_user),
     u.GetUsers: Served("get_users", users.get_users),

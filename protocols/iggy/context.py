@@ -1,4 +1,4 @@
-"""What the handlers of one Iggy connection share, and what all Iggy connections of a broker share.
+"""The state shared by the handlers of an Iggy connection, and by all Iggy connections of a broker.
 
 Knows no bytes.
 """
@@ -45,7 +45,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Client:
-    """One connection, as other clients see it."""
+    """A connection, as other clients see it."""
 
     client_id: int
     address: str
@@ -65,8 +65,10 @@ class Shared:
     groups: Groups = field(default_factory=lambda: Groups(trio.current_time))
     turns: dict[int, int] = field(default_factory=dict)
     being_made: set[tuple[str, int]] = field(default_factory=set)
-    large_sends: trio.Lock = field(default_factory=trio.Lock)  # Held while one is prepared.
-    gated: set[int] = field(default_factory=set)  # Partitions whose other SENDs wait for that.
+    # Held while a large SEND is prepared.
+    large_sends: trio.Lock = field(default_factory=trio.Lock)
+    # Partitions whose other SENDs wait for a large SEND.
+    gated: set[int] = field(default_factory=set)
 
     def members(self, topic: Topic, name: bytes) -> Iterator[Member]:
         """The members of a group, as tools of all protocols see them."""
@@ -83,7 +85,7 @@ class Shared:
 
 @dataclass(slots=True)
 class Context:
-    """One connection as its handlers see it."""
+    """A connection as its handlers see it."""
 
     broker: Broker
     connection: Connection
@@ -108,7 +110,7 @@ class Context:
         return rules
 
     def allows(self, action: Action, resource: Resource) -> bool:
-        """Whether the client may do that."""
+        """Return True if the client may do that."""
         rules = self.rules
         return rules is None or rules.allows(self.connection.principal, action, resource)
 
@@ -126,7 +128,7 @@ class Context:
 
     @property
     def has_own_writes(self) -> bool:
-        """Whether earlier writes of this connection may not be readable yet."""
+        """True if earlier writes of this connection may not be readable yet."""
         return self.connection.outbox.pending_answers > 0
 
     async def own_writes(self) -> None:

@@ -1,5 +1,5 @@
-"""What a dialect of Iggy's protocol is: the layouts of its commands and records, and how its
-clients expect the broker to behave.
+"""A dialect of Iggy's protocol: the layouts of its commands and records, and how its clients expect
+the broker to behave.
 
 Iggy broke its protocol many times before 1.0; the breaks have names here: D0 (crates 0.0.60 to
 0.0.89), D1a (0.0.92 to 0.1.6), D1b (0.1.7 to 0.4), D2 (0.5, 0.6), D3 (0.7), D4 (0.8), D5 (0.9,
@@ -22,10 +22,12 @@ from braidlog.protocols.reader import LittleEndianReader
 
 
 class Layout(Protocol):
-    """How the payload of a command is read."""
+    """Reader of the payload of a command."""
 
     def read(self, payload: memoryview) -> object:
-        """The request. Raises ProtocolError unless the payload is exactly one."""
+        """Return the request. Raises ProtocolError unless the payload is exactly a
+        single request.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,12 @@ class RecordLayout:
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What clients of a dialect expect apart from layouts."""
+    """Expectations of a dialect's clients apart from layouts."""
 
     closes: bool = False  # A malformed frame ends the connection, without an answer.
-    needs_partition: bool = False  # A consumer must name one.
-    group_takes_partition: bool = True  # A group member that names a partition gets that one.
-    # A member names the partition and may read only its own; for another one a poll is empty.
+    needs_partition: bool = False  # A consumer must name a partition.
+    group_takes_partition: bool = True  # A group member that names a partition gets that partition.
+    # A member names the partition and may read only its own; a poll of another partition is empty.
     owned_only: bool = False
     joins_gently: bool = False  # A member that joins takes no more than its share from others.
     leave_is_checked: bool = False  # A client that is not a member cannot leave.
@@ -89,7 +91,7 @@ class Habits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """One row of the table. `clients` says which clients speak it."""
+    """A row of the table. `clients` names the clients of the dialect."""
 
     name: str
     clients: str
@@ -114,7 +116,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """What differs between the clients of one dialect.
+    """Differences between the clients of a dialect.
 
     `error_text`: clients of the crate from 0.2.5 to before 0.6.60 read an error's payload, and
     panic if there is none; all others do not read it, and get out of step if there is one.

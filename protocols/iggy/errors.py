@@ -86,7 +86,7 @@ class Refusal(Exception):
 
 
 class Absent(Refusal):
-    """What was asked for does not exist: an error for old clients, an empty OK for those since
+    """The named resource does not exist: an error for old clients, an empty OK for clients since
     crate 0.6.10.
     """
 
@@ -125,7 +125,7 @@ WIRE_CODES: dict[type[errors.BrokerError], ErrorCode] = {
     errors.LimitExceeded: ErrorCode.ERROR,
     errors.StorageFull: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.StorageFailed: ErrorCode.CANNOT_APPEND_MESSAGE,
-    # Clients from crate 0.6 on reconnect and resend after this one, which is right: nothing was
+    # Clients from crate 0.6 on reconnect and resend after this error, which is right: nothing was
     # done.
     errors.ShuttingDown: ErrorCode.DISCONNECTED,
 }

@@ -34,7 +34,7 @@ U64 = struct.Struct("<Q")
 SECOND_US = 1_000_000
 # The characters of names in D0 (server/src/streaming/utils/text.rs at 670a8baba).
 FOLDABLE = re.compile(r"[\w.\-\s]+")
-# Limits of one options block of dialect V, as in its server.
+# Limits of an options block of dialect V, as in its server.
 OPTIONS_MAX = 1_024
 OPTIONS_BYTES_MAX = 100_000
 Kind = TypeVar("Kind", bound=enum.Enum)
@@ -95,7 +95,7 @@ class Text:
 
 
 class Flag:
-    """One byte: 1 is yes, anything else no (as the reference server reads it)."""
+    """A byte: 1 is yes, anything else no (as the reference server reads it)."""
 
     def read(self, reader: LittleEndianReader) -> bool:
         return reader.u8() == 1
@@ -214,7 +214,8 @@ class PartitionOrFlag:
 class PartitioningField:
     """Kind, length, value; partitions are counted from `base`.
 
-    `bad_partition` is the error for a partition that is not a u32, if the dialect has one.
+    `bad_partition` is the error for a partition that is not a u32, if the dialect has such an
+    error.
     """
 
     def __init__(self, base: int, bad_partition: ErrorCode | None = None) -> None:

@@ -30,7 +30,7 @@ PROC = Path("/proc")
 
 @dataclass(slots=True)
 class Stored:
-    """What all topics hold together."""
+    """Totals over all topics."""
 
     topics: int = 0
     partitions: int = 0

@@ -42,7 +42,7 @@ class MessageForm:
 
     @property
     def copies(self) -> int:
-        """How often the bytes of an answer are in memory while it is made."""
+        """Number of copies of an answer's bytes in memory while the answer is built."""
         return 1 if self.shown is None else 2
 
 

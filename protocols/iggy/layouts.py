@@ -1,5 +1,5 @@
-"""The layouts of requests in the dialects of the classic framing, as tables: each dialect is
-the one before it with what changed.
+"""The layouts of requests in the dialects of the classic framing, as tables: each dialect is the
+dialect before with changes.
 
 Layouts: apache/iggy at the tags of the crates (0.0.60 to 0.10.0), `sdk/src/*/`, `iggy/src/*/`,
 `core/common/src/commands/`.
@@ -25,7 +25,7 @@ from braidlog.protocols.reader import LittleEndianReader
 INDEX_ENTRY = struct.Struct("<IIQ")  # 0, end of the message, 0
 MESSAGE_SIZES = struct.Struct("<II")  # Bytes of headers, bytes of payload:
 MESSAGE_SIZES_POS = 48  # there in a message of D3 to D5.
-PARTITIONS_MAX = 100_000  # In one request of D0.
+PARTITIONS_MAX = 100_000  # In a request of D0.
 
 Requests = dict[int, Layout]
 Rows = dict[int, RequestLayout]

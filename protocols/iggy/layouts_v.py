@@ -38,7 +38,7 @@ NOT_OWNED = (1 << 32) - 1  # The partition in an empty answer to a poll of anoth
 
 @dataclass(frozen=True, slots=True)
 class BatchSend:
-    """SEND: the length of the target, the target, then one batch."""
+    """SEND: the length of the target, the target, then a batch."""
 
     def read(self, payload: memoryview) -> m.SendMessages:
         """See `Layout`."""
@@ -192,8 +192,8 @@ V = Dialect(
     },
 )
 
-# If a SEND, or a command that stores or deletes an offset, names something missing, the server does
-# not say what is missing.
+# If a SEND, or a command that stores or deletes an offset, names a missing resource, the server
+# does not name that resource.
 _NOT_THERE = frozenset(
     {
         ErrorCode.STREAM_ID_NOT_FOUND,

@@ -1,10 +1,11 @@
-"""Iggy's wire rules for one connection: framing, which dialect the peer speaks, what may be sent
+"""Iggy's wire rules for a connection: framing, detection of the peer's dialect, commands allowed
 before login.
 
 No I/O, no clock, no broker: whole frames in, typed requests or ready-made refusals out. A frame
 that begins with zeros is of dialect V. Otherwise the login shows which dialects are possible, and
-the commands after it show which one it is. A classic client that sends anything but a ping before
-it logs in either speaks the oldest dialect, as the layout of its frames shows, or forgot to log in.
+the commands after the login show the right dialect. A classic client that sends anything but a ping
+before it logs in either speaks the oldest dialect, as the layout of its frames shows, or forgot to
+log in.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from braidlog.protocols.iggy.messages import Code
 from braidlog.protocols.iggy.options import WithoutLogin
 from braidlog.storage.metadata.names import CONTROL
 
-# Request: length of what follows it, code. Reply: status, length of the payload.
+# Request: length of the rest, code. Reply: status, length of the payload.
 HEAD = struct.Struct("<II")
 U32 = struct.Struct("<I")
 LENGTH_MIN = 4  # The code alone.
@@ -84,20 +85,20 @@ class Refused:
     may_be_oldest: bool = False
 
 
-# What another broker must know to continue a conversation: framing, dialects by name (the likeliest
-# first), whether errors have text, whether absent things are errors, the session of V, and whether
-# the client has logged in.
+# The state that another broker needs to continue a conversation: framing, dialects by name (the
+# likeliest first), whether errors have text, whether absent things are errors, the session of V,
+# and whether the client has logged in.
 Standing = tuple[int, list[str], bool, bool, int, bool]
 
 
 class IggyMachine:
     """The wire rules of a connection.
 
-    The session sets `logged_in` and `session`, because only the broker knows who may log in.
+    The session sets `logged_in` and `session`, because only the broker can check a login.
     """
 
     def __init__(self, *, without_login: WithoutLogin = WithoutLogin.NOBODY) -> None:
-        """`without_login`: who is served in the oldest dialect, which has no login."""
+        """`without_login`: the clients served in the oldest dialect, which has no login."""
         self.logged_in = False
         self.session = 0  # Of V: the number that a login was answered with.
         self.dialect: Dialect = D2
@@ -372,9 +373,9 @@ def _fits(layout: Layout | None, payload: memoryview) -> bool:
 
 
 def _is_meant(request: object) -> bool:
-    """Whether a client can mean that. If a frame fits two dialects, the wrong reading has control
-    characters in a name, a compression that does not exist, or number 0 where the dialect counts
-    from 1.
+    """Return True if a client can mean that. If a frame fits two dialects, the wrong reading has
+    control characters in a name, a compression that does not exist, or number 0 where the dialect
+    counts from 1.
     """
     name, compression = getattr(request, "name", None), getattr(request, "compression", None)
     if name is not None and CONTROL.search(name) is not None:

@@ -1,11 +1,10 @@
-"""Consumer groups whose partitions the broker assigns: the members, and which partition each of
-them reads next.
+"""Consumer groups whose partitions the broker assigns: the members, and the next partition of each.
 
-When a member leaves, all partitions are assigned anew. When one joins in the later dialects, it
+When a member leaves, all partitions are assigned anew. A member that joins in the later dialects
 gets no more than its share, and a partition that was polled but not committed stays with its owner
 until it commits, for REVOKE_S at most. Membership is kept in memory only and ends with the
-connection; the catalogue and the cursor store know which groups exist and how far each has read.
-Knows no protocol, and of connections and topics only their numbers.
+connection; the catalogue and the cursor store know which groups exist and their positions. Knows no
+protocol, and of connections and topics only their numbers.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from dataclasses import dataclass, field
 
 GroupKey = tuple[int, str]  # The catalogue's topic id, the group's name.
 
-# How long an owner may take to commit what it polled of a partition that moves to another member.
+# Time limit for an owner to commit its polls of a partition that moves to another member.
 REVOKE_S = 30.0
 
 
 @dataclass(slots=True)
 class Member:
-    """One reader of a group.
+    """A reader of a group.
 
     `partitions` are its own; those in `leaving` it may no longer poll. `current` is the partition
     of its latest turn, or its first partition before any turn.
@@ -60,7 +59,7 @@ class Member:
         self._turn = 0
 
     def give(self, partition: int) -> None:
-        """Give the member one more partition."""
+        """Give the member another partition."""
         self.partitions = sorted((*self.partitions, partition))
         if self.current is None:
             self.current = partition
@@ -83,7 +82,7 @@ class Move:
 
 
 class Group:
-    """The members of one group, and the partitions of each."""
+    """The members of a group, and the partitions of each."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
         self.members: dict[int, Member] = {}
@@ -91,11 +90,14 @@ class Group:
         self._clock_s = clock_s
         self._dealt: int | None = None  # Partitions at the last deal; None: deal all again.
         self._joined: list[Member] = []  # Since that deal, with `gently`.
-        self._uncommitted: dict[int, int] = {}  # By partition: the offset after what was polled.
+        # By partition: the offset after the polled messages.
+        self._uncommitted: dict[int, int] = {}
         self._moves: dict[int, Move] = {}  # By partition.
 
     def join(self, member_id: int, *, gently: bool) -> None:
-        """Add a member. `gently`: others keep what they have, except for its share."""
+        """Add a member. `gently`: others keep their partitions, except for the new
+        member's share.
+        """
         member = self.members[member_id] = Member(member_id)
         if gently:
             self._joined.append(member)
@@ -161,8 +163,8 @@ class Group:
         self._joined.clear()
 
     def _begin(self, owner: Member, to: Member) -> None:
-        """Move a partition; preferably one without uncommitted polls, which moves at once. An owner
-        that waits for all of its share passes on one that it waits for.
+        """Move a partition, preferably a partition without uncommitted polls, which moves at once.
+        An owner that waits for all of its share passes on a partition that it waits for.
         """
         free = owner.polled_ones
         if not free:
@@ -224,7 +226,7 @@ class Groups:
         self._groups.pop((topic_id, name), None)
 
     def generation(self, topic_id: int, name: str) -> int:
-        """How often the assignment has changed since the group first had a member."""
+        """Return the number of changes of the assignment since the group first had a member."""
         group = self._groups.get((topic_id, name))
         return group.generation if group else 0
 
@@ -243,7 +245,7 @@ class Groups:
     def member(
         self, topic_id: int, name: str, member_id: int, partitions_count: int
     ) -> Member | None:
-        """One member, with its partitions; None if it has not joined."""
+        """Return a member, with its partitions; None if it has not joined."""
         group = self._groups.get((topic_id, name))
         if group is None or member_id not in group.members:
             return None
@@ -257,7 +259,7 @@ class Groups:
             group.polled(member_id, partition, next_offset)
 
     def committed(self, key: GroupKey, partition: int, position: int) -> None:
-        """See `Group.committed`; it does not matter who committed."""
+        """Note a commit as `Group.committed`, of any committer."""
         group = self._groups.get(key)
         if group is not None:
             group.committed(partition, position)

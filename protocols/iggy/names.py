@@ -1,4 +1,4 @@
-"""What Iggy's names and numbers stand for: a stream is a namespace of one tenant, a consumer is a
+"""The meaning of Iggy's names and numbers: a stream is a namespace of one tenant, a consumer is a
 subscription.
 
 The catalogue keeps the numbers, from 1 up; the layouts of D4 and later count them from 0. Names are
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
 
 TENANT = DEFAULT_TENANT
-CHOSEN_ID_MAX = (1 << 24) - 1  # Higher numbers are for what other listeners created.
+CHOSEN_ID_MAX = (1 << 24) - 1  # Higher numbers are for topics created by other listeners.
 
 
 @dataclass(slots=True)
 class Stream:
-    """A namespace. One that no Iggy client made is listed only while it has topics."""
+    """A namespace. A namespace that no Iggy client created is listed only while it has topics."""
 
     stream_id: int
     name: str
@@ -92,7 +92,7 @@ def get_topic(broker: Broker, stream: Name, topic: Name) -> Topic:
 
 
 def is_known(broker: Broker, request: object) -> bool:
-    """Whether the topic that a request names exists; True if it names none."""
+    """Return True if the topic that a request names exists, or if the request names none."""
     stream, topic = getattr(request, "stream", None), getattr(request, "topic", None)
     if stream is None or topic is None:
         return True
@@ -145,7 +145,7 @@ def subscription_name(broker: Broker, topic: Topic, consumer: Consumer) -> str:
 
 
 def free_stream_id(broker: Broker) -> int:
-    """The number for a stream whose client leaves the choice to us.
+    """Return the number for a stream whose client leaves the choice to us.
 
     Raises Refusal if there is none left.
     """
@@ -154,8 +154,8 @@ def free_stream_id(broker: Broker) -> int:
 
 
 def free_topic_id(broker: Broker, stream: Stream, being_made: Container[tuple[str, int]]) -> int:
-    """The number for a topic whose client leaves the choice to us; not that of a topic which is
-    still being made for another client.
+    """Return the number for a topic whose client leaves the choice to us, except numbers of topics
+    still being created for other clients.
 
     Raises Refusal if there is none left.
     """
@@ -171,8 +171,8 @@ def free_topic_id(broker: Broker, stream: Stream, being_made: Container[tuple[st
 def check_free(
     habits: Habits, number: tuple[bool, ErrorCode], name: tuple[bool, ErrorCode]
 ) -> None:
-    """Check that something can be created. For its number and its name: whether it is taken, and
-    the error in that case. Raises Refusal.
+    """Check that the number and the name are free; each comes with True if taken, and its error.
+    Raises Refusal.
     """
     for is_taken, code in (number, name) if habits.number_first else (name, number):
         if is_taken:

@@ -1,6 +1,6 @@
 """Stored offsets.
 
-Iggy stores the last offset consumed, the broker the next one wanted: they are converted here.
+Iggy stores the last consumed offset, the broker the next wanted offset: this module converts.
 """
 
 from __future__ import annotations

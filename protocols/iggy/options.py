@@ -14,18 +14,18 @@ class WithoutLogin(enum.Enum):
     """Which clients are served without a login, in the oldest dialect."""
 
     NOBODY = 0
-    # Those whose frame no later dialect has. Other frames before a login may come from a later
+    # Clients whose frame no later dialect has. Other frames before a login may come from a later
     # client, which cannot read the oldest dialect's answers.
     CERTAIN = 1
     EVERYBODY = 2  # Every client whose frame the oldest dialect has.
 
 
 class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Options of one Iggy listener; `listeners.NAME.` stands before each in the settings."""
+    """Options of an Iggy listener; `listeners.NAME.` stands before each in the settings."""
 
     username: str = ROOT_NAME
-    # A file whose first line is the password. Without it the password is `iggy` on loopback, and
-    # elsewhere a random one that is generated at the first start.
+    # A file whose first line is the password. Without a file the password is `iggy` on loopback,
+    # and elsewhere a random password generated at the first start.
     password_file: str | None = None
 
     # Whether the oldest dialect, which has no login, is served; None: on loopback only, and only
@@ -39,7 +39,7 @@ class IggyOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         return WithoutLogin.EVERYBODY if self.without_login else WithoutLogin.NOBODY
 
     def check(self) -> None:
-        """Check that the password can be read. Raises ValueError, with one line."""
+        """Check that the password can be read. Raises ValueError, with a single line."""
         try:
             password = self.password()
         except OSError as error:

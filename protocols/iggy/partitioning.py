@@ -25,8 +25,8 @@ def xxhash32_from_zero(key: bytes, count: int) -> int:
 
 
 def take_turn(turns: dict[int, int], topic_id: int, count: int) -> int:
-    """The partition of a balanced SEND: the next one for each SEND, over all connections, beginning
-    with the first.
+    """Return the partition of a balanced SEND: the next partition for each SEND, over all
+    connections, beginning with the first.
     """
     index = turns.get(topic_id, 0) % count
     turns[topic_id] = index + 1

@@ -19,13 +19,13 @@ from braidlog.protocols.iggy.user_messages import (
 )
 from braidlog.protocols.reader import LittleEndianReader
 
-# Streams and topics, taken together, for which one user may have permissions: each makes some
-# grants, which are stored one by one.
+# Limit of a user's streams and topics with permissions, taken together: each makes some grants,
+# which are stored separately.
 PERMITTED_MAX = 1_000
 
 
 class Permitted:
-    """Whether there are permissions, then their length in bytes, then the permissions.
+    """A flag for permissions, then their length in bytes, then the permissions.
 
     Streams and topics are counted from `base` on the wire, from 1 in the broker.
     """
@@ -59,7 +59,7 @@ class Permitted:
 
 
 class _Block:
-    """Reads one block. Raises ProtocolError, FieldRefused for more than PERMITTED_MAX."""
+    """Reads a block. Raises ProtocolError, FieldRefused for more than PERMITTED_MAX."""
 
     def __init__(self, block: memoryview, shift: int) -> None:
         """`shift` turns a number on the wire into the broker's."""

@@ -1,9 +1,8 @@
 """Translates Iggy's permissions to the broker's grants, and back.
 
-Each permission has one grant that is written for no other permission, its mark, by which it is
-recognised; its further grants are what it includes. Grants name streams and topics by name, Iggy's
-permissions by number. Rules: apache/iggy, `core/metadata/src/permissioner` (0.11). Knows no bytes
-and no connection.
+Each permission has a mark: a grant that is written for no other permission. Its further grants are
+the included permissions. Grants name streams and topics by name, Iggy's permissions by number.
+Rules: apache/iggy, `core/metadata/src/permissioner` (0.11). Knows no bytes and no connection.
 """
 
 from __future__ import annotations
@@ -89,8 +88,8 @@ def of_topic(stream: str, topic: str) -> Rights:
 def grants_for(broker: Broker, subject: str, permissions: Permissions) -> list[Grant]:
     """Return the grants for a user's permissions.
 
-    Raises Refusal for what no grant can express: streams and topics that do not exist, and names
-    that read like patterns.
+    Raises Refusal for resources that no grant can express: streams and topics that do not exist,
+    and names that read like patterns.
     """
     rights = dict.fromkeys(_all_rights(broker, permissions))
     return [Grant(subject, action, resource) for action, resource in rights]

@@ -1,4 +1,4 @@
-"""POLL: where each strategy begins, and what auto commit stores.
+"""POLL: the first offset of each strategy, and the offset that auto commit stores.
 
 There is no waiting in this protocol.
 """
@@ -33,9 +33,9 @@ Strategy = Callable[[Context, Target, m.PollMessages], Steps[tuple[int, Taken]]]
 
 
 def poll(context: Context, request: m.PollMessages) -> Steps[Answer]:
-    """Up to `count` messages of one partition.
+    """Return up to `count` messages of a partition.
 
-    Raises Refusal, PartitionNotFound and what a read raises.
+    Raises Refusal, PartitionNotFound and the errors of a read.
     """
     habits = context.dialect.habits
     if request.count == 0 and not habits.zero_polls:
@@ -107,7 +107,7 @@ def _from_last(
         if taken.count >= request.count or start == first or taken.next_offset < end:
             break
         span *= 2
-    while taken.next_offset < end and span > 1:  # Too many for one answer: the older ones go.
+    while taken.next_offset < end and span > 1:  # Too many for an answer: drop the older messages.
         span = max(min(taken.next_offset - start, span * 3 // 4), 1)
         start = max(end - span, first)
         taken = yield from read(context, partition, start, span)
@@ -117,7 +117,9 @@ def _from_last(
 def _from_next(
     context: Context, found: Target, request: m.PollMessages
 ) -> Steps[tuple[int, Taken]]:
-    """From the subscription's position, without what other listeners acknowledged one by one."""
+    """Read from the subscription's position, without messages that other listeners acknowledged
+    individually.
+    """
     partition, subscription = found.partition, found.subscription(context)
     position = subscription.position(found.index) if subscription else None
     if subscription is None or position is None:

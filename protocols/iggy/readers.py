@@ -1,5 +1,5 @@
-"""Who reads which partition: a single consumer reads the partition it names; a group member takes
-the next of its assigned partitions.
+"""A single consumer reads the partition it names; a group member reads the next of its assigned
+partitions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from braidlog.protocols.iggy.membership import GroupKey, Member
 from braidlog.protocols.iggy.messages import Consumer, ConsumerKind
 
 FIRST_PARTITION = 0  # The partition of a consumer that names none, from crate 0.6 on.
-NO_PARTITION = -1  # As an index: the partition in the answer to a poll without one.
+NO_PARTITION = -1  # As an index: the partition in the answer to a poll without a partition.
 
 
 class NotOwned(Refusal):
@@ -49,8 +49,8 @@ class Target:
         return None if subscription is None else subscription.position(self.index)
 
     def commit(self, context: Context, position: int, *, lazy: bool = False) -> int:
-        """Set the next offset wanted; return the ticket. Raises TopicNotFound if the partition went
-        while it was read: another one may have its number by now.
+        """Set the next offset wanted; return the ticket. Raises TopicNotFound if the partition was
+        deleted during the read: another partition may have its number by now.
         """
         self.partition.check_here()
         subscription = context.broker.subscriptions.open(self.topic, self.name)
@@ -59,7 +59,9 @@ class Target:
         return ticket
 
     def polled(self, context: Context, next_offset: int) -> None:
-        """Note that a group member, if this is one, was handed everything below an offset."""
+        """Note that a group member, if this reader is a member, received everything below an
+        offset.
+        """
         member_id = context.client.client_id
         context.shared.groups.polled(self._group, member_id, self.index, next_offset)
 
@@ -77,12 +79,12 @@ def target(
     turn: bool,
     owned: bool = True,
 ) -> Target | None:
-    """The target of a poll (`turn`) or an offset command; None for a group member without a
+    """Return the target of a poll (`turn`) or an offset command; None for a group member without a
     partition.
 
     A group reader that names a partition gets it, member or not, if the dialect allows that. Else
-    it is the next one of the member's own, or without `turn` the one of its latest poll. `owned`:
-    in V, only the member's own. Raises Refusal, PartitionNotFound, NotOwned.
+    the target is the next of the member's own partitions, or without `turn` the partition of its
+    latest poll. `owned`: in V, only the member's own. Raises Refusal, PartitionNotFound, NotOwned.
     """
     if not topic.partitions:
         raise Refusal(ErrorCode.NO_PARTITIONS)
@@ -115,8 +117,8 @@ def _in_turn(context: Context, topic: Topic, name: str, *, turn: bool) -> int | 
 def _owned(
     context: Context, topic: Topic, name: str, partition: int | None, *, turn: bool
 ) -> int | None:
-    """The partition that a member names, if it is its own; for a poll (`turn`), only if it is not
-    about to move. Raises NotOwned.
+    """Return the partition that a member names, if assigned to the member; for a poll (`turn`),
+    only if the partition is not about to move. Raises NotOwned.
     """
     if partition is None:
         return None

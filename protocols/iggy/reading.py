@@ -21,7 +21,7 @@ from braidlog.protocols.iggy.context import PROTOCOL, Context
 from braidlog.protocols.iggy.forms import MessageForm
 from braidlog.storage.formats.api import Buffer
 
-# The most that one answer holds, but at least one message: a client that wants more polls again.
+# Limit of an answer, which has at least a message: a client that wants more polls again.
 POLL_BYTES_MAX = 16 * 1024 * 1024
 # A larger message is converted in a thread: 62 MiB, of another protocol, takes a tenth of a second.
 LARGE_MESSAGE_BYTES = 1024 * 1024
@@ -29,7 +29,7 @@ LARGE_MESSAGE_BYTES = 1024 * 1024
 
 @dataclass(slots=True)
 class Taken:
-    """What a poll read, and where the next one goes on, past what was left out."""
+    """The messages that a poll read, and the offset where the next poll continues."""
 
     next_offset: int
     parts: list[Buffer] = field(default_factory=list)
@@ -91,7 +91,7 @@ def read(
 def read_unless(
     context: Context, partition: Partition, start: int, count: int, next_gap: Callable[[int], int]
 ) -> Steps[Taken]:
-    """The same without acknowledged messages: `next_gap` returns the first offset, from a given one
+    """Read without acknowledged messages: `next_gap` returns the first offset, from a given offset
     on, that is not acknowledged.
     """
     taken = Taken(start)
@@ -136,7 +136,7 @@ async def first_not_older(partition: Partition, time_us: int) -> int:
 
 
 def last_of(context: Context, taken: Taken, count: int) -> Taken:
-    """The last `count` messages of what was read."""
+    """Return the last `count` of the read messages."""
     if taken.count <= count:
         return taken
     kept = [message for _, message in messages(context, taken.parts)][-count:]
@@ -150,8 +150,8 @@ def messages(context: Context, parts: list[Buffer]) -> Iterator[tuple[int, memor
 
 
 def shown(context: Context, partition: Partition, parts: list[Buffer]) -> Steps[Sequence[Buffer]]:
-    """Messages in the format that the dialect polls, converted in pieces if that is not the stored
-    one.
+    """Return messages in the format that the dialect polls, converted in pieces if the stored
+    format differs.
     """
     form = context.dialect.form
     if form.shown is None:
@@ -177,7 +177,9 @@ def _shown_piece(
 
 
 def _pieces(form: MessageForm, parts: list[Buffer]) -> Iterator[memoryview]:
-    """Runs of whole messages of no more than `piece_bytes` each, or of one that is larger."""
+    """Yield runs of whole messages of no more than `piece_bytes` each, or a single
+    larger message.
+    """
     for part in parts:
         view = memoryview(part)
         if len(view) <= form.piece_bytes:

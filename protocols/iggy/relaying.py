@@ -1,10 +1,10 @@
 """Relays commands on topics of another broker: the frame is forwarded unchanged, and the answer
 returned.
 
-`Relays` is at the broker that the client is connected to, `RelayedSession` at the owner, for one
-client each. Every frame is sent with what the owner must know of the conversation: who the client
-is, its dialect, and its memberships in groups. If the connection to the owner is lost after a frame
-was sent, the client's is ended too: nobody knows whether the command was carried out.
+`Relays` is at the broker that the client is connected to, `RelayedSession` at the owner, a session
+per client. Every frame carries the state that the owner needs: the client's identity, its dialect,
+and its memberships in groups. If the connection to the owner is lost after a frame was sent, the
+client's is ended too: nobody knows whether the command was executed.
 """
 
 from __future__ import annotations
@@ -343,7 +343,7 @@ class RelayedSession(IggySession):
         return _joined_here(self._context)
 
     def begin_relayed(self, connection: Connection) -> RelayedSession:
-        """Send answers as relayed ones."""
+        """Send answers as relayed answers."""
         self._answers = self._outbox = AnswersOutbox(self, connection)
         return self
 

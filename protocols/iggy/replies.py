@@ -113,7 +113,7 @@ class PartitionInfo:
 
 @dataclass(slots=True)
 class PolledHead:
-    """What precedes polled messages."""
+    """The header before polled messages."""
 
     partition: int
     current_offset: int
@@ -149,7 +149,7 @@ class MemberInfo:
 
 @dataclass(slots=True)
 class SentInfo:
-    """Where a SEND went (V); other dialects write nothing for it."""
+    """The place of a SEND's messages (V); other dialects have no such field."""
 
     stream_id: int
     topic_id: int
@@ -178,7 +178,7 @@ class Assignment:
 
 @dataclass(slots=True)
 class Node:
-    """The one node of a cluster: this broker."""
+    """The single node of a cluster: this broker."""
 
     cluster: str
     nodes_count: int
@@ -217,7 +217,7 @@ class UserInfo:
 
 @dataclass(slots=True)
 class UserPermissions:
-    """What a user may do; None: nothing."""
+    """A user's permissions, or None."""
 
     permissions: Permissions | None
 

@@ -1,5 +1,5 @@
-"""The layouts of answers in the dialects of the classic framing, as tables: each dialect is the one
-before it with what changed. Layouts: apache/iggy, `server/src/binary/mapper.rs` at the tags.
+"""The layouts of answers in the dialects of the classic framing, as tables: each dialect is the
+dialect before with changes. Layouts: apache/iggy, `server/src/binary/mapper.rs` at the tags.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def partitions(base: int) -> Records:
 
 
 def stats(time: f.Writable, cpu: Pieces, more: Pieces) -> RecordLayout:
-    """Figures of the broker: `cpu` follows its share of one core, `more` the kernel's version."""
+    """Return the layout of the broker's figures: `cpu` follows its share of a core, `more` the
+    kernel's version.
+    """
     return record(
         process_id=f.U32_FIELD,
         cpu_usage=f.F32_FIELD,
@@ -171,7 +173,7 @@ D1B_RECORDS: Records = {
 
 D2_RECORDS: Records = {
     **D1B_RECORDS,
-    # Earlier clients of this dialect ignore the fields that later ones added.
+    # Earlier clients of this dialect ignore the fields that later versions added.
     r.Stats: stats(f.U64_FIELD, TOTAL_CPU, VERSION),
     r.TopicInfo: topic(f.U64_FIELD, TOPIC_SETTINGS),
 }

@@ -1,4 +1,4 @@
-"""SEND: one request is one append to one partition; its answer waits for the topic's durability."""
+"""SEND: each request is an append to a partition; its answer waits for the topic's durability."""
 
 from __future__ import annotations
 
@@ -40,14 +40,15 @@ RULES = {
 
 class CutMessages(Exception):
     """Messages for which the real server ends the connection without an answer: in the oldest
-    dialect any that it refuses, in the next ones those that run past the end of the request.
+    dialect all refused messages, in the next dialects messages that run past the end of the
+    request.
     """
 
 
 def send(context: Context, request: m.SendMessages) -> Answer | Coroutine[Any, Any, Answer]:
-    """Append all messages to one partition.
+    """Append all messages to a partition.
 
-    Raises Refusal, CutMessages, PartitionNotFound and what an append raises.
+    Raises Refusal, CutMessages, PartitionNotFound and the errors of an append.
     """
     if not request.messages or request.count == 0:
         if context.dialect.habits.closes:
@@ -74,7 +75,7 @@ def _send_now(
 async def _send_behind(
     context: Context, request: m.SendMessages, topic: Topic, partition: Partition
 ) -> Answer:
-    """The same after a large SEND is done, which would have to start again because of this one."""
+    """Send after a large SEND is done, which would otherwise have to start again."""
     async with context.shared.large_sends:
         return _send_now(context, request, topic, partition)
 
@@ -104,7 +105,7 @@ async def _send_large(
 def _prepare(
     context: Context, request: m.SendMessages, base_offset: int, append_us: int
 ) -> Prepared:
-    """The body of a SEND. Raises what `send` raises for its messages."""
+    """Return the body of a SEND. Raises the message errors of `send`."""
     key = request.partitioning.key or None
     form, messages = context.dialect.form.sent, request.messages
     try:

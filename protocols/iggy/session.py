@@ -1,7 +1,7 @@
-"""One Iggy connection: commands to handlers, answers to the outbox. Knows no bytes.
+"""An Iggy connection: commands to handlers, answers to the outbox. Knows no bytes.
 
-Commands are handled one after another and answered strictly in that order: nothing in an answer
-says to which command it belongs.
+Commands are handled in sequence and answered strictly in that order: an answer does not name its
+command.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 
 # After a login no deadline applies: clients ping, but the reference server does not require it.
 DEADLINE_INTERVAL_S = 3600.0
-# How long a client may take to log in, or to send a first command in the dialect without a login.
-# Known clients log in at once; a silent one counts towards the limit of connections.
+# Time limit for a client to log in, or to send a first command in the dialect without a login.
+# Known clients log in at once; a silent client counts towards the limit of connections.
 LOGIN_S = 30.0
 LOOK_S = 30.0  # Between two checks whether a token has expired.
 WARNINGS_MAX = 8  # Log lines per connection about unserved commands, so that no loop fills the log.
 
 
 class Answers(Protocol):
-    """Where a session's answers go."""
+    """Destination of a session's answers."""
 
     @property
     def is_broken(self) -> bool:
-        """Whether nobody is left to read answers."""
+        """True if nobody is left to read answers."""
 
     def answer(self, parts: Sequence[Buffer], ticket: int = 0) -> None:
         """Send an answer once `ticket` is durable."""
 
 
 class IggySession:
-    """The handlers of one connection; see `braidlog.broker.server.sessions.Session`."""
+    """The handlers of a connection; see `braidlog.broker.server.sessions.Session`."""
 
     def __init__(
         self, broker: Broker, connection: Connection, options: IggyOptions, shared: Shared
@@ -76,8 +76,8 @@ class IggySession:
         return self._machine.frame_size(view)
 
     def handle(self, frame: memoryview) -> Coroutine[Any, Any, None] | None:
-        """Serve one frame; returns a coroutine if it has to wait. Raises ProtocolError where Iggy's
-        server hangs up, and EndConnection if nobody is left to read the answer.
+        """Serve a frame; return a coroutine if the command has to wait. Raises ProtocolError where
+        Iggy's server hangs up, and EndConnection if nobody is left to read the answer.
         """
         return begin(self._serve(frame))
 
@@ -98,7 +98,7 @@ class IggySession:
 
     def on_deadline(self, now: float) -> float:
         """End the connection of a client that has not logged in, or by a token that has expired:
-        the client comes again with a fresh one. Raises EndConnection.
+        the client reconnects with a fresh token. Raises EndConnection.
         """
         broker, proof = self._context.broker, self._context.client.proof
         if proof is not None and proof.has_expired(broker.now_us()):
@@ -152,7 +152,8 @@ class IggySession:
             return None
         except NotOwner:
             raise
-        except NotAuthorized as error:  # Its text names what the client knows by its number.
+        # The error's text uses names, but the client may know only numbers.
+        except NotAuthorized as error:
             self._fail(command, wire_code(error), "")
             return None
         except BrokerError as error:
@@ -166,11 +167,11 @@ class IggySession:
 
     @property
     def _has_begun(self) -> bool:
-        """Whether the client has logged in, or speaks the dialect that has no login."""
+        """True if the client has logged in, or uses the dialect that has no login."""
         return self._machine.logged_in or self._machine.dialect is D0
 
     def _check(self, command: Command) -> None:
-        """Raises NotAuthorized if the client may not do that to what the request names."""
+        """Raises NotAuthorized if the client may not do that to the named resource."""
         context, served = self._context, COMMANDS[type(command.request)]
         if served.action is not None and context.rules is not None:
             for resource in served.on(context.broker, command.request):
@@ -187,7 +188,7 @@ class IggySession:
         self._outbox.answer([refused.reply])
 
     def _warn(self, reason: str) -> None:
-        """Log, once per connection, what its client wanted and is not served."""
+        """Log, once per connection, a client's wish that is not served."""
         if reason not in self._warned and len(self._warned) < WARNINGS_MAX:
             self._warned.add(reason)
             self._connection.log.warning("not_served", reason=reason)
@@ -200,7 +201,7 @@ class IggySession:
         self._outbox.answer([self._machine.error(command, code, text)])
 
 
-# Commands that ask for one thing; from D2 on the answer is empty if it does not exist.
+# Commands that ask for a single object; from D2 on the answer is empty if it does not exist.
 EMPTY_IF_ABSENT = frozenset(
     {
         *(m.GetStream, m.GetTopic, m.GetGroup, m.GetClient, m.GetConsumerOffset, m.SyncGroup),

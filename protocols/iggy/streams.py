@@ -48,7 +48,7 @@ async def get_streams(context: Context, request: m.GetStreams) -> Answer:
 
 
 async def create_stream(context: Context, request: m.CreateStream) -> Answer:
-    """Create a namespace, or adopt one that exists but is not listed. Raises Refusal."""
+    """Create a namespace, or adopt an existing unlisted namespace. Raises Refusal."""
     broker = context.broker
     check_no_options(request.options)
     if not valid_namespace(names.TENANT, request.name):
@@ -106,7 +106,7 @@ async def purge_stream(context: Context, request: m.PurgeStream) -> Answer:
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
     asker = Asker(context.connection.principal, context.connection.at)
-    await broker.durability.settled()  # Only what is durable can be dropped.
+    await broker.durability.settled()  # Only durable records can be dropped.
     for topic_id in [topic.meta.topic_id for topic in names.topics(broker, stream)]:
         for _ in range(PURGE_TRIES):
             topic = broker.topics.find_by_id(topic_id)

@@ -1,4 +1,4 @@
-"""Pings, and what a client may ask about the broker and who is connected to it."""
+"""Pings, and queries about the broker and its connected clients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def get_stats(context: Context, request: m.GetStats) -> Answer:
 
 
 def get_cluster_metadata(context: Context, request: m.GetClusterMetadata) -> Answer:
-    """One node: this broker, at the address where this client reaches it."""
+    """Return a single node: this broker, at the address where this client reaches it."""
     host, port = context.connection.advertised
     return Answer([r.Node(CLUSTER_NAME, 1, NODE_NAME, host, port)])
 

@@ -1,6 +1,6 @@
-"""What a command names, for access control: what exists, or the given name if it does not exist.
+"""Resources that a command names, for access control: the existing resource, or the given name.
 
-A number that does not exist stands for what it would be in: the stream, or the whole broker.
+A number that does not exist stands for its parent: the stream, or the whole broker.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def tenant(broker: Broker, request: object) -> Iterable[Resource]:
 
 
 def topics(broker: Broker, request: InStream) -> Iterable[Resource]:
-    """All topics of a stream: only a pattern whose last part is a star covers it."""
+    """Return all topics of a stream: only a pattern whose last part is a star covers them."""
     within = _stream(broker, request.stream)
     if within is CLUSTER:
         yield within

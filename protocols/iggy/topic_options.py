@@ -1,5 +1,5 @@
-"""The options that dialect V has for topics: what values each can have, what it sets here, and how
-it is shown again. A text is taken for every option, and stored in the option's own kind.
+"""The options that dialect V has for topics: the values and the effect of each, and its text in
+answers. A text is taken for every option, and stored in the option's own kind.
 
 Options about how the server writes are only kept and shown; but durability `persisted` makes a
 topic's durability `synced`. Knows bytes and settings, no topic. Defaults and texts are those of
@@ -33,10 +33,10 @@ UNSAVED_BYTES_MAX = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its kind and default, which other values it accepts, and how a text is read.
+    """An option: its kind and default, further accepted values, and the parser of its text.
 
     `parse` raises ValueError; None: the text is the value. `zero_is_default`: 0 stands for the
-    server's value, as if the option were not there.
+    server's value, as if the option were absent.
     """
 
     kind: HeaderKind

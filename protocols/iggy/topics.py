@@ -47,12 +47,12 @@ SERVER_DEFAULT = 0
 US_PER_MS = 1_000
 # None and gzip. Only kept and shown; the reference server does no more with it either.
 COMPRESSIONS = range(1, 3)
-REPLICATION_DEFAULT = 1  # What 0 stands for. Kept and shown only.
-# In one request, in Iggy's older dialects; the broker's own limit for a topic is lower.
+REPLICATION_DEFAULT = 1  # The meaning of 0. Kept and shown only.
+# In a request, in Iggy's older dialects; the broker's own limit for a topic is lower.
 PARTITIONS_MAX = 100_000
-REQUEST_PARTITIONS_MAX = 1_000  # Of one request, in V.
+REQUEST_PARTITIONS_MAX = 1_000  # Of a request, in V.
 
-# Topic settings. Those of the log are for one partition; only this listener knows the others.
+# Topic settings. Settings of the log are per partition; only this listener knows the others.
 RETENTION_MS, RETENTION_BYTES = "retention_ms", "retention_bytes"
 SEGMENT_BYTES, LOG_DURABILITY = "segment_bytes", "durability"
 COMPRESSION, REPLICATION, OPTIONS = "iggy_compression", "iggy_replication", "iggy_options"
@@ -133,7 +133,7 @@ async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
 
 
 async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
-    """Change a topic's settings, then its name if that is a new one. Raises Refusal."""
+    """Change a topic's settings, then its name if changed. Raises Refusal."""
     broker = context.broker
     _check_settings(request)
     topic = names.get_topic(broker, request.stream, request.topic)
@@ -151,7 +151,7 @@ async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
         named = [OF_OPTIONS[key] for key in request.options if key in OF_OPTIONS]
     if RETENTION_MS in named:
         named.append(EXPIRY_US)
-    # A value that is the default has no setting: the one before it goes.
+    # A default value has no setting: the earlier setting is removed.
     changes: dict[str, str | int | bool | None] = dict.fromkeys(named)
     changes |= _settings(request, len(topic.partitions))
     if request.options is not None:
@@ -216,10 +216,10 @@ async def _step(topic: Topic, resize: Resize, step: int) -> int:
 
 
 async def purge_topic(context: Context, request: m.PurgeTopic) -> Answer:
-    """Delete all messages of a topic; offsets continue, stored ones stay. Raises Refusal."""
+    """Delete all messages of a topic; offsets continue, stored offsets stay. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     broker = context.broker
-    await broker.durability.settled()  # Only what is durable can be dropped.
+    await broker.durability.settled()  # Only durable records can be dropped.
     await broker.retention.purge(topic)
     await broker.durability.settled()
     return Answer()
@@ -283,7 +283,9 @@ def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.Topi
 async def topic_infos(
     broker: Broker, topics: Sequence[Topic], elsewhere: KeptElsewhere
 ) -> list[r.TopicInfo]:
-    """The records of many topics, built in pieces; `elsewhere` is what other brokers hold."""
+    """Return the records of many topics, built in pieces; `elsewhere` has the figures of other
+    brokers.
+    """
     return [
         topic_info(broker, topic, elsewhere)
         async for topic in in_pieces(topics)

@@ -1,4 +1,4 @@
-"""Typed requests about users, their tokens and who is logged in; see `messages.py`."""
+"""Typed requests about users, their tokens and logins; see `messages.py`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from braidlog.protocols.iggy.messages import Name
 
-# Iggy's permissions in the order of their bytes: for all streams, for one, and for one topic.
+# Iggy's permissions in the order of their bytes: for all streams, for a stream, and for a topic.
 GLOBAL_PERMISSIONS = (
     *("manage_servers", "read_servers", "manage_users", "read_users"),
     *("manage_streams", "read_streams", "manage_topics", "read_topics"),
@@ -21,7 +21,7 @@ TOPIC_PERMISSIONS = ("manage_topic", "read_topic", "poll_messages", "send_messag
 
 @dataclass(slots=True)
 class StreamPermissions:
-    """What may be done to one stream, and to single topics in it, by their numbers."""
+    """Permissions on a stream, and on single topics in it, by their numbers."""
 
     given: frozenset[str]
     topics: dict[int, frozenset[str]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class StreamPermissions:
 
 @dataclass(slots=True)
 class Permissions:
-    """What a user may do: everywhere, and to single streams, by their numbers."""
+    """Permissions of a user: everywhere, and on single streams, by their numbers."""
 
     given: frozenset[str]
     streams: dict[int, StreamPermissions] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class UpdatePermissions:
 
 @dataclass(slots=True)
 class ChangePassword:
-    """Change a password; the old one must be right."""
+    """Change a password; the old password must be right."""
 
     user: Name
     old: str
@@ -133,6 +133,6 @@ class CreateToken:
 
 @dataclass(slots=True)
 class DeleteToken:
-    """Delete one of the caller's own tokens."""
+    """Delete a token of the caller."""
 
     name: str

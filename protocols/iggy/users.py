@@ -1,9 +1,9 @@
 """Users, passwords and access tokens in the form of Iggy's commands.
 
 They are the broker's own (`broker.users`), whoever created them. The root user is that of the
-listener's options until a client gives it a password or a token: from then on it is stored too.
-Users are numbered from 1 in the broker and from 0 here. What they may do is stored as the broker's
-own grants (`permissions.py`).
+listener's options until a client gives this user a password or a token: from then on the user is
+stored too. Users are numbered from 1 in the broker and from 0 here. Their permissions are stored as
+the broker's own grants (`permissions.py`).
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ def _root(context: Context) -> UserMeta:
 
 
 async def _stored_root(context: Context) -> UserMeta:
-    """Return the stored root user, created if needed. Raises what `Users.create` raises."""
+    """Return the stored root user, created if needed. Raises the errors of `Users.create`."""
     users = context.broker.users
     kept = users.by_id(ROOT_USER_ID)
     if kept is None:
@@ -305,7 +305,7 @@ def _get_stored(context: Context, name: Name) -> UserMeta:
 
 
 def _caller(context: Context) -> UserMeta:
-    """Return the user who logged in here. Raises Refusal if the user was deleted since."""
+    """Return the logged-in user. Raises Refusal if the user was deleted since."""
     number = context.client.user_id
     if number is None:
         raise Refusal(ErrorCode.UNAUTHENTICATED)

@@ -34,7 +34,7 @@ PATCH_BITS = 10
 
 RESULT_OK = bytes(4)
 
-# Which command an operation carries; the non-replicated one has the code in its header.
+# The command of each operation; the non-replicated operation has the code in its header.
 CODES: dict[int, int] = {
     OPERATION_REGISTER: Code.LOGIN_USER,
     OPERATION_LOGOUT: Code.LOGOUT_USER,
@@ -98,9 +98,7 @@ class Reason(enum.IntEnum):
 
 @dataclass(slots=True)
 class VsrRequest:
-    """What is needed to answer a request; `code` is the command that it carries, 0 for an unknown
-    one.
-    """
+    """The fields needed to answer a request; `code` is its command, 0 if unknown."""
 
     client: bytes
     checksum: bytes
@@ -172,7 +170,7 @@ def failure(request: VsrRequest, number: int) -> bytes:
 
 
 def eviction(request: VsrRequest, reason: Reason) -> bytes:
-    """A frame that ends a session, or refuses to begin one."""
+    """Return a frame that ends a session, or refuses to begin a session."""
     frame = bytearray(HEADER_BYTES)
     U32.pack_into(frame, SIZE_POS, HEADER_BYTES)
     frame[COMMAND_POS] = COMMAND_EVICTION
@@ -185,5 +183,5 @@ def eviction(request: VsrRequest, reason: Reason) -> bytes:
 
 
 def speaks(version: int) -> bool:
-    """Whether a client of that protocol version is served."""
+    """Return True if clients of that protocol version are served."""
     return version >> PATCH_BITS == PROTOCOL_VERSION >> PATCH_BITS
