@@ -1,13 +1,13 @@
-"""Delayed entries of a subscription: their offsets, and when each is due.
+"""Delayed entries of a subscription: their offsets and due times.
 
-Kept in memory only: they are not acknowledged, so a restart reads them and adds them here again.
-Knows no entry and no clock.
+Kept in memory only: they are not acknowledged, so a restart reads and adds them again. Knows no
+entry and no clock.
 """
 
 import heapq
 from typing import Final
 
-# Per dispatcher, some 50 bytes each; at the limit nothing more is read ahead until some are due.
+# Per dispatcher, some 50 bytes each; at the limit, reading ahead stops until some are due.
 DELAYED_MAX: Final = 1_000_000
 _OFFSET_BITS: Final = 64
 _SLOT_BITS: Final = 16
@@ -16,7 +16,7 @@ _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 
 
 class Delays:
-    """A heap of (time, offset, slot), each packed into one number."""
+    """A heap of (time, offset, slot), each packed into a number."""
 
     def __init__(self) -> None:
         self._heap: list[int] = []
@@ -26,21 +26,21 @@ class Delays:
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit is reached."""
+        """True if the limit is reached."""
         return len(self._heap) >= DELAYED_MAX
 
     @property
     def first_ms(self) -> int | None:
-        """When the next one is due, in milliseconds since 1970."""
+        """Return the time of the next due entry, in milliseconds since 1970."""
         return self._heap[0] >> (_OFFSET_BITS + _SLOT_BITS) if self._heap else None
 
     def add(self, due_ms: int, offset: int, slot: int) -> None:
-        """Deliver the entry at `offset` at that time; `slot` is its key's, or 0."""
+        """Deliver the entry at `offset` at that time; `slot` is the slot of its key, or 0."""
         packed = (due_ms << (_OFFSET_BITS + _SLOT_BITS)) | (offset << _SLOT_BITS) | slot
         heapq.heappush(self._heap, packed)
 
     def pop_due(self, now_ms: int, count_max: int) -> list[tuple[int, int]]:
-        """Remove and return (offset, slot) of entries that are due, at most `count_max` of them."""
+        """Remove and return (offset, slot) of at most `count_max` due entries."""
         found: list[tuple[int, int]] = []
         heap, bound = self._heap, (now_ms + 1) << (_OFFSET_BITS + _SLOT_BITS)
         while heap and heap[0] < bound and len(found) < count_max:

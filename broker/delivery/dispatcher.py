@@ -1,8 +1,8 @@
-"""Delivery of one partition to the consumers of one subscription: permits, acknowledging, resets.
+"""Delivery of a partition to the consumers of a subscription: permits, acknowledging, resets.
 
 A `Dispatcher` exists while consumers are attached. Its pump (`pump.py`) reads ahead for all of
-them; it skips what is acknowledged, and hands entries to consumers. Subclasses decide which
-consumer gets an entry and what comes back. Knows no protocol command and no socket.
+them, skips acknowledged entries, and sends entries to consumers. Subclasses choose the consumer of
+an entry and the entries that come back. Knows no protocol command and no socket.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from braidlog.storage.formats.api import BatchFlag
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
 
-# Entries a consumer takes before the next one has its turn, as in Apache Pulsar.
+# Entries that a consumer takes before the next consumer has its turn, as in Apache Pulsar.
 TURN_ENTRIES_SHARED = 20
-TURN_ENTRIES = 200  # The same for a consumer that is alone: one send for all of them.
+TURN_ENTRIES = 200  # The same for a single consumer: a send for all entries.
 CHUNK = int(BatchFlag.CHUNK)  # Ints: operators of a flag class are too slow for each entry.
 DELAYED = int(BatchFlag.DELAYED)
-# A turn ends with the entry that reaches this: the connection's buffer holds 1 MiB.
+# A turn ends with the entry that reaches this size: the connection's buffer holds 1 MiB.
 TURN_BYTES = 256 * 1024
 
 
 class Dispatcher(Pump):
-    """What every kind shares: handing out, acknowledging, resets.
+    """The shared part of all kinds: sending, acknowledging, resets.
 
-    Guarantees: nothing at or above the high watermark is delivered, and what is acknowledged is not
-    delivered again. Acknowledging and resets wait only for reads from the log.
+    Guarantees: nothing at or above the high watermark is delivered, and acknowledged entries are
+    not delivered again. Acknowledging and resets wait only for reads from the log.
     """
 
     kind: SubscriptionKind
@@ -55,11 +55,12 @@ class Dispatcher(Pump):
         cursor: DispatchCursor,
         surroundings: Surroundings | None = None,
     ) -> None:
-        """`name` is the subscription's."""
+        """`name` is the subscription's name."""
         super().__init__(partition, name, cursor, surroundings)
         self.consumers: list[Consumer] = []
-        self.resetting: trio.Event | None = None  # A seek is under way: newcomers wait for it.
-        self._seeks = 0  # So many there were, or may be without our hearing of them.
+        # A seek is under way: new consumers wait for its end.
+        self.resetting: trio.Event | None = None
+        self._seeks = 0  # Number of seeks, including any that we may have missed.
 
     @property
     def backlog(self) -> int:
@@ -68,10 +69,10 @@ class Dispatcher(Pump):
 
     @property
     def delayed(self) -> int:
-        """Entries that are held until their time."""
+        """Number of entries held until their time."""
         return 0
 
-    # Consumers come and go.
+    # Attaching and detaching consumers.
 
     def attach(self, consumer: Consumer) -> None:
         """Add a consumer. Raises SubscriptionBusy, InvalidRequest."""
@@ -86,9 +87,7 @@ class Dispatcher(Pump):
         self.wake()
 
     def detach(self, consumer: Consumer) -> None:
-        """Remove a consumer: it is sent nothing more, and what it did not acknowledge goes to the
-        others.
-        """
+        """Remove a consumer: sends end, and its unacknowledged entries go to other consumers."""
         self.consumers.remove(consumer)
         consumer.is_attached = False
         self._left(consumer)
@@ -105,7 +104,7 @@ class Dispatcher(Pump):
         self._surroundings.release(self)
 
     def check_room(self, consumer: Consumer) -> None:
-        """Check that this kind of subscription takes one more consumer.
+        """Check that this kind of subscription takes another consumer.
 
         Raises SubscriptionBusy, InvalidRequest.
         """
@@ -116,22 +115,24 @@ class Dispatcher(Pump):
         self.wake()
 
     def close_consumers(self) -> None:
-        """Detach every consumer and tell its connection."""
+        """Detach every consumer and notify its connection."""
         for consumer in list(self.consumers):
             self.detach(consumer)
             consumer.disconnect()
 
     def close(self) -> None:
-        """As of a pump. It hears of no seek from now on, so acknowledgements under way may not
-        count any more: they could move the position forward over one.
+        """Close the pump. Acknowledgements under way no longer count.
+
+        A closed dispatcher misses seeks, so late acknowledgements could move the position forward
+        over a seek.
         """
         self._seeks += 1
         super().close()
 
-    # Handing out.
+    # Sending.
 
     def _tell_end(self) -> None:
-        """Tell consumers once that everything of a terminated topic is acknowledged."""
+        """Notify consumers, at most once, that everything of a terminated topic is acknowledged."""
         if self.cursor.position >= self.partition.next_offset:
             for consumer in self.consumers:
                 if not consumer.knows_end:
@@ -139,8 +140,9 @@ class Dispatcher(Pump):
                     consumer.reached_end()
 
     def _take(self, consumer: Consumer, room: int, entries_max: int) -> bool:
-        """Send a consumer the next entries that were read, about `room` messages; False if there
-        are none. Does not wait, so what is taken is sent.
+        """Send a consumer the next read entries, about `room` messages; False if there are none.
+
+        Does not wait, so every taken entry is sent.
         """
         ahead = self._ahead
         if not ahead:
@@ -187,7 +189,7 @@ class Dispatcher(Pump):
         """Acknowledge single entries, or messages of them; ids that name no entry are ignored.
         Returns a ticket.
 
-        `entries` are ids of whole entries of this partition: the fast path for the many that a
+        `entries` are ids of whole entries of this partition: the fast path for many entries that a
         client acknowledges together.
         """
         whole, unknown = self._delivered_ranges(consumer, entries)
@@ -200,16 +202,16 @@ class Dispatcher(Pump):
         for message_id in message_ids:
             span = self._delivered_span(message_id)
             if span is None:
-                await trio.lowlevel.checkpoint()  # A client may name any number of them.
+                await trio.lowlevel.checkpoint()  # A client may name any number of ids.
                 span = await ids.resolve_individual(self.partition, message_id)
             if span is not None:
                 spans.append(span)
                 ranges += ack_sets.acked_ranges(span, message_id.ack_set)
-        if not ranges or seeks != self._seeks:  # A seek forgets what is under way, too.
+        if not ranges or seeks != self._seeks:  # A seek also forgets acknowledgements under way.
             return 0
         try:
             return self.cursor.ack(ack_sets.merged(ranges), lazy=lazy)
-        finally:  # Some may be accepted and others refused for lack of room.
+        finally:  # Some ranges may be accepted and others refused for lack of room.
             settled = self.cursor.settled()
             state = self.cursor.state()
             if all(state.covers(start, end) for start, end in whole):
@@ -225,7 +227,7 @@ class Dispatcher(Pump):
     def _delivered_ranges(
         self, consumer: Consumer, entries: Sequence[int]
     ) -> tuple[list[tuple[int, int]], set[int]]:
-        """Offset ranges of the entries remembered from their delivery; the ids of the others."""
+        """Return offset ranges of the entries remembered from their delivery, and the other ids."""
         ranges: list[tuple[int, int]] = []
         unknown: set[int] = set()
         count_of = self._delivered_counts(consumer)
@@ -249,18 +251,20 @@ class Dispatcher(Pump):
 
     @abc.abstractmethod
     async def acknowledge_to(self, consumer: Consumer, message_id: EntryId, *, lazy: bool) -> int:
-        """Acknowledge everything up to an entry, that one included. Returns a ticket."""
+        """Acknowledge everything up to and including an entry. Returns a ticket."""
 
     async def reset(self, position: Callable[[], Awaitable[int]]) -> int:
-        """Seek: disconnect every consumer, forget what they acknowledged, and go on at the result
-        of `position`. Returns a ticket.
+        """Seek: disconnect every consumer, forget acknowledgements, continue at the result of
+        `position`.
+
+        Returns a ticket.
         """
         self.resetting = trio.Event()
         closed = tuple(self.consumers)
         try:
             self.close_consumers()
             found = await position()
-            self.partition.check_here()  # Another one may have its number by now.
+            self.partition.check_here()  # Another partition may have its number by now.
             ticket = self.cursor.seek(found)
             self._seeks += 1
             self.rewind()
@@ -271,7 +275,9 @@ class Dispatcher(Pump):
             self.resetting = None
 
     async def seek(self, position: Callable[[], Awaitable[int]]) -> int:
-        """As `Delivery.seek`; closed consumers find a position in memory again, for a while."""
+        """Seek, as `Delivery.seek`; closed consumers find a position in memory again,
+        for a while.
+        """
         try:
             return await self.reset(position)
         finally:
@@ -297,7 +303,7 @@ class Dispatcher(Pump):
             if self.partition.is_terminated:
                 self.wake()  # Consumers may have reached the end.
         elif event is CursorEvent.DELETED:
-            if not self.partition.removed:  # Else the registry closes them, a few at a time.
+            if not self.partition.removed:  # Otherwise the registry closes them, a few at a time.
                 self.close_consumers()
         elif event is CursorEvent.SOUGHT:
             self._seeks += 1
@@ -313,58 +319,60 @@ class Dispatcher(Pump):
             self.wake()
 
     def _attach_again(self, closed: Sequence[Consumer]) -> None:
-        """Attach consumers that a seek closed and that have no connection to come back by."""
+        """Attach consumers that a seek closed and that have no connection to reconnect with."""
         if not self.partition.removed:
             for consumer in closed:
                 if consumer.stays_after_seek:
                     self.attach(consumer)
 
-    # What the kinds decide.
+    # Methods of the kinds.
 
     @abc.abstractmethod
     def redeliver(self, consumer: Consumer, message_ids: Sequence[EntryId]) -> None:
-        """Send again what this consumer has and did not acknowledge: these entries, or all if none
-        are named.
+        """Send this consumer's unacknowledged entries again: the named entries, or all if none are
+        named.
         """
 
     @abc.abstractmethod
     def _left(self, consumer: Consumer) -> None:
-        """A consumer was detached: what it holds comes back."""
+        """Take back the entries of a detached consumer."""
 
     @abc.abstractmethod
     def _sent(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        """These go to a consumer now: remember them, and set their redelivery counts."""
+        """Remember the entries sent to a consumer now, and set their redelivery counts."""
 
     @abc.abstractmethod
     def _delivered_span(self, message_id: EntryId) -> Span | None:
-        """The entry of that id if it is remembered from its delivery."""
+        """Return the entry of that id if remembered from its delivery."""
 
     @abc.abstractmethod
     def _delivered_counts(self, consumer: Consumer) -> Callable[[int], int | None]:
-        """A function from an entry's id to its record count, None if the entry is not remembered
-        from its delivery. Use it at once.
+        """Return a function from an entry's id to its record count; use the function at once.
+
+        The count is None if the entry is not remembered from its delivery.
         """
 
     @abc.abstractmethod
     def _acked_whole(self, consumer: Consumer, entries: Sequence[int]) -> None:
-        """A consumer acknowledged these entries, all of them remembered from their delivery."""
+        """Note acknowledged entries, all remembered from their delivery."""
 
     @abc.abstractmethod
     def _acked(self, consumer: Consumer, span: Span, left: int) -> None:
-        """A consumer acknowledged an entry, except for `left` of its messages."""
+        """Note an acknowledged entry, except for `left` of its messages."""
 
     @abc.abstractmethod
     def _moved_ahead(self) -> None:
-        """The cursor was moved forward from outside."""
+        """Handle a move of the cursor forward by another client."""
 
     def _joined(self, consumer: Consumer) -> None:
-        """A consumer was attached."""
+        """Handle an attached consumer."""
 
     def _offer(self, consumer: Consumer, entry: Entry) -> bool:
-        """Offer an entry with any of the flags `_special`; False if it has to wait or another
-        consumer gets it.
+        """Offer an entry with any of the flags `_special`.
+
+        False if the entry has to wait or another consumer gets the entry.
         """
         return True
 
     def _passed(self, offset: int) -> None:
-        """An entry that was read is acknowledged already."""
+        """Handle an entry that was read but is acknowledged already."""

@@ -1,7 +1,7 @@
-"""Delivery in order to one consumer at a time: Exclusive, and what Failover shares with it.
+"""Delivery in order to a consumer at a time: Exclusive, and the part shared with Failover.
 
-A redelivery starts again at the first unacknowledged entry. Pulsar's readers are Exclusive. There
-is no limit on unacknowledged messages: the consumer's permits are its only brake.
+A redelivery starts again at the first unacknowledged entry. Pulsar's readers are Exclusive.
+Unacknowledged messages have no limit: only the consumer's permits limit delivery.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +14,12 @@ from braidlog.broker.delivery.entries import Entry, EntryId, Span
 from braidlog.broker.delivery.key_slots import KeyRanges
 from braidlog.broker.errors import SubscriptionBusy
 
-# Delivered entries whose record counts are remembered for acks; older ones are looked up.
+# Delivered entries whose record counts are remembered for acks; older entries are looked up.
 DELIVERED_MAX = 100_000
 
 
 class OrderedDispatcher(Dispatcher):
-    """Delivers to the active one of its consumers."""
+    """Delivers to the active consumer."""
 
     active: Consumer | None = None
     _delivered: dict[int, int]  # Record count of delivered entries by offset, oldest first.
@@ -43,12 +43,13 @@ class OrderedDispatcher(Dispatcher):
         super().rewind()
 
     def is_acked(self, offset: int) -> bool:
-        """Whether all of an entry is acknowledged that was delivered since the last beginning."""
+        """Return True if an entry delivered since the last start is fully acknowledged."""
         return self.cursor.state().covers(offset, offset + self._delivered.get(offset, 1))
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[EntryId]) -> None:
         """Send everything unacknowledged again, whichever entries are named, as Apache Pulsar does.
-        Only the active consumer has any.
+
+        Only the active consumer has unacknowledged entries.
         """
         if consumer is not self.active:
             return
@@ -56,13 +57,14 @@ class OrderedDispatcher(Dispatcher):
         self.rewind()
 
     async def acknowledge_to(self, consumer: Consumer, message_id: EntryId, *, lazy: bool) -> int:
-        """Acknowledge everything up to an entry, that one included. Returns a ticket."""
+        """Acknowledge everything up to and including an entry. Returns a ticket."""
         span = self._delivered_span(message_id)
         if span is not None and not message_id.ack_set:
             return self._ack_below(consumer, span.end, lazy=lazy)
         seeks = self._seeks
         covered = await ids.resolve_cumulative(self.partition, message_id)
-        if covered is None or seeks != self._seeks:  # A seek forgets what is under way, too.
+        # A seek also forgets acknowledgements under way.
+        if covered is None or seeks != self._seeks:
             return 0
         ticket = self._ack_below(consumer, covered.position, lazy=lazy)
         if covered.ranges:
@@ -79,7 +81,9 @@ class OrderedDispatcher(Dispatcher):
         return ticket
 
     def _sent(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        """Redelivery counts stay 0: Apache Pulsar counts on Shared subscriptions only."""
+        """Remember record counts. Redelivery counts stay 0: Apache Pulsar counts on Shared
+        subscriptions only.
+        """
         delivered = self._delivered
         for entry in entries:  # hot: see make bench
             delivered[entry.offset] = entry.record_count
@@ -104,21 +108,23 @@ class OrderedDispatcher(Dispatcher):
             consumer.messages_acked += span.record_count
 
     def _moved_ahead(self) -> None:
-        """Nothing to undo: what is acknowledged now is passed over when its turn comes."""
+        """Undo nothing: acknowledged entries are skipped in their turn."""
 
 
 class ExclusiveDispatcher(OrderedDispatcher):
-    """Delivers to one consumer. One with slots of its own (Java's readers may have some) gets the
-    keys of those alone; the others are passed over, as in Apache Pulsar.
+    """Delivers to a single consumer.
+
+    A consumer with its own slots (Java's readers may have some) gets only the keys of those slots;
+    other keys are skipped, as in Apache Pulsar.
     """
 
     kind = SubscriptionKind.EXCLUSIVE
-    _own_keys: KeyRanges | None = None  # Those of a consumer with slots of its own.
-    _last_own: Entry | None = None  # The last one of a read of which nothing else is left.
+    _own_keys: KeyRanges | None = None  # Ranges of a consumer with its own slots.
+    _last_own: Entry | None = None  # The last own entry of a read without other entries left.
 
     def check_room(self, consumer: Consumer) -> None:
-        """Raises SubscriptionBusy while a consumer is attached, and InvalidRequest for slots that
-        cannot be had.
+        """Raise SubscriptionBusy while a consumer is attached, InvalidRequest for unavailable
+        slots.
         """
         if self.consumers:
             raise SubscriptionBusy("Exclusive consumer is already connected")
@@ -137,7 +143,7 @@ class ExclusiveDispatcher(OrderedDispatcher):
         return super()._give()
 
     def _pass_other_keys(self, own: KeyRanges) -> None:
-        """Drop what was read and is not for the consumer: once for each read, which comes whole."""
+        """Drop read entries of other keys: once for each read, which comes whole."""
         ahead = self._ahead
         if not ahead or ahead[-1] is self._last_own:
             return

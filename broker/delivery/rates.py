@@ -22,13 +22,13 @@ class Rates:
 
 
 class RateMeter:
-    """Rates of one consumer, averaged since the second latest snapshot of its counts."""
+    """Rates of a consumer, averaged since the second latest snapshot of its counts."""
 
     def __init__(self, began_us: int) -> None:
         self._older = self._newer = (began_us, (0, 0, 0, 0))
 
     def look(self, consumer: Consumer, now_us: int) -> Rates:
-        """The rates now; times in microseconds."""
+        """Return the rates now; times in microseconds."""
         counts = (
             consumer.messages_out,
             consumer.bytes_out,

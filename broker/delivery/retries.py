@@ -1,7 +1,7 @@
-"""Places of a log that could not be read, and when each is tried again. Knows no entry.
+"""Unreadable places of a log, and the time of each retry. Knows no entry.
 
-A disk may fail for a moment, and an operator may change how the topic treats unreadable records. So
-every place is tried again, each time after twice the wait, as Apache's dispatchers do.
+A disk may fail for a moment, and an operator may change the topic's setting for unreadable records.
+So every place is tried again, each time after twice the wait, as Apache's dispatchers do.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ READ_AGAIN_S_MAX = 60.0  # As Apache's dispatcherReadFailureBackoffMaxTimeInMs.
 
 
 def longer_wait(seconds: float) -> float:
-    """The wait after one of `seconds`; the first one after 0."""
+    """Return the wait that follows a wait of `seconds`; the first wait follows 0."""
     return min(max(2 * seconds, READ_AGAIN_S), READ_AGAIN_S_MAX)
 
 
@@ -23,26 +23,26 @@ class Retries:
     """Offsets that failed. Each waits, then is tried, and either fails again or is settled."""
 
     def __init__(self) -> None:
-        """None yet."""
+        """Begin with no offsets."""
         self._waits_s: dict[int, float] = {}  # The last wait of every offset that is not settled.
         self._waiting: set[int] = set()
         self._due: list[tuple[float, int]] = []  # A heap of (time, offset), in trio's seconds.
 
     def __contains__(self, offset: object) -> bool:
-        """Whether it waits now."""
+        """Return True if the offset waits now."""
         return offset in self._waiting
 
     def __bool__(self) -> bool:
-        """Whether any offset waits now."""
+        """Return True if any offset waits now."""
         return bool(self._waiting)
 
     @property
     def due_at(self) -> float:
-        """When the first one is to be tried."""
+        """Return the time of the next retry."""
         return self._due[0][0] if self._due else math.inf
 
     def failed(self, offset: int, now: float) -> bool:
-        """Let an offset wait that does not wait yet. Returns whether this is its first failure."""
+        """Let an offset wait that does not wait yet. Returns True at its first failure."""
         last_s = self._waits_s.get(offset, 0.0)
         self._waits_s[offset] = wait_s = longer_wait(last_s)
         self._waiting.add(offset)
@@ -50,14 +50,14 @@ class Retries:
         return not last_s
 
     def pop_due(self, now: float) -> Iterator[int]:
-        """Offsets whose wait is over: they are to be tried now."""
+        """Remove and yield offsets whose wait is over: they are to be tried now."""
         while self._due and self._due[0][0] <= now:
             _, offset = heapq.heappop(self._due)
             self._waiting.remove(offset)
             yield offset
 
     def settled(self, offset: int) -> None:
-        """Forget an offset that was tried and could be read, or is gone."""
+        """Forget an offset that was read at a retry, or is gone."""
         self._waits_s.pop(offset, None)
 
     def clear(self) -> None:

@@ -1,5 +1,7 @@
-"""Entries that consumers give back, a piece at a time: a consumer that leaves, or asks for all of
-its entries again, may hold 50,000, each with a key of its own. Keeps offsets; knows no lane.
+"""Entries that consumers give back, a piece at a time.
+
+A consumer that leaves, or asks for all of its entries again, may hold 50,000 entries, each with its
+own key. Keeps offsets; knows no lane.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from braidlog.broker.delivery.consumer import Consumer
 
-# Entries that are given back in one turn of the loop: some 10 ms where each has its own key.
+# Entries given back in a turn of the loop: some 10 ms if each has its own key.
 RETURNED_TOGETHER: Final = 2000
 
 
@@ -25,18 +27,22 @@ class Returning:
         return bool(self._pieces)
 
     def add(self, consumer: Consumer, offsets: Sequence[int]) -> None:
-        """Queue entries that the consumer gives back; those of one key keep this order."""
+        """Queue entries that the consumer gives back; entries of the same key keep this order."""
         for first in range(0, len(offsets), RETURNED_TOGETHER):
             self._pieces.append((consumer, offsets[first : first + RETURNED_TOGETHER]))
 
     def take(self) -> tuple[Consumer, Sequence[int]]:
-        """The next piece: a consumer, and entries that it still holds."""
+        """Remove and return the next piece: a consumer, and entries that the consumer
+        still holds.
+        """
         consumer, offsets = self._pieces.popleft()
         return consumer, [offset for offset in offsets if offset in consumer.pending]
 
     def clear(self) -> None:
-        """Forget all: nothing more is given back. Their consumers hold none of it from now on:
-        acknowledgements of theirs may still be under way.
+        """Forget all: no more entries are given back.
+
+        Their consumers hold none of the entries from now on, although acknowledgements may be under
+        way.
         """
         for consumer, _ in self._pieces:
             consumer.pending.clear()

@@ -1,4 +1,6 @@
-"""What each consumer is sent at the end of one turn of the pump. Knows no kind of subscription."""
+"""Entries to send to each consumer at the end of a turn of the pump. Knows no kind of
+subscription.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class Shares:
-    """What each consumer is sent at the end of a turn."""
+    """Entries to send to each consumer at the end of a turn."""
 
     def __init__(self, entries_max: int) -> None:
-        """`entries_max`: how many one consumer takes before the next one has its turn."""
-        self.current: Consumer | None = None  # Whose turn it is.
+        """`entries_max`: entries that a consumer takes before the next consumer has its turn."""
+        self.current: Consumer | None = None  # The consumer that has its turn.
         self._entries_max = entries_max
         self._left = 0
         self._takes_more: dict[Consumer, bool] = {}
@@ -22,16 +24,16 @@ class Shares:
 
     @property
     def is_full(self) -> bool:
-        """Whether the current consumer has had all of its turn."""
+        """True if the current consumer has used its turn."""
         return self._left <= 0
 
     def begin(self, consumer: Consumer | None) -> None:
-        """It is this consumer's turn."""
+        """Begin the turn of this consumer."""
         self.current = consumer
         self._left = self._entries_max
 
     def takes_more(self, consumer: Consumer) -> bool:
-        """Whether the consumer's connection had room at the beginning of the turn."""
+        """Return True if the consumer's connection had room at the beginning of the turn."""
         takes = self._takes_more.get(consumer)
         if takes is None:
             takes = self._takes_more[consumer] = consumer.takes_more()
