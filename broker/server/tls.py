@@ -29,6 +29,8 @@ CERTIFICATE_MODES: Final = {
     "optional": ssl.CERT_OPTIONAL,
     "required": ssl.CERT_REQUIRED,
 }
+# Reasons of the library for a file without PEM text.
+NOT_PEM: Final = (None, "NO_START_LINE", "NO_CERTIFICATE_OR_CRL_FOUND")
 PLAIN_HELLO: Final = "the client does not speak TLS: this listener does"
 
 
@@ -253,4 +255,5 @@ def _refuse_password(key: str) -> str:
 
 
 def _reason(error: ssl.SSLError) -> str:
-    return error.reason or "not PEM"  # The library gives no reason for a file of other text.
+    """Return the library's reason; a file of other text has no reason, or a long one."""
+    return "not PEM" if error.reason in NOT_PEM else error.reason
