@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 
 class AutoCreation:
-    """Creates missing topics in a registry, once for all clients that ask meanwhile."""
+    """Creates missing topics in a registry. Clients that ask for a topic at the same time share a
+    single creation.
+    """
 
     def __init__(self, registry: TopicRegistry, held_names: HeldNames) -> None:
-        """`held_names` are not created."""
+        """Names in `held_names` are not created."""
         self._registry = registry
         self._held_names = held_names
         self._under_way: dict[TopicName, trio.Event] = {}  # Creations, by name.

@@ -1,9 +1,9 @@
-"""The single service that changes the catalogue: topics, namespaces, settings, and what a topic
-keeps.
+"""The single service that changes the catalogue: topics, namespaces, settings and the data of
+topics.
 
 Changes of topics and namespaces are awaited and may lose to another change (`Conflict`). A change
-is in memory and in the journal at once, without a turn for another task. What belongs to a topic
-(named groups, schemas, epochs, producer numbers) is changed by the topic's owner and never waits.
+reaches memory and the journal together, before another task runs. The data of a topic (named
+groups, schemas, epochs, producer numbers) is changed by the topic's owner and never waits.
 
 Each change returns a commit ticket. Reads come from memory (`state`). Knows no partition, no
 connection and no protocol.
@@ -34,14 +34,14 @@ UseReserve = Callable[[Callable[[], int]], int]  # Runs a change that frees spac
 
 
 class LocalCatalogue:
-    """The catalogue as this broker changes it. Callers have checked that a change makes sense."""
+    """Changes of the catalogue by this broker. Callers have checked that a change makes sense."""
 
     def __init__(
         self, state: Catalogue, placement: Placement, *, use_reserve: UseReserve, report: Report
     ) -> None:
-        """`placement` says which broker makes a change; `use_reserve` may let a change use the
-        space reserved for it on a full disk; `report` is called with each error of storage before
-        the broker error is raised.
+        """`placement` names the broker that makes a change. `use_reserve` may let a change use the
+        reserved space of a full disk. `report` is called with each storage error before the broker
+        error is raised.
         """
         self.state = state  # For reading only.
         self._placement = placement
@@ -50,12 +50,14 @@ class LocalCatalogue:
 
     @property
     def is_owned(self) -> bool:
-        """Whether this broker changes topics, namespaces and users."""
+        """True if this broker changes topics, namespaces and users."""
         return self._placement.catalogue_owner() is None
 
     @property
     def ticket(self) -> int:
-        """After this ticket every change so far is on disk."""
+        """Commit ticket of the last change: when the ticket is durable, every change so far is on
+        disk.
+        """
         return self.state.ticket
 
     # Users and permissions.
@@ -73,11 +75,11 @@ class LocalCatalogue:
     # Topics and namespaces. All raise Conflict, StorageFull, StorageFailed.
 
     async def new_partition_ids(self, count: int) -> Sequence[int]:
-        """Numbers that no partition has ever had."""
+        """Return numbers that no partition has ever had."""
         return [self.state.next_partition_id() for _ in range(count)]
 
     async def create_topic(self, planned: TopicMeta, partition_ids: Sequence[int]) -> int:
-        """Make a topic over existing folders; the catalogue chooses its number."""
+        """Create a topic over existing folders; the catalogue chooses the topic number."""
         return self._change(
             lambda: self.state.create_topic(
                 planned.name,
@@ -92,7 +94,7 @@ class LocalCatalogue:
     async def set_partitions(
         self, topic_id: int, partition_ids: Sequence[int], *, partitioned: bool
     ) -> int:
-        """Set a topic's partitions: the ids of all, in order of their numbers."""
+        """Set a topic's partitions: the ids of all partitions, in order of their numbers."""
         return self._change(
             lambda: self.state.set_partitions(topic_id, [*partition_ids], partitioned=partitioned)
         )
@@ -108,7 +110,7 @@ class LocalCatalogue:
     async def create_namespace(
         self, tenant: str, namespace: str, *, created_us: int, iggy_id: int | None
     ) -> int:
-        """Make a namespace."""
+        """Create a namespace."""
         return self._change(
             lambda: self.state.create_namespace(
                 tenant, namespace, created_us=created_us, iggy_id=iggy_id
@@ -116,7 +118,9 @@ class LocalCatalogue:
         )
 
     async def number_namespace(self, tenant: str, namespace: str, iggy_id: int | None) -> int:
-        """Set the number by which Iggy's clients know a namespace; None: the one made here."""
+        """Set the number of a namespace for Iggy's clients; None restores the number
+        chosen here.
+        """
         return self._change(lambda: self.state.number_namespace(tenant, namespace, iggy_id))
 
     async def alter_namespace(
@@ -130,28 +134,28 @@ class LocalCatalogue:
         return self._free(lambda: self.state.delete_namespace(tenant, namespace))
 
     async def set_tenant(self, tenant: str, admin_roles: Sequence[str]) -> int:
-        """Make a tenant, or give one other admin roles."""
+        """Create a tenant, or replace the admin roles of a tenant."""
         return self._change(lambda: self.state.change_tenants(TenantSet(tenant, [*admin_roles])))
 
     async def forget_tenant(self, tenant: str) -> int:
-        """Forget a tenant that was made or given admin roles."""
+        """Forget a tenant that was created or given admin roles."""
         return self._free(lambda: self.state.change_tenants(TenantGone(tenant)))
 
-    # Names. Never waits: the change is seen here and in the topics at the same time.
+    # Names. Never waits: the new name appears here and in the topics at the same time.
 
     def rename_topic(self, topic_id: int, topic: str) -> int:
-        """Give a topic another name in its namespace. Raises StorageFull, StorageFailed."""
+        """Rename a topic within its namespace. Raises StorageFull, StorageFailed."""
         return self._change(lambda: self.state.rename_topic(topic_id, topic))
 
     def rename_namespace(self, tenant: str, namespace: str, renamed: str) -> int:
-        """Give a namespace and its topics another name. Raises StorageFull, StorageFailed."""
+        """Rename a namespace, and so its topics. Raises StorageFull, StorageFailed."""
         return self._change(lambda: self.state.rename_namespace(tenant, namespace, renamed))
 
-    # What a topic keeps, which its owner changes. All raise StorageFull, StorageFailed; NotOwner
+    # Data of a topic, changed by the topic's owner. All raise StorageFull, StorageFailed; NotOwner
     # for a named group, a schema or an epoch of another broker's topic.
 
     def create_group(self, topic_id: int, name: str, group_id: int | None) -> int:
-        """Make a named group, with the next number if none is given."""
+        """Create a named group, with the next number if none is given."""
         self._check_owner(topic_id)
         return self._change(lambda: self.state.create_group(topic_id, name, group_id))
 
@@ -161,17 +165,19 @@ class LocalCatalogue:
         return self._change(lambda: self.state.delete_group(topic_id, group_id))
 
     def add_schema(self, topic_id: int, schema: SchemaMeta) -> int:
-        """Add a schema behind the others."""
+        """Add a schema after the others."""
         self._check_owner(topic_id)
         return self._change(lambda: self.state.add_schema(topic_id, schema))
 
     def raise_topic_epoch(self, topic_id: int) -> int:
-        """Raise the topic's epoch by one."""
+        """Increment the topic's epoch."""
         self._check_owner(topic_id)
         return self._change(lambda: self.state.bump_topic_epoch(topic_id))
 
     def producer_number(self, name: bytes, scope: int) -> tuple[int, int]:
-        """The number that stands for a producer's name, and the ticket that makes it durable."""
+        """Return the number that stands for a producer's name, and the ticket that makes the number
+        durable.
+        """
         number = self._change(lambda: self.state.producer_id(name, scope))
         return number, self.state.ticket
 
@@ -189,6 +195,6 @@ class LocalCatalogue:
             return change()
 
     def _free(self, change: Callable[[], int]) -> int:
-        """A change that frees space: on a full disk it may use the reserve."""
+        """Run a change that frees space: on a full disk it may use the reserve."""
         with as_broker_errors(self._report):
             return self._use_reserve(change)

@@ -1,4 +1,4 @@
-"""The implementation of `NamespaceRegistry` in a cluster, as `cluster_topics.py` for topics."""
+"""Implementation of `NamespaceRegistry` in a cluster; the counterpart of `cluster_topics.py`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ClusterNamespaces:
     """All namespaces of the cluster, and their tenants."""
 
     def __init__(self, local: Namespaces, changes: CatalogueChanges) -> None:
-        """`local` makes the changes of a broker that owns the catalogue."""
+        """`local` makes the changes if this broker owns the catalogue."""
         self._changes = changes
         # The local registry finds namespaces.
         self.all, self.find, self.get = local.all, local.find, local.get

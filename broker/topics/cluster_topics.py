@@ -1,7 +1,7 @@
-"""The implementation of `TopicRegistry` in a cluster: the owner of the catalogue makes all changes.
+"""Implementation of `TopicRegistry` in a cluster: the owner of the catalogue makes all changes.
 
 Knows no socket: `CatalogueChanges` (`broker/cluster/changes.py`) makes a change here or at the
-owner; a broker follows what the owner has published (`broker/cluster/following.py`).
+owner; a broker follows the changes that the owner has published (`broker/cluster/following.py`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class ClusterTopics:
-    """All topics of the cluster. Partitions of other brokers' topics hold nothing here."""
+    """All topics of the cluster. Partitions of other brokers' topics have no log here."""
 
     def __init__(self, local: Topics, changes: CatalogueChanges) -> None:
-        """`local` has the topics in memory, and makes the changes of a broker that owns the
+        """`local` has the topics in memory, and makes the changes if this broker owns the
         catalogue.
         """
         self._local = local
@@ -35,7 +35,8 @@ class ClusterTopics:
         self.altering = local.altering
         self.leaving = local.leaving
         self.auto_create = AutoCreation(self, local.held_names)
-        # The local registry finds topics: bound here, so that a lookup costs no further call.
+        # The local registry finds topics. Its methods are bound here, so a lookup needs no further
+        # call.
         self.find, self.get = local.find, local.get
         self.find_numbered, self.number = local.find_numbered, local.number
         self.find_by_id, self.partition = local.find_by_id, local.partition
@@ -126,7 +127,7 @@ class ClusterTopics:
         return await self._changes.make("delete", _parts(name), holds_name, is_made=is_made)
 
     def _on(self, name: TopicName, is_wanted: Callable[[TopicMeta], bool]) -> Callable[[], bool]:
-        """Return a check: the topic that has the name now still exists, and is as wanted."""
+        """Return a check: the topic that now has the name still exists and has the wanted form."""
         before = self.find(name)
 
         def is_made() -> bool:
@@ -139,7 +140,7 @@ class ClusterTopics:
 
 
 def _has(settings: Mapping[str, Setting], changes: Mapping[str, Setting | None]) -> bool:
-    """Return whether settings are as after these changes."""
+    """Return whether the settings already contain these changes."""
     return all(settings.get(key) == value for key, value in changes.items())
 
 

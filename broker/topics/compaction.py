@@ -1,8 +1,8 @@
-"""Compacts topics: those whose settings ask for it, at intervals, and others on request.
+"""Compacts topics: at intervals if their settings ask for compaction, and others on request.
 
-One compaction at a time for the whole broker, in short pieces in a worker thread with as long a
-pause after each. How it works is in storage/log/compaction; this knows when, and reports the
-outcome. Knows no protocol.
+The whole broker runs a single compaction at a time, in short pieces in a worker thread, with an
+equally long pause after each piece. The algorithm is in storage/log/compaction; this module
+schedules compactions and reports their outcome. Knows no protocol.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 US_PER_MS: Final = 1000
-PASSED_OVER: Final = 500  # Partitions without compaction, between two checkpoints: some 0.1 ms.
+PASSED_OVER: Final = 500  # Partitions without compaction between two checkpoints: about 0.1 ms.
 
 
 class State(enum.Enum):
-    """The outcome of the last compaction that was asked for; the value is Pulsar's word."""
+    """Outcome of the last requested compaction; the value is Pulsar's word."""
 
     NOT_RUN = "NOT_RUN"
     RUNNING = "RUNNING"
@@ -52,14 +52,14 @@ class State(enum.Enum):
 
 @dataclass(slots=True)
 class Status:
-    """The state of one partition's view, or of a topic's views."""
+    """State of a partition's view, or of a topic's views."""
 
     state: State = State.NOT_RUN
     last_error: str = ""
 
 
 class Compactor:
-    """All compactions of one broker."""
+    """All compactions of a broker."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Compactor:
         ages: AgeClock,
         is_possible: bool = True,
     ) -> None:
-        """`is_possible`: the logs' files are on a disk of ours, not in a shared store."""
+        """`is_possible`: the log files are on a local disk, not in a shared store."""
         self._is_possible = is_possible
         self._topics = topics
         self._durability = durability
@@ -86,9 +86,9 @@ class Compactor:
         self._failed: dict[int, int] = {}  # Log end when a compaction failed, by partition.
 
     def ask(self, topic: Topic, index: int | None = None) -> None:
-        """Make compacted views of a topic, or of one partition, soon.
+        """Schedule compacted views of a topic, or of a single partition.
 
-        Raises Conflict while that is under way, NotSupported over a shared store.
+        Raises Conflict while such a compaction is under way, NotSupported over a shared store.
         """
         partitions = [one for one in topic.partitions if index is None or one.index == index]
         self.check_possible()
@@ -99,7 +99,7 @@ class Compactor:
             self._ask(partition)
 
     def check_possible(self) -> None:
-        """Raises NotSupported over a shared store."""
+        """Raise NotSupported over a shared store."""
         if not self._is_possible:
             raise NotSupported("compaction is not possible over a shared store")
 
@@ -109,7 +109,7 @@ class Compactor:
         self._is_asked.set()
 
     def status(self, topic: Topic, index: int | None = None) -> Status:
-        """The state of the views of a topic, or of one partition."""
+        """Return the state of the views of a topic, or of a single partition."""
         found = [
             self._status(one) for one in topic.partitions if index is None or one.index == index
         ]
@@ -123,7 +123,7 @@ class Compactor:
         return self._statuses.get(partition.partition_id, Status())
 
     async def run(self) -> None:
-        """Compact on request, and where settings ask for it, until cancelled. Raises
+        """Compact on request, and by the topics' settings, until cancelled. Raises
         StorageFailed.
         """
         if not self._is_possible:
@@ -153,7 +153,7 @@ class Compactor:
                     await self._make_view(self._asked.popleft())
 
     def _is_over(self, partition: Partition) -> bool:
-        """Whether the new records since the last view reach the threshold."""
+        """Return whether the records since the last view reach the threshold."""
         threshold, opened = partition.log.settings.compaction_threshold_bytes, partition.log
         if threshold is None or partition.removed:
             return False
@@ -164,7 +164,7 @@ class Compactor:
         return new and partition.bytes_between(start, opened.durable_offset) >= threshold
 
     def _forget(self) -> None:
-        """Keep nothing of partitions that are gone."""
+        """Forget deleted partitions."""
         if len(self._statuses) + len(self._failed) > PASSED_OVER:
             known = {one.partition_id for topic in self._topics.all() for one in topic.partitions}
             self._statuses = {n: one for n, one in self._statuses.items() if n in known}
@@ -192,11 +192,13 @@ class Compactor:
                 opened.compacted.note_cleaned(end_offset)
 
     def _has_failed(self, partition: Partition) -> bool:
-        """Whether the last one failed, and nothing is new since: it would fail again."""
+        """Return whether the last compaction failed and no record is new since: a retry would fail
+        too.
+        """
         return self._failed.get(partition.partition_id) == partition.next_offset
 
     async def _run(self, partition: Partition, compaction: Compaction, kind: str) -> str:
-        """Run a compaction to its end; returns why it failed, or an empty text.
+        """Run a compaction to the end; return the reason of a failure, or an empty text.
 
         Raises StorageFailed, after which the broker stops.
         """
@@ -207,16 +209,16 @@ class Compactor:
             failure = str(fault)
             view = partition.log.compacted.view
             if view is not None and fault.path == view.segment.path:
-                partition.log.compacted.drop_view()  # The next one is made from the log alone.
+                partition.log.compacted.drop_view()  # The next view is built from the log alone.
         except FileGone:
-            failure = "the log was changed meanwhile"  # By retention, or it was deleted.
+            failure = "the log was changed meanwhile"  # Retention or a deletion changed the log.
         except StorageFull as error:
             self._durability.report_storage_error(error)
             failure = str(error)
         except StorageFailed as error:
             self._durability.report_storage_error(error)
             raise
-        except Exception as error:  # A bug ends this compaction, nothing else.
+        except Exception as error:  # A bug ends only this compaction.
             log.exception("compaction_failed", partition=partition.partition_id)
             failure = f"{type(error).__name__}: {error}"
         if failure:
@@ -265,7 +267,9 @@ class Compactor:
 
 
 def _piece(steps: Iterator[CompactedWriter | None]) -> tuple[bool, CompactedWriter | None]:
-    """Go on for a short while, or to the end of a file: (whether all is done, that file)."""
+    """Run a compaction for a short while, or to the end of a file: (whether all is done, that
+    file).
+    """
     until_s = time.perf_counter() + COMPACTION_PIECE_S
     for writer in steps:
         if writer is not None or time.perf_counter() >= until_s:

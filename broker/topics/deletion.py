@@ -1,6 +1,6 @@
-"""Removes what deleted topics leave behind, once their deletion is on disk.
+"""Removes the cursors and files of deleted topics, once the deletion is on disk.
 
-Not before, or a power cut could leave a topic in the catalogue without its cursors or files.
+Removed earlier, a power cut could leave a topic in the catalogue without cursors or files.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
 
 # Clients whose topic is deleted reconnect within their backoff, at most a minute.
 NAME_HELD_S: Final = 60.0
-HELD_NAMES_MAX: Final = 10_000  # Of more at a time, clients may make the later ones again.
+HELD_NAMES_MAX: Final = 10_000  # Beyond this many, clients may create the later names again.
 
 
 class HeldNames:
-    """Names of topics deleted in use, or renamed: for a while they are not auto-created."""
+    """Names of renamed topics and of topics deleted in use: not auto-created for a while."""
 
     def __init__(self) -> None:
         self._until: dict[TopicName, float] = {}
 
     def hold(self, names: Sequence[TopicName]) -> None:
-        """Hold these from now on."""
+        """Hold these names from now on."""
         now = trio.current_time()
         self._until = {held: until for held, until in self._until.items() if until > now}
         room = max(HELD_NAMES_MAX - len(self._until), 0)
         self._until.update(dict.fromkeys(names[:room], now + NAME_HELD_S))
 
     def is_held(self, name: TopicName) -> bool:
-        """Whether clients must not make it by using it."""
+        """Return whether auto-creation of the name is blocked."""
         return self._until.get(name, 0.0) > trio.current_time()
 
 
@@ -50,21 +50,21 @@ class Leaving:
     def __init__(self, cursors: Positions, factory: PartitionFactory) -> None:
         self._cursors = cursors
         self._factory = factory
-        # Ticket, number of a topic that goes as a whole, partitions that go.
+        # (Ticket, number of a topic deleted as a whole, partitions to remove).
         self._leaving: deque[tuple[int, int | None, Sequence[Partition]]] = deque()
 
     def add(self, topic: Topic) -> None:
-        """The topic was deleted with the ticket that it has now."""
+        """Queue a deleted topic, under the topic's present ticket."""
         self._leaving.append((topic.ticket, topic.meta.topic_id, topic.partitions))
 
     def add_partitions(self, topic: Topic, partitions: Sequence[Partition]) -> None:
-        """The topic lost these with the ticket that it has now."""
+        """Queue partitions that the topic lost under the topic's present ticket."""
         self._leaving.append((topic.ticket, None, partitions))
 
     def round_ended(self, durable_ticket: int) -> None:
-        """A round is on disk: remove cursors and files of what it deleted.
+        """Remove cursors and files of the deletions that this round made durable.
 
-        Raises errors of storage.
+        Raises storage errors.
         """
         while self._leaving and self._leaving[0][0] <= durable_ticket:
             _, topic_id, partitions = self._leaving.popleft()
@@ -72,6 +72,7 @@ class Leaving:
                 if topic_id is not None:
                     self._cursors.drop_topic(topic_id)
             except storage_errors.StorageFull:
-                pass  # Topic numbers are never used again: the next start drops what is left.
+                # Topic numbers are never used again: the next start drops the remaining cursors.
+                pass
             for partition in partitions:
                 self._factory.discard(partition)

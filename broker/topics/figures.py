@@ -1,4 +1,4 @@
-"""Keeps figures only of topics that exist. Knows no protocol."""
+"""Keeps figures of existing topics only. Knows no protocol."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class TopicFigures:
-    """Drops figures of deleted topics, and lets nobody count for a topic that does not exist: a
-    reader may outlive its topic.
+    """Drops figures of deleted topics and refuses counts for missing topics: a reader may outlive
+    its topic.
     """
 
     def __init__(self, metrics: Metrics, topics: TopicRegistry, live: LiveTopics) -> None:
@@ -31,7 +31,7 @@ class TopicFigures:
             self._metrics.forget_topic(topic.figures_name)
 
     def _is_there(self, name: str) -> bool:
-        """Of `Topic.figures_name`."""
+        """Return whether a topic has this `Topic.figures_name`."""
         parts = name.split("/")
         if len(parts) == 3:
             return self._topics.find(TopicName(*parts)) is not None

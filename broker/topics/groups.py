@@ -1,5 +1,5 @@
-"""The list of a topic's named groups, as Iggy's clients make them. A group's position is in the
-subscription of its name. Knows no member.
+"""The named groups of a topic, which Iggy's clients create. A group's position is stored in the
+subscription of the same name. Knows no member.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class NamedGroups:
         self._catalogue = catalogue
 
     def list(self, topic: Topic) -> Sequence[GroupMeta]:
-        """The groups of a topic, in the order they were made; none of a deleted one. Raises
+        """Return a topic's groups in the order of creation; none for a deleted topic. Raises
         NotOwner.
         """
         if topic.deleted:
@@ -30,16 +30,19 @@ class NamedGroups:
         return topic.meta.groups
 
     def count(self, topic: Topic) -> int:
-        """How many groups a topic has, as far as this broker knows: 0 if another one owns it."""
+        """Return the number of groups that this broker knows: 0 if another broker owns
+        the topic.
+        """
         return 0 if topic.deleted else len(topic.meta.groups)
 
     def create(self, topic: Topic, name: str, number: int | None = None) -> int:
-        """Make a group with a free name, and a free number if one is given; return the ticket.
+        """Create a group with a free name, and a free number if a number is given; return the
+        ticket.
 
         Raises StorageFull, StorageFailed.
         """
         return self._catalogue.create_group(topic.meta.topic_id, name, number)
 
     def delete(self, topic: Topic, number: int) -> int:
-        """Remove a group that is there; return the ticket. Raises StorageFull, StorageFailed."""
+        """Remove an existing group; return the ticket. Raises StorageFull, StorageFailed."""
         return self._catalogue.delete_group(topic.meta.topic_id, number)

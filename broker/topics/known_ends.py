@@ -1,7 +1,7 @@
-"""Notes how far logs reach in the cursors' journal, and warns at a start of logs that end earlier.
+"""Stores log ends in the cursors' journal, and warns at a start of logs that end earlier.
 
-Files of an older backup beside newer positions, or a log that lost its end, are found so. Knows no
-file.
+This detects an older backup of the files beside newer positions, and logs that lost their end.
+Knows no file.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-NOTE_S = 60.0  # Files of an older backup are noticed if the backup is older than this.
+NOTE_S = 60.0  # Files of a backup are noticed if the backup is older than this.
 
 
 async def note_regularly(note_used: Callable[[], None]) -> None:
-    """Note the ends of the logs in use every minute, for a start after a kill: without this only
-    full segments and clean stops note them. Raises StorageFailed.
+    """Store the ends of the logs in use every minute, for a start after a kill: otherwise only full
+    segments and clean stops store them. Raises StorageFailed.
     """
     while True:
         await trio.sleep(NOTE_S)
@@ -34,23 +34,23 @@ async def note_regularly(note_used: Callable[[], None]) -> None:
 
 
 class KnownEnds:
-    """The durable ends of a broker's logs. A data directory calls `note`."""
+    """Durable ends of a broker's logs. A data directory calls `note`."""
 
     def __init__(self, cursors: JournalPositions) -> None:
         self._cursors = cursors
 
     def note(self, ends: Mapping[int, int]) -> None:
-        """Note durable ends by partition id; 0 for a partition that is gone. On a full disk they
-        are left out: the journal then knows an earlier end. Raises StorageFailed.
+        """Store durable ends by partition id; 0 for a deleted partition. A full disk skips them:
+        the journal then knows an earlier end. Raises StorageFailed.
         """
-        with suppress(StorageFull):  # The end is noted again with the next full segment.
+        with suppress(StorageFull):  # The next full segment stores the end again.
             self._cursors.set_ends(self._cursors.ends.news(ends))
 
     def compare(self, topics: Iterable[Topic]) -> None:
-        """Warn of logs that end below their known end; forget the ends of partitions that are no
-        more. Raises StorageFailed.
+        """Warn of logs that end below their known end; forget the ends of deleted partitions.
+        Raises StorageFailed.
 
-        A position above the end says nothing: clients may commit any number.
+        A position above the end proves nothing: clients may commit any number.
         """
         cursors, known = self._cursors, set()
         for topic in topics:
