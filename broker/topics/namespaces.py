@@ -18,8 +18,9 @@ from braidlog.storage.metadata.names import (
     check_namespace,
 )
 
-TENANTS_MAX: Final = 1000  # Made or given roles: in memory and in each snapshot of the catalogue.
-ADMIN_ROLES_BYTES_MAX: Final = 4096  # Of one tenant; a role is a name.
+# Tenants created or with roles: held in memory and in each snapshot of the catalogue.
+TENANTS_MAX: Final = 1000
+ADMIN_ROLES_BYTES_MAX: Final = 4096  # Per tenant, all role names together.
 
 
 class Namespaces:

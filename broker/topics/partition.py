@@ -1,10 +1,9 @@
-"""One partition as protocols use it: append, read, wait. Turns storage errors into broker errors.
+"""A partition as protocols use it: append, read, wait. Turns storage errors into broker errors.
 Knows no protocol.
 
-An append never waits; the answer to it waits for the ticket that it returns. Once that ticket is
-durable the records are on disk, and no reader sees them before. Appends and warm reads run in the
-loop (microseconds), cold reads in a thread. Readers are woken by the high watermark, never by a
-timer.
+An append never waits; the response waits for the ticket that the append returns. Once that ticket
+is durable the records are on disk, and no reader sees them before. Appends and warm reads run in
+the loop (microseconds), cold reads in a thread. The high watermark wakes readers, never a timer.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ if TYPE_CHECKING:
 
 
 def batches_bytes(segments_bytes: int, segments_count: int) -> int:
-    """Bytes of the batches in so many segments: the segments' own headers do not count."""
+    """Return the bytes of the batches in so many segments, without the segments' own headers."""
     return segments_bytes - segments_count * SEGMENT_HEADER_BYTES
 
 
 @dataclass(slots=True)
 class Appended:
-    """Where an append went, and what its answer waits for (`Outbox.answer`)."""
+    """Position of an append, and the ticket that the response waits for (`Outbox.answer`)."""
 
     base_offset: int
     ticket: int
@@ -54,7 +53,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """What a partition calls: the same for all of them."""
+    """Callbacks of a partition, shared by all partitions."""
 
     on_append: Callable[[Partition], int]
     """After an append that is not durable yet; returns the ticket that its answer waits for."""
@@ -65,11 +64,11 @@ class Callbacks:
 
 
 class Partition:
-    """One partition of a topic. Equal only to itself; made by `broker/topics/topics.py` alone.
+    """A partition of a topic. Equal only to itself; created by `broker/topics/topics.py` alone.
 
-    Guarantees: no read returns a record at or above the high watermark; in `synced` mode nothing
-    below it can be lost. `append` never waits; `read` waits only for pages that are not in memory,
-    `wait_for` for new records.
+    Guarantees: no read returns a record at or above the high watermark; in `synced` mode no record
+    below the high watermark can be lost. `append` never waits; `read` waits only for pages that are
+    not in memory, `wait_for` for new records.
     """
 
     is_persistent = True
@@ -83,9 +82,9 @@ class Partition:
         waiters: Waiters,
         calls: Callbacks,
     ) -> None:
-        """`memory` is the partition's own."""
-        self.topic = topic  # As the catalogue knows it.
-        # What its topic is called in figures; one string for all of its partitions.
+        """`memory` belongs to this partition alone."""
+        self.topic = topic  # The catalogue's record of the topic.
+        # The topic's name in figures; a single string for all partitions of the topic.
         self.figures_name = intern(topic.name.full)
         self.index = index
         self.log = log
@@ -93,7 +92,7 @@ class Partition:
         self.removed = False
         self._has_moved = False
         self.is_terminated = topic.is_terminated
-        self._is_closed = self.is_terminated  # It takes no appends.
+        self._is_closed = self.is_terminated  # True if appends are refused.
         self.unreadable = UnreadablePlaces()  # kept by `broker/reading/reader.py`
         self._waiters = waiters
         self._calls = calls
@@ -104,14 +103,14 @@ class Partition:
 
     @property
     def lane(self) -> trio.StrictFIFOLock:
-        """Held while a thread prepares a body for `next_offset`: first come, first served."""
+        """Lock for a thread that prepares a body for `next_offset`: first come, first served."""
         if self._lane is None:
             self._lane = trio.StrictFIFOLock()
         return self._lane
 
     @property
     def partition_id(self) -> int:
-        """The number that names its folder."""
+        """Number that names the partition's folder."""
         return self.log.partition_id
 
     @property
@@ -136,25 +135,27 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        """Records below it may be delivered."""
+        """Records below this offset may be delivered."""
         return self.log.high_watermark
 
     @property
     def log_start_offset(self) -> int:
-        """First offset kept."""
+        """First offset that is still stored."""
         return self.log.log_start_offset
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of its segments."""
+        """Bytes of the segments."""
         return self.log.size_bytes
 
     def segments(self) -> Sequence[tuple[int, int, int]]:
-        """(base offset, time of the last append in microseconds, bytes) of each, oldest first."""
+        """Return (base offset, time of the last append in microseconds, bytes) of each, oldest
+        first.
+        """
         return self.log.segments()
 
     def bytes_between(self, offset: int, end_offset: int) -> int:
-        """About how many stored bytes lie between two offsets.
+        """Return the approximate number of stored bytes between two offsets.
 
         Raises OffsetOutOfRange, DamagedLog, StorageFailed.
         """
@@ -164,7 +165,9 @@ class Partition:
             raise self._failed(error) from error
 
     def check_readable(self, offset: int, reader_format: int) -> None:
-        """Raises UnreadableRecord if a read from there in that format failed, and would again."""
+        """Raise UnreadableRecord if a read from this offset in this format failed and would fail
+        again.
+        """
         text = self.unreadable.error_text(offset, reader_format)
         if text is None or offset < self.log_start_offset or self.removed:
             return
@@ -179,11 +182,11 @@ class Partition:
         body_format: int,
         append_us: int,
     ) -> Appended:
-        """Write a checked body, stamped for `next_offset`, as one batch; `append_us` is
+        """Write a checked body, stamped for `next_offset`, as a batch; `append_us` is
         `Broker.now_us()`.
 
-        Returns at once: the answer waits for the ticket, 0 where the durability mode does not wait.
-        Raises TopicNotFound, TopicTerminated, StorageFull, StorageFailed, DamagedLog.
+        Returns at once: the response waits for the ticket, which is 0 if the durability mode does
+        not wait. Raises TopicNotFound, TopicTerminated, StorageFull, StorageFailed, DamagedLog.
         """
         if self._is_closed:
             self._refuse_append()
@@ -217,12 +220,12 @@ class Partition:
 
     @property
     def known_sequences(self) -> SequenceTable | None:
-        """What `sequences` gives, without waiting; None before the first time."""
+        """Return the table of `sequences` without waiting; None before the first load."""
         return self._memory.table
 
     async def sequences(self) -> SequenceTable:
-        """The memory of its producers: what each stored last, up to date until the caller waits
-        again. Every append is noted in it. Waits only the first time after a start.
+        """Return the last stored sequences of this partition's producers, current until the caller
+        waits again. Every append updates the table. Waits only on the first call after a start.
 
         Raises TopicNotFound, StorageFull, StorageFailed.
         """
@@ -235,13 +238,13 @@ class Partition:
 
     @property
     def appended_ticket(self) -> int:
-        """Once this is durable, so is everything appended so far; the answer to a record sent again
-        waits for it.
+        """Ticket of the last append: once durable, all earlier appends are durable too. The
+        response to a repeated record waits for this ticket.
         """
         return self._appended_ticket
 
     def check_open(self) -> None:
-        """Raises TopicNotFound, TopicTerminated where it takes no records any more."""
+        """Raise TopicNotFound or TopicTerminated if the partition accepts no more records."""
         if self._is_closed:
             self._refuse_append()
 
@@ -259,9 +262,9 @@ class Partition:
         return self._failed(error)
 
     def _appended(self, base_offset: int) -> Appended:
-        """Wake readers, now or once it is on disk."""
+        """Wake readers, now or once the append is on disk."""
         self._no_room_for = 0
-        if self.log.high_watermark > base_offset:  # durability "written": to be delivered at once
+        if self.log.high_watermark > base_offset:  # Durability "written": deliver at once.
             if self.waits:
                 self._waiters.wake(self)
             return Appended(base_offset, 0)
@@ -270,11 +273,12 @@ class Partition:
 
     @property
     def lacked_room(self) -> bool:
-        """Whether the disk was full for the last append: `check_room` tells whether it still is."""
+        """True if the disk was full for the last append; `check_room` checks again."""
         return self._no_room_for > 0
 
     async def check_room(self) -> None:
-        """Raises StorageFull if the disk was full for the last append and still is, StorageFailed.
+        """Raise StorageFull if the disk was full for the last append and is still full. Raises
+        StorageFailed.
 
         For clients that reconnect and retry forever when a record is refused (Pulsar).
         """
@@ -287,13 +291,12 @@ class Partition:
     async def read(
         self, offset: int, bytes_max: int, beyond_bytes: int | None = None
     ) -> list[Batch]:
-        """Batches from the one that holds `offset`, or follows it, up to the high watermark.
+        """Read batches up to the high watermark, from the batch that holds or follows `offset`.
 
-        At least one if there is one, more while their bodies stay within `bytes_max`, some thousand
-        at most; none at the high watermark. With `beyond_bytes`, a guess how far it goes beyond,
-        also the one in which `bytes_max` ends. Runs inline when the pages are in memory, in a
-        thread otherwise.
-        Raises OffsetOutOfRange, DamagedLog, StorageFailed.
+        Returns at least a single batch if any exists, more while their bodies stay within
+        `bytes_max`, some thousand at most; none at the high watermark. With `beyond_bytes`, an
+        estimate of the excess, also the batch in which `bytes_max` ends. Runs inline when the pages
+        are in memory, otherwise in a thread. Raises OffsetOutOfRange, DamagedLog, StorageFailed.
         """
         batches = self.read_warm(offset, bytes_max, beyond_bytes)
         if batches is not None:
@@ -311,7 +314,7 @@ class Partition:
         beyond_bytes: int | None = None,
         trusted: Trusted | None = None,
     ) -> list[Batch] | None:
-        """As `read`, but from memory only; None if the disk has to be read.
+        """Read as `read`, but from memory only; None if the disk has to be read.
 
         Bodies that `trusted` describes are not checked a second time.
         """
@@ -326,15 +329,15 @@ class Partition:
             raise self._failed(error) from error
 
     def read_in_place(self, offset: int, bytes_max: int, body_format: int) -> PlacedRun | None:
-        """Batches of that format from the one that begins with `offset`, as places in a file that a
-        socket can send from; often None: then use `read`. Never waits.
+        """Return batches of that format, from the batch that begins with `offset`, as file ranges
+        that a socket can send; often None: then use `read`. Never waits.
         """
         if self.removed:
             raise self._gone()
         return self.log.read_in_place(offset, min(bytes_max, READ_BYTES_MAX), body_format)
 
     async def read_compacted(self, offset: int, bytes_max: int) -> list[Batch]:
-        """As `read`, but as far as there is a compacted view only the latest record of each key.
+        """Read as `read`, but within the compacted view return only the latest record of each key.
 
         Raises as `read`.
         """
@@ -351,12 +354,12 @@ class Partition:
 
     @property
     def wants_keys(self) -> bool:
-        """Whether its log is compacted, so that a record without a key would stay for ever."""
+        """True if the log is compacted, which would keep a record without a key for ever."""
         return self.log.settings.compacts
 
     @property
     def compacted_offset(self) -> int:
-        """Where the compacted view ends; 0 where there is none."""
+        """End offset of the compacted view; 0 without a view."""
         view = self.log.compacted.view
         return 0 if view is None else view.horizon
 
@@ -373,12 +376,12 @@ class Partition:
         await self._waiters.wait_any([(self, offset)], at_once)
 
     def terminate(self) -> None:
-        """The topic was terminated: appends raise TopicTerminated from now on."""
+        """Refuse appends with TopicTerminated from now on: the topic was terminated."""
         self.is_terminated = self._is_closed = True
 
     def renamed(self, topic: TopicMeta) -> Partition:
-        """A new partition over the same log, for the topic's new name; `remove` this one then.
-        Readers of the new one are told of what was appended through this one, too.
+        """Return a new partition over the same log for the topic's new name; then `remove` this
+        partition. Appends through this partition also wake readers of the new partition.
         """
         heir = Partition(topic, self.index, self.log, self._memory, self._waiters, self._calls)
         heir.unreadable = self.unreadable
@@ -388,21 +391,21 @@ class Partition:
         return heir
 
     def remove(self) -> None:
-        """The topic was deleted: appends and reads raise TopicNotFound from now on, waiting
-        readers wake.
+        """Fail appends and reads with TopicNotFound from now on and wake waiting readers: the topic
+        was deleted.
         """
         self.removed = self._is_closed = True
         self._waiters.wake(self)
 
     def move_away(self) -> None:
-        """Another broker owns the topic: as `remove`, but appends and reads raise
-        NotOwner.
+        """Fail appends and reads with NotOwner from now on, otherwise as `remove`: another broker
+        owns the topic.
         """
         self._has_moved = True
         self.remove()
 
     def check_here(self) -> None:
-        """Raises TopicNotFound, NotOwner if it is no longer here."""
+        """Raise TopicNotFound or NotOwner if the partition is no longer on this broker."""
         if self.removed:
             raise self._gone()
 

@@ -1,4 +1,4 @@
-"""Makes partitions over their folders, as `broker/topics/settings.py` says. Knows no connection."""
+"""Creates partitions over their folders, by `broker/topics/settings.py`. Knows no connection."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from braidlog.storage.metadata.catalogue_records import Setting
     from braidlog.storage.metadata.names import TopicName
 
-# Between two tries of what a full or read-only disk prevented: soon after an operator made room,
-# and no load for a disk.
+# Pause between attempts that a full or read-only disk prevented: short for an operator who freed
+# space, and no load for a disk.
 TIDY_S = 10.0
 
-# Between two looks whether there is room again: a full disk takes milliseconds to say no, and
-# thousands may ask.
+# Pause between checks for free space: a full disk takes milliseconds to refuse, and thousands of
+# callers may ask.
 LOOK_S = 0.1
 
-# Besides a record itself: its header, a segment that it may begin, an index, others' records.
+# Space beyond the record: header, perhaps a new segment, an index, other clients' records.
 ROOM_BESIDE_BYTES = 64 * 1024
 
 log = structlog.get_logger()
 
 
 class Partitions:
-    """The factory behind `broker/topics/topics.py`."""
+    """Partition factory of `broker/topics/topics.py`."""
 
     def __init__(self, data_dir: DataDir, config: LogConfig, durability: Durability) -> None:
         self._data_dir = data_dir
@@ -53,7 +53,7 @@ class Partitions:
         self.memories = ProducerMemories(data_dir.files)
         self._discarded: deque[Partition] = deque()
         self._has_discarded = trio.Event()
-        self._looking: trio.Event | None = None  # Set once the look that is under way is over.
+        self._looking: trio.Event | None = None  # Set at the end of the current check.
         self._looked_at: float | None = None
         self._found_room = True
         self._known_settings: dict[tuple[tuple[str, Setting], ...], LogSettings] = {}
@@ -62,14 +62,14 @@ class Partitions:
             report=durability.report_storage_error,
             has_room=self.has_room,
         )
-        # Folders left by an earlier run, or because the disk refused to remove them.
+        # Folders may remain from an earlier run, or because the disk refused to remove them.
         self._has_left = True
 
     async def create(
         self, topic: Topic, first_index: int, partition_ids: Sequence[int]
     ) -> Sequence[Partition]:
-        """Make folders and files in a worker thread, on disk when this returns, and open them: all,
-        or none is left.
+        """Create and open folders and files in a worker thread, on disk when this returns: either
+        all, or none.
 
         Raises InvalidRequest for invalid settings, StorageFull, StorageFailed.
         """
@@ -86,11 +86,11 @@ class Partitions:
         return [self._of(topic, index, opened) for index, opened in enumerate(made, first_index)]
 
     def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
-        """These numbers, for a caller who opens each before asking for the next."""
+        """Yield these numbers, for a caller that opens each partition before the next."""
         return self._data_dir.in_turn(partition_ids)
 
     def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
-        """Open the partition that is there. Raises DamagedLog, StorageFull, StorageFailed."""
+        """Open an existing partition. Raises DamagedLog, StorageFull, StorageFailed."""
         named = NewPartition(partition_id, topic.name.full, index)
         opened = self._data_dir.open_of_topic(
             named, self._settings(topic), self._durability.committer
@@ -104,8 +104,8 @@ class Partitions:
         return Partition(topic.meta, index, opened, memory, waiters, self._callbacks)
 
     async def has_room(self, size_bytes: int = 0) -> bool:
-        """Whether a record of that size can be stored. A thread looks at most every LOOK_S; callers
-        in between get its answer, whatever their size. Raises StorageFailed.
+        """Return whether a record of that size can be stored. A thread checks at most every LOOK_S;
+        callers in between share the result, whatever their size. Raises StorageFailed.
         """
         while self._looking is not None:
             await self._looking.wait()
@@ -122,30 +122,31 @@ class Partitions:
         return self._found_room
 
     def is_open(self, partition: Partition) -> bool:
-        """Whether its records are kept by this broker."""
+        """Return whether this broker stores the partition's records."""
         return self._data_dir.is_open(partition.partition_id)
 
     def tidy_soon(self) -> None:
-        """Remove folders soon; `run` does it."""
+        """Schedule the removal of folders, which `run` performs."""
         self._has_discarded.set()
 
     def discard(self, partition: Partition) -> None:
-        """Queue the partition and its folder for deletion: nothing names it any more."""
+        """Queue an unused partition and its folder for deletion."""
         self._discarded.append(partition)
         self._has_discarded.set()
 
     def retire_discarded(self) -> Iterator[None]:
         """Close every discarded partition and queue its folder for deletion.
 
-        One step a partition: a busy disk may take milliseconds for each. Raises StorageFailed.
+        Each step closes a single partition: a busy disk may take milliseconds for each. Raises
+        StorageFailed.
         """
         while self._discarded:
             self._data_dir.retire_partition(self._discarded.popleft().partition_id)
             yield
 
     async def run(self) -> None:
-        """Remove the files of discarded partitions, and make the reserve whole again, until
-        cancelled; in a thread: a topic may have thousands. Raises StorageFailed.
+        """Remove the files of discarded partitions and refill the reserve, until cancelled; in a
+        thread, as a topic may have thousands of partitions. Raises StorageFailed.
         """
         while True:
             await self._tidy()
@@ -170,20 +171,20 @@ class Partitions:
     def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
         """Apply these settings to the topic's logs.
 
-        Raises InvalidRequest, with nothing changed, and errors of storage.
+        Raises InvalidRequest, with nothing changed, and storage errors.
         """
         settings = log_settings(self._config, changed)
         for partition in topic.partitions:
             partition.log.alter(settings)
 
     def check(self, settings: Mapping[str, Setting]) -> None:
-        """Check settings that topics are to have. Raises InvalidRequest for an invalid value,
-        UnwritableChange for a value that this store cannot have.
+        """Check planned settings of topics. Raises InvalidRequest for an invalid value,
+        UnwritableChange for a value that this store does not support.
         """
         self._data_dir.check_settings(log_settings(self._config, settings))
 
     async def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
-        """Apply these settings to one partition's log; waits for the disk in a thread. Raises as
+        """Apply these settings to a partition's log; waits for the disk in a thread. Raises as
         `alter`.
         """
         settings, partition_log = log_settings(self._config, changed), partition.log
@@ -198,16 +199,18 @@ class Partitions:
     async def prepare_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
         """Write the new names into the folders in a worker thread, on disk when this returns.
 
-        Raises FileGone where a topic was deleted meanwhile, StorageFull, StorageFailed.
+        Raises FileGone if a topic was deleted meanwhile, StorageFull, StorageFailed.
         """
         await run_in_thread(self._data_dir.prepare_names, _named(topics))
 
     async def take_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
-        """Make the prepared names those of the folders, in a thread. Raises StorageFailed."""
+        """Replace the folders' names by the prepared names, in a thread. Raises StorageFailed."""
         await run_in_thread(self._data_dir.take_names, _named(topics))
 
     def _settings(self, topic: Topic) -> LogSettings:
-        """Kept from the last topic: most have the same settings, and a start opens thousands."""
+        """Return log settings, cached from the last topic: most are equal, and a start opens
+        thousands.
+        """
         settings = topic.settings
         key = tuple(settings.items())
         if key not in self._known_settings:

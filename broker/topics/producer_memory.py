@@ -1,9 +1,8 @@
-"""What the partitions of a broker remember of their producers' sequences, so that a protocol can
-recognise what is sent again.
+"""Producer sequences of a broker's partitions, by which protocols recognise repeated records.
 
-A partition's table (`storage/log/sequences.py`) is loaded when it is first asked for, and follows
-each append from then on. Snapshots of it hold only what is durable, so that a start never counts a
-batch that a power cut took back. Knows no protocol's rule.
+A partition's table (`storage/log/sequences.py`) is loaded on first use, and follows each append
+from then on. Snapshots of the table hold only durable batches, so a start never counts a batch that
+a power cut removed. Knows no protocol's rule.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ if TYPE_CHECKING:
     from braidlog.storage.log.files import Files
     from braidlog.storage.log.log import Log
 
-# Protocols take the types of what is remembered from here.
+# Protocols import the types of the table from here.
 __all__ = ["ProducerMemories", "ProducerMemory", "ProducerState", "SequenceTable", "StoredBatch"]
 
-# A start after a crash walks the headers of about so many offsets at most, and of those written
-# between two looks.
+# A start after a crash walks the headers of at most about this many offsets, plus the appends
+# between two checks.
 SNAPSHOT_OFFSETS: Final = 50_000
 LOOK_S: Final = 5.0
-# Batches noted in the loop at the end of a load, where no append comes between: some ms.
+# Batches noted in the loop at the end of a load, where no append comes between: a few ms.
 INLINE_OFFSETS: Final = 200
 
 log = structlog.get_logger()
 
 
 class ProducerMemory:
-    """The memory of one partition."""
+    """The producer sequences of a partition."""
 
     def __init__(self, partition_log: Log, memories: ProducerMemories) -> None:
         self._log = partition_log
@@ -47,12 +46,13 @@ class ProducerMemory:
         self.table: SequenceTable | None = None  # Set by `loaded`.
         self._loading: trio.Lock | None = None
         self._saved_offset = 0
-        self._captured: tuple[int, bytes] | None = None  # A snapshot that waits to be durable.
+        # A snapshot to be written once it is durable.
+        self._captured: tuple[int, bytes] | None = None
 
     async def loaded(self) -> SequenceTable:
-        """The table, which is up to date until the next wait.
+        """Return the table, which is current until the next wait.
 
-        Raises StorageFull, StorageFailed, FileGone where the partition was deleted.
+        Raises StorageFull, StorageFailed, FileGone if the partition was deleted.
         """
         if self.table is None:
             self._loading = self._loading or trio.Lock()
@@ -68,22 +68,22 @@ class ProducerMemory:
             table = await run_in_thread(load, self._memories.files, partition_log)
         except (BadSnapshot, OSError) as error:
             log.error("sequences_lost", folder=partition_log.folder, reason=reason_of(error))
-            table = SequenceTable(partition_log.log_start_offset)  # The whole log is walked.
+            table = SequenceTable(partition_log.log_start_offset)  # Walk the whole log.
         self._saved_offset = table.next_offset
         while partition_log.log_end_offset - table.next_offset > INLINE_OFFSETS:
             await run_in_thread(catch_up, table, partition_log)
-        catch_up(table, partition_log)  # Atomic: appends are noted from here on.
+        catch_up(table, partition_log)  # Atomic: later appends call `note`.
         return table
 
     def note(self, info: BodyInfo, base_offset: int, append_us: int) -> None:
-        """A batch of a producer was appended."""
+        """Add an appended batch of a producer to the table."""
         if self.table is not None:
             stored = StoredBatch(info.first_sequence, info.last_sequence, base_offset)
             self.table.note(info.producer_id, info.producer_epoch, stored, append_us)
 
     async def keep(self) -> None:
-        """Write a snapshot if the last one lacks much, or something that retention has removed from
-        the log since. Raises StorageFailed, FileGone where the partition was deleted.
+        """Write a snapshot if the last snapshot lacks many batches, or contains batches that
+        retention has since removed. Raises StorageFailed, FileGone if the partition was deleted.
         """
         if self._log.is_closed:
             raise FileGone(self._log.folder)
@@ -91,17 +91,17 @@ class ProducerMemory:
             is_cut = self._log.log_start_offset > self._saved_offset
             self._capture(1 if is_cut else SNAPSHOT_OFFSETS)
         if self._captured is not None and self._captured[0] <= self._log.durable_offset:
-            with suppress(StorageFull):  # The next look tries again.
+            with suppress(StorageFull):  # The next check tries again.
                 files, (offset, packed) = self._memories.files, self._captured
                 await run_in_thread(save, files, self._log, packed)
                 self._saved_offset = offset
             self._captured = None
 
     def keep_now(self) -> None:
-        """The same before a clean stop, when everything is durable."""
+        """Write a snapshot before a clean stop, when everything is durable."""
         self._capture(SNAPSHOT_OFFSETS // 10)
         if self._captured is not None:
-            with suppress(StorageFull, FileGone):  # The next start reads the log from further back.
+            with suppress(StorageFull, FileGone):  # The next start reads more of the log.
                 save(self._memories.files, self._log, self._captured[1])
 
     def _capture(self, offsets_min: int) -> None:
@@ -112,14 +112,14 @@ class ProducerMemory:
 
 
 class ProducerMemories:
-    """The memories of all partitions."""
+    """The producer sequences of all partitions."""
 
     def __init__(self, files: Files) -> None:
         self.files = files
         self._loaded: dict[ProducerMemory, None] = {}
 
     def add(self, memory: ProducerMemory) -> None:
-        """A memory was loaded: it is to be kept over restarts."""
+        """Add a loaded memory, so that snapshots preserve the table over restarts."""
         self._loaded[memory] = None
 
     async def run(self) -> None:

@@ -1,8 +1,8 @@
-"""What the catalogue keeps of producers: numbers of their names, and the epochs of topics.
+"""Producer data in the catalogue: numbers of producer names, and the epochs of topics.
 
-A number stands for a name in batch headers. It is kept while a producer of that name is connected
-and for some hours after the last one left, then the name is forgotten; the number is never used
-again. Knows no connection: protocols know who produces now.
+A number stands for a name in batch headers. The number stays while a producer of that name is
+connected and for some hours after the last has left; then the name is forgotten, and the number is
+never used again. Knows no connection: protocols know the connected producers.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 # (brokerDeduplicationProducerInactivityTimeoutMinutes).
 FORGOTTEN_AFTER_S: Final = 6 * 3600.0
 LOOK_S: Final = 600.0
-NAMES_MAX: Final = 100_000  # All topics together; some 20 MB.
+NAMES_MAX: Final = 100_000  # For all topics together; about 20 MB.
 FORGOTTEN_AT_ONCE: Final = 1000
 
-Key = tuple[int, bytes]  # The scope that a topic's producers are numbered in, and a name.
+Key = tuple[int, bytes]  # Scope of a topic's producer numbers, and a name.
 
 log = structlog.get_logger()
 
@@ -40,16 +40,17 @@ class ProducerNumbers:
         self._catalogue = catalogue
         self._clock_s = clock_s
         self._users: dict[Key, int] = {}  # Connected producers of a name, on any topic.
-        self._idle_since: dict[Key, float] = {}  # Names without any; idle longest first.
+        # Names without a connected producer; longest idle first.
+        self._idle_since: dict[Key, float] = {}
 
     @property
     def ticket(self) -> int:
-        """After this ticket every number and epoch given so far is on disk."""
+        """Ticket after which every number and epoch given so far is on disk."""
         return self._catalogue.ticket
 
     def number(self, name: bytes, topic: Topic) -> tuple[int, int]:
-        """The number, from 1 on, that stands for a name in batch headers of a topic, and the ticket
-        that an answer to its producer waits for. To be given back with `release`.
+        """Return the number, from 1 on, that stands for a name in a topic's batch headers, and the
+        ticket that a response to the producer waits for. The caller must `release` the number.
 
         Raises LimitExceeded, StorageFull, StorageFailed.
         """
@@ -65,7 +66,7 @@ class ProducerNumbers:
         return numbered
 
     def release(self, name: bytes, topic: Topic) -> None:
-        """A producer that asked for the number of that name has left."""
+        """Release the number that a producer of that name got from `number`."""
         key = self._key(name, topic)
         self._users[key] -= 1
         if not self._users[key]:
@@ -76,7 +77,7 @@ class ProducerNumbers:
         return self._catalogue.state.scope(topic.meta.name), name
 
     async def run(self) -> None:
-        """Forget names that nobody has used for long, until cancelled. Raises StorageFailed."""
+        """Forget names that have been unused for long, until cancelled. Raises StorageFailed."""
         now = self._clock_s()
         known = self._catalogue.state.producer_numbers()
         self._idle_since = {
@@ -92,7 +93,7 @@ class ProducerNumbers:
                 log.warning("producers_not_forgotten", reason="no space for it on the disk")
 
     def _forget_idle(self, since: float, count: int) -> int:
-        """Forget up to `count` names that nobody used after that time; returns how many."""
+        """Forget up to `count` names unused since that time; return how many."""
         known = self._catalogue.state.producer_numbers()
         keys = [key for key, idle_since in self._idle_since.items() if idle_since <= since]
         keys = keys[:count]
@@ -103,7 +104,7 @@ class ProducerNumbers:
         return len(keys)
 
     def raise_epoch(self, topic: Topic) -> int:
-        """Raise the epoch of the topic's exclusive producers by one; return the ticket.
+        """Increment the epoch of the topic's exclusive producers; return the ticket.
 
         Raises StorageFull, StorageFailed.
         """

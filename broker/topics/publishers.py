@@ -1,5 +1,5 @@
-"""The producers that clients have open now: the tools of each protocol show the same ones. Only
-Pulsar's clients open any; those of other protocols just send. Knows no protocol.
+"""The open producers of clients, as the tools of each protocol show them. Only Pulsar's clients
+open producers; other clients just send. Knows no protocol.
 """
 
 from __future__ import annotations
@@ -10,32 +10,32 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """One open producer; `producer_id` tells it from others of its connection."""
+    """An open producer; `producer_id` is unique within the connection."""
 
     name: str
     producer_id: int
     access_mode: str  # Pulsar's word, such as "Shared".
-    is_waiting: bool  # For its turn as the exclusive one.
+    is_waiting: bool  # True while waiting to become the exclusive producer.
     address: str
     client_version: str
     connected_us: int  # Microseconds since 1970.
-    metadata: Mapping[str, str]  # What its client says of it.
+    metadata: Mapping[str, str]  # Metadata from the client.
 
 
 Source = Callable[[int], Iterable[Publisher]]
 
 
 class Publishers:
-    """The open producers of one broker."""
+    """The open producers of a broker."""
 
     def __init__(self) -> None:
         """No sources yet."""
         self._sources: list[Source] = []
 
     def add_source(self, source: Source) -> None:
-        """Add a source: it gets a partition's number, and must not wait or raise."""
+        """Add a source: a function of a partition's number that must not wait or raise."""
         self._sources.append(source)
 
     def of(self, partition_id: int) -> list[Publisher]:
-        """Those on a partition or live topic of that number."""
+        """Return the producers of the partition or live topic with that number."""
         return [one for source in self._sources for one in source(partition_id)]
