@@ -1,7 +1,7 @@
-"""Ack sets: how Pulsar says which messages of a batch are acknowledged.
+"""Ack sets: Pulsar's format for the acknowledged messages of a batch.
 
-Little-endian words of 64 bits, as signed numbers; a set bit i says that message i is still wanted
-(Pulsar's protocol, CommandAck). Knows entries by their offsets only.
+Little-endian words of 64 bits, as signed numbers. A set bit i means that message i is still wanted
+(Pulsar's protocol, CommandAck). Knows only the offsets of entries.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,20 +20,22 @@ class Covering(Protocol):
 
 
 class Told(Covering, Protocol):
-    """An entry that says which of its messages are still wanted."""
+    """An entry that says which messages are still wanted."""
 
     ack_set: tuple[int, ...]
 
 
 class Acked(Protocol):
-    """What a subscription has acknowledged."""
+    """The acknowledgements of a subscription."""
 
     def acked_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The acknowledged parts of the entry `[start, end)`."""
+        """Return the acknowledged parts of the entry `[start, end)`."""
 
 
 def acked_ranges(entry: Covering, ack_set: Sequence[int]) -> list[tuple[int, int]]:
-    """The offset ranges of an entry that an ack set says are acknowledged; no ack set: all."""
+    """Return the offset ranges that an ack set acknowledges; without an ack set, the
+    whole entry.
+    """
     if not ack_set:
         return [(entry.offset, entry.end)]
     wanted = 0
@@ -46,7 +48,7 @@ def acked_ranges(entry: Covering, ack_set: Sequence[int]) -> list[tuple[int, int
 
 
 def _runs_of_ones(bits: int) -> Iterator[tuple[int, int]]:
-    """(start, end) of each run of set bits, lowest first."""
+    """Yield (start, end) of each run of set bits, lowest first."""
     at = 0
     while bits:
         zeros = (bits & -bits).bit_length() - 1
@@ -59,10 +61,10 @@ def _runs_of_ones(bits: int) -> Iterator[tuple[int, int]]:
 
 
 def ack_set_of(entry: Covering, acked: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """The words that tell a client which messages of the entry are still wanted; empty when all
-    are.
+    """Return the words that tell a client which messages of the entry are still wanted; empty if
+    all are.
 
-    `acked` are ranges within the entry. Raises nothing; a fully acknowledged entry has only zero
+    `acked` are ranges within the entry. Raises nothing. A fully acknowledged entry has only zero
     words.
     """
     if not acked:
@@ -79,13 +81,13 @@ def ack_set_of(entry: Covering, acked: Sequence[tuple[int, int]]) -> tuple[int, 
 
 
 def wanted_count(ack_set: Sequence[int]) -> int:
-    """How many messages are wanted by an ack set that `ack_set_of` made and that is not empty."""
+    """Return the number of wanted messages of a non-empty ack set from `ack_set_of`."""
     return sum((word & 0xFFFF_FFFF_FFFF_FFFF).bit_count() for word in ack_set)
 
 
 def merged(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same ranges, sorted and joined where they touch: one change of the cursor instead of a
-    thousand.
+    """Sort the ranges and join those that touch, so that the cursor changes once instead of a
+    thousand times.
     """
     ranges.sort()
     merged = [ranges[0]]

@@ -1,10 +1,10 @@
-"""Offsets of entries that wait to be read once more: given back, held up by another entry of their
-lane, or delayed until now.
+"""Offsets of entries to read once more: returned entries, entries held up behind another entry of
+their lane, and entries whose delay has ended.
 
-A lane is what goes to one consumer in order: a key's slot, or the pieces of a chunked message;
-`ANYBODY` is the lane of everything else. An entry that could not be read is put off: what follows
-it in its lane waits behind it, but nothing does in the lane `ANYBODY`. Keeps no entry, only
-offsets. Knows no consumer.
+A lane is a sequence that one consumer must receive in order: the slot of a key, or the pieces of a
+chunked message. `ANYBODY` is the lane of all other entries. An unreadable entry is put off, and the
+entries behind it in its lane wait; in the lane `ANYBODY` nothing waits for it. Stores offsets only,
+no entries. Knows no consumer.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ ANYBODY: Final = b""
 
 
 class Again:
-    """A set of offsets by lane, lowest first."""
+    """Sets of offsets by lane, lowest first."""
 
     def __init__(self) -> None:
         self._lane_of: dict[int, Lane] = {}
-        self._heaps: dict[Lane, list[int]] = {}  # Offsets of a lane; some no longer wait.
-        self._counts: dict[Lane, int] = {}  # How many of a lane wait; never 0.
+        self._heaps: dict[Lane, list[int]] = {}  # Offsets by lane; some may no longer wait.
+        self._counts: dict[Lane, int] = {}  # Number of waiting offsets by lane; never 0.
         self._retries = Retries()
-        self._put_off: set[int] = set()  # Of `ANYBODY`: in no lane until they are brought back.
+        # Offsets of `ANYBODY` that `bring_back` returns to their lane.
+        self._put_off: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._lane_of)
@@ -37,11 +38,11 @@ class Again:
 
     @property
     def lanes(self) -> Collection[Lane]:
-        """The lanes in which something waits."""
+        """Lanes with waiting offsets."""
         return self._counts.keys()
 
     def add(self, offsets: Sequence[int], lane: Lane) -> None:
-        """Let entries of that lane wait."""
+        """Add waiting offsets to a lane."""
         lane_of = self._lane_of
         new = [offset for offset in offsets if offset not in lane_of]
         if not new:
@@ -56,7 +57,7 @@ class Again:
         self._counts[lane] = self._counts.get(lane, 0) + len(new)
 
     def discard(self, offset: int) -> None:
-        """Let an offset wait no longer, if it did."""
+        """Remove an offset if present."""
         self._retries.settled(offset)
         self._remove(offset)
 
@@ -69,8 +70,8 @@ class Again:
             del self._counts[lane], self._heaps[lane]
 
     def put_off(self, offset: int, now: float) -> bool:
-        """Try an offset later that waits and could not be read; each time after a longer wait.
-        Returns whether this is its first failure.
+        """Try a waiting, unreadable offset later; each failure makes the wait longer. Return True
+        on the first failure of the offset.
         """
         if self._lane_of[offset] == ANYBODY:
             self._remove(offset)
@@ -78,11 +79,11 @@ class Again:
         return self._retries.failed(offset, now)
 
     def is_put_off(self, lane: Lane) -> bool:
-        """Whether the lowest offset of a lane is to be tried later."""
+        """Return True if the lowest offset of a lane is put off."""
         return bool(self._retries) and self.first(lane) in self._retries
 
     def bring_back(self, now: float) -> None:
-        """Let those be tried again whose wait is over."""
+        """Return the put-off offsets whose wait is over to their lanes."""
         for offset in self._retries.pop_due(now):
             if offset in self._put_off:
                 self._put_off.remove(offset)
@@ -90,11 +91,11 @@ class Again:
 
     @property
     def due_at(self) -> float:
-        """When `bring_back` has something to do."""
+        """Time at which `bring_back` next has work."""
         return self._retries.due_at
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all offsets."""
         self._retries.clear()
         self._put_off.clear()
         self._lane_of.clear()
@@ -102,7 +103,7 @@ class Again:
         self._counts.clear()
 
     def first(self, lane: Lane) -> int | None:
-        """The lowest offset of a lane."""
+        """Return the lowest offset of a lane."""
         heap = self._heaps.get(lane)
         if heap is None:
             return None
@@ -111,9 +112,9 @@ class Again:
         return heap[0]
 
     def lowest(self, lanes: Iterable[Lane]) -> int | None:
-        """The lowest offset of these lanes."""
+        """Return the lowest offset of these lanes."""
         return min((o for lane in lanes if (o := self.first(lane)) is not None), default=None)
 
     def lane(self, offset: int) -> Lane:
-        """The lane of an offset that waits."""
+        """Return the lane of a waiting offset."""
         return self._lane_of[offset]

@@ -3,30 +3,31 @@ towards consumers.
 
 Implementations: persistent, `Partition` (`broker/topics/partition.py`) with a `Dispatcher` for each
 subscription that has consumers (`dispatcher.py`); non-persistent, `LiveTopic` with a
-`LiveSubscription` (`non_persistent/topic.py`). Callers seldom ask which: only a send, a subscribe
-and a seek differ for Pulsar's listener, as they store records and positions or do not.
+`LiveSubscription` (`non_persistent/topic.py`). Callers seldom need the difference: in Pulsar's
+listener only a send, a subscribe and a seek depend on stored records and positions.
 
 Guarantees of both:
 
-* Publishing and sending never wait: entries go to a consumer's outbox, whole. A consumer gets no
-  entry without permits and room in its outbox. Permits may fall below zero, as an entry may hold
-  more messages than there are permits.
+* Publishing and sending never wait: whole entries go to a consumer's outbox. A consumer gets no
+  entry without permits and room in its outbox. Permits may fall below zero, because an entry may
+  hold more messages than there are permits.
 * After a deletion or a move of the topic, `check_open` raises `TopicNotFound` or `NotOwner`, and
   consumers are closed soon.
 
 Persistent:
 
-* A message is durable with the ticket of its append, and is delivered only then (in `synced` mode).
-* An entry stays deliverable until it is acknowledged, or a seek or retention passes it; a consumer
-  that leaves gives back what it holds. An acknowledgement is durable with its ticket; with `lazy`,
-  a crash may lose it, and the entry is delivered again.
-* `acknowledge`, `acknowledge_to` and `seek` are awaited: the log may have to be read. A seek makes
-  acknowledgements under way void, and closes the consumers.
+* A message is durable with the ticket of its append. In `synced` mode the message is delivered only
+  then.
+* An entry stays deliverable until a client acknowledges the entry, or a seek or retention passes
+  it. A consumer that leaves returns its unacknowledged entries. An acknowledgement is durable with
+  its ticket; a crash may lose a `lazy` acknowledgement, and the entry is delivered again.
+* `acknowledge`, `acknowledge_to` and `seek` are awaited, because they may read the log. A seek
+  voids acknowledgements under way and closes the consumers.
 
 Non-persistent:
 
-* Nothing is stored: ledger and entry ids are 0, every ticket is 0. An entry that no consumer of a
-  subscription can take is dropped and counted.
+* Nothing is stored: ledger and entry ids are 0, every ticket is 0. If no consumer of a subscription
+  can take an entry, the entry is dropped and counted.
 * Acknowledging, redelivery and seeks do nothing. `stored` raises `NotSupported`.
 """
 
@@ -61,11 +62,11 @@ class Channel(Protocol):
 
     @property
     def figures_name(self) -> str:
-        """The topic's name in figures."""
+        """The topic's name in metrics."""
 
     @property
     def is_terminated(self) -> bool:
-        """True once the topic was terminated: the channel takes no more messages."""
+        """True once the topic was terminated: the channel accepts no more messages."""
 
     @property
     def is_persistent(self) -> bool:
@@ -77,7 +78,7 @@ class Channel(Protocol):
 
     @property
     def partition_id(self) -> int:
-        """A number that no other channel of this broker has."""
+        """A number unique among the channels of this broker."""
 
     @property
     def ledger_id(self) -> int:
@@ -85,21 +86,21 @@ class Channel(Protocol):
 
     @property
     def appended_ticket(self) -> int:
-        """The ticket that makes everything that was published so far durable."""
+        """The ticket that makes everything published so far durable."""
 
     @property
     def known_sequences(self) -> SequenceTable | None:
-        """The memory of the producers' sequence ids, for deduplication; None until it is read."""
+        """The producers' sequence ids, for deduplication; None until they are read."""
 
     @property
     def lacked_room(self) -> bool:
         """True if the disk was full for the last message."""
 
     async def check_room(self) -> None:
-        """Raises StorageFull if the disk was full for the last message and still is."""
+        """Raise StorageFull if the disk was full for the last message and still is."""
 
     def check_open(self) -> None:
-        """Raises TopicNotFound, TopicTerminated if the channel takes no messages any more."""
+        """Raise TopicNotFound or TopicTerminated if the channel accepts no messages any more."""
 
     def producer_joined(self) -> None:
         """Note a further producer."""

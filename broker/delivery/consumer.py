@@ -1,9 +1,8 @@
-"""What a dispatcher and a listener share about one consumer: permits, what it holds, what it is
-sent.
+"""The consumer that a dispatcher and a listener share: permits, pending entries and sending.
 
 A listener makes a subclass of `Consumer` and attaches it (`Dispatchers.attach`). The dispatcher's
 pump then calls `send` with entries, as long as there are permits (`Dispatcher.flow`) and
-`takes_more()` says so. Knows neither the log nor a protocol.
+`takes_more()` is True. Knows neither the log nor a protocol.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ if TYPE_CHECKING:
     from braidlog.broker.delivery.entries import Entry
 
 
-# Of one subscription on one partition: whenever something is given out, all are looked at.
+# Per subscription and partition: each delivery looks at all consumers.
 CONSUMERS_MAX: Final = 1000
 
 
 class SubscriptionKind(enum.Enum):
-    """How a subscription spreads its entries over its consumers; the value is Pulsar's word."""
+    """Distribution of a subscription's entries over its consumers; the value is Pulsar's word."""
 
     EXCLUSIVE = "Exclusive"
     SHARED = "Shared"
@@ -34,94 +33,101 @@ class SubscriptionKind(enum.Enum):
 
 
 class Pending(msgspec.Struct, gc=False):
-    """An entry that a consumer has and did not acknowledge.
+    """An entry that was sent to a consumer and is not acknowledged.
 
-    There may be 100,000 of them: a garbage collector that looked at each would hold up everybody.
+    There may be 100,000 of them; if the garbage collector visited each, all clients would wait.
     """
 
     record_count: int
-    wanted: int  # Messages of it that are not acknowledged.
-    chunk_uuid: bytes  # Empty unless it is a piece of a chunked message.
-    slot: int = 0  # Of its key, on a Key_Shared subscription.
+    wanted: int  # Number of unacknowledged messages in the entry.
+    chunk_uuid: bytes  # Empty except for a piece of a chunked message.
+    slot: int = 0  # Slot of the entry's key, on a Key_Shared subscription.
 
 
 @dataclass(slots=True, eq=False)
 class Consumer(abc.ABC):
-    """One consumer; the adapter says how its client is sent entries and whether it still lives."""
+    """A consumer; the adapter implements sending to the client and the liveness check."""
 
     protocol: ClassVar[str] = ""
 
     name: str
-    priority: int = 0  # Lower ones first (Shared); the lowest alone may be active (Failover).
-    key_ranges: Sequence[tuple[int, int]] = ()  # Its own slots, ends included (sticky Key_Shared).
-    permits: int = 0  # Messages it still takes; may go below zero, since an entry is sent whole.
+    priority: int = 0  # Lower values first (Shared); only the lowest may be active (Failover).
+    # The consumer's slots, ends included (sticky Key_Shared).
+    key_ranges: Sequence[tuple[int, int]] = ()
+    # Messages the client still accepts; may go below zero, since an entry is sent whole.
+    permits: int = 0
     unacked: int = 0  # Messages delivered and neither acknowledged nor returned (not Exclusive).
     is_blocked: bool = False  # At its limit of unacknowledged messages.
     is_attached: bool = False
-    reads_compacted: bool = False  # Wants the compacted view (Exclusive and Failover).
-    knows_end: bool = False  # It was told that everything of a terminated topic is acknowledged.
+    reads_compacted: bool = False  # True to read the compacted view (Exclusive and Failover).
+    # The client knows that all messages of a terminated topic are acknowledged.
+    knows_end: bool = False
     pending: dict[int, Pending] = field(default_factory=dict)  # By entry offset (not Exclusive).
     messages_out: int = 0
     bytes_out: int = 0
     messages_redelivered: int = 0
     messages_acked: int = 0
-    connected_us: int = 0  # Microseconds since 1970; 0 where it has no connection.
-    metadata: Mapping[str, str] = field(default_factory=dict)  # What its client says of it.
+    connected_us: int = 0  # Microseconds since 1970; 0 without a connection.
+    metadata: Mapping[str, str] = field(default_factory=dict)  # Sent by the client.
 
     @property
     def identity(self) -> str:
-        """What distinguishes it from others of its protocol."""
+        """Identity of the consumer among those of its protocol."""
         return self.name
 
     @property
     def address(self) -> str:
-        """Where its client is; empty where it has no connection."""
+        """Address of the client; empty without a connection."""
         return ""
 
     @property
     def client_version(self) -> str:
-        """What its client calls itself; empty where that is not known."""
+        """Client name and version as sent by the client; empty if unknown."""
         return ""
 
     @abc.abstractmethod
     def send(self, entries: Sequence[Entry], size: int) -> None:
-        """Send these entries, `size` bytes together, to its client. Called by the pump, which no
-        longer has them: must not wait, and must take all of them.
+        """Send these entries, `size` bytes together, to the client. The pump calls this method and
+        no longer keeps the entries: the method must not wait, and must take all of them.
 
-        Bodies are views of pages that many share: copy a body to keep it.
+        Bodies are views of shared pages: copy a body to keep it.
         """
 
     @abc.abstractmethod
     def takes_more(self) -> bool:
-        """Whether its client's connection has room. If not, call `Dispatcher.wake` once it has."""
+        """Return True if the client's connection has room. If not, call `Dispatcher.wake` when
+        there is room.
+        """
 
     @abc.abstractmethod
     def disconnect(self) -> None:
-        """The dispatcher has detached it for a seek or a deletion: tell its client.
+        """Tell the client that the dispatcher detached the consumer, for a seek or a deletion.
 
-        Called within the change that causes it. Must not attach it.
+        Called within the change that causes the detachment. Must not attach the consumer.
         """
 
     @abc.abstractmethod
     async def is_alive(self) -> bool:
-        """Whether its client answers; takes some seconds to find out that it does not."""
+        """Check if the client answers; takes some seconds if it does not."""
 
     def lost(self, reason: str) -> None:
-        """Its client does not answer and another one takes its place: end its connection, too."""
+        """End the connection of a client that does not answer; another consumer takes its place."""
         self.disconnect()
 
     def active_changed(self, *, is_active: bool) -> None:  # noqa: B027 (few protocols tell)
-        """Tell its client whether a Failover subscription sends to it now."""
+        """Tell the client if a Failover subscription sends to this consumer now."""
 
     def reached_end(self) -> None:  # noqa: B027 (few protocols tell)
-        """Tell its client that everything of a terminated topic is acknowledged."""
+        """Tell the client that all messages of a terminated topic are acknowledged."""
 
     @property
     def stays_after_seek(self) -> bool:
-        """Whether the dispatcher attaches it again after a seek, as no client would."""
+        """True if the dispatcher attaches this consumer again after a seek, unlike a client's
+        consumer.
+        """
         return False
 
     @property
     def can_take(self) -> bool:
-        """Whether it has permits and is below its limit."""
+        """True if the consumer has permits and is below its limit."""
         return self.permits > 0 and self.is_attached and not self.is_blocked

@@ -25,11 +25,11 @@ class Delivery(Protocol):
 
     @property
     def redelivers(self) -> bool:
-        """True if unacknowledged messages come again."""
+        """True if unacknowledged messages are delivered again."""
 
     @property
     def backlog(self) -> int:
-        """About how many messages the subscription has not received or acknowledged."""
+        """Approximate number of messages not yet received or acknowledged by the subscription."""
 
     def flow(self, consumer: Consumer, permits: int) -> None:
         """Let a consumer take `permits` more messages."""
@@ -53,11 +53,11 @@ class Delivery(Protocol):
         """
 
     async def acknowledge_to(self, consumer: Consumer, message_id: EntryId, *, lazy: bool) -> int:
-        """Acknowledge everything up to an entry, which is included. Return a ticket."""
+        """Acknowledge everything up to and including an entry. Return a ticket."""
 
     def redeliver(self, consumer: Consumer, message_ids: Sequence[EntryId]) -> None:
-        """Send again what this consumer has and did not acknowledge: these entries, or all if none
-        are named.
+        """Send again the consumer's unacknowledged entries: those in `message_ids`, or all if there
+        are none.
         """
 
     async def seek(self, position: Callable[[], Awaitable[int]]) -> int:

@@ -1,12 +1,13 @@
-"""The one place that turns Pulsar's ids into offsets and back. Ids depend on the offset alone.
+"""Conversion between Pulsar's ids and offsets; no other module converts them. Ids depend on the
+offset alone.
 
 ledgerId is the partition's id. A stored Pulsar entry has the offset of its first record as entryId;
-the batch index of a message is its distance from there. Every record of another body format is an
-unbatched entry of its own.
+the batch index of a message is its distance from there. Every record of another body format is a
+separate, unbatched entry.
 
-Pulsar's clients subtract one from entry ids, so a cumulative acknowledgement resolves down, a seek
-up, and only an individual acknowledgement must name an entry. Knows no connection, consumer or
-command.
+Pulsar's clients subtract 1 from entry ids. So a cumulative acknowledgement resolves down, a seek
+resolves up, and only an individual acknowledgement must name an entry exactly. Knows no connection,
+consumer or command.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ if TYPE_CHECKING:
     from braidlog.storage.log.batch import Batch
 
 EARLIEST = -1  # ledgerId and entryId of MessageId.earliest, as signed numbers.
-LATEST = 2**63 - 1  # Both of MessageId.latest.
+LATEST = 2**63 - 1  # ledgerId and entryId of MessageId.latest.
 
-# Ints: an operator of a flag class costs a microsecond, too much for each entry.
+# Ints: an operator of a flag class costs a microsecond, too slow for each entry.
 _CHUNK = int(BatchFlag.CHUNK)
 _GAP = int(BatchFlag.GAP)
 _MARKER = int(BatchFlag.MARKER)
@@ -67,19 +68,19 @@ class Span:
 
 
 class Entry(msgspec.Struct, gc=False):
-    """One entry to be delivered, and how a dispatcher delivers it.
+    """An entry to deliver, with its delivery state.
 
-    There are thousands at a time, so it is a C struct that the garbage collector ignores.
+    There are thousands at a time, so the class is a C struct that the garbage collector ignores.
     """
 
     offset: int
     record_count: int
     body: Buffer  # From the checksum's magic (or the metadata's size) to the end of the payload.
-    flags: int  # The batch's: whether its entries may be chunks or delayed.
+    flags: int  # The batch's flags: its entries may be chunks or delayed.
     redelivery_count: int = 0
     ack_set: tuple[int, ...] = ()  # Empty: every message of the entry is wanted.
-    slot: int = 0  # Of its key, on a Key_Shared subscription.
-    append_us: int = 0  # When the broker stored it.
+    slot: int = 0  # Slot of the entry's key, on a Key_Shared subscription.
+    append_us: int = 0  # Time at which the broker stored the entry.
 
     @property
     def end(self) -> int:
@@ -88,12 +89,12 @@ class Entry(msgspec.Struct, gc=False):
 
     @property
     def wanted(self) -> int:
-        """How many messages of it are wanted."""
+        """Number of wanted messages in the entry."""
         return wanted_count(self.ack_set) if self.ack_set else self.record_count
 
 
 class EntryId(NamedTuple):
-    """An id as a client names it, numbers signed; `ack_set` has a bit for each message wanted."""
+    """An id as a client sends it, numbers signed; `ack_set` has a bit for each wanted message."""
 
     ledger: int
     entry: int
@@ -102,26 +103,28 @@ class EntryId(NamedTuple):
 
 @dataclass(slots=True)
 class CumulativeAck:
-    """What a cumulative acknowledgement covers: all below `position`, and `ranges` of the entry
-    that begins there.
+    """The effect of a cumulative acknowledgement: all offsets below `position`, and `ranges` of the
+    entry that begins there.
     """
 
     position: int
     ranges: list[tuple[int, int]]
 
 
-# What is in a batch.
+# Contents of a batch.
 
 
 def entries_in(batch: Batch, offset: int) -> list[Entry]:
-    """Entries of a batch that Pulsar stored, from the one that contains `offset` on."""
+    """Return the entries of a batch that Pulsar stored, from the entry that contains
+    `offset` on.
+    """
     body, flags, append_us = batch.body, batch.header.flags, batch.header.append_us
     entries = [
         Entry(ref.offset, ref.record_count, body[ref.start : ref.end], flags, 0, (), 0, append_us)
         for ref in stored_entries(body, batch.base_offset)
         if ref.offset + ref.record_count > offset
     ]
-    if flags & _MARKER:  # Another cluster's replication or transaction markers: for no client.
+    if flags & _MARKER:  # Replication or transaction markers of another cluster: never delivered.
         return [e for e in entries if not entry_metadata(e.body).HasField("marker_type")]
     return entries
 
@@ -149,7 +152,7 @@ def decoded(
 
 
 def entry_metadata(body: Buffer) -> EntryMetadata:
-    """The metadata at the head of an entry. Raises CorruptBatch."""
+    """Return the metadata at the head of an entry. Raises CorruptBatch."""
     try:
         return read_metadata(body, check=False)[0]
     except CorruptBody as error:
@@ -157,7 +160,7 @@ def entry_metadata(body: Buffer) -> EntryMetadata:
 
 
 def entry_key(body: Buffer) -> bytes:
-    """`sticky_key` of an entry. Raises CorruptBatch."""
+    """Return the `sticky_key` of an entry. Raises CorruptBatch."""
     if SPEEDUPS is not None:  # hot: see make bench
         key: bytes | None = SPEEDUPS.entry_key(body)
         if key is not None:
@@ -166,13 +169,15 @@ def entry_key(body: Buffer) -> bytes:
 
 
 def entry_chunk(entry: Entry) -> Chunk | None:
-    """Which piece of a chunked message the entry is, if it is one."""
+    """Return the entry's place in a chunked message, or None."""
     return chunk_of(entry_metadata(entry.body)) if entry.flags & _CHUNK else None
 
 
 def sticky_key(metadata: EntryMetadata) -> bytes:
-    """The key that decides which consumer gets an entry. A batch has that of its first message."""
-    key = metadata.ordering_key  # hot: see make bench. Asking whether a field is there costs most.
+    """Return the key that selects the consumer of an entry. A batch has the key of its first
+    message.
+    """
+    key = metadata.ordering_key  # hot: see make bench. HasField is the slowest part.
     if key or metadata.HasField("ordering_key"):
         return key
     key = metadata.partition_key
@@ -187,13 +192,13 @@ def sticky_key(metadata: EntryMetadata) -> bytes:
 
 
 def is_batched(body: Buffer) -> bool:
-    """Whether the entry is a batch of messages in Pulsar's sense, even of one."""
+    """Return True if the entry is a batch in Pulsar's sense, even of a single message."""
     return entry_metadata(body).HasField("num_messages_in_batch")
 
 
 def record_places(batch: Batch, offsets: Sequence[int]) -> list[tuple[int, int]]:
-    """Entry id and batch index (-1: not in a batched entry) of records of a batch; `offsets` must
-    ascend. Raises CorruptBatch.
+    """Return entry id and batch index (-1: not in a batched entry) of records of a batch; `offsets`
+    must ascend. Raises CorruptBatch.
     """
     if batch.header.body_format != BodyFormat.PULSAR:
         return [(offset, -1) for offset in offsets]
@@ -210,11 +215,11 @@ def record_places(batch: Batch, offsets: Sequence[int]) -> list[tuple[int, int]]
     return places
 
 
-# Finding entries.
+# Lookup of entries.
 
 
 async def entry_at(partition: Partition, offset: int) -> Span | None:
-    """The entry whose first record is `offset`, or None."""
+    """Return the entry whose first record is `offset`, or None."""
     span = await entry_at_or_before(partition, offset)
     return span if span is not None and span.offset == offset else None
 
@@ -222,8 +227,9 @@ async def entry_at(partition: Partition, offset: int) -> Span | None:
 async def entry_at_or_before(
     partition: Partition, offset: int, *, compacted: bool = False
 ) -> Span | None:
-    """The entry that contains `offset`, else the last one before it; None if there is none below
-    the watermark. `compacted`: look in the compacted view, as `entry_reads.read_entries` does.
+    """Return the entry that contains `offset`, else the last entry before it; None if there is none
+    below the watermark. `compacted`: look in the compacted view, as `entry_reads.read_entries`
+    does.
     """
     read = partition.read_compacted if compacted else partition.read
     below = min(offset, partition.high_watermark - 1)
@@ -242,7 +248,7 @@ async def entry_at_or_before(
 
 
 async def entry_at_or_after(partition: Partition, offset: int) -> Span | None:
-    """The first entry that starts at or above `offset`, below the watermark; else None."""
+    """Return the first entry that starts at or above `offset`, below the watermark; else None."""
     offset = max(offset, partition.log_start_offset)
     position, end = offset, partition.high_watermark
     while position < end:
@@ -258,13 +264,15 @@ async def entry_at_or_after(partition: Partition, offset: int) -> Span | None:
 
 
 async def last_entry(partition: Partition, *, compacted: bool = False) -> Span | None:
-    """The last entry that may be delivered; None in an empty partition."""
+    """Return the last entry that may be delivered; None in an empty partition."""
     last = partition.high_watermark - 1
     return await entry_at_or_before(partition, last, compacted=compacted)
 
 
 async def last_ended(partition: Partition, position: int) -> Span | None:
-    """The last entry that ends at or below `position`: Pulsar's mark-delete for a cursor there."""
+    """Return the last entry that ends at or below `position`: Pulsar's mark-delete for a cursor
+    there.
+    """
     span = await entry_at_or_before(partition, position - 1)
     if span is not None and span.end > position:
         span = await entry_at_or_before(partition, span.offset - 1)
@@ -272,7 +280,7 @@ async def last_ended(partition: Partition, position: int) -> Span | None:
 
 
 def _spans(batch: Batch) -> Sequence[Span]:
-    """The entries of a batch without their bytes."""
+    """Return the entries of a batch without their bytes."""
     header = batch.header
     if header.flags & _GAP:
         return ()
@@ -283,7 +291,9 @@ def _spans(batch: Batch) -> Sequence[Span]:
 
 
 def _is_dense(batch: Batch) -> bool:
-    """Whether every offset of the batch is an entry of its own: then the body is not opened."""
+    """Return True if every offset of the batch is a separate entry, so that the body need not be
+    opened.
+    """
     header = batch.header
     return (
         not header.flags & _GAP
@@ -318,7 +328,9 @@ def _offset_of(span: Span) -> int:
 
 
 async def resolve_cumulative(partition: Partition, message_id: EntryId) -> CumulativeAck | None:
-    """What a cumulative acknowledgement of that id covers; None if it acknowledges nothing."""
+    """Return the effect of a cumulative acknowledgement of an id; None if it
+    acknowledges nothing.
+    """
     if not _is_within(partition, message_id):
         return None
     span = await entry_at_or_before(partition, message_id.entry)
@@ -330,7 +342,7 @@ async def resolve_cumulative(partition: Partition, message_id: EntryId) -> Cumul
 
 
 async def resolve_individual(partition: Partition, message_id: EntryId) -> Span | None:
-    """The entry that an individual acknowledgement names; None if it names none."""
+    """Return the entry that an individual acknowledgement names; None if there is no such entry."""
     if not _is_within(partition, message_id):
         return None
     return await entry_at(partition, message_id.entry)
@@ -339,32 +351,34 @@ async def resolve_individual(partition: Partition, message_id: EntryId) -> Span 
 async def resolve_seek(
     partition: Partition, message_id: EntryId, *, compacted: bool = False
 ) -> int:
-    """The position of a seek, or of a reader's start, to that id: the next entry start, the end if
-    there is none. `compacted`: for readers of the compacted view, which may begin below the log.
+    """Return the position of a seek to an id, or of a reader's start: the start of the next entry,
+    or the end if there is none. `compacted`: for readers of the compacted view, which may begin
+    below the log.
     """
     ledger, entry = message_id.ledger, message_id.entry
     if ledger != partition.partition_id:
         is_older = ledger < partition.partition_id
         return earliest(partition, compacted=compacted) if is_older else partition.high_watermark
     if compacted and entry < partition.compacted_offset:
-        return max(entry, 0)  # A read goes on at the next entry that is left.
+        return max(entry, 0)  # A read continues at the next remaining entry.
     span = await entry_at_or_after(partition, entry)
     if span is None:
         return partition.high_watermark
     if message_id.ack_set and span.offset == entry:
         acked = acked_ranges(span, message_id.ack_set)
-        if acked and acked[0][0] == span.offset:  # Into a batch: bits of earlier messages are 0.
+        # A position inside a batch: bits of earlier messages are 0.
+        if acked and acked[0][0] == span.offset:
             return acked[0][1]
     return span.offset
 
 
 def earliest(partition: Partition, *, compacted: bool = False) -> int:
-    """The first position of the log, or of the compacted view."""
+    """Return the first position of the log, or of the compacted view."""
     return 0 if compacted and partition.compacted_offset else partition.log_start_offset
 
 
 async def resolve_time(partition: Partition, time_us: int) -> int:
-    """The position of the first entry published at or after `time_us`, the end if there is none."""
+    """Return the position of the first entry published at or after `time_us`; else the end."""
 
     async def find(batch: Batch, _: int) -> int | None:
         return _first_published_at_or_after(batch, time_us)
@@ -391,7 +405,7 @@ def _first_published_at_or_after(batch: Batch, time_us: int) -> int | None:
 
 
 def _is_within(partition: Partition, message_id: EntryId) -> bool:
-    """Whether the id can name something that was delivered from here."""
+    """Return True if this partition can have delivered an entry with the id."""
     return (
         message_id.ledger == partition.partition_id
         and 0 <= message_id.entry < partition.high_watermark

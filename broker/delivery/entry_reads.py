@@ -1,7 +1,8 @@
-"""Reads entries for Pulsar's consumers, and for whoever else wants them as these do.
+"""Reads of entries for Pulsar's consumers, and for other callers with the same needs.
 
-What Pulsar stored is given as it is; what another protocol stored is made into entries. In steps
-(`broker/runtime/steps.py`): most reads wait for nothing. Knows no consumer.
+Entries that Pulsar stored are returned unchanged; records of other protocols are converted to
+entries. The reads are step generators (`broker/runtime/steps.py`): most reads wait for nothing.
+Knows no consumer.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ if TYPE_CHECKING:
     from braidlog.storage.log.batch import Batch
     from braidlog.storage.log.settings import UnreadableRecords
 
-FOREIGN_RECORDS_MAX = 1000  # Records of another format that one read makes into entries: some ms.
-# Larger bodies of other formats are decoded in a thread: where they are compressed, and elsewhere.
-# A thread that decodes takes turns with the loop, and holds it up for longer than it works.
+FOREIGN_RECORDS_MAX = 1000  # Records of another format that a read converts to entries: some ms.
+# Larger bodies of other formats are decoded in a thread, with separate limits for compressed and
+# uncompressed bodies. A decoding thread takes turns with the loop and delays the loop for longer
+# than the decoding takes.
 COMPRESSED_INLINE_BYTES_MAX = 512
 PLAIN_INLINE_BYTES_MAX = 256 * 1024
 
-# Operators of a flag class cost a microsecond, which is more than an entry may.
+# An operator of a flag class costs a microsecond, too slow for each entry.
 _COMPRESSED = int(BatchFlag.COMPRESSED)
 _CHUNK = int(BatchFlag.CHUNK)
 _DELAYED = int(BatchFlag.DELAYED)
@@ -47,21 +49,24 @@ Made = tuple[list[Entry], int, Passed | None]
 
 @dataclass(slots=True)
 class EntryRead:
-    """Entries in offset order, and where the next read goes on (past what is no entry)."""
+    """Entries in offset order, and the start of the next read (past offsets without an entry)."""
 
     entries: list[Entry]
     next_offset: int
-    is_foreign: bool = False  # Some were made of records of another format: few in one read.
-    size: int = 0  # Bytes that the entries keep in memory: of the bodies that they are in.
+    # Some entries were converted from another format: a read returns few of them.
+    is_foreign: bool = False
+    # Bytes that the entries keep in memory: the size of the bodies that contain them.
+    size: int = 0
     has_holes: bool = False  # Some offsets may belong to no entry, or to no message.
     has_chunks: bool = False  # Some entries may be pieces of chunked messages.
-    # Of messages that compaction took out of an entry: Java's client passes over such holes by
-    # itself, C++ and what is built on it only where the broker says that they are acknowledged.
+    # Offsets of messages that compaction removed from an entry. Java's client skips such holes
+    # without help; the C++ client and its derivatives skip them only if the broker marks them as
+    # acknowledged.
     taken_out: list[tuple[int, int]] = field(default_factory=list)
 
 
 class _Full(Exception):
-    """The next entry is large, and there are others to be given before."""
+    """The next entry is large, and smaller entries must be returned first."""
 
 
 async def read_entries(
@@ -72,12 +77,13 @@ async def read_entries(
     compacted: bool = False,
     memory: Reservation | None = None,
 ) -> EntryRead:
-    """Entries from the one that contains `offset`, or follows it, on; none at the high watermark.
+    """Read entries from the entry that contains or follows `offset`; none at the high watermark.
 
-    `compacted`: out of the compacted view, as far as there is one. `memory` is reserved for the
-    entries: it grows for a large record of another format, which is alone in its read.
+    `compacted`: read from the compacted view, as far as there is a view. `memory` is reserved for
+    the entries: the reservation grows for a large record of another format, which is alone in its
+    read.
 
-    Raises OffsetOutOfRange, and UnreadableRecord if the very first record found cannot be opened.
+    Raises OffsetOutOfRange, and UnreadableRecord if the very first record cannot be opened.
     """
     return await run(read_steps(partition, offset, bytes_max, compacted=compacted, memory=memory))
 
@@ -90,7 +96,7 @@ def read_steps(
     compacted: bool = False,
     memory: Reservation | None = None,
 ) -> Steps[EntryRead]:
-    """The same in steps: it waits for what is not in memory, and for a thread that decodes."""
+    """Read entries in steps; wait for data that is not in memory, and for a decoding thread."""
     partition.check_readable(offset, BodyFormat.PULSAR)
     batches: list[Batch] | None
     if compacted:
@@ -101,7 +107,7 @@ def read_steps(
             batches = yield partition.read(offset, bytes_max)
     size = _waiting_bytes(batches[0]) if batches else 0
     if size and memory is not None and not memory.grow_now(size):
-        del batches  # It is read again once there is memory for it.
+        del batches  # The batches are read again once there is memory.
         yield memory.grow(size)
         batches = yield _read_again(partition, offset, bytes_max, compacted=compacted)
     found = EntryRead([], offset)
@@ -142,8 +148,8 @@ def read_steps(
 
 
 def _waiting_bytes(batch: Batch) -> int:
-    """Bytes of a batch that is in memory while it waits for a thread; 0: it is small, or does not
-    wait.
+    """Return the bytes of a batch that stays in memory while its read waits for a thread; 0 for a
+    small batch, or without a wait.
     """
     size = batch.header.body_bytes
     is_foreign = batch.header.body_format != BodyFormat.PULSAR
@@ -165,8 +171,8 @@ def _foreign_entries(
     *,
     have_some: bool,
 ) -> Steps[Made]:
-    """Entries made of the batch's records from `offset` on, where the next read goes on, and what
-    of it could not be opened and was not refused. Raises _Full.
+    """Return entries converted from the batch's records from `offset` on, the start of the next
+    read, and the unreadable part that was not refused. Raises _Full.
     """
     made = yield from _made(batch, offset, policy, memory, have_some=have_some)
     if memory is None:
@@ -199,7 +205,7 @@ def _made(
             with refusing_large():
                 return make()
         except LargeBody:
-            pass  # In the thread for large bodies.
+            pass  # The thread handles large bodies.
     before_large: Callable[[int], Awaitable[None]] | None = None
     if have_some:
         before_large = _raise_full

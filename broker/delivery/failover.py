@@ -1,7 +1,9 @@
-"""Failover delivery: any number of consumers, one of which is sent everything, in order.
+"""Failover delivery: of any number of consumers, the active consumer receives all entries, in
+order.
 
-Which one follows from priorities and names alone, as in AbstractDispatcherSingleActiveConsumer.java
-of apache/pulsar, so that the partitions of a topic are spread over its consumers.
+The choice follows from priorities and names alone, as in
+AbstractDispatcherSingleActiveConsumer.java of apache/pulsar, so that the partitions of a topic are
+spread over its consumers.
 """
 
 from __future__ import annotations
@@ -17,19 +19,19 @@ import trio
 from braidlog.broker.delivery.consumer import CONSUMERS_MAX, Consumer, SubscriptionKind
 from braidlog.broker.delivery.exclusive import OrderedDispatcher
 
-# How long a displaced consumer may still acknowledge what it has, before that is sent to the new
-# one; Apache's activeConsumerFailoverDelayTimeMillis.
+# Time for a displaced consumer to acknowledge its entries before the new consumer receives them;
+# Apache's activeConsumerFailoverDelayTimeMillis.
 DELAY_S: Final = 1.0
-RING_POINTS: Final = 100  # Of each consumer, as in Apache.
+RING_POINTS: Final = 100  # Per consumer, as in Apache.
 HASH_MASK: Final = 0x7FFF_FFFF
 
 
 class FailoverDispatcher(OrderedDispatcher):
-    """Delivers to one of its consumers, and to the next one when that leaves."""
+    """Delivers to the active consumer, and to the next when that consumer leaves."""
 
     kind = SubscriptionKind.FAILOVER
-    _change_at = math.inf  # When the chosen one becomes active, in trio's seconds.
-    _has_fewer = False  # An inactive one has left since the choice: it may be another one now.
+    _change_at = math.inf  # Time at which the chosen consumer becomes active, in trio's seconds.
+    _has_fewer = False  # An inactive consumer left since the choice, so the choice may change now.
 
     def _joined(self, consumer: Consumer) -> None:
         chosen = self._chosen()
@@ -48,10 +50,10 @@ class FailoverDispatcher(OrderedDispatcher):
             self.active = None
             self._change_at = trio.current_time()
         else:
-            self._has_fewer = True  # Of very many that leave together, only once.
+            self._has_fewer = True  # Choose once when many consumers leave together.
 
     def _displace_all_but(self, chosen: Consumer) -> None:
-        """The active one is sent nothing more if another one is chosen."""
+        """Stop sending to the active consumer if another is chosen."""
         if self.active is not chosen:
             self.active = None
             self._change_at = trio.current_time() + DELAY_S
@@ -69,7 +71,7 @@ class FailoverDispatcher(OrderedDispatcher):
         return super()._get_ready()
 
     def _change(self) -> None:
-        """Make the chosen consumer active, tell all of them, and start again for it."""
+        """Activate the chosen consumer, tell all consumers, and start delivery again."""
         self._change_at = math.inf
         self.active = self._chosen()
         self.rewind()
@@ -85,8 +87,8 @@ class FailoverDispatcher(OrderedDispatcher):
 
 
 def choose_active(consumers: Sequence[Consumer], topic: str, index: int | None) -> Consumer | None:
-    """Which of the consumers is sent everything; None if there are none. `topic` is its full name,
-    `index` the partition's number where it has partitions.
+    """Return the consumer to activate; None if there are none. `topic` is the topic's full name,
+    `index` the number of the partition if the topic has partitions.
     """
     if not consumers:
         return None
@@ -105,12 +107,12 @@ def _name(consumer: Consumer) -> str:
 
 @lru_cache(maxsize=CONSUMERS_MAX)
 def _distance(place: int, name: str) -> int:
-    """Distance on the ring of hashes from a place up to the next point of that name."""
+    """Return the distance on the hash ring from a place up to the next point of a name."""
     points = (_hash(f"{name}{number}") for number in range(RING_POINTS))
     return min((point - place) & HASH_MASK for point in points)
 
 
 def _hash(text: str) -> int:
-    """Apache's Murmur3_32Hash: without the sign bit."""
+    """Return Apache's Murmur3_32Hash, without the sign bit."""
     number: int = mmh3.hash(text.encode(), 0, signed=False)
     return number & HASH_MASK

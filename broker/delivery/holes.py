@@ -1,7 +1,7 @@
-"""Offsets that belong to no entry, or to no message of one: mostly what compaction took out.
+"""Offsets that belong to no entry, or to no message of an entry: mostly removed by compaction.
 
-Nobody ever acknowledges them, so a dispatcher passes over them. Knows entries, not where they come
-from.
+No client ever acknowledges these offsets, so a dispatcher skips them. Knows entries, but not their
+source.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from braidlog.storage.formats.api import Buffer
 
 COMPACTED: Final = int(BatchFlag.COMPACTED)
-# A cursor with this many acknowledged ranges gets no holes added: they would take the room of what
-# clients acknowledge. They are passed over when the cursor is read from again.
+# No holes are added to a cursor with this many acknowledged ranges, because they would use the
+# space of the clients' acknowledgements. The next read of the cursor skips the holes again.
 HOLES_MAX: Final = 10_000
 
 
@@ -34,22 +34,24 @@ class Entry(Protocol):
 
     @property
     def end(self) -> int:
-        """Offset after its last record."""
+        """Offset after the entry's last record."""
 
 
 class EntryRead(Protocol):
-    """What one read gave."""
+    """The result of a read."""
 
     next_offset: int
     taken_out: list[tuple[int, int]]
 
     @property
     def entries(self) -> Sequence[Entry]:
-        """In order."""
+        """Entries in offset order."""
 
 
 def holes_of(read: EntryRead, offset: int) -> list[tuple[int, int]]:
-    """The offset ranges from `offset` on that belong to no entry, or no message, of a read."""
+    """Return the offset ranges from `offset` on that belong to no entry, or no message,
+    of a read.
+    """
     found = [(max(start, offset), end) for start, end in read.taken_out if end > offset]
     for entry in read.entries:
         if entry.offset > offset:
@@ -61,7 +63,7 @@ def holes_of(read: EntryRead, offset: int) -> list[tuple[int, int]]:
 
 
 async def taken_out_of(found: Sequence[Entry]) -> list[tuple[int, int]]:
-    """Which messages compaction took out of batched entries."""
+    """Return the offset ranges of messages that compaction removed from batched entries."""
     holes: list[tuple[int, int]] = []
     for entry in found:
         if entry.record_count > 1:
@@ -73,7 +75,7 @@ def holes_within(entry: Entry) -> list[tuple[int, int]]:
     try:
         left = decode_entry(bytes(entry.body), entry.offset, entry.record_count, 0, 0)
     except BodyError:
-        return []  # It cannot be opened, so compaction has changed nothing in it.
+        return []  # Compaction changes nothing in an entry that cannot be opened.
     holes: list[tuple[int, int]] = []
     offset = entry.offset
     for following in [*(record.offset for record in left), entry.end]:
@@ -84,7 +86,7 @@ def holes_within(entry: Entry) -> list[tuple[int, int]]:
 
 
 def last_batch_index(entry: Entry) -> int:
-    """Batch index of the last message that compaction left in a batched entry."""
+    """Return the batch index of the last message that compaction left in a batched entry."""
     holes = holes_within(entry) if entry.flags & COMPACTED else []
     end = holes[-1][0] if holes and holes[-1][1] == entry.end else entry.end
     return end - entry.offset - 1
