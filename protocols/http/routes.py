@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 from starlette.requests import Request
@@ -170,8 +169,8 @@ async def topics_seen(
     broker: Broker, request: Request, namespace: tuple[str, str], topics: Sequence[TopicT]
 ) -> Sequence[TopicT]:
     """Return the topics of a namespace that the client may see."""
-    principal, resource_of = request.scope["exchange"].principal, attrgetter("resource")
-    return await seen(broker.access, principal, namespace, topics, resource_of)
+    principal = request.scope["exchange"].principal
+    return await seen(broker.access, principal, namespace, topics, lambda topic: topic.resource)
 
 
 def groups_seen(broker: Broker, request: Request, topic: Topic) -> list[bytes]:

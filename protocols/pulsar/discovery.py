@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from braidlog.broker.access.rights import Action, Resource
@@ -223,14 +222,14 @@ async def _tell_topics(
     names: list[str] = []
     if command.mode != CommandGetTopicsOfNamespace.NON_PERSISTENT:
         there = client.broker.topics.list(*parts)
-        for topic in await client.connection.seen(parts, there, attrgetter("resource")):
+        for topic in await client.connection.seen(parts, there, lambda topic: topic.resource):
             if not is_system(topic.name) and not topic.deleted:
                 partitions = len(topic.partitions)
                 names += full_names(partitions, topic.name, partitioned=topic.partitioned)
     if command.mode != CommandGetTopicsOfNamespace.PERSISTENT:
         live = client.broker.live.list(*parts)
-        seen = await client.connection.seen(parts, live, attrgetter("resource"))
-        names += [topic.full for topic in seen]
+        seen = await client.connection.seen(parts, live, lambda channel: channel.topic.resource)
+        names += [channel.full for channel in seen]
         named = [*(await client.broker.peers.live(parts)).items()]
         theirs = await client.connection.seen(parts, named, lambda one: Resource.of_topic(one[1]))
         names = [*dict.fromkeys([*names, *(full for full, _ in theirs)])]

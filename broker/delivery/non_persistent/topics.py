@@ -7,7 +7,6 @@ nothing else of it does. Other protocols do not see live topics. Knows no connec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -136,7 +135,7 @@ class LiveTopics:
             for (name, _), topic in self._live.items()
             if (name.tenant, name.namespace) == (tenant, namespace)
         ]
-        return sorted(found, key=attrgetter("full"))
+        return sorted(found, key=lambda topic: topic.full)
 
     def list_partitioned(self, tenant: str, namespace: str) -> Sequence[TopicName]:
         """Those with partitions, in use or not."""
