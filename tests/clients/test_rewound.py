@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 SENT = [b"%d" % number for number in range(10)]
 PLACE = kafka.TopicPartition("t", 0)
 PAGE = Path(__file__).parents[2] / "docs" / "positions.md"
-WARNING = "the C++ library of Pulsar, which Python's client wraps, leaves out"
+WARNING = "Pulsar's C++ library (Python's client wraps the library) drops records"
 
 
 # Each function reads all messages, so that later messages were sent after the move.
