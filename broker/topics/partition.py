@@ -202,8 +202,8 @@ class Partition:
     def append_all(
         self, pieces: Sequence[tuple[Buffer, BodyInfo]], *, body_format: int, append_us: int
     ) -> Appended:
-        """Write checked bodies, stamped for consecutive offsets, as a batch each: all of them, or
-        none if that fails. Returns where the first went; otherwise as `append`.
+        """Write checked bodies, stamped for consecutive offsets, each as a batch: either all or
+        none. Returns the position of the first batch; otherwise as `append`.
         """
         if self._is_closed:
             self._refuse_append()

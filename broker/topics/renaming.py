@@ -1,9 +1,9 @@
-"""Giving a topic, or a namespace with all of its topics, another name: records, positions and
-numbers stay, for everything stored refers to the catalogue's own numbers.
+"""Renames a topic, or a namespace with all topics in it. Records, positions and numbers stay, as
+all stored data refers to the catalogue's own numbers.
 
-For clients a renamed topic is one that was deleted and one that was made: clients of the old
-name are ended as with a deletion, and that name is not auto-created for a while. Permissions go by
-name and stay with the old one. Knows no protocol and no file.
+To clients a rename is a deletion and a creation: clients of the old name are closed as after a
+deletion, and that name is not auto-created for a while. Permissions go by name and stay with the
+old name. Knows no protocol and no file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import PartitionFactory, Topic
     from braidlog.broker.topics.topics import Topics
 
-# Of one change, which is made in one turn of the loop: some 5 us each.
+# Partitions per rename, all changed in a single turn of the loop: about 5 us each.
 RENAMED_PARTITIONS_MAX: Final = 5_000
 
 Names = Sequence[tuple["Topic", TopicName]]
@@ -41,7 +41,7 @@ Names = Sequence[tuple["Topic", TopicName]]
 
 @dataclass(slots=True)
 class _Taking:
-    """Folders that get their new names once the catalogue has them on disk."""
+    """Folders that get their new names once the catalogue's change is on disk."""
 
     ticket: int
     names: Names
@@ -49,7 +49,9 @@ class _Taking:
 
 
 class Renaming:
-    """Changes names. A crash leaves the old name or the new one; a whole namespace has the same."""
+    """Changes names. A crash leaves either the old or the new name; for a namespace, in all topics
+    alike.
+    """
 
     def __init__(
         self,
@@ -73,8 +75,8 @@ class Renaming:
         self._arrived = trio.lowlevel.ParkingLot()
 
     async def run(self) -> None:
-        """Give folders the names that the catalogue has, until cancelled; the next start does what
-        is left then, or after a crash. Raises StorageFailed.
+        """Rename folders after the catalogue, until cancelled; the next start renames the remaining
+        folders, also after a crash. Raises StorageFailed.
         """
         while True:
             while self._taking:
@@ -85,8 +87,8 @@ class Renaming:
             await self._arrived.park()
 
     async def rename_topic(self, before: TopicName, name: TopicName) -> int:
-        """Give a topic another name within its namespace; return the ticket. On disk, and in the
-        folders that the tools read, when this returns.
+        """Rename a topic within its namespace; return the ticket. On return the new name is on
+        disk, and in the folders that the tools read.
 
         Raises TopicNotFound, TopicExists, InvalidName, LimitExceeded, NotSupported, Conflict,
         StorageFull, StorageFailed.
@@ -100,16 +102,16 @@ class Renaming:
             names = [(topic, name)]
             await self._prepare(names)
             self._check_free(name)
-            # Atomic: no wait until everybody sees the new name.
+            # Atomic: no wait until every reader sees the new name.
             ticket = self._catalogue.rename_topic(topic.meta.topic_id, name.topic)
             taking = self._replace(names, ticket)
         await taking.is_over.wait()
         return ticket
 
     async def rename_namespace(self, tenant: str, before: str, renamed: str) -> int:
-        """Give a namespace another name, and all of its topics with it; return the ticket. Live
-        topics end. Otherwise as `rename_topic`. `default` keeps its name: Kafka's and Pulsar's
-        clients mean it when they name none.
+        """Rename a namespace, and so its topics; return the ticket. Live topics end. Otherwise as
+        `rename_topic`. `default` cannot be renamed: Kafka's and Pulsar's clients use it if they
+        name no namespace.
 
         Raises NamespaceNotFound, NamespaceExists, InvalidName, LimitExceeded, NotSupported,
         Conflict, StorageFull, StorageFailed.
@@ -128,7 +130,7 @@ class Renaming:
             self._check_namespaces(tenant, before, renamed)
             if [topic for topic, _ in names] != list(self._topics.list(tenant, before)):
                 raise errors.Conflict(f"{tenant}/{before} was changed meanwhile")
-            # Atomic: no wait until everybody sees the new names.
+            # Atomic: no wait until every reader sees the new names.
             ticket = self._catalogue.rename_namespace(tenant, before, renamed)
             self._live.end_all(tenant, before)
             taking = self._replace(names, ticket)
@@ -136,7 +138,7 @@ class Renaming:
         return ticket
 
     def check_possible(self) -> None:
-        """Raises NotSupported if topics and namespaces cannot change their names."""
+        """Raise NotSupported if topics and namespaces cannot be renamed."""
         if not self._is_possible:
             raise errors.NotSupported(
                 "over a shared store the name says which broker owns a topic: it stays"
@@ -149,8 +151,8 @@ class Renaming:
         ]
 
     async def _prepare(self, names: Names) -> None:
-        """Put the new names on disk in the folders, before the catalogue has them. On return the
-        topics are as they were before. Raises Conflict if they are not.
+        """Write the new names to the folders' disk before the catalogue changes. Raises Conflict if
+        the topics changed meanwhile.
         """
         while self._taking:  # A folder has room for one prepared name.
             await self._taking[-1].is_over.wait()
@@ -170,7 +172,7 @@ class Renaming:
                 raise errors.Conflict(f"{topic.name} was changed meanwhile")
 
     def _replace(self, names: Names, ticket: int) -> _Taking:
-        """Show the new names to everybody."""
+        """Publish the new names in memory."""
         self._topics.held_names.hold([topic.name for topic, _ in names])
         heirs = []
         for topic, name in names:

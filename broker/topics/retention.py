@@ -1,6 +1,6 @@
-"""Drops what topics no longer have to keep. The rules are in storage/log/retention.py.
+"""Deletes records that topics need not retain. The rules are in storage/log/retention.py.
 
-Knows when to look and what subscriptions have acknowledged; no file.
+Knows the schedule and the subscriptions' positions; no file.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-# Partitions that keep everything, passed over between two checkpoints: some 0.1 ms.
+# Partitions without retention limits between two checkpoints: about 0.1 ms.
 PASSED_OVER = 500
 
 
 class Retention:
-    """Looks at every topic each `interval_ms`, and at one when told to."""
+    """Applies retention to every topic each `interval_ms`, and to a single topic on request."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Retention:
         report: Report,
         hold_lost: Callable[[str, str, int], None] = lambda *_: None,
     ) -> None:
-        """`use_reserve` may let a change that frees space use a full disk's reserve; `report` is
-        called with each error of storage before the broker error is raised; `hold_lost` with topic,
+        """`use_reserve` may let a change that frees space use a full disk's reserve. `report` is
+        called with each storage error before the broker error is raised; `hold_lost` with topic,
         subscription and number of records when a hold reaches its cap.
         """
         self._topics = topics
@@ -67,22 +67,21 @@ class Retention:
         self._hold_lost = hold_lost
 
     async def run(self) -> None:
-        """Look again and again until cancelled. Raises StorageFailed."""
+        """Apply retention at intervals until cancelled. Raises StorageFailed."""
         while True:
             await trio.sleep(self._interval_ms / 1000)
             for topic in self._topics.all():
                 await self._retain(topic)
 
     async def apply(self, topic: Topic) -> None:
-        """Drop what one topic no longer has to keep, now. Raises NotOwner, the broker's
-        StorageFailed.
-        """
+        """Apply retention to a topic now. Raises NotOwner, the broker's StorageFailed."""
         topic.check_here()
         with as_broker_errors(self._report):
             await self._retain(topic)
 
     async def purge(self, topic: Topic) -> None:
-        """Drop all records of a topic that are durable; offsets go on. It keeps its name meanwhile.
+        """Delete all durable records of a topic; offsets continue. The topic's name cannot change
+        meanwhile.
 
         Raises NotOwner, TopicNotFound, the broker's StorageFull, StorageFailed.
         """
@@ -96,15 +95,15 @@ class Retention:
                 await trio.lowlevel.checkpoint()
 
     def drop_segments(self, partition: Partition, count: int | None) -> None:
-        """Drop the `count` oldest segments of a partition, but not the one being written, or all
-        durable records (None). Raises the broker's StorageFull, StorageFailed.
+        """Delete the `count` oldest segments of a partition, except the active segment; None
+        deletes all durable records. Raises the broker's StorageFull, StorageFailed.
         """
         with as_broker_errors(self._report):
             partition.log.compacted.drop_view()
             self._use_reserve(partial(partition.log.drop, count))
 
     def delete_below(self, partition: Partition, offset: int) -> None:
-        """Delete the records below an offset that are durable. Raises the broker's StorageFull,
+        """Delete the durable records below an offset. Raises the broker's StorageFull,
         StorageFailed.
         """
         with as_broker_errors(self._report):
@@ -144,10 +143,10 @@ class Retention:
             if dropped and held is not None and partition.log.log_start_offset > held:
                 self._tell_lost(partition, held)
         except StorageFull as full:
-            self._report(full)  # For the log alone: the next look tries again.
+            self._report(full)  # Affects this log alone: the next round tries again.
 
     def _tell_lost(self, partition: Partition, held: int) -> None:
-        """Say that the cap of a hold was reached: its subscription has lost these offsets."""
+        """Report that a hold reached its cap: the subscription has lost these offsets."""
         start, name = partition.log.log_start_offset, partition.log.settings.retention_hold or ""
         self._hold_lost(partition.topic.name.full, name, start - held)
         log.warning(
@@ -160,15 +159,17 @@ class Retention:
         )
 
     def _position(self, topic: Topic, name: bytes, index: int) -> int | None:
-        """The position of one subscription; None if it does not exist or was never set."""
+        """Return a subscription's position; None if the subscription does not exist or has no
+        position.
+        """
         subscription = self._subscriptions.find(topic, name)
         return subscription.position(index) if subscription else None
 
 
 async def _date(segment: Segment) -> None:
-    """Read the append times of a segment from before this start, at most half of the time."""
+    """Read the append times of a segment from before this start, in at most half of the time."""
     times, newest_us, is_over = append_times(segment), 0, False
-    with suppress(Fault, FileGone):  # The file's time has to do.
+    with suppress(Fault, FileGone):  # The file's modification time is used instead.
         while not is_over:
             began_s = time.perf_counter()
             newest_us, is_over = await run_in_thread(_date_piece, times, newest_us)
@@ -177,7 +178,7 @@ async def _date(segment: Segment) -> None:
 
 
 def _date_piece(times: Iterator[int], newest_us: int) -> tuple[int, bool]:
-    """Go on for a short while: the greatest append time so far, and whether that is all."""
+    """Run for a short while: (greatest append time so far, True if all are read)."""
     until_s = time.perf_counter() + COMPACTION_PIECE_S
     for newest_us in times:
         if time.perf_counter() >= until_s:

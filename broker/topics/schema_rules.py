@@ -1,8 +1,8 @@
-"""When one schema may follow another, and what counts as a schema: Pulsar's strategies.
+"""Schema validity and compatibility, by Pulsar's strategies.
 
 AVRO and JSON definitions are Avro schemas (Pulsar's clients send both so), parsed by fastavro and
-compared by Avro's own rules of schema resolution. Other types are compared by type alone. Knows no
-topic and no protocol but for Pulsar's type numbers.
+compared by Avro's rules of schema resolution. Other types are compared by type alone. Knows no
+topic, and of protocols only Pulsar's type numbers.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ PROTOBUF: Final = 3
 AVRO: Final = 4
 IN_AVRO: Final = frozenset({JSON, PROTOBUF, AVRO})
 
-# One definition: a journal record, kept in memory, and milliseconds to parse.
+# Per definition: a journal record, held in memory, and milliseconds to parse.
 DEFINITION_BYTES_MAX: Final = 64 * 1024
-DEPTH_MAX: Final = 32  # Of nested definitions; Python's own limit is a thousand calls.
+DEPTH_MAX: Final = 32  # Depth of nested definitions; Python's own limit is a thousand calls.
 REASON_CHARACTERS: Final = 500  # Characters; a reason may quote the definition.
-PARSED_MAX: Final = 64  # Parsed definitions that are remembered, some 100 KB each at worst.
+PARSED_MAX: Final = 64  # Parsed definitions in the cache, at worst about 100 KB each.
 
 
 class Strategy(enum.Enum):
-    """Who must be able to read whose data, as Pulsar names it."""
+    """Pulsar's compatibility strategies: which reader must be able to read which writer's data."""
 
     FULL = "full"  # Both directions; the default.
-    BACKWARD = "backward"  # New readers read what old ones wrote.
-    FORWARD = "forward"  # Old readers read what new ones write.
-    FULL_TRANSITIVE = "full_transitive"  # The same with every version, not just the last.
+    BACKWARD = "backward"  # New readers read data of old writers.
+    FORWARD = "forward"  # Old readers read data of new writers.
+    FULL_TRANSITIVE = "full_transitive"  # FULL against every version, not just the latest.
     BACKWARD_TRANSITIVE = "backward_transitive"
     FORWARD_TRANSITIVE = "forward_transitive"
     ALWAYS_COMPATIBLE = "always_compatible"
@@ -50,8 +50,8 @@ TRANSITIVE: Final = frozenset(
 )
 BACKWARD_ONLY: Final = frozenset({Strategy.BACKWARD, Strategy.BACKWARD_TRANSITIVE})
 FORWARD_ONLY: Final = frozenset({Strategy.FORWARD, Strategy.FORWARD_TRANSITIVE})
-# How a consumer's schema is checked where that is not as a producer's: it writes nothing, so that
-# it has to read what there is and nobody has to read it; checkConsumerCompatibility in Apache's
+# Strategies for a consumer's schema, where they differ from a producer's: a consumer writes
+# nothing, so a consumer only has to read the existing data; checkConsumerCompatibility in Apache's
 # SchemaRegistryServiceImpl.
 FOR_CONSUMERS: Final = {
     Strategy.FULL: Strategy.BACKWARD,
@@ -64,23 +64,23 @@ PARSER: Final = "fastavro"
 
 
 def has_parser() -> bool:
-    """Whether `load_parser` has nothing left to do."""
+    """Return whether the parser is loaded."""
     return PARSER in sys.modules
 
 
 async def load_parser() -> None:
-    """Import the parser of Avro schemas: 3 MB, for nothing where no client has a schema. Call this
-    where one may come; else the first one holds up the loop for 30 ms.
+    """Import the parser of Avro schemas: 3 MB, wasted if no client has a schema. Call this before a
+    schema may arrive; else the first schema blocks the loop for 30 ms.
     """
     await import_in_thread(PARSER)
 
 
 class BadDefinition(Exception):
-    """A definition cannot be parsed; the text says why."""
+    """A definition cannot be parsed; the text gives the reason."""
 
 
 def check_definition(schema: SchemaMeta) -> None:
-    """Raises BadDefinition for an invalid or too large definition."""
+    """Raise BadDefinition for an invalid or too large definition."""
     if len(schema.data) > DEFINITION_BYTES_MAX:
         raise BadDefinition(f"a schema's definition has at most {DEFINITION_BYTES_MAX} bytes")
     if schema.type in IN_AVRO:
@@ -88,7 +88,9 @@ def check_definition(schema: SchemaMeta) -> None:
 
 
 def difference(strategy: Strategy, last: SchemaMeta, new: SchemaMeta) -> str:
-    """Why `new` may not follow `last`; empty if it may. Raises BadDefinition for either."""
+    """Return the reason that `new` may not follow `last`, or an empty text. Raises BadDefinition
+    for either schema.
+    """
     if strategy is Strategy.ALWAYS_COMPATIBLE:
         return ""
     if strategy is Strategy.ALWAYS_INCOMPATIBLE:
@@ -124,7 +126,7 @@ def _parsed(data: bytes) -> Definition:
 
 
 def definition_fault(error: Exception) -> str:
-    """Return in plain words why fastavro could not parse a definition."""
+    """Return in plain words the reason that fastavro could not parse a definition."""
     from fastavro.schema import SchemaParseException, UnknownType
 
     if isinstance(error, UnknownType):
@@ -145,7 +147,7 @@ def _check_depth(definition: Definition, left: int) -> None:
             _check_depth(one, left - 1)
 
 
-# Avro 1.12, "Schema Resolution": the writer's type, and what it may be read as.
+# Avro 1.12, "Schema Resolution": the writer's type, and the types that a reader may use for it.
 PROMOTIONS: Final = {
     "int": frozenset({"long", "float", "double"}),
     "long": frozenset({"float", "double"}),
@@ -156,7 +158,9 @@ PROMOTIONS: Final = {
 
 
 def _unreadable(reader: Definition, writer: Definition) -> str:
-    """Why a reader's schema cannot read what a writer's schema wrote; empty if it can."""
+    """Return the reason that the reader's schema cannot read the writer's data, or an
+    empty text.
+    """
     try:
         return _Resolution(_named(reader), _named(writer)).unreadable(reader, writer, "")
     except (KeyError, TypeError) as error:  # Names that are not text pass fastavro.
@@ -164,21 +168,21 @@ def _unreadable(reader: Definition, writer: Definition) -> str:
 
 
 def _named(definition: Definition) -> dict[str, Definition]:
-    """The types that a parsed definition names, by their full names."""
+    """Return the named types of a parsed definition, by full name."""
     found = definition.get("__named_schemas", {}) if isinstance(definition, dict) else {}
     assert isinstance(found, dict)
     return found
 
 
 class _Resolution:
-    """One comparison of a reader's schema with a writer's."""
+    """A comparison of a reader's schema with a writer's."""
 
     def __init__(self, readers: dict[str, Definition], writers: dict[str, Definition]) -> None:
         self._readers, self._writers = readers, writers
-        self._compared: set[tuple[str, str]] = set()  # Records, which may contain themselves.
+        self._compared: set[tuple[str, str]] = set()  # Records, which may be recursive.
 
     def unreadable(self, reader: Definition, writer: Definition, path: str) -> str:
-        """The first place that cannot be read, and why; empty if there is none."""
+        """Return the first place that cannot be read, with the reason, or an empty text."""
         if isinstance(reader, str):
             reader = self._readers.get(reader, reader)
         if isinstance(writer, str):

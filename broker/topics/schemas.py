@@ -1,7 +1,7 @@
-"""Schemas of a topic, kept verbatim by version: all partitions share them. Knows no protocol.
+"""Schemas of a topic, stored verbatim by version: all partitions share them. Knows no protocol.
 
-A new definition becomes a new version if it may follow the latest one: by the topic's setting
-`schema_compatibility`, which `schema_rules.py` explains.
+A new definition becomes a new version if compatible with the latest version, by the topic's setting
+`schema_compatibility` (see `schema_rules.py`).
 """
 
 from __future__ import annotations
@@ -38,34 +38,36 @@ __all__ = [
 ]
 
 
-SCHEMAS_MAX: Final = 1000  # Of one topic: kept in memory, each up to 64 KiB.
+SCHEMAS_MAX: Final = 1000  # Per topic: held in memory, each up to 64 KiB.
 
 
 class IncompatibleSchema(Exception):
-    """The schema may not follow the topic's latest one, or is no schema."""
+    """The schema is invalid, or may not follow the topic's latest schema."""
 
 
 def schema_of(schemas: Sequence[SchemaMeta], version: int) -> SchemaMeta | None:
-    """A version of a topic's schemas, even one before a deletion; None if there is none."""
+    """Return a version of a topic's schemas, even from before a deletion; None if unknown."""
     if not 0 <= version < len(schemas) or schemas[version].is_deletion:
         return None
     return schemas[version]
 
 
 def latest_version(schemas: Sequence[SchemaMeta]) -> int | None:
-    """The newest version; None without a schema, or once it was deleted."""
+    """Return the newest version; None without a schema, or after a deletion."""
     return len(schemas) - 1 if schemas and not schemas[-1].is_deletion else None
 
 
 def numbered(schemas: Sequence[SchemaMeta], version: int | None) -> tuple[int, SchemaMeta] | None:
-    """A schema with its version: of that version, or the latest; None if there is none."""
+    """Return (version, schema) of that version, or of the latest; None if there is no
+    such schema.
+    """
     number = latest_version(schemas) if version is None else version
     found = None if number is None else schema_of(schemas, number)
     return None if number is None or found is None else (number, found)
 
 
 def in_force(schemas: Sequence[SchemaMeta]) -> range:
-    """The versions since the last deletion, oldest first."""
+    """Return the versions since the last deletion, oldest first."""
     first = len(schemas)
     while first and not schemas[first - 1].is_deletion:
         first -= 1
@@ -73,7 +75,7 @@ def in_force(schemas: Sequence[SchemaMeta]) -> range:
 
 
 def version_of(topic: Topic, schema: SchemaMeta) -> int | None:
-    """The version of an identical schema, whatever its name; None if there is none."""
+    """Return the version of an identical schema under any name; None if there is no such schema."""
     for version in in_force(topic.meta.schemas):
         known = topic.meta.schemas[version]
         same_type = known.type == schema.type and known.properties == schema.properties
@@ -83,12 +85,12 @@ def version_of(topic: Topic, schema: SchemaMeta) -> int | None:
 
 
 def compatible(topic: Topic, schema: SchemaMeta) -> None:
-    """Raises IncompatibleSchema if the schema may not follow the topic's latest one."""
+    """Raise IncompatibleSchema if the schema may not follow the topic's latest schema."""
     _check(topic, schema, strategy_of(topic))
 
 
 def readable(topic: Topic, schema: SchemaMeta) -> None:
-    """Raises IncompatibleSchema if the topic may not be read with that schema."""
+    """Raise IncompatibleSchema if the topic may not be read with that schema."""
     strategy = strategy_of(topic)
     _check(topic, schema, FOR_CONSUMERS.get(strategy, strategy))
 
@@ -107,7 +109,7 @@ def _check(topic: Topic, schema: SchemaMeta, strategy: Strategy) -> None:
 
 
 def strategy_of(topic: Topic) -> Strategy:
-    """The strategy in force: the topic's, else its namespace's, else FULL."""
+    """Return the strategy in force: the topic's, else its namespace's, else FULL."""
     return Strategy(topic.settings.get("schema_compatibility", Strategy.FULL.value))
 
 
@@ -118,7 +120,7 @@ class Schemas:
         self._catalogue = catalogue
 
     def add(self, topic: Topic, schema: SchemaMeta) -> tuple[int, int]:
-        """The version that the schema has now, and the ticket after which that is on disk.
+        """Add a schema; return its version, and the ticket that makes the version durable.
 
         Raises IncompatibleSchema, StorageFull, StorageFailed.
         """
@@ -129,10 +131,11 @@ class Schemas:
         return version, self._catalogue.ticket
 
     def delete(self, topic: Topic) -> tuple[int, int]:
-        """Delete the schema; returns the version that says so, and the ticket as `add` does.
+        """Delete the schema; return the version that marks the deletion, and the ticket as `add`
+        does.
 
-        Any schema may be the next one. Records keep their versions and are decoded as before.
-        Raises IncompatibleSchema where there are too many versions, StorageFull, StorageFailed.
+        Any schema may follow. Records keep their versions and are decoded as before. Raises
+        IncompatibleSchema at the limit of versions, StorageFull, StorageFailed.
         """
         return self._append(topic, SchemaMeta(DELETED_SCHEMA_TYPE, "", b"", {}))
 
@@ -140,7 +143,7 @@ class Schemas:
         version = len(topic.meta.schemas)
         if version >= SCHEMAS_MAX:
             raise IncompatibleSchema(f"a topic has at most {SCHEMAS_MAX} schemas")
-        if not topic.is_persistent:  # Nothing of it is kept on disk.
+        if not topic.is_persistent:  # Such a topic stores nothing on disk.
             topic.meta.schemas.append(schema)
             return version, 0
         self._catalogue.add_schema(topic.meta.topic_id, schema)

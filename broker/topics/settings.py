@@ -1,6 +1,7 @@
 """Settings of a topic's logs: as users write them, as they are stored, and their effect.
 
-What a topic sets wins over the broker's configuration, name by name. Knows no topic and no file.
+A topic's own setting overrides the broker's configuration, name by name. Knows no topic and no
+file.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from braidlog.storage.log.settings import (
 if TYPE_CHECKING:
     from braidlog.storage.metadata.catalogue_records import Setting
 
-NO_LIMIT = -1  # As Kafka's and Iggy's clients write "unlimited" where a number is wanted.
+NO_LIMIT = -1  # Kafka's and Iggy's clients write "unlimited" as this number.
 LIMITS = frozenset(
     (
         "retention_bytes",
@@ -58,18 +59,18 @@ BacklogPolicy = typing.Literal[
 ]
 
 
-INT64_MAX = 2**63 - 1  # The catalogue keeps no larger numbers.
+INT64_MAX = 2**63 - 1  # The catalogue stores no larger numbers.
 
 
 class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The broker's settings and what only topics can set (LogSettings says what it does)."""
+    """The broker's settings and the settings of topics alone (see LogSettings)."""
 
     keep_unacknowledged: bool = False
     delete_acknowledged: bool = False
     retention_hold: str | None = None
     retention_hold_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     retention_hold_ms: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    # Of broker/topics/schema_rules.py: who must be able to read whose data.
+    # See broker/topics/schema_rules.py: which reader must be able to read which writer's data.
     schema_compatibility: typing.Literal[
         "full",
         "backward",
@@ -80,7 +81,7 @@ class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
         "always_compatible",
         "always_incompatible",
     ] = "full"
-    # Of broker/positions/backlog.py; 0 is no limit.
+    # See broker/positions/backlog.py; 0 means no limit.
     message_ttl_s: Annotated[int, msgspec.Meta(ge=0)] | None = None
     backlog_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
     backlog_bytes_policy: BacklogPolicy = "producer_request_hold"
@@ -91,13 +92,13 @@ class _Merged(LogConfig, frozen=True, forbid_unknown_fields=True, kw_only=True):
     min_compaction_lag_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     delete_retention_ms: Annotated[int, msgspec.Meta(ge=0)] = 24 * 3_600_000
     compaction_threshold_bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    deduplication: bool = False  # What a Pulsar producer sends again is not stored again.
+    deduplication: bool = False  # Do not store a repeated message of a Pulsar producer again.
 
 
 def read_settings(given: Mapping[str, Setting | None]) -> dict[str, Setting | None]:
-    """Turn settings as users write them into the form that is kept; None unsets one.
+    """Turn settings as users write them into the stored form; None unsets a setting.
 
-    Sizes and times may have units (`1GiB`, `7d`), and `none` is no limit, or no group that holds.
+    Sizes and times may have units (`1GiB`, `7d`); `none` means no limit, or no group that holds.
     Raises InvalidRequest for an unknown name, and for text that is no value; `log_settings` checks
     the rest.
     """
@@ -130,7 +131,7 @@ def _kept(name: str, value: Setting | None) -> Setting | None:
 
 
 def _switch(name: str, text: str) -> bool:
-    """In any case, as in the broker's own settings. Raises InvalidRequest."""
+    """Parse a switch in any case, as in the broker's own settings. Raises InvalidRequest."""
     try:
         return {"true": True, "false": False}[text.strip().lower()]
     except KeyError:
@@ -141,13 +142,15 @@ def _switch(name: str, text: str) -> bool:
 def in_force(
     config: LogConfig, settings: Mapping[str, Setting | None]
 ) -> dict[str, Setting | None]:
-    """By name, what holds for the logs of a topic with these settings. Raises InvalidRequest."""
+    """Return the settings in force, by name, for the logs of such a topic. Raises
+    InvalidRequest.
+    """
     given = {name: value for name, value in settings.items() if value is not None}
     return asdict(log_settings(config, given))
 
 
 def log_settings(config: LogConfig, settings: Mapping[str, Setting]) -> LogSettings:
-    """The log settings of a topic with these settings; those not for logs are passed over.
+    """Return the log settings of a topic with these settings; settings not for logs are ignored.
 
     Raises InvalidRequest for an invalid value.
     """

@@ -1,6 +1,6 @@
-"""One topic while the broker runs, and the interfaces of what makes, keeps and watches topics.
+"""A topic while the broker runs, and the interfaces of partition factories and topic listeners.
 
-Knows no file and no protocol; topics are made and changed by `broker/topics/topics.py` alone.
+Knows no file and no protocol; only `broker/topics/topics.py` creates and changes topics.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 
 
 class PartitionFactory(Protocol):
-    """Makes partitions over their folders. Raises errors of storage."""
+    """Creates partitions over their folders. Raises storage errors."""
 
     async def create(
         self, topic: Topic, first_index: int, partition_ids: Sequence[int]
     ) -> Sequence[Partition]:
-        """Make folders and files, on disk when this returns, and open them: all, or none is left.
+        """Create and open folders and files, on disk when this returns: either all, or none.
 
-        A new topic has its name and settings, no number yet. Making one takes milliseconds, so
-        other clients are served meanwhile.
+        A new topic has a name and settings, but no number yet. Creation takes milliseconds, during
+        which the broker serves other clients.
         """
 
     def in_turn(self, partition_ids: Sequence[int]) -> Iterator[int]:
-        """These numbers, for a caller who opens each before asking for the next."""
+        """Yield these numbers, for a caller that opens each partition before the next."""
 
     def open(self, topic: Topic, index: int, partition_id: int) -> Partition:
-        """Open the partition that is there."""
+        """Open an existing partition."""
 
     def alter(self, topic: Topic, changed: Mapping[str, Setting]) -> None:
         """Apply these settings to the partitions. Raises InvalidRequest, with nothing changed."""
 
     def check(self, settings: Mapping[str, Setting]) -> None:
-        """Check settings that topics are to have. Raises InvalidRequest, UnwritableChange."""
+        """Check planned settings of topics. Raises InvalidRequest, UnwritableChange."""
 
     async def alter_one(self, partition: Partition, changed: Mapping[str, Setting]) -> None:
-        """Apply these settings to one partition. Raises as `alter`."""
+        """Apply these settings to a single partition. Raises as `alter`."""
 
     def discard(self, partition: Partition) -> None:
         """Close the partition and queue its folder for deletion."""
@@ -57,40 +57,42 @@ class PartitionFactory(Protocol):
         """
 
     async def take_names(self, topics: Sequence[tuple[Topic, TopicName]]) -> None:
-        """Make the prepared names those of the folders, once the catalogue has them on disk."""
+        """Put the prepared names into force, once the catalogue has them on disk."""
 
     def is_open(self, partition: Partition) -> bool:
-        """Whether its records are kept by this broker."""
+        """Return whether this broker stores the partition's records."""
 
 
 class TopicEvent(enum.Enum):
-    """What happened to a topic."""
+    """Change of a topic."""
 
     CREATED = "created"
     GROWN = "grown"
     SHRUNK = "shrunk"
     DELETED = "deleted"
     TERMINATED = "terminated"
-    RENAMED = "renamed"  # For its clients it is gone; another one has its partitions' logs.
-    MOVED = "moved"  # Another broker owns it from now on: its clients have to go there.
+    RENAMED = "renamed"  # Clients see a deletion; a new topic has the partitions' logs.
+    MOVED = "moved"  # Another broker is now the owner: clients must connect there.
 
 
 class TopicListener(Protocol):
-    """Hears of changes of topics. Called within the change, so it must not change topics itself."""
+    """Receives changes of topics. Called within the change, so it must not change topics itself."""
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """The change is already made; a deleted one still has its name and partitions."""
+        """Handle a change that is already made; a deleted topic still has its name and
+        partitions.
+        """
 
 
 class Topic:
-    """One topic while the broker runs."""
+    """A topic while the broker runs."""
 
-    is_persistent = True  # Its records are stored.
+    is_persistent = True  # True if records are stored.
 
     def __init__(self, meta: TopicMeta) -> None:
         self.meta = meta
         self.inherited: Mapping[str, Setting] = {}  # Its namespace's settings.
-        self.resource = Resource.of_topic(meta.name)  # As access control knows it.
+        self.resource = Resource.of_topic(meta.name)  # Name of the topic in access control.
         self.partitions: list[Partition] = []
         self.ticket = 0
         """Once this is durable, so is what the last call did to the topic."""
@@ -101,12 +103,12 @@ class Topic:
 
     @property
     def figures_name(self) -> str:
-        """What it is called in figures."""
+        """Name of the topic in figures."""
         return self.name.full
 
     @property
     def channels(self) -> Sequence[Channel]:
-        """The partitions, towards producers."""
+        """The partitions, as producers use them."""
         return self.partitions
 
     @property
@@ -116,21 +118,21 @@ class Topic:
 
     @property
     def partitioned(self) -> bool:
-        """Whether it is a partitioned topic in Pulsar's sense (one partition or more)."""
+        """True for a partitioned topic in Pulsar's sense (with any number of partitions)."""
         return self.meta.partitioned
 
     @property
     def settings(self) -> Mapping[str, Setting]:
-        """The settings in force: its own, and its namespace's where it has none."""
+        """Settings in force: the topic's own, else the namespace's."""
         return {**self.inherited, **self.meta.settings}
 
     @property
     def is_terminated(self) -> bool:
-        """Whether it takes no more records, for ever."""
+        """True if the topic never accepts records again."""
         return self.meta.is_terminated
 
     def hold_layout(self) -> None:
-        """Keep the topic unpartitioned, until as many calls of `release_layout`."""
+        """Keep the topic unpartitioned until each call has a matching `release_layout`."""
         self.layout_users += 1
 
     def release_layout(self) -> None:
@@ -138,7 +140,7 @@ class Topic:
         self.layout_users -= 1
 
     def describe(self, meta: TopicMeta, ticket: int) -> None:
-        """Take the catalogue's record of the topic, durable with `ticket`, here and in the
+        """Adopt the catalogue's record of the topic, durable with `ticket`, here and in the
         partitions.
         """
         self.meta = meta
@@ -147,11 +149,11 @@ class Topic:
             partition.topic = meta
 
     def check_here(self) -> None:
-        """Raises NotOwner for a topic of another broker; here there is none."""
+        """Raise NotOwner for a topic of another broker; never without a cluster."""
 
     def kept(self) -> tuple[int, int, int]:
-        """Messages that may be read (gaps counted in), bytes and segments of all partitions; none
-        where another broker owns the topic.
+        """Return readable messages (gaps included), bytes and segments of all partitions; zeros if
+        another broker owns the topic.
         """
         parts = self.partitions
         return (
@@ -161,7 +163,7 @@ class Topic:
         )
 
     def partition(self, index: int) -> Partition:
-        """The partition of that number, from 0, if this broker owns it.
+        """Return the partition of that number, from 0, if this broker owns the topic.
 
         Raises PartitionNotFound, NotOwner.
         """
@@ -171,9 +173,9 @@ class Topic:
 
 
 class PlacedTopic(Topic):
-    """One topic in a cluster, where another broker may own it.
+    """A topic in a cluster, where another broker may own it.
 
-    A class of its own, so that a single broker asks nothing about owners for each request.
+    A separate class, so that a broker without a cluster makes no check of owners per request.
     """
 
     def __init__(self, meta: TopicMeta, placement: Placement) -> None:
@@ -193,7 +195,7 @@ class PlacedTopic(Topic):
 class NonPersistentTopic(PlacedTopic):
     """A topic without partitions, or a partition of a partitioned topic, that stores nothing.
 
-    Has no `partitions`, but one channel (`broker/delivery/non_persistent/topic.py`).
+    Has no `partitions`, but a channel (`broker/delivery/non_persistent/topic.py`).
     """
 
     is_persistent = False
@@ -212,7 +214,7 @@ class NonPersistentTopic(PlacedTopic):
 
     @property
     def figures_name(self) -> str:
-        """As `Topic.figures_name`; each partition has figures of its own."""
+        """As `Topic.figures_name`; each partition has separate figures."""
         return self._channel.figures_name
 
     @property
@@ -222,7 +224,7 @@ class NonPersistentTopic(PlacedTopic):
 
 
 def check_new_name(name: TopicName) -> None:
-    """Check that a topic can be given that name. Raises InvalidName."""
+    """Check that a topic may have that name. Raises InvalidName."""
     try:
         check_topic_name(name)
     except InvalidTopicName as error:
@@ -232,7 +234,7 @@ def check_new_name(name: TopicName) -> None:
 
 
 def check_count(topic: Topic, seen: int | None) -> None:
-    """Check that a topic has the number of partitions that a change is based on. Raises
+    """Check that a topic still has the number of partitions that a change is based on. Raises
     Conflict.
     """
     count = len(topic.partitions)
@@ -243,5 +245,5 @@ def check_count(topic: Topic, seen: int | None) -> None:
 def changed_settings(
     settings: Mapping[str, Setting], changes: Mapping[str, Setting | None]
 ) -> dict[str, Setting]:
-    """Settings with some changed; None unsets one."""
+    """Return the settings after some changes; None unsets a setting."""
     return {name: value for name, value in {**settings, **changes}.items() if value is not None}

@@ -1,8 +1,8 @@
 """The local implementation of `TopicRegistry`: this broker makes every change.
 
-Also shows a change to listeners, here or after another broker made the change
-(`broker/cluster/following.py`). Knows no connection, no file (`PartitionFactory` makes and removes
-files) and no protocol but for the shapes of names.
+Also applies a change to memory and notifies listeners, for changes made here or at another broker
+(`broker/cluster/following.py`). Knows no connection, no file (`PartitionFactory` creates and
+removes files) and of protocols only the shapes of names.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Topics:
         now_us: Callable[[], int],
         report: Report,
     ) -> None:
-        """`report` is called with each error of storage before the broker error is raised."""
+        """`report` is called with each storage error before the broker error is raised."""
         self.defaults = defaults
         self._catalogue = catalogue
         self.listeners: set[TopicListener] = set()
@@ -79,8 +79,8 @@ class Topics:
         self.leaving = Leaving(cursors, factory)
 
     def open_all(self) -> None:
-        """Open every topic of the catalogue, and bring the cursors in line with it: a power cut may
-        have left one journal behind the other. Raises errors of storage.
+        """Open every topic of the catalogue and align the cursors with the catalogue: after a power
+        cut either journal may be behind the other. Raises storage errors.
         """
         metas = list(self._catalogue.state.all_topics())
         numbers = self._factory.in_turn([one for meta in metas for one in meta.partition_ids])
@@ -181,7 +181,8 @@ class Topics:
         topic = self.named(planned)
         made = await self._make_partitions(topic, partitions)
         with self._discarded_if_it_fails(made):
-            self._check_new(name, partitions, iggy_id)  # Another client may have been quicker.
+            # Another client may have created the topic meanwhile.
+            self._check_new(name, partitions, iggy_id)
             if topic.inherited != self._inherited(name):
                 raise errors.Conflict(f"the settings of the namespace of {name} were changed")
             ids = [partition.partition_id for partition in made]
@@ -189,7 +190,8 @@ class Topics:
         meta = self._catalogue.state.topic(name)
         assert meta is not None
         topic.partitions.extend(made)
-        topic.describe(meta, topic.ticket)  # The catalogue's own, which follows every change.
+        # The catalogue's own record, which follows every change.
+        topic.describe(meta, topic.ticket)
         self.show(topic)
         return topic
 
@@ -233,7 +235,7 @@ class Topics:
                 with as_broker_errors(self._report):
                     await self._alter_partitions(topic, {**topic.inherited, **settings})
                 topic.ticket = await self._catalogue.alter_settings(topic.meta.topic_id, settings)
-            except BaseException:  # Cancelled too: a client may leave meanwhile.
+            except BaseException:  # Includes cancellation: a client may disconnect meanwhile.
                 if not topic.deleted:
                     self._factory.alter(topic, before)
                 raise
@@ -251,7 +253,7 @@ class Topics:
             with as_broker_errors(self._report):
                 self._factory.check(settings)
             ticket = await self._catalogue.alter_namespace(tenant, namespace, settings)
-            with trio.CancelScope(shield=True):  # The client may leave meanwhile.
+            with trio.CancelScope(shield=True):  # The client may disconnect meanwhile.
                 for topic in self.list(tenant, namespace):
                     topic.inherited = settings
                     await self._follow_namespace(topic)
@@ -259,13 +261,13 @@ class Topics:
 
     async def _follow_namespace(self, topic: Topic) -> None:
         """Apply the settings of the namespace. The change is published: a topic that cannot follow
-        now, for which a full disk is the only reason, follows with its next change or start.
+        now (only a full disk prevents that) follows with its next change or start.
         """
         try:
             with as_broker_errors(self._report):
                 await self._alter_partitions(topic, topic.settings)
         except errors.TopicNotFound:
-            pass  # It was deleted meanwhile.
+            pass  # The topic was deleted meanwhile.
         except errors.StorageFull as error:
             log.warning("settings_not_applied", topic=topic.name.full, reason=str(error))
 
@@ -285,7 +287,7 @@ class Topics:
         return None if meta is None else meta.settings
 
     async def _alter_partitions(self, topic: Topic, settings: Mapping[str, Setting]) -> None:
-        for partition in topic.partitions:  # Those that come meanwhile, too.
+        for partition in topic.partitions:  # Includes partitions added meanwhile.
             if not partition.removed:
                 await self._factory.alter_one(partition, settings)
             await trio.lowlevel.checkpoint()
@@ -307,20 +309,20 @@ class Topics:
         if holds_name:
             self.held_names.hold([name])
         self.forget(topic, ticket)
-        await trio.lowlevel.checkpoint()  # One request may delete ten thousand.
+        await trio.lowlevel.checkpoint()  # A request may delete ten thousand topics.
         return topic.ticket
 
-    # What follows a change of the catalogue, here or at another broker.
+    # Effects of a change of the catalogue, made here or at another broker.
 
     def show(self, topic: Topic) -> None:
-        """Show a new topic to everybody. Raises errors of storage."""
-        self.reopen(topic)  # Its shard may have come or gone while it was made.
+        """Publish a new topic in memory. Raises storage errors."""
+        self.reopen(topic)  # The topic's shard may have moved here or away meanwhile.
         self._topics[topic.name] = topic
         self._partition_count += len(topic.partitions)
         self.tell(topic, TopicEvent.CREATED)
 
     def extend(self, topic: Topic, made: Sequence[Partition]) -> None:
-        """Show further partitions of a topic. Raises errors of storage."""
+        """Publish further partitions of a topic. Raises storage errors."""
         topic.partitions.extend(made)
         self._partition_count += len(made)
         self.tell(topic, TopicEvent.GROWN)
@@ -337,13 +339,13 @@ class Topics:
         self.tell(topic, TopicEvent.SHRUNK)
 
     def end(self, topic: Topic) -> None:
-        """Let the topic take no more records."""
+        """Refuse further records of a topic."""
         for partition in topic.partitions:
             partition.terminate()
         self.tell(topic, TopicEvent.TERMINATED)
 
     def forget(self, topic: Topic, ticket: int) -> None:
-        """Remove a topic, whose deletion is durable with `ticket`."""
+        """Remove a topic with a deletion that is durable with `ticket`."""
         topic.ticket = ticket
         del self._topics[topic.name]
         topic.deleted = True
@@ -354,15 +356,15 @@ class Topics:
         self.tell(topic, TopicEvent.DELETED)
 
     def inherit(self, tenant: str, namespace: str) -> None:
-        """Apply the settings of a namespace to its topics. Raises errors of storage."""
+        """Apply the settings of a namespace to its topics. Raises storage errors."""
         settings = self.namespace_settings(tenant, namespace)
         for topic in self.list(tenant, namespace) if settings is not None else ():
             topic.inherited = settings or {}
             self._factory.alter(topic, topic.settings)
 
     def reopen(self, topic: Topic) -> None:
-        """Open the partitions again if the topic's shard has come here or gone. Raises errors of
-        storage.
+        """Reopen the partitions if the topic's shard has moved here or away. Raises
+        storage errors.
         """
         if self._placement.is_alone:
             return
@@ -373,14 +375,14 @@ class Topics:
                 topic.partitions[index] = self._factory.open(topic, index, partition.partition_id)
 
     def move_away(self, topic: Topic) -> None:
-        """Close the clients of a topic that another broker owns from now on."""
+        """Close the clients of a topic that another broker now owns."""
         for partition in topic.partitions:
             partition.move_away()
         self.tell(topic, TopicEvent.MOVED)
 
     def replace(self, topic: Topic, meta: TopicMeta) -> Topic:
         """Replace a renamed topic by a new object, with new partitions over the same logs; the old
-        one is as if deleted. Listeners are told of both within this call.
+        topic behaves as deleted. Listeners receive both events within this call.
         """
         heir = self.named(meta)
         heir.ticket = topic.ticket
@@ -415,7 +417,7 @@ class Topics:
             )
 
     def _check_cursors(self, topic: Topic, more: int) -> None:
-        """Each subscription gets a cursor on each new partition."""
+        """Check that each subscription can have a cursor on each new partition."""
         wanted = self._cursors.count(topic.meta.topic_id) * more
         if self._cursors.totals.cursors + wanted > CURSORS_MAX:
             raise errors.LimitExceeded(
@@ -423,7 +425,7 @@ class Topics:
             )
 
     def _growing(self, name: TopicName, total: int) -> Topic:
-        """The topic, if it can grow to that.
+        """Return the topic, if it can grow to `total` partitions.
 
         Raises TopicNotFound, TopicTerminated, InvalidRequest, LimitExceeded, TopicInUse.
         """
@@ -442,12 +444,12 @@ class Topics:
         return topic
 
     async def _enter(self, topic: Topic, made: Sequence[Partition]) -> None:
-        """Give a topic further partitions in cursors and catalogue."""
+        """Register further partitions of a topic in cursors and catalogue."""
         topic_id, count = topic.meta.topic_id, len(topic.partitions)
         total = count + len(made)
         ids = [*topic.meta.partition_ids, *(partition.partition_id for partition in made)]
         with as_broker_errors(self._report):
-            # Cursors first: a partition must not be seen without them.
+            # Cursors first: no reader may see a partition without cursors.
             self._cursors.resize(topic_id, total)
         try:
             topic.ticket = await self._catalogue.set_partitions(
@@ -459,23 +461,24 @@ class Topics:
             raise
 
     async def _make_partitions(self, topic: Topic, count: int) -> Sequence[Partition]:
-        """`count` further partitions; nobody knows them yet."""
+        """Create `count` further partitions, which are not yet published."""
         numbers = await self._catalogue.new_partition_ids(count)
         with as_broker_errors(self._report):
             return await self._factory.create(topic, len(topic.partitions), numbers)
 
     @contextmanager
     def _discarded_if_it_fails(self, made: Sequence[Partition]) -> Iterator[None]:
-        """Wrap what makes new partitions known: if it fails they are discarded."""
+        """Discard new partitions if the wrapped registration fails."""
         try:
             yield
         except errors.BrokerError as error:
-            if not isinstance(error, errors.StorageFailed):  # Else a record may name them.
+            # After StorageFailed a record may name the partitions.
+            if not isinstance(error, errors.StorageFailed):
                 for partition in made:
                     self._factory.discard(partition)
             raise
 
     def tell(self, topic: Topic, event: TopicEvent) -> None:
-        """Tell every listener of a change."""
+        """Notify every listener of a change."""
         for listener in tuple(self.listeners):
             listener.topic_changed(topic, event)
