@@ -1,4 +1,4 @@
-"""Answers what other brokers ask of this one: changes of the catalogue, and positions of groups."""
+"""Answers the calls of other brokers: changes of the catalogue, and positions of groups."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from braidlog.broker.cluster.broker import ClusterBroker
     from braidlog.broker.topics.topic import Topic
 
-TURN_PARTITIONS = 200  # Looked at between two checkpoints: a millisecond or two.
+TURN_PARTITIONS = 200  # Partitions checked between two checkpoints: a millisecond or two.
 
 
 class Answers:
@@ -45,10 +45,10 @@ class Answers:
         }
 
     async def serve(self, stream: trio.SocketStream, session: int) -> None:
-        """Answer one call of that session after the other, until the session ends. Raises LinkLost.
+        """Answer the calls of that session in turn, until the session ends. Raises LinkLost.
 
-        A broker that was fenced while it hung may still send what its clients asked for before:
-        positions that others have moved since.
+        A broker that was fenced while it hung may still send earlier requests of its clients: for
+        example, positions that other clients have moved since.
         """
         while True:
             call = await receive_message(stream, Call)
@@ -120,7 +120,7 @@ class Answers:
         return told
 
     async def _committed(self, call: Call) -> list[tuple[object, ...]]:
-        """Topic, partition and position of each; an error follows a position that there is not."""
+        """Return topic, partition and position of each; an error follows a missing position."""
         group, wanted = call.arguments
         found: list[tuple[object, ...]] = []
         for number, (full, index) in enumerate(wanted, 1):
@@ -133,7 +133,7 @@ class Answers:
                 continue
             try:
                 found.append((full, index, self._position(group, name, index)))
-            except errors.BrokerError as error:  # Of this topic; the others have theirs.
+            except errors.BrokerError as error:  # Concerns this topic alone.
                 found.append((full, index, None, named_error(error)))
         return found
 
@@ -145,7 +145,7 @@ class Answers:
         return None if given is None else (given.offset, given.metadata)
 
     async def _positions(self, call: Call) -> list[tuple[str, int]]:
-        """Only of topics that the client may see."""
+        """Return positions only of topics that the client may see."""
         found: list[tuple[str, int]] = []
         broker, principal = self._broker, _principal(call)
         for topic in await self._topics_of(call, Action.DESCRIBE):
@@ -159,8 +159,9 @@ class Answers:
         return found
 
     async def _topics_of(self, call: Call, action: Action) -> list[Topic]:
-        """This broker's topics in the namespace of the call where the group has a subscription and
-        the client may do that. In another namespace the same name is another group.
+        """Return this broker's topics in the namespace of the call where the group has a
+        subscription and the client has the right. In another namespace the same name is another
+        group.
         """
         group, tenant, namespace = call.arguments
         broker, principal = self._broker, _principal(call)
@@ -212,7 +213,7 @@ class Answers:
         name = TopicName(*full.split("/", 2))
         self._check(call, Action.DELETE, Resource.of_topic(name))
         topic = broker.topics.get(name)
-        await broker.durability.settled()  # Only what is durable can be dropped.
+        await broker.durability.settled()  # Only durable records can be dropped.
         await broker.retention.purge(topic)
         await broker.durability.settled()
 
@@ -231,6 +232,6 @@ class Answers:
 
 
 def _principal(call: Call) -> Principal:
-    """The client for which the other broker calls."""
+    """Return the client for which the other broker calls."""
     name, roles, is_anonymous = call.principal
     return Principal(name, frozenset(roles), is_anonymous)

@@ -1,7 +1,7 @@
-"""Which broker should own which shard: all decide alike, from what the ledger says. Pure.
+"""Assignment of shards to brokers: all brokers decide alike, from the ledger. Pure.
 
 A shard belongs to the live broker with the highest hash of shard and node (rendezvous hashing), so
-that a broker that joins or leaves moves only its own share.
+a broker that joins or leaves moves only a fair share of the shards.
 """
 
 from __future__ import annotations
@@ -16,23 +16,27 @@ if TYPE_CHECKING:
 
 # The broker with the highest rank has this long to take a free shard; then any other may.
 FIRST_S: Final = 2.0
-# Hashes that are kept: of 4096 shards and a few brokers.
+# Hashes in the cache: of 4096 shards and a few brokers.
 RANKS_MAX: Final = 1 << 16
 
 
 @lru_cache(RANKS_MAX)
 def rank(shard: int, node: int) -> int:
-    """The node with the highest rank should own the shard."""
+    """Return the rank of a node for a shard: the node with the highest rank should own
+    the shard.
+    """
     return int.from_bytes(blake2b(f"{shard}/{node}".encode(), digest_size=8).digest())
 
 
 def best(shard: int, nodes: Collection[int]) -> int:
-    """Which of these nodes should own a shard."""
+    """Return the node among these that should own a shard."""
     return max(nodes, key=lambda node: rank(shard, node))
 
 
 def to_take(view: View, session: int, free_s: Mapping[int, float]) -> list[int]:
-    """Shards that this session should take now. `free_s`: for how long each was seen free."""
+    """Return the shards that this session should take now. `free_s`: seconds that each was seen
+    free.
+    """
     live = view.live
     if session not in live or live[session].drains:
         return []
@@ -47,8 +51,8 @@ def to_take(view: View, session: int, free_s: Mapping[int, float]) -> list[int]:
 
 
 def to_give(view: View, session: int, settled_ms: int) -> list[int]:
-    """Shards of this session that another one should own, which has been live for `settled_ms`; all
-    of them if this one drains and there is another.
+    """Return this session's shards that another session, live for `settled_ms`, should own; all
+    shards if this session drains and another exists.
     """
     live = view.live
     if session not in live:

@@ -41,7 +41,7 @@ SECRET_VARIABLE = "BRAIDLOG_CLUSTER_SECRET"
 
 
 class ClusterBroker(Broker):
-    """Opened over a `SharedDir` that holds no shard yet. Made by `Broker.open`."""
+    """Opened over a `SharedDir` that holds no shard yet. Created by `Broker.open`."""
 
     placement: ClusterPlacement
 
@@ -56,8 +56,10 @@ class ClusterBroker(Broker):
         catalogue = LocalCatalogue(state, placement, use_reserve=use_reserve, report=report)
         self.shared = shared
         self.cursors = ShardPositions(state, partial(_refuse, placement))
-        self.followed = trio.lowlevel.ParkingLot()  # Woken when the catalogue has come further.
-        self._leave: Callable[[], Awaitable[None]] | None = None  # Set once it takes part.
+        # Woken when this broker has followed the catalogue.
+        self.followed = trio.lowlevel.ParkingLot()
+        # Set once this broker is a member.
+        self._leave: Callable[[], Awaitable[None]] | None = None
         self.secret = _secret(self.config.cluster.secret_file, cluster.secret)
         hello = Hello(cluster.cluster_id, shared.session.number, "calls")
         self.cluster_peers = ClusterPeers(placement, hello, self.secret, self.reached)
@@ -66,11 +68,11 @@ class ClusterBroker(Broker):
 
     @property
     def partitions(self) -> Partitions:
-        """What opens and closes partitions."""
+        """Factory that opens and closes partitions."""
         return self._partitions
 
     async def reached(self, place: int) -> None:
-        """Wait until the catalogue was followed that far."""
+        """Wait until this broker has followed the catalogue to that place."""
         while self.catalogue_state.place < place:
             await self.followed.park()
 
@@ -79,8 +81,8 @@ class ClusterBroker(Broker):
         await self.spread(ticket, None)
 
     async def spread(self, ticket: int, altered: TopicName | None) -> None:
-        """Wait until a change of the catalogue is published, and others have followed the change as
-        `ClusterPeers.spread` says.
+        """Wait until a change of the catalogue is published, and other brokers have followed the
+        change (see `ClusterPeers.spread`).
         """
         await self.durability.reached(ticket)
         await self.cluster_peers.spread(self.catalogue_state.place, altered)
@@ -113,7 +115,7 @@ class ClusterBroker(Broker):
         await self.cluster_peers.change(Asker(*asks()), change, *arguments)
 
     def _recover(self, topics: Topics) -> None:
-        """Nothing: shards come while the broker runs."""
+        """Do nothing: shards come while the broker runs."""
 
 
 def _refuse(placement: ClusterPlacement, topic_id: int, name: TopicName | None) -> NoReturn:
@@ -124,8 +126,8 @@ def _refuse(placement: ClusterPlacement, topic_id: int, name: TopicName | None) 
 
 
 def _secret(file: str | None, from_database: str) -> bytes:
-    """The secret that all brokers share: from the environment, from the file, else the one that
-    `cluster init` drew. Raises ConfigError.
+    """Return the secret that all brokers share: from the environment, else the file, else from
+    `cluster init`. Raises ConfigError.
     """
     if found := os.environ.get(SECRET_VARIABLE):
         return found.encode()

@@ -1,5 +1,5 @@
-"""The rights that a client needs for a change of topics and namespaces that its broker asks another
-one to make: no more and no less than if its own broker made it.
+"""The rights that a client needs for a change of topics and namespaces that this broker forwards:
+exactly the rights for a local change.
 
 Knows no broker and no rule.
 """
@@ -21,7 +21,7 @@ Right = tuple[Action, Resource]
 ON_TOPIC: Final[Mapping[str, Action]] = {
     "create": Action.CREATE,
     "add_partitions": Action.ALTER,
-    "keep_partitions": Action.DELETE,  # With the records in them.
+    "keep_partitions": Action.DELETE,  # Deletes the records in the partitions.
     "alter_settings": Action.ALTER,
     "terminate": Action.ALTER,
     "delete": Action.DELETE,
@@ -31,7 +31,7 @@ ON_TOPIC: Final[Mapping[str, Action]] = {
 def rights_for(
     namespaces: NamespaceRegistry, change: str, arguments: Sequence[Any]
 ) -> Iterator[Right]:
-    """Each right that a change takes; names and arguments as in `LocalChanges`.
+    """Return each right that a change needs; names and arguments as in `LocalChanges`.
 
     Raises LookupError, TypeError, ValueError for a call that no broker makes.
     """
@@ -50,7 +50,7 @@ def _create(
 def _renumber(
     _: NamespaceRegistry, tenant: str, namespace: str, iggy_id: int | None
 ) -> Iterator[Right]:
-    """This makes and deletes Iggy's streams; the namespace stays."""
+    """Return the rights to create and delete Iggy's streams; the namespace stays."""
     action = Action.DELETE if iggy_id is None else Action.CREATE
     yield action, Resource.of_namespace(tenant, namespace)
 
@@ -62,7 +62,9 @@ def _delete(_: NamespaceRegistry, tenant: str, namespace: str) -> Iterator[Right
 def _alter(
     namespaces: NamespaceRegistry, tenant: str, namespace: str, changes: Mapping[str, object]
 ) -> Iterator[Right]:
-    """Non-persistent topics with partitions are kept among a namespace's settings."""
+    """Return the rights to alter a namespace, whose settings also list partitioned non-persistent
+    topics.
+    """
     found = namespaces.find(tenant, namespace)
     for key, value in changes.items():
         if not key.startswith(PARTITIONS_OF):

@@ -206,5 +206,5 @@ class CatalogueChanges:
         try:
             await self._follow()
         except NotOwner:
-            return False  # Nobody knows.
+            return False  # The outcome is unknown.
         return is_made()

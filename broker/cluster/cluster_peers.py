@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 # Name of the internal listener among a session's addresses.
 INTERNAL: Final = "cluster"
 CALL_S: Final = 15.0  # A change waits for a round, which waits for the object store.
-FIND_S: Final = 3.0  # For the catalogue to have an owner: a shard changes hands in less.
-# For this broker to follow the catalogue as far as another one has: a look takes milliseconds,
+FIND_S: Final = 3.0  # For the catalogue to have an owner: a shard moves in less time.
+# For this broker to follow the catalogue as far as another broker: a check takes milliseconds,
 # taking shards over a second or two.
 FOLLOW_S: Final = 10.0
-# For the other brokers to follow a change before it is answered: they take milliseconds, and one
-# that hangs must not hold up changes.
+# For the other brokers to follow a change before the response: they take milliseconds, and a broker
+# that hangs must not delay changes.
 SPREAD_S: Final = 1.0
-KEPT_S: Final = 1.0  # For other brokers to say what they hold: a list does not wait longer.
-IDLE_MAX: Final = 8  # Connections to one broker that are kept for the next calls.
-CALLS_MAX: Final = 64  # Under way to all brokers: each holds a connection.
+KEPT_S: Final = 1.0  # For the sizes of other brokers' topics: a list does not wait longer.
+IDLE_MAX: Final = 8  # Idle connections per broker, for the next calls.
+CALLS_MAX: Final = 64  # Calls under way to all brokers: each holds a connection.
 
 
 Ask = Callable[[Owner], Awaitable["Reply"]]
 
 
 class Call(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """A question. `principal` is its name, its roles, and whether it is anonymous."""
+    """A request. `principal` is a name, the roles, and True if anonymous."""
 
     name: str
     arguments: list[Any]
@@ -61,7 +61,7 @@ class Call(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class Reply(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """An answer, or the broker error; `place` is how far the catalogue has come."""
+    """A response, or the broker error; `place` is the catalogue's place at the other broker."""
 
     result: Any = None
     error: list[str] | None = None
@@ -90,21 +90,21 @@ class ClusterPeers:
         self._kept = Gathered(self._ask_what_is_kept)
 
     async def change(self, asker: Asker, name: str, *arguments: object) -> None:
-        """Have the owner of the catalogue make a change, and follow it, for at most `FOLLOW_S`.
+        """Forward a change to the catalogue's owner and follow the change, for at most `FOLLOW_S`.
 
-        Raises the owner's broker error, NotAuthorized if the asker may not do that; NotOwner;
+        Raises the owner's broker error, NotAuthorized if the asker lacks the right; NotOwner;
         Unanswered. If the change is refused, all changes before it are followed nonetheless.
         """
         call = _call(asker, name, list(arguments))
         reply = await self._ask_catalogue_owner(partial(self._reply, call=call))
         if reply is None:
-            raise elsewhere("the catalogue", NOBODY)  # It has just become ours.
+            raise elsewhere("the catalogue", NOBODY)  # This broker has just become the owner.
         await self._has_followed(reply.place)
         _raise_told(reply)
 
     async def _ask_catalogue_owner(self, ask: Ask) -> Reply | None:
-        """The owner's answer, which may be an error; None if this broker is the owner. Raises
-        NotOwner, and what `ask` raises.
+        """Return the owner's response, which may be an error; None if this broker is the owner.
+        Raises NotOwner, and the errors of `ask`.
         """
         tries = self.tries(FIND_S)
         while (owner := self._placement.catalogue_owner()) is not None:
@@ -270,11 +270,11 @@ class ClusterPeers:
                     return
 
     async def _ask_all(self, call: Call, seconds: float) -> Sequence[Reply]:
-        """The other brokers' answers within that time."""
+        """Return the other brokers' responses within that time."""
         replies: list[Reply] = []
 
         async def one(owner: Owner) -> None:
-            with suppress(errors.BrokerError):  # The others' answers count without it.
+            with suppress(errors.BrokerError):  # Other responses count without this response.
                 replies.append(await self._ask(owner, call))
 
         with trio.move_on_after(seconds):
@@ -313,14 +313,16 @@ class ClusterPeers:
         return address
 
     async def _ask(self, owner: Owner, call: Call) -> Reply:
-        """Raises the error in the answer; NotOwner, Unanswered if there is none."""
+        """Send a call. Raises the error in the response; NotOwner, Unanswered without a
+        response.
+        """
         reply = await self._reply(owner, call)
         _raise_told(reply)
         return reply
 
     async def _reply(self, owner: Owner, call: Call) -> Reply:
-        """The answer, which may be an error. Raises NotOwner if the call was not sent, Unanswered
-        if there is no answer to it.
+        """Return the response, which may be an error. Raises NotOwner if the call was not sent,
+        Unanswered without a response.
         """
         address = self._address(owner)
         async with self._limit:
@@ -334,7 +336,9 @@ class ClusterPeers:
                 raise errors.Unanswered(text) from error
 
     async def _connected(self, address: tuple[str, int]) -> trio.SocketStream:
-        """An idle connection that the other side has not ended, or a new one. Raises NotSent."""
+        """Return an idle connection that the other side has not ended, or a new connection. Raises
+        NotSent.
+        """
         idle = self._idle.get(address, [])
         while idle:
             stream = idle.pop()
@@ -344,7 +348,7 @@ class ClusterPeers:
         return await connect(address, self._secret, self._hello)
 
     async def _exchange(self, address: tuple[str, int], call: Call) -> Reply:
-        """Raises NotSent, LinkLost."""
+        """Exchange a call and its reply. Raises NotSent, LinkLost."""
         stream = await self._connected(address)
         try:
             with trio.fail_after(CALL_S):
@@ -353,7 +357,8 @@ class ClusterPeers:
         except trio.TooSlowError:
             await trio.aclose_forcefully(stream)
             raise LinkLost(f"no answer within {CALL_S:.0f} s") from None
-        except BaseException:  # Cancelled too: a late answer would be taken for another call's.
+        # Includes cancellation: a late reply would be read as the reply to another call.
+        except BaseException:
             await trio.aclose_forcefully(stream)
             raise
         idle = self._idle.setdefault(address, [])
@@ -379,7 +384,9 @@ async def _at_each(
 
 @contextmanager
 def _nothing_done() -> Iterator[None]:
-    """Around a call that changes nothing: if it is not answered, it may be made again."""
+    """Turn Unanswered into NotOwner for a call that changes nothing, as the call can be
+    repeated.
+    """
     try:
         yield
     except errors.Unanswered as error:
@@ -395,7 +402,7 @@ def _call(asker: Asker, name: str, arguments: list[Any]) -> Call:
 def _position(
     given: Sequence[Any] | None, error: Sequence[str] | None = None
 ) -> Committed | errors.BrokerError:
-    """A position as `Answers` sends it; an error follows only if there is one."""
+    """Return a position as `Answers` sends it; an error follows only if there is an error."""
     if error is not None:
         return _error(error)
     return None if given is None else (given[0], given[1])

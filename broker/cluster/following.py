@@ -1,4 +1,4 @@
-"""Changes the topics in memory to what the owner of the catalogue has published."""
+"""Applies published changes of the catalogue to the topics in memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Following:
         self._cursors = cursors
 
     def follow(self, touched: Touched) -> None:
-        """Take in what changed in the catalogue. Raises errors of storage."""
+        """Apply changed parts of the catalogue. Raises storage errors."""
         for name in touched.topics:
             self._follow_topic(name, self._state.topic(name))
         for tenant, namespace in touched.namespaces:

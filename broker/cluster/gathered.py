@@ -1,4 +1,4 @@
-"""One call for all tasks that want its result at the same time. Knows no broker."""
+"""A call shared by all tasks that want the result at the same time. Knows no broker."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _Turn(Generic[T]):
-    """One call, and what it gave: nothing yet, or a tuple of one."""
+    """A call and its result: empty, or a tuple of a single value."""
 
     result: tuple[T] | tuple[()] = ()
 
 
 class Gathered(Generic[T]):
-    """One call is under way at a time. Tasks that ask meanwhile share the next one, so that no
-    result is older than the question.
+    """Runs a single call at a time. Tasks that ask meanwhile share the next call, so no result is
+    older than the request.
     """
 
     def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
-        """`call` runs in one of the tasks that ask, and may be cancelled with it."""
+        """`call` runs in a task that asks, and is cancelled with that task."""
         self._call = call
         self._gathering: _Turn[T] | None = None  # Not begun.
         self._calling = trio.Lock()
 
     async def __call__(self) -> T:
-        """The result of the call. Raises what it raises, in the task that made it."""
+        """Return the result of the call. Raises the call's errors, in the task that
+        made the call.
+        """
         turn = self._gathering
         if turn is None:
             turn = self._gathering = _Turn()

@@ -1,4 +1,4 @@
-"""The port for other brokers: calls, and connections that they relay to a listener of ours."""
+"""The port for other brokers: calls, and connections that they relay to a local listener."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 class InternalListener:
-    """The internal port of one broker."""
+    """The internal port of a broker."""
 
     def __init__(self, broker: ClusterBroker) -> None:
         """Bind and listen. Raises ConfigError."""
@@ -43,7 +43,7 @@ class InternalListener:
         self._answers = Answers(broker)
 
     def addresses(self, listeners: Sequence[Listener]) -> dict[str, str]:
-        """Where other brokers, and their clients, reach us: by name of the listener."""
+        """Return the addresses for other brokers and their clients, by name of the listener."""
         local = socket.gethostname()
         told = {
             one.name: address_text(one.advertised_to((local, one.bound[1]))) for one in listeners
@@ -72,13 +72,13 @@ class InternalListener:
             self._broker.seldom.info("link_ended", cause=reason, reason=reason)
         except* (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as group:
             log.debug("peer_gone", reason=str(group.exceptions[0]))
-        except* Exception:  # A bug, or a broker of another version, ends this connection alone.
+        except* Exception:  # A bug, or a broker of another version, ends only this connection.
             log.exception("call_failed")
         finally:
             await trio.aclose_forcefully(stream)
 
     async def _relay(self, stream: trio.SocketStream, name: str) -> None:
-        """Serve what another broker's client sends as if it had come in here. Raises LinkLost."""
+        """Serve a relayed client as if the client had connected here. Raises LinkLost."""
         listener = self._broker.listeners.get(name)
         if isinstance(listener, Listener) and serves_relayed(listener.adapter):
             await listener.adapter.serve_relayed(self._broker, stream)
@@ -93,7 +93,7 @@ class InternalListener:
         served = _Relayed(listener, listener.adapter)
         try:
             connection = Connection(broker, served, own, broker.next_connection_id())
-        except OSError:  # The other broker closed it meanwhile.
+        except OSError:  # The other broker closed the connection meanwhile.
             own.close()
             raise
         broker.connections.add(connection)
@@ -104,7 +104,7 @@ class InternalListener:
 
 
 class _Relayed:
-    """A listener for clients that come to it through another broker."""
+    """A listener for clients that connect through another broker."""
 
     def __init__(self, listener: Listener, adapter: Relaying) -> None:
         self.name = listener.name
@@ -118,5 +118,5 @@ class _Relayed:
         return self._listener.advertised_to(local)
 
     def open_session(self, broker: Broker, connection: Connection) -> Session:
-        """Handlers for what another broker relays."""
+        """Open a session for a relayed connection."""
         return self._adapter.open_relayed(broker, connection, self._listener.options)
