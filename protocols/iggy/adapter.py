@@ -1,4 +1,4 @@
-"""The Iggy listener as `broker/` sees it. Every dialect is served (`all_dialects.py`)."""
+"""The Iggy listener as seen by `broker/`. Every dialect is served (`all_dialects.py`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class IggyAdapter:
     def open_session(
         self, broker: Broker, connection: Connection, options: IggyOptions
     ) -> IggySession:
-        """Handlers for a new connection."""
+        """Return the session of a new connection."""
         shared = self._shared_of(broker)
         kind = IggySession if broker.peers.is_alone else RelayingSession
         return kind(broker, connection, options, shared)
@@ -39,7 +39,7 @@ class IggyAdapter:
     def open_relayed(
         self, broker: Broker, connection: Connection, options: IggyOptions
     ) -> IggySession:
-        """Handlers for a client of another broker."""
+        """Return the session for a client of another broker."""
         shared = self._shared_of(broker)
         session = RelayedSession(broker, connection, options, shared)
         return session.begin_relayed(connection)
@@ -63,9 +63,7 @@ class IggyAdapter:
         options.check()
 
     def describe(self, host: str, port: int, options: IggyOptions) -> str:
-        """Return instructions to connect, to copy and paste; a password that was set is
-        not shown.
-        """
+        """Return instructions to connect, to copy and paste; a configured password is not shown."""
         is_known = options.password_file is None and is_loopback(host)
         password = f'"{ROOT_PASSWORD}"' if is_known else "PASSWORD"
         return (

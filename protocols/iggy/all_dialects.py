@@ -1,5 +1,5 @@
-"""The dialects of the classic framing, built from their tables, and which of them a login may
-belong to.
+"""The dialects of the classic framing, built from their tables, and the possible dialects of a
+login.
 """
 
 from __future__ import annotations
@@ -116,22 +116,23 @@ BY_NAME = {dialect.name: dialect for dialect in (*WITH_LOGIN, D0, D0_WITH_LOGIN)
 
 
 def _exact(layouts: Mapping[int, Layout]) -> Mapping[int, Layout]:
-    """The same layouts, without further bytes at the end."""
+    """Return the same layouts, without further bytes at the end."""
     return {
         code: replace(layout, rest=False) if isinstance(layout, RequestLayout) else layout
         for code, layout in layouts.items()
     }
 
 
-# D0 accepts extra bytes at the end. A first frame that fits without extra bytes is certainly D0;
-# with extra bytes it may also be a later dialect, which accepts them too.
+# D0 accepts extra bytes at the end. A first frame that fits without extra bytes is certainly D0; a
+# frame with extra bytes may also be of a later dialect, which accepts extra bytes too.
 D0_EXACT = _exact(requests.D0_REQUESTS)
 LATER_EXACT = tuple(_exact(dialect.requests) for dialect in WITH_LOGIN)
 
 _WITHOUT_VERSION: Candidates = (D1B, D1A, D0_WITH_LOGIN)
 _VERSION_UNKNOWN: Candidates = (D5, D4, D3, D2)
-# By the crate's version. Go's client sends its own version, which may be that of an earlier crate,
-# so from 0.7 on the layout of a SEND or POLL may still move the connection to another dialect.
+# By the crate's version. Go's client sends a version of its own, which may equal that of an earlier
+# crate, so from 0.7 on the layout of a SEND or POLL may still move the connection to another
+# dialect.
 _BY_CRATE: dict[tuple[int, int], Candidates] = {
     (0, 5): (D2,),
     (0, 6): (D2,),
@@ -140,22 +141,24 @@ _BY_CRATE: dict[tuple[int, int], Candidates] = {
     (0, 9): (D5,),
     (0, 10): (D5,),
 }
-# Java's client 0.6 (D4) and the one before it (D3) say the same: an old crate's version, and this.
+# Java's client 0.6 (D4) and the client before (D3) send the same version and context: those of an
+# old crate.
 _BY_LOGIN: dict[tuple[str, str], Candidates] = {("0.6.30", "java-sdk"): (D4, D3, D2)}
 
 
 def candidates_of_login(payload: memoryview) -> tuple[Candidates, Manners]:
-    """The dialects that a login may belong to, the likeliest first.
+    """Return the possible dialects of a login, the likeliest first.
 
-    Rust and Python clients send the crate's version in it and an empty context, Node neither. C#
-    and Java name themselves in the context; what they say as their version is a fixed text or
-    their own, never what they speak. Raises ProtocolError if this is not a login of any dialect.
+    Rust and Python clients send the crate's version and an empty context; Node sends neither. C#
+    and Java name themselves in the context; their version is a fixed text or their own version, and
+    does not show the dialect. Raises ProtocolError if the payload is not a login of any dialect.
     """
     reader = LittleEndianReader(payload)
     f.STR8.read(reader)
     f.STR8.read(reader)
     if not reader.left:
-        # D1b reads the text of a refused login; for the others only a refused connection breaks.
+        # D1b reads the text of a refused login; the other dialects only lose a connection that is
+        # refused anyway.
         return _WITHOUT_VERSION, Manners(error_text=True, absent_is_error=True)
     said, context = f.STR32.read(reader), f.STR32.read(reader)
     if reader.left:
@@ -170,14 +173,16 @@ def candidates_of_login(payload: memoryview) -> tuple[Candidates, Manners]:
 
 
 def settled_manners(manners: Manners, candidates: Candidates) -> Manners:
-    """The manners of a client without a version, once its possible dialects have changed."""
+    """Return the manners of a client without a version, after its possible dialects
+    have changed.
+    """
     if candidates[0] in _WITHOUT_VERSION:
         return Manners(error_text=candidates == (D1B,), absent_is_error=True)
     return manners
 
 
 def _parsed(version: str) -> tuple[int, int, int] | None:
-    """Major, minor, patch; None if the text does not begin like a version."""
+    """Return major, minor and patch; None if the text does not begin like a version."""
     found = VERSION.match(version)
     if found is None:
         return None

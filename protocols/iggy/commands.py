@@ -1,4 +1,4 @@
-"""The handler of each command, and the permission that its client needs.
+"""The handler of each command, and the permission that the client needs.
 
 Knows no bytes and no connection; a request without an entry here is not served in any dialect.
 """
@@ -35,11 +35,11 @@ Resources = Callable[["Broker", Any], Iterable[Resource]]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """The handler of a command, and the permission that its client needs on the named resource."""
+    """A command's handler, and the permission that the client needs on the named resource."""
 
     api: str  # In metrics.
     handler: Handler
-    action: Action | None = None  # None: every connected client may do it.
+    action: Action | None = None  # None: every connected client has permission.
     on: Resources = targets.cluster
 
 

@@ -34,7 +34,7 @@ ROOT = 0  # The number of the first user.
 
 @dataclass(slots=True)
 class Answer:
-    """A handler's result: records, then bytes as they are. It is sent once `ticket` is durable (0:
+    """A handler's result: records, then raw bytes. The answer is sent once `ticket` is durable (0:
     at once).
     """
 
@@ -50,12 +50,12 @@ class Client:
     client_id: int
     address: str
     user_id: int | None = None  # Before login.
-    proof: Identity | None = None  # How it logged in, unless as root of the settings.
+    proof: Identity | None = None  # Proof of the login; None for root of the settings.
 
 
 @dataclass(slots=True)
 class Shared:
-    """State that all connections share, for as long as the broker runs.
+    """State that all connections share, until the broker stops.
 
     `turns` is the next partition of a balanced SEND, by the catalogue's topic id. `being_made` has
     the stream and the number of each topic that is not in the catalogue yet.
@@ -71,7 +71,7 @@ class Shared:
     gated: set[int] = field(default_factory=set)
 
     def members(self, topic: Topic, name: bytes) -> Iterator[Member]:
-        """The members of a group, as tools of all protocols see them."""
+        """Yield the members of a group, as tools of all protocols see them."""
         try:
             group = name.decode()
         except UnicodeDecodeError:  # No Iggy group has such a name.
@@ -85,7 +85,7 @@ class Shared:
 
 @dataclass(slots=True)
 class Context:
-    """A connection as its handlers see it."""
+    """The state and services that a connection's handlers use."""
 
     broker: Broker
     connection: Connection
@@ -96,13 +96,13 @@ class Context:
     manners: Manners = field(default_factory=Manners)
     # By partition id: a range of offsets without records for Iggy's readers.
     walked: dict[int, tuple[int, int]] = field(default_factory=dict)
-    # Memory for the answer to the poll under way.
+    # Memory for the answer to the current poll.
     room: Reservation = field(init=False)
 
     @property
     def rules(self) -> Rules | None:
-        """The rules for the client: the broker's; if nobody has to log in, still a user's own
-        permissions. None: it may do everything.
+        """The rules for the client: the broker's; if no login is required, still a user's own
+        permissions. None: everything is allowed.
         """
         rules = self.broker.access.rules
         if rules is None and self.client.user_id not in (None, ROOT):
@@ -110,12 +110,12 @@ class Context:
         return rules
 
     def allows(self, action: Action, resource: Resource) -> bool:
-        """Return True if the client may do that."""
+        """Return True if the client may do that action."""
         rules = self.rules
         return rules is None or rules.allows(self.connection.principal, action, resource)
 
     def check(self, action: Action, resource: Resource) -> None:
-        """Raises NotAuthorized if the client may not do that."""
+        """Raise NotAuthorized if the client may not do that action."""
         rules, connection = self.rules, self.connection
         if rules is None or rules is self.broker.access.rules:
             connection.check(action, resource)
@@ -134,8 +134,7 @@ class Context:
     async def own_writes(self) -> None:
         """Wait until all writes of this connection that await an answer can be read.
 
-        Answers leave in order, so a poll that was sent after a SEND would wait for its answer
-        anyway.
+        Answers are sent in order, so a poll after a SEND would wait for the SEND's answer anyway.
         """
         if self.has_own_writes:
             await self.broker.durability.settled()

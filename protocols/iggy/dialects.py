@@ -1,10 +1,10 @@
-"""A dialect of Iggy's protocol: the layouts of its commands and records, and how its clients expect
-the broker to behave.
+"""A dialect of Iggy's protocol: the layouts of commands and records, and the behaviour that clients
+expect of the broker.
 
-Iggy broke its protocol many times before 1.0; the breaks have names here: D0 (crates 0.0.60 to
-0.0.89), D1a (0.0.92 to 0.1.6), D1b (0.1.7 to 0.4), D2 (0.5, 0.6), D3 (0.7), D4 (0.8), D5 (0.9,
-0.10), V (0.11). A dialect is a row of tables (`layouts.py`, `layouts_v.py`), not a branch. Knows no
-broker and no state of a connection.
+Iggy broke its protocol many times before 1.0. The resulting dialects have names here: D0 (crates
+0.0.60 to 0.0.89), D1a (0.0.92 to 0.1.6), D1b (0.1.7 to 0.4), D2 (0.5, 0.6), D3 (0.7), D4 (0.8), D5
+(0.9, 0.10), V (0.11). A dialect is a row of tables (`layouts.py`, `layouts_v.py`), not a branch.
+Knows no broker and no state of a connection.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Layout(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestLayout:
-    """The payload of a command: `fields` in order, each named after its attribute.
+    """The payload of a command: `fields` in order, each named after the attribute of the request.
 
-    `rest`: bytes after them are allowed, and ignored.
+    `rest`: bytes after the fields are allowed, and ignored.
     """
 
     type: type[Any]
@@ -42,7 +42,7 @@ class RequestLayout:
     rest: bool = False
 
     def with_pieces(self, pieces: Mapping[f.Readable, f.Readable]) -> RequestLayout:
-        """The same layout with other pieces in place of some."""
+        """Return the same layout with some pieces replaced."""
         fields = ((name, pieces.get(piece, piece)) for name, piece in self.fields)
         return RequestLayout(self.type, tuple(fields), self.rest)
 
@@ -62,30 +62,30 @@ class RecordLayout:
     fields: tuple[tuple[str, f.Writable], ...]
 
     def with_pieces(self, pieces: Mapping[f.Writable, f.Writable]) -> RecordLayout:
-        """The same layout with other pieces in place of some."""
+        """Return the same layout with some pieces replaced."""
         return RecordLayout(tuple((name, pieces.get(piece, piece)) for name, piece in self.fields))
 
     def write(self, record: object) -> bytes:
-        """The bytes of the record."""
+        """Return the bytes of the record."""
         return b"".join(piece.write(getattr(record, name)) for name, piece in self.fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """Expectations of a dialect's clients apart from layouts."""
+    """Expectations of a dialect's clients, apart from layouts."""
 
     closes: bool = False  # A malformed frame ends the connection, without an answer.
     needs_partition: bool = False  # A consumer must name a partition.
     group_takes_partition: bool = True  # A group member that names a partition gets that partition.
-    # A member names the partition and may read only its own; a poll of another partition is empty.
+    # A member names a partition, and may read only assigned partitions; a poll of another is empty.
     owned_only: bool = False
-    joins_gently: bool = False  # A member that joins takes no more than its share from others.
+    joins_gently: bool = False  # A new member takes no more than a fair share from others.
     leave_is_checked: bool = False  # A client that is not a member cannot leave.
     number_first: bool = False  # If number and name are both taken, the error is about the number.
     users_from: int = 0  # The number of root, the first user.
-    zero_polls: bool = False  # A poll of no messages is answered with none.
-    lists_missing_stream: bool = False  # The topics of a missing stream are an empty list.
-    # A missing stream or topic is an error for GET_GROUP, as a missing group is not.
+    zero_polls: bool = False  # A poll of zero messages returns no messages.
+    lists_missing_stream: bool = False  # A list of the topics of a missing stream is empty.
+    # For GET_GROUP, a missing stream or topic is an error; a missing group is not.
     group_needs_topic: bool = False
 
 
@@ -97,20 +97,20 @@ class Dialect:
     clients: str
     requests: Mapping[int, Layout]
     records: Mapping[type[Any], RecordLayout]
-    unserved: frozenset[int] = frozenset()  # Commands that exist there and are not served here.
-    silent: frozenset[int] = frozenset()  # Commands whose answers have no payload there.
+    unserved: frozenset[int] = frozenset()  # Commands of the dialect that are not served here.
+    silent: frozenset[int] = frozenset()  # Commands whose answers have no payload in the dialect.
     key_partition: Callable[[bytes, int], int] = xxhash32_from_one  # (key, partitions) -> index.
     form: MessageForm = OLDEST_FORM
     habits: Habits = Habits()
     error_numbers: Mapping[ErrorCode, int] = field(default_factory=dict)
 
     def write(self, records: list[Any]) -> bytes:
-        """The payload of a reply."""
+        """Return the payload of a reply."""
         layouts = self.records
         return b"".join(layouts[type(record)].write(record) for record in records)
 
     def error_number(self, code: ErrorCode) -> int:
-        """The number of an error in this dialect."""
+        """Return the number of an error in this dialect."""
         return self.error_numbers.get(code, code)
 
 
@@ -119,9 +119,9 @@ class Manners:
     """Differences between the clients of a dialect.
 
     `error_text`: clients of the crate from 0.2.5 to before 0.6.60 read an error's payload, and
-    panic if there is none; all others do not read it, and get out of step if there is one.
-    `absent_is_error`: before 0.6.10 a missing stream, topic, group, client or offset was an error;
-    since then it is the empty OK.
+    panic if the payload is missing; other clients do not read the payload, and take its bytes for
+    the next answer. `absent_is_error`: before 0.6.10 a missing stream, topic, group, client or
+    offset was an error; since then the answer is the empty OK.
     """
 
     error_text: bool = False

@@ -1,8 +1,8 @@
 """Iggy's error numbers, and the number for each broker error. Knows no layout: `dialects.py` frames
 an error.
 
-Numbers are those of the crate `iggy` 0.5 to 0.11 (core `error.rs`). Those below 3000 that are used
-here have the same meaning in the oldest dialect.
+Numbers are those of the crate `iggy` 0.5 to 0.11 (core `error.rs`). The numbers below 3000 that are
+used here have the same meaning in the oldest dialect.
 """
 
 import enum
@@ -78,7 +78,7 @@ class ErrorCode(enum.IntEnum):
 
 
 class Refusal(Exception):
-    """A request is refused for a reason that has its own number in Iggy."""
+    """A request is refused for a reason that has a number of its own in Iggy."""
 
     def __init__(self, code: ErrorCode, reason: str = "") -> None:
         super().__init__(reason or code.name.lower().replace("_", " "))
@@ -114,9 +114,9 @@ WIRE_CODES: dict[type[errors.BrokerError], ErrorCode] = {
     errors.TopicTerminated: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.Conflict: ErrorCode.ERROR,
     errors.NotOwner: ErrorCode.ERROR,
-    # The command may have been carried out, and DELETE_PARTITIONS is a step. Rust's client, since
-    # crate 0.6, repeats a command after Disconnected (8), EmptyResponse (304), and lately TcpError
-    # (31) too, but not after this error.
+    # The command may have been carried out, and a repeated DELETE_PARTITIONS removes more
+    # partitions. Rust's client, since crate 0.6, repeats a command after Disconnected (8),
+    # EmptyResponse (304), and lately TcpError (31) too, but not after this error.
     errors.Unanswered: ErrorCode.CONNECTION_CLOSED,
     errors.NotAuthorized: ErrorCode.UNAUTHORIZED,
     errors.NotAuthenticated: ErrorCode.INVALID_CREDENTIALS,
@@ -125,12 +125,14 @@ WIRE_CODES: dict[type[errors.BrokerError], ErrorCode] = {
     errors.LimitExceeded: ErrorCode.ERROR,
     errors.StorageFull: ErrorCode.CANNOT_APPEND_MESSAGE,
     errors.StorageFailed: ErrorCode.CANNOT_APPEND_MESSAGE,
-    # Clients from crate 0.6 on reconnect and resend after this error, which is right: nothing was
-    # done.
+    # Clients from crate 0.6 on reconnect and resend after this error, which is safe: the command
+    # was not carried out.
     errors.ShuttingDown: ErrorCode.DISCONNECTED,
 }
 
 
 def wire_code(error: errors.BrokerError) -> ErrorCode:
-    """The number of an error, or of its nearest base for a class that a plug-in defines."""
+    """Return the number of an error, or of the nearest base class that has a number: a plug-in may
+    define subclasses.
+    """
     return next(WIRE_CODES[kind] for kind in type(error).__mro__ if kind in WIRE_CODES)

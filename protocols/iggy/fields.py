@@ -1,5 +1,4 @@
-"""The pieces that Iggy's classic layouts are made of: how each is read from a request and written
-into a reply.
+"""The pieces of Iggy's classic layouts: how each is read from a request and written into a reply.
 
 Knows bytes and our own values (`messages.py`), no command: `dialects.py` puts fields together.
 Integers are little-endian. Pieces that differ between dialects are classes with parameters or
@@ -41,7 +40,7 @@ Kind = TypeVar("Kind", bound=enum.Enum)
 
 
 class FieldRefused(ProtocolError):
-    """A field that is refused with its own error number instead of as a malformed frame."""
+    """A field is refused with an error number of its own, not as a malformed frame."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)
@@ -52,14 +51,14 @@ class Readable(Protocol):
     """A piece of a request."""
 
     def read(self, reader: LittleEndianReader) -> object:
-        """Our value. Raises ProtocolError for bytes that are not such a piece."""
+        """Return our value. Raises ProtocolError for malformed bytes."""
 
 
 class Writable(Protocol):
     """A piece of a reply."""
 
     def write(self, value: Any) -> bytes:  # noqa: ANN401 (each piece has its own kind of value)
-        """The bytes of our value."""
+        """Return the bytes of our value."""
 
 
 class Number:
@@ -95,7 +94,7 @@ class Text:
 
 
 class Flag:
-    """A byte: 1 is yes, anything else no (as the reference server reads it)."""
+    """A byte: 1 is yes, any other value is no (as the reference server reads it)."""
 
     def read(self, reader: LittleEndianReader) -> bool:
         return reader.u8() == 1
@@ -104,7 +103,7 @@ class Flag:
 class ChosenId:
     """An id that the client chooses.
 
-    `zero_picks`: 0 leaves the choice to the server, else it is malformed.
+    `zero_picks`: 0 leaves the choice to the server; otherwise 0 is malformed.
     """
 
     def __init__(self, *, zero_picks: bool) -> None:
@@ -159,7 +158,9 @@ class BareConsumer:
 
 
 class CatalogueNumber:
-    """The number of a stream, topic or group: from 1 in the broker, from `base` on the wire."""
+    """The number of a stream, topic or group, counted from 1 in the broker and from `base` on the
+    wire.
+    """
 
     def __init__(self, base: int) -> None:
         self._shift = 1 - base
@@ -183,7 +184,7 @@ class PartitionNumber:
 
 
 class PartitionNumbers:
-    """A count, then that many partitions."""
+    """A count, then the partitions."""
 
     def __init__(self, base: int) -> None:
         self._base = base
@@ -202,7 +203,7 @@ class PartitionOrZero:
 
 
 class PartitionOrFlag:
-    """A byte that says whether there is a partition, then its number from 0 (D4 and later)."""
+    """A flag byte, then a partition number from 0 (D4 and later). Flag 0: no partition."""
 
     def read(self, reader: LittleEndianReader) -> int | None:
         flag, number = reader.u8(), reader.u32()
@@ -271,7 +272,7 @@ class AtMost:
 
 
 class FoldedName:
-    """A name as D0 keeps it: lower case, its words joined with dots."""
+    """A name in D0: lower case, words joined with dots."""
 
     def read(self, reader: LittleEndianReader) -> str:
         given = NAME8.read(reader)
@@ -320,7 +321,7 @@ class NodePorts:
 
 
 class Maybe:
-    """A byte that says whether a value follows, then the value."""
+    """A flag byte, then the value if the flag is set."""
 
     def __init__(self, value: Readable) -> None:
         self._value = value
@@ -362,7 +363,7 @@ class Rest:
 
 
 def decoded(view: memoryview) -> str:
-    """UTF-8 text. Raises ProtocolError."""
+    """Return UTF-8 text. Raises ProtocolError."""
     try:
         return str(view, "utf-8")
     except UnicodeDecodeError as error:
@@ -370,7 +371,7 @@ def decoded(view: memoryview) -> str:
 
 
 def known(kinds: type[Kind], code: int) -> Kind:
-    """The member of an enum. Raises ProtocolError if none has that code."""
+    """Return the member of an enum. Raises ProtocolError if no member has that code."""
     try:
         return kinds(code)
     except ValueError:
@@ -385,7 +386,7 @@ STR8 = Text("B")
 NAME8 = Text("B", bytes_min=1)  # Names may not be empty.
 STR32 = Text("I")
 FLAG = Flag()
-GIVEN_IDENTIFIER = Identifier(1)  # Of a user or a consumer: the number as it is.
+GIVEN_IDENTIFIER = Identifier(1)  # Of a user or a consumer: the number is not shifted.
 # Streams, topics, groups and partitions are counted from 1 before D4, from 0 since.
 IDENTIFIER_FROM_1, IDENTIFIER_FROM_0 = Identifier(1), Identifier(0)
 CONSUMER_FROM_1, CONSUMER_FROM_0 = ConsumerField(1), ConsumerField(0)

@@ -1,4 +1,4 @@
-"""Figures for GET_STATS: of this process and machine, and of everything stored. Knows no connection
+"""Figures for GET_STATS: of this process and machine, and of all stored data. Knows no connection
 and no bytes.
 
 Figures that the machine does not provide (not every system has `/proc`) are 0.
@@ -40,7 +40,7 @@ class Stored:
     groups: int = 0
 
     def add(self, broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> None:
-        """Add a topic, with the figures of its owner."""
+        """Add a topic, with the figures of the topic's owner."""
         messages, size, segments = elsewhere.get(topic.name.full) or topic.kept()
         self.topics += 1
         self.groups += broker.named_groups.count(topic)
@@ -51,7 +51,7 @@ class Stored:
 
 
 async def broker_figures(broker: Broker, clients_count: int) -> Stats:
-    """The record of GET_STATS."""
+    """Return the record of GET_STATS."""
     stored, elsewhere = Stored(), await broker.peers.kept()
     async for topic in in_pieces(broker.topics.all()):
         if not topic.deleted:
@@ -95,8 +95,8 @@ async def broker_figures(broker: Broker, clients_count: int) -> Stats:
 
 @functools.cache
 def _start_s() -> float:
-    """When this process began, in seconds of the monotonic clock; the time of the first call if
-    that is unknown.
+    """Return the start time of this process, in seconds of the monotonic clock; the time of the
+    first call if the start is unknown.
     """
     try:
         fields = (PROC / "self/stat").read_text().rpartition(")")[2].split()
@@ -106,7 +106,7 @@ def _start_s() -> float:
 
 
 def _kib_figures(path: str) -> dict[str, int]:
-    """The `name: number` lines of a file of proc(5)."""
+    """Return the `name: number` lines of a file of proc(5)."""
     try:
         lines = (PROC / path).read_text().splitlines()
     except OSError:
@@ -117,7 +117,7 @@ def _kib_figures(path: str) -> dict[str, int]:
 
 
 def _semver(version: str) -> int:
-    """Iggy's number for a version: 4300 for 0.4.300."""
+    """Return Iggy's number for a version: 4300 for 0.4.300."""
     parts = [int(part) for part in version.split(".")[:3] if part.isdigit()]
     major, minor, patch = (*parts, 0, 0, 0)[:3]
     return major * 1_000_000 + minor * 1_000 + patch

@@ -1,7 +1,7 @@
-"""The formats of messages in the dialects: how the messages of a SEND become a stored body, and how
-stored messages are returned to a poll.
+"""The formats of messages in the dialects: from the messages of a SEND to a stored body, and from
+stored messages to the answer of a poll.
 
-A form is pure: bytes in, bytes out. Two of them are the stored formats (`classic.py` and `typed.py`
+A form is pure: bytes in, bytes out. Two forms are the stored formats (`classic.py` and `typed.py`
 in `storage/formats/iggy/`), which are returned unchanged.
 """
 
@@ -21,15 +21,15 @@ from braidlog.storage.formats.iggy.prepare import SentForm
 from braidlog.storage.formats.iggy.typed import IGGY_TYPED, checksum_of
 from braidlog.storage.formats.quick import SPEEDUPS
 
-# Bytes of messages converted between two checkpoints, some ms of work: in Python, and by the
-# extension in C.
+# Bytes of messages converted between two checkpoints. In Python, and in the extension in C, this is
+# some ms of work.
 SHOWN_PIECE_BYTES = 128 * 1024
 QUICK_PIECE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class MessageForm:
-    """`codec` is the stored format that is read for it.
+    """A format of messages in SEND and POLL. `codec` is the stored format that polls read.
 
     `sent` is the layout of messages in a SEND. `shown` turns a partition's stored records,
     `piece_bytes` of them at a time, into a poll's answer; None: they are returned unchanged.

@@ -1,4 +1,4 @@
-"""Named consumer groups: the catalogue knows which exist, `membership.py` their members."""
+"""Named consumer groups: the catalogue stores the groups, `membership.py` the members."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
 
 
 def get_group(context: Context, request: m.GetGroup) -> Answer:
-    """A group with its members. Raises Absent, Refusal."""
+    """Return a group with its members. Raises Absent, Refusal."""
     try:
         topic = names.get_topic(context.broker, request.stream, request.topic)
     except Absent as error:
@@ -33,7 +33,7 @@ def get_group(context: Context, request: m.GetGroup) -> Answer:
 
 
 def get_groups(context: Context, request: m.GetGroups) -> Answer:
-    """The groups of a topic that the client may see. Raises Refusal."""
+    """Return the groups of a topic that the client may see. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     groups = [
         group
@@ -46,7 +46,8 @@ def get_groups(context: Context, request: m.GetGroups) -> Answer:
 def create_group(context: Context, request: m.CreateGroup) -> Answer:
     """Create a group. Raises Refusal.
 
-    If another listener's subscription has that name, the group goes on from its position.
+    If another listener's subscription has that name, the group continues from that subscription's
+    position.
     """
     broker = context.broker
     topic = names.get_topic(broker, request.stream, request.topic)
@@ -88,7 +89,7 @@ def join_group(context: Context, request: m.JoinGroup) -> Answer:
 
 
 def leave_group(context: Context, request: m.LeaveGroup) -> Answer:
-    """End the connection's membership; only in V is it an error if there is none.
+    """End the connection's membership. A missing membership is an error in V only.
 
     Raises Refusal.
     """
@@ -112,7 +113,9 @@ def leave_forbidden(context: Context) -> None:
 
 
 def sync_group(context: Context, request: m.SyncGroup) -> Answer:
-    """The partitions assigned to the caller; none if it is not a member. Raises Refusal."""
+    """Return the partitions assigned to the caller; none for a client that is not a member. Raises
+    Refusal.
+    """
     topic = names.get_topic(context.broker, request.stream, request.topic)
     group = names.get_group(context.broker, topic, request.group)
     groups, topic_id = context.shared.groups, topic.meta.topic_id
@@ -130,5 +133,5 @@ def _group_info(context: Context, topic: Topic, group: names.Group) -> r.GroupIn
 
 
 def _others(context: Context, topic: Topic, group: names.Group) -> list[Member]:
-    """The readers under the group's name in other protocols."""
+    """Return the readers under the group's name in other protocols."""
     return context.broker.members.others(topic, group.name.encode(), PROTOCOL)

@@ -23,8 +23,9 @@ from braidlog.protocols.iggy.permission_field import PERMISSIONS_FROM_0, PERMISS
 from braidlog.protocols.reader import LittleEndianReader
 
 INDEX_ENTRY = struct.Struct("<IIQ")  # 0, end of the message, 0
-MESSAGE_SIZES = struct.Struct("<II")  # Bytes of headers, bytes of payload:
-MESSAGE_SIZES_POS = 48  # there in a message of D3 to D5.
+# Bytes of headers, bytes of payload; in a message of D3 to D5 they begin at MESSAGE_SIZES_POS.
+MESSAGE_SIZES = struct.Struct("<II")
+MESSAGE_SIZES_POS = 48
 PARTITIONS_MAX = 100_000  # In a request of D0.
 
 Requests = dict[int, Layout]
@@ -47,12 +48,12 @@ POLL: Pieces = {"strategy": f.STRATEGY_FIELD, "count": f.U32_FIELD, "auto_commit
 
 
 def request(type_: type[Any], **fields: f.Readable) -> RequestLayout:
-    """A row of a table."""
+    """Return a row of a table."""
     return RequestLayout(type_, tuple(fields.items()))
 
 
 def lenient(type_: type[Any], **fields: f.Readable) -> RequestLayout:
-    """A row whose payload may have further bytes at its end."""
+    """Return a row whose payload may have further bytes at the end."""
     return RequestLayout(type_, tuple(fields.items()), rest=True)
 
 
@@ -66,7 +67,9 @@ class IndexedSend:
     base: int
 
     def read(self, payload: memoryview) -> m.SendMessages:
-        """See `Layout`. The index must fit the messages: it tells these dialects apart."""
+        """See `Layout`. The index must fit the messages: only the index distinguishes these
+        dialects.
+        """
         reader = LittleEndianReader(payload)
         request = send_target(reader, self.base)
         count = request.count or 0
@@ -90,7 +93,9 @@ class IndexedSend:
 
 
 def send_target(reader: LittleEndianReader, base: int) -> m.SendMessages:
-    """The target of a SEND from D3 on, and the number of its messages, which are not read yet."""
+    """Read the target of a SEND from D3 on, and the number of messages; the messages are not read
+    yet.
+    """
     size = reader.u32()
     start = reader.pos
     identifier = f.IDENTIFIER_FROM_1 if base else f.IDENTIFIER_FROM_0
@@ -103,7 +108,7 @@ def send_target(reader: LittleEndianReader, base: int) -> m.SendMessages:
 
 
 def _offset(consumer: f.Readable, partition: f.Readable, row: Row = request) -> Rows:
-    """The commands about reading, which share most of their fields."""
+    """Return the rows of the commands about reading, which share most of their fields."""
     pieces: Pieces = {"consumer": consumer, **TOPIC, "partition": partition}
     return {
         Code.POLL_MESSAGES: row(m.PollMessages, **pieces, **POLL),
@@ -216,7 +221,7 @@ D1A_REQUESTS: Rows = {
 
 
 def _topic_requests(expiry: f.Readable, id_field: f.Readable | None) -> Rows:
-    """CREATE_TOPIC and UPDATE_TOPIC from D1b on."""
+    """Return the rows of CREATE_TOPIC and UPDATE_TOPIC from D1b on."""
     chosen: Pieces = {} if id_field is None else {"topic_id": id_field}
     settings: Pieces = {
         "compression": f.U8_FIELD,
@@ -235,10 +240,10 @@ def _topic_requests(expiry: f.Readable, id_field: f.Readable | None) -> Rows:
 
 D1B_REQUESTS: Rows = {**D1A_REQUESTS, **_topic_requests(f.ExpirySeconds(), _PICKED)}
 
-# What Iggy's servers from D2 on read no further than they need, and whose layout stays the same: it
-# tells no dialects apart. Clients do send more: Node's a number of partitions in DELETE_TOPIC and
-# five bytes where there are no permissions, Go's up to 0.6 a byte behind permissions, C#'s four
-# bytes behind a token.
+# Requests with possible extra bytes: Iggy's servers from D2 on ignore the end of these. Their
+# layout is the same in all those dialects, so they do not help to detect the dialect. Clients do
+# send extra bytes: Node's sends a number of partitions in DELETE_TOPIC and five bytes if there are
+# no permissions, Go's up to 0.6 a byte behind permissions, C#'s four bytes behind a token.
 UNREAD_AFTER = (
     *(Code.GET_STREAM, Code.UPDATE_STREAM, Code.DELETE_STREAM, Code.PURGE_STREAM),
     *(Code.GET_TOPIC, Code.GET_TOPICS, Code.DELETE_TOPIC, Code.PURGE_TOPIC),
@@ -281,7 +286,9 @@ FROM_ZERO: dict[f.Readable, f.Readable] = {
 
 
 def counted_from_zero(requests: Requests) -> Requests:
-    """The same layouts with streams, topics, groups and partitions counted from 0, as since D4."""
+    """Return the same layouts with streams, topics, groups and partitions counted from 0, as since
+    D4.
+    """
     return {
         code: layout.with_pieces(FROM_ZERO) if isinstance(layout, RequestLayout) else layout
         for code, layout in requests.items()

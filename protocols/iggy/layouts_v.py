@@ -1,7 +1,7 @@
-"""The layouts of dialect V (crate 0.11, protocol 0.11.0), as tables, and the dialect they make.
+"""The layouts of dialect V (crate 0.11, protocol 0.11.0), as tables, and the dialect itself.
 
-Requests are named by the classic command codes: `vsr.py` says which operation carries which.
-Layouts: apache/iggy-website, `content/docs/binary-protocol`, protocol 0.11.0.
+Requests are named by the classic command codes: `vsr.py` maps operations to codes. Layouts:
+apache/iggy-website, `content/docs/binary-protocol`, protocol 0.11.0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from braidlog.protocols.iggy.permission_field import PERMISSIONS_FROM_0
 from braidlog.protocols.iggy.reply_layouts import D5_RECORDS, record
 from braidlog.protocols.reader import LittleEndianReader
 
-NOT_OWNED = (1 << 32) - 1  # The partition in an empty answer to a poll of another member's.
+# The partition in the empty answer to a poll of another member's partition.
+NOT_OWNED = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ V_REQUESTS = counted_from_zero(
         ),
     }
 )
-del V_REQUESTS[Code.LOGIN_WITH_TOKEN]  # A login, too: the register operation carries both.
+del V_REQUESTS[Code.LOGIN_WITH_TOKEN]  # The register operation carries both kinds of login.
 
 V_RECORDS: dict[type[Any], RecordLayout] = {
     **D5_RECORDS,
@@ -192,8 +193,8 @@ V = Dialect(
     },
 )
 
-# If a SEND, or a command that stores or deletes an offset, names a missing resource, the server
-# does not name that resource.
+# For a SEND, or a command that stores or deletes an offset, the server's error does not name the
+# missing resource.
 _NOT_THERE = frozenset(
     {
         ErrorCode.STREAM_ID_NOT_FOUND,
@@ -216,12 +217,12 @@ _VAGUE = frozenset(
 
 
 def error_number(command: int, code: ErrorCode) -> int:
-    """The number of a command's error in V."""
+    """Return the number of a command's error in V."""
     if command in _VAGUE and code in _NOT_THERE:
         return ErrorCode.RESOURCE_NOT_FOUND
     return V.error_number(code)
 
 
 def protocol_version(payload: memoryview) -> int:
-    """The protocol version of a login. Raises ProtocolError."""
+    """Return the protocol version of a login. Raises ProtocolError."""
     return LittleEndianReader(payload).u32()

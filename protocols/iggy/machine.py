@@ -3,9 +3,8 @@ before login.
 
 No I/O, no clock, no broker: whole frames in, typed requests or ready-made refusals out. A frame
 that begins with zeros is of dialect V. Otherwise the login shows which dialects are possible, and
-the commands after the login show the right dialect. A classic client that sends anything but a ping
-before it logs in either speaks the oldest dialect, as the layout of its frames shows, or forgot to
-log in.
+the commands after the login show the right dialect. If a classic client sends another command than
+a ping before login, the layout decides: the client speaks the oldest dialect, or forgot to log in.
 """
 
 from __future__ import annotations
@@ -73,10 +72,10 @@ class Command:
 
 @dataclass(slots=True)
 class Refused:
-    """A frame that is only answered with `reply`.
+    """A frame that needs no handler: the answer is `reply`.
 
-    `unserved`: it was valid, but is not served. `may_be_oldest`: it is of the oldest dialect or of
-    a client that has to log in first.
+    `unserved`: the frame was valid, but the command is not served. `may_be_oldest`: the frame is of
+    the oldest dialect, or of a client that has to log in first.
     """
 
     reply: bytes
@@ -100,7 +99,7 @@ class IggyMachine:
     def __init__(self, *, without_login: WithoutLogin = WithoutLogin.NOBODY) -> None:
         """`without_login`: the clients served in the oldest dialect, which has no login."""
         self.logged_in = False
-        self.session = 0  # Of V: the number that a login was answered with.
+        self.session = 0  # Of V: the session number in the answer to the login.
         self.dialect: Dialect = D2
         self.manners = Manners()
         self._without_login = without_login
@@ -108,10 +107,10 @@ class IggyMachine:
         self._family = Family.UNKNOWN
 
     def frame_size(self, view: memoryview) -> int | None:
-        """Return the whole size of the next frame; None while its first bytes are missing.
+        """Return the whole size of the next frame; None while the first bytes are missing.
 
-        Raises ProtocolError, without waiting for the whole frame, if it is too long or not Iggy at
-        all (HTTP, TLS).
+        Raises ProtocolError, without waiting for the whole frame, if the frame is too long or not
+        Iggy at all (HTTP, TLS).
         """
         if len(view) < U32.size:
             return None
@@ -132,9 +131,9 @@ class IggyMachine:
         return U32.size + int(length)
 
     def decode(self, frame: memoryview) -> Command | Refused:
-        """Decode a whole frame. The request's views die with the frame.
+        """Decode a whole frame. The request's views are valid only as long as the frame.
 
-        Raises ProtocolError for a frame at which the oldest dialect's server hangs up.
+        Raises ProtocolError for a frame at which the oldest dialect's server closes the connection.
         """
         if self._family is Family.VSR:
             return self._decode_vsr(frame)
@@ -222,9 +221,7 @@ class IggyMachine:
         return ProtocolError(f"frame of {length} bytes", self._failure(ErrorCode.INVALID_COMMAND))
 
     def _failure(self, code: ErrorCode, text: str = "") -> bytes:
-        """Return an error answer. Only clients that read and need an error text receive the
-        text.
-        """
+        """Return an error answer. The text is only for clients that read and need an error text."""
         number = self.dialect.error_number(code)
         if not self.manners.error_text:
             return HEAD.pack(number, 0)
@@ -240,7 +237,7 @@ class IggyMachine:
         self.dialect = self._candidates[0]
 
     def _without(self, code: int, payload: memoryview) -> Command | Refused:
-        """A command before any login: in the oldest dialect, if it has that layout."""
+        """Decode a command before any login: in the oldest dialect, if the layout fits."""
         without_login = self._without_login
         if without_login is WithoutLogin.NOBODY or self._candidates not in ((), (D0,)):
             return self._not_logged_in(code)  # Also after a logout or a failed login.
@@ -286,7 +283,8 @@ class IggyMachine:
             if fault is not None:
                 raise fault
             return self._absent(code)
-        # Prefer dialects with a plausible reading; without any, the command is refused as usual.
+        # Prefer dialects with a plausible reading. If there are none, the command is refused as
+        # usual.
         meant = [found for found in fitting if _is_meant(found[1])] or fitting
         self._settle(tuple(dialect for dialect, _ in meant))
         return Command(code, meant[0][1])
@@ -373,9 +371,9 @@ def _fits(layout: Layout | None, payload: memoryview) -> bool:
 
 
 def _is_meant(request: object) -> bool:
-    """Return True if a client can mean that. If a frame fits two dialects, the wrong reading has
-    control characters in a name, a compression that does not exist, or number 0 where the dialect
-    counts from 1.
+    """Return True if a client can mean that request. If a frame fits two dialects, the wrong
+    reading has control characters in a name, a compression that does not exist, or number 0 where
+    the dialect counts from 1.
     """
     name, compression = getattr(request, "name", None), getattr(request, "compression", None)
     if name is not None and CONTROL.search(name) is not None:
