@@ -1,4 +1,4 @@
-"""The position that a dispatcher delivers from: a cursor of a shared subscription, or one in
+"""The position that a dispatcher delivers from: a shared subscription's cursor, or a position in
 memory.
 
 Pulsar's readers are non-durable: their positions live here and never enter the names that Kafka and
@@ -23,29 +23,30 @@ OnMove = Callable[[CursorEvent, bool], None]
 
 @dataclass(slots=True)
 class CursorState:
-    """Where a cursor stands. Use it at once: it does not follow later changes."""
+    """Snapshot of a cursor. Use it at once: the snapshot does not follow later changes."""
 
-    position: int  # The next offset wanted: everything below is acknowledged.
-    floor: int  # Last set by a commit or seek; from here to the position Pulsar acknowledged.
-    acked: RangeSet  # What is acknowledged above the position.
+    position: int  # Next wanted offset: everything below is acknowledged.
+    # Last set by a commit or seek; Pulsar acknowledged everything from here to the position.
+    floor: int
+    acked: RangeSet  # Acknowledged ranges above the position.
 
     def covers(self, start: int, end: int) -> bool:
-        """Whether all of `[start, end)` is acknowledged."""
+        """Return True if all of `[start, end)` is acknowledged."""
         if end <= self.position:
             return True
         return bool(self.acked) and self.acked.contains(max(start, self.position), end)
 
     def unacked(self, start: int, end: int) -> int:
-        """How many messages of the entry `[start, end)` are still wanted."""
+        """Return the number of wanted messages in the entry `[start, end)`."""
         if self.covers(start, end):
             return 0
         return end - start - sum(high - low for low, high in self.acked_ranges(start, end))
 
     def acked_ranges(self, start: int, end: int) -> list[tuple[int, int]]:
-        """The parts of the entry `[start, end)` that Pulsar acknowledged.
+        """Return the parts of the entry `[start, end)` that Pulsar acknowledged.
 
-        Where another protocol's commit left the position inside the entry, that part is left out:
-        the entry is sent whole.
+        If another protocol's commit left the position inside the entry, the committed part is not
+        included: the entry is sent whole.
         """
         ranges: list[tuple[int, int]] = []
         low = max(start, self.floor)
@@ -58,17 +59,19 @@ class CursorState:
 
 @dataclass(slots=True)
 class _AgainState(CursorState):
-    """As a `CursorState`, where some offsets below the position are wanted once more."""
+    """A `CursorState` with offsets below the position that are wanted again."""
 
     again: Collection[int] = ()
 
     def covers(self, start: int, end: int) -> bool:
-        """Whether all of `[start, end)` is acknowledged, and an entry there is not wanted."""
+        """Return True if all of `[start, end)` is acknowledged and no entry there is
+        wanted again.
+        """
         return start not in self.again and CursorState.covers(self, start, end)
 
 
 class DispatchCursor(Protocol):
-    """What a dispatcher needs of a position. Changes return a ticket (0: nothing to wait for)."""
+    """The interface of a position to a dispatcher. Changes return a ticket (0: no wait)."""
 
     is_durable: bool
     again: dict[int, int]
@@ -77,41 +80,43 @@ class DispatchCursor(Protocol):
 
     @property
     def position(self) -> int:
-        """The next offset wanted."""
+        """Next wanted offset."""
 
     @property
     def is_set(self) -> bool:
-        """Whether it is there. One that another client has ended takes no acknowledgements."""
+        """True if the cursor exists. A cursor deleted by another client takes no
+        acknowledgements.
+        """
 
     def state(self) -> CursorState:
-        """Where it stands."""
+        """Return a snapshot of the cursor."""
 
     def settled(self) -> list[int]:
-        """Take those out of `again` that are not wanted any more, and return them."""
+        """Remove the offsets that are no longer wanted from `again`, and return them."""
 
     def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
         """Acknowledge half-open offset ranges; lazy: on disk within the flush interval.
 
-        Raises LimitExceeded after taking those that find room, StorageFull, StorageFailed.
+        Raises LimitExceeded after taking the ranges that fit, StorageFull, StorageFailed.
         """
 
     def ack_to(self, position: int, *, lazy: bool) -> int:
         """Acknowledge everything below `position`; never moves back."""
 
     def seek(self, position: int) -> int:
-        """Forget every acknowledgement and go on at `position`."""
+        """Discard all acknowledgements and continue at `position`."""
 
     def follow(self, on_move: OnMove) -> None:
-        """Call `on_move` within each change from now on. It must not move the cursor."""
+        """Call `on_move` within each change from now on. The callback must not move the cursor."""
 
     def unfollow(self) -> None:
         """End `follow`."""
 
 
 class SubscriptionCursor:
-    """One partition's cursor, already set, of a subscription that other protocols may share.
+    """A partition's cursor, already set, of a subscription that other protocols may share.
 
-    Names itself as the mover of its changes, and so tells them from those of other clients.
+    Passes itself as the origin of its changes, to distinguish them from other clients' changes.
     """
 
     is_durable = True
@@ -124,21 +129,21 @@ class SubscriptionCursor:
 
     @property
     def position(self) -> int:
-        """The next offset wanted; 0 when another listener has just deleted the cursor."""
+        """Next wanted offset; 0 when another listener has just deleted the cursor."""
         return self.subscription.position(self.index) or 0
 
     @property
     def is_set(self) -> bool:
-        """Whether no listener has deleted it."""
+        """True until a listener deletes the cursor."""
         return self.subscription.position(self.index) is not None
 
     def state(self) -> CursorState:
-        """Where it stands."""
+        """Return a snapshot of the cursor."""
         standing = self.subscription.standing(self.index)
         return _AgainState(*standing, self.again) if self.again else CursorState(*standing)
 
     def settled(self) -> list[int]:
-        """Take those out of `again` that are not wanted any more, and return them."""
+        """Remove the offsets that are no longer wanted from `again`, and return them."""
         if not self.again:
             return []
         state = CursorState(*self.subscription.standing(self.index))
@@ -152,20 +157,20 @@ class SubscriptionCursor:
         return self.subscription.ack(self.index, ranges, lazy=lazy, mover=self)
 
     def ack_to(self, position: int, *, lazy: bool) -> int:
-        """Acknowledge everything below, as `Subscription.ack_to` does."""
+        """Acknowledge everything below `position`, as `Subscription.ack_to` does."""
         return self.subscription.ack_to(self.index, position, lazy=lazy, mover=self)
 
     def seek(self, position: int) -> int:
-        """Go on at `position`, as `Subscription.seek` does."""
+        """Continue at `position`, as `Subscription.seek` does."""
         return self.subscription.seek(self.index, position, mover=self)
 
     def follow(self, on_move: OnMove) -> None:
-        """Listen to the subscription."""
+        """Start listening to the subscription."""
         self._on_move = on_move
         self.subscription.listeners.add(self)
 
     def unfollow(self) -> None:
-        """Listen no more."""
+        """Stop listening to the subscription."""
         self._on_move = None
         self.subscription.listeners.discard(self)
 
@@ -178,7 +183,7 @@ class SubscriptionCursor:
 
 
 class MemoryCursor:
-    """A non-durable position: gone with its last consumer."""
+    """A non-durable position: deleted with its last consumer."""
 
     is_durable = False
     is_set = True
@@ -191,15 +196,15 @@ class MemoryCursor:
         self._on_move: OnMove | None = None
 
     def state(self) -> CursorState:
-        """Where it stands."""
+        """Return a snapshot of the cursor."""
         return CursorState(self.position, self._floor, self._acked)
 
     def settled(self) -> list[int]:
-        """Nothing is wanted once more."""
+        """Return an empty list: no offset is wanted again."""
         return []
 
     def ack(self, ranges: Iterable[tuple[int, int]], *, lazy: bool) -> int:
-        """Acknowledge ranges. Those that find no room count as not acknowledged."""
+        """Acknowledge ranges. Ranges that do not fit count as not acknowledged."""
         for start, end in ranges:
             if end > self.position:
                 self._acked.add(max(start, self.position), end)
@@ -207,19 +212,19 @@ class MemoryCursor:
         return self._moved(CursorEvent.ACKED)
 
     def ack_to(self, position: int, *, lazy: bool) -> int:
-        """Acknowledge everything below."""
+        """Acknowledge everything below `position`."""
         if position > self.position:
             self.position = self._acked.pop_below(position)
         return self._moved(CursorEvent.ACKED)
 
     def seek(self, position: int) -> int:
-        """Forget every acknowledgement and go on at `position`."""
+        """Discard all acknowledgements and continue at `position`."""
         self._acked.clear()
         self.position = self._floor = position
         return self._moved(CursorEvent.SOUGHT)
 
     def follow(self, on_move: OnMove) -> None:
-        """Call `on_move` with each change; nobody else moves the cursor."""
+        """Call `on_move` with each change; only this object moves the cursor."""
         self._on_move = on_move
 
     def unfollow(self) -> None:
@@ -229,4 +234,4 @@ class MemoryCursor:
     def _moved(self, event: CursorEvent) -> int:
         if self._on_move is not None:
             self._on_move(event, True)
-        return 0  # Nothing to wait for.
+        return 0  # The change needs no wait.

@@ -1,12 +1,12 @@
-"""Key_Shared delivery: like Shared, but the entries of one key go to one consumer at a time, in
+"""Key_Shared delivery: like Shared, but the entries of a key go to a single consumer at a time, in
 order.
 
-Each key has a slot, each slot an owner among the consumers: by a ring of hashes, or by the ranges
-that the consumers ask for. An entry that cannot go to its owner yet is remembered by its offset
-alone, and read again when it can. A slot with unacknowledged entries at one consumer goes to no
-other until they are acknowledged or returned: unless the consumers allow delivery out of order, a
-key is never at two of them, even while consumers come and go. Other slots are not held up by it.
-PIP-119, PIP-379.
+Each key has a slot, each slot an owner among the consumers: by a hash ring, or by the ranges that
+the consumers request. If an entry cannot go to its owner yet, the dispatcher stores only the offset
+and reads the entry again later. A slot with unacknowledged entries at a consumer goes to no other
+consumer until the entries are acknowledged or returned. So a key is never at two consumers, even
+while consumers connect and leave, unless the consumers allow delivery out of order. Other slots are
+not delayed. PIP-119, PIP-379.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 # Entries that may wait for their key's consumer before the other consumers have to wait, too;
 # Apache's keySharedLookAheadMsgInReplayThresholdPerSubscription.
 LOOK_AHEAD_MAX: Final = 20_000
-KNOWN_KEYS_MAX: Final = 10_000  # Keys whose slots are remembered: hashing costs half a microsecond.
+KNOWN_KEYS_MAX: Final = 10_000  # Keys with a cached slot: hashing costs half a microsecond.
 
 
 @dataclass(slots=True)
 class _Holder:
-    """The consumer that has unacknowledged entries of a slot, and how many."""
+    """The consumer with unacknowledged entries of a slot, and their number."""
 
     consumer: Consumer
     count: int
@@ -46,10 +46,10 @@ class _Holder:
 
 @dataclass(slots=True)
 class _Share:
-    """What one consumer is sent at the end of a turn."""
+    """Entries that a consumer receives at the end of a turn."""
 
-    room: int  # How many messages it may have.
-    wanted: int = 0  # How many these are.
+    room: int  # Number of messages that the consumer may receive.
+    wanted: int = 0  # Number of wanted messages in the entries.
     size: int = 0
     entries: list[Entry] = field(default_factory=list)
 
@@ -69,23 +69,24 @@ class KeySharedDispatcher(SharedDispatcher):
         policy: KeyPolicy,
         in_order: bool = True,
     ) -> None:
-        """`in_order`: a slot waits until no other consumer holds entries of it."""
+        """With `in_order`, a slot waits until no other consumer holds entries of the slot."""
         super().__init__(partition, name, cursor, surroundings)
         self.policy = policy
         self.in_order = in_order
         self._holders: dict[int, _Holder] = {}
-        self._slots: dict[bytes, int] = {}  # Of keys that were seen lately.
-        self._owners: dict[int, Consumer | None] = {}  # As the policy said, until it changes.
-        # Slots with waiting entries, by the consumer that may have them.
+        self._slots: dict[bytes, int] = {}  # Slots of recently seen keys.
+        # Owners by slot, cached until the policy changes.
+        self._owners: dict[int, Consumer | None] = {}
+        # Slots with waiting entries, by the consumer that may receive them.
         self._ready: dict[Consumer, dict[Lane, None]] = {}
-        self._unsorted: list[Lane] = []  # Slots to look at again, since owners have changed.
+        self._unsorted: list[Lane] = []  # Slots to check again after a change of owners.
 
     def check_room(self, consumer: Consumer) -> None:
-        """Raises InvalidRequest for ranges that are not valid, or that another consumer has."""
+        """Raise InvalidRequest for invalid ranges, or ranges of another consumer."""
         self.policy.check(consumer.key_ranges)
 
     def rewind(self) -> None:
-        """Start again at the first entry that is not acknowledged."""
+        """Start again at the first unacknowledged entry."""
         self._ready.clear()
         self._unsorted.clear()
         self._holders.clear()
@@ -103,7 +104,9 @@ class KeySharedDispatcher(SharedDispatcher):
         self._share_out_slots()
 
     def _share_out_slots(self) -> None:
-        """Forget who owns what: owners may have changed. Waiting slots are sorted in pieces."""
+        """Clear the cached owners, because owners may have changed. Waiting slots are sorted in
+        pieces.
+        """
         self._owners.clear()
         self._ready.clear()
         self._unsorted = list(self._again.lanes)
@@ -116,7 +119,7 @@ class KeySharedDispatcher(SharedDispatcher):
             self.wake()
         return super()._get_ready()
 
-    # Who may have what.
+    # Owners of slots.
 
     def _owner(self, slot: int) -> Consumer | None:
         owners = self._owners
@@ -125,7 +128,7 @@ class KeySharedDispatcher(SharedDispatcher):
         return owners[slot]
 
     def _free_owner(self, slot: Lane) -> Consumer | None:
-        """The owner of a slot, unless another consumer still holds entries of it."""
+        """Return the owner of a slot, unless another consumer still holds entries of the slot."""
         assert isinstance(slot, int)
         owner, holder = self._owner(slot), self._holders.get(slot)
         return owner if holder is None or holder.consumer is owner else None
@@ -147,7 +150,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._note_ready(lane)
 
     def _note_ready(self, slot: Lane) -> None:
-        """Note a slot with waiting entries for the consumer that may have them, if there is one."""
+        """Add a slot with waiting entries to the consumer that may receive them, if any."""
         owner = self._free_owner(slot)
         if owner is not None:
             self._ready.setdefault(owner, {})[slot] = None
@@ -163,12 +166,13 @@ class KeySharedDispatcher(SharedDispatcher):
                 first = first or consumer
                 if len(found) >= READY_LANES_MAX:
                     break
-        if first is not None:  # The others come first next time.
+        # Move this consumer to the end, so that the others come first next time.
+        if first is not None:
             self._ready[first] = self._ready.pop(first)
         return found
 
     def _some_waiting(self, slots: dict[Lane, None]) -> Sequence[Lane]:
-        """Some of the slots; removes those in which nothing waits any more."""
+        """Return some of the slots; remove slots without waiting entries."""
         found: list[Lane] = []
         for slot in list(slots):
             if slot not in self._again.lanes:
@@ -180,7 +184,7 @@ class KeySharedDispatcher(SharedDispatcher):
                 break
         return found
 
-    # Giving.
+    # Delivery.
 
     def _give_ahead(self) -> bool:
         shares: dict[Consumer, _Share] = {}
@@ -211,8 +215,8 @@ class KeySharedDispatcher(SharedDispatcher):
         return count > 0
 
     def _add(self, shares: dict[Consumer, _Share], owner: Consumer, entry: Entry) -> bool:
-        """Count an entry as the consumer's, to be sent at the end of the turn; False if it takes
-        no more.
+        """Add an entry to the consumer's share, to be sent at the end of the turn; return False if
+        the consumer accepts no more.
         """
         share = shares.get(owner)
         if share is None:
@@ -235,7 +239,7 @@ class KeySharedDispatcher(SharedDispatcher):
             self._hand_out(consumer, share.entries, share.wanted, share.size)
 
     def _slot(self, entry: Entry) -> int:
-        """The slot of an entry's key, which is also set in the entry."""
+        """Return the slot of an entry's key, and set the slot in the entry."""
         key = ids.entry_key(entry.body)
         slot = self._slots.get(key)
         if slot is None:
@@ -246,12 +250,12 @@ class KeySharedDispatcher(SharedDispatcher):
         return slot
 
     def _hold_delayed(self, entry: Entry, slot: int) -> bool:
-        """Hold an entry that is to be delivered later; False if its time has come."""
+        """Hold an entry for later delivery; return False if the entry is due."""
         due_ms = ids.entry_metadata(entry.body).deliver_at_time
         return self._hold_early(entry, due_ms, slot)
 
     def _hold_slot(self, slot: int, consumer: Consumer) -> None:
-        """The consumer has one more entry of a slot."""
+        """Count another entry of a slot that the consumer holds."""
         holder = self._holders.get(slot)
         if holder is None:
             self._holders[slot] = _Holder(consumer, 1)
@@ -260,7 +264,7 @@ class KeySharedDispatcher(SharedDispatcher):
 
     @property
     def _is_full(self) -> bool:
-        """Whether no more entries may wait for their key's consumer."""
+        """True if no more entries may wait for their key's consumer."""
         return len(self._again) >= LOOK_AHEAD_MAX
 
     def _share(self, shares: Shares, consumer: Consumer, entry: Entry, state: CursorState) -> None:
@@ -281,5 +285,5 @@ class KeySharedDispatcher(SharedDispatcher):
             if pending.slot in self._again.lanes:
                 self._note_ready(pending.slot)
                 self.wake()
-            elif self._is_full:  # What was read ahead may begin with an entry of that slot.
+            elif self._is_full:  # The entries read ahead may begin with this slot.
                 self.wake()

@@ -1,7 +1,7 @@
-"""Which consumer of a Key_Shared subscription a key belongs to: hashes, slots and their owners.
+"""Owners of keys in a Key_Shared subscription: hashes, slots and their consumers.
 
-As in Apache Pulsar. With AUTO_SPLIT the broker decides, by a ring of hashes like Apache's. With
-STICKY the consumers ask for ranges, and the numbers of the slots are part of the protocol. Knows no
+As in Apache Pulsar. With AUTO_SPLIT the broker assigns slots, by a hash ring like Apache's. With
+STICKY the consumers request ranges, and the numbers of the slots are part of the protocol. Knows no
 entry.
 """
 
@@ -18,28 +18,28 @@ from braidlog.broker.delivery.consumer import Consumer
 from braidlog.broker.errors import InvalidRequest
 
 SLOTS: Final = 65536
-RING_POINTS: Final = 100  # Of each consumer, as in Apache.
-RANGES_MAX: Final = 1000  # That one sticky consumer may ask for.
+RING_POINTS: Final = 100  # Per consumer, as in Apache.
+RANGES_MAX: Final = 1000  # Ranges that a sticky consumer may request.
 
 
 def key_hash(key: bytes) -> int:
-    """Apache's Murmur3_32Hash of a key: 31 bits."""
+    """Return Apache's Murmur3_32Hash of a key: 31 bits."""
     number: int = mmh3.hash(key, 0, signed=False)
     return number & 0x7FFF_FFFF
 
 
 class KeyPolicy(abc.ABC):
-    """Decides which consumer owns a slot."""
+    """Assigns slots to consumers."""
 
     is_sticky: bool
 
     @abc.abstractmethod
     def slot(self, key: bytes) -> int:
-        """The slot of a key, from 1 on."""
+        """Return the slot of a key, from 1 on."""
 
     @abc.abstractmethod
     def owner(self, slot: int) -> Consumer | None:
-        """The consumer that owns the slot; None if nobody does."""
+        """Return the consumer that owns the slot, or None."""
 
     @abc.abstractmethod
     def add(self, consumer: Consumer) -> None:
@@ -50,13 +50,15 @@ class KeyPolicy(abc.ABC):
         """Remove a consumer."""
 
     def check(self, ranges: Sequence[tuple[int, int]]) -> None:  # noqa: B027 (not abstract)
-        """Raises InvalidRequest for ranges that cannot be accepted; a policy without ranges takes
-        every consumer.
+        """Raise InvalidRequest for unacceptable ranges; a policy without ranges accepts every
+        consumer.
         """
 
 
 class KeyRing(KeyPolicy):
-    """AUTO_SPLIT: each consumer has many points on a ring, and the slots that lead up to them."""
+    """AUTO_SPLIT: each consumer has many points on a ring, and owns the slots that lead
+    up to them.
+    """
 
     is_sticky = False
 
@@ -67,11 +69,11 @@ class KeyRing(KeyPolicy):
         self._next = 0
 
     def slot(self, key: bytes) -> int:
-        """As Apache's ring counts: the hash modulo 65535, plus 1."""
+        """Return the hash modulo 65535, plus 1, like Apache's ring."""
         return key_hash(key) % (SLOTS - 1) + 1
 
     def owner(self, slot: int) -> Consumer | None:
-        """The consumer of the next point on the ring."""
+        """Return the consumer of the next point on the ring."""
         if self._gone:
             self._take_out()
         points = self._points
@@ -81,7 +83,7 @@ class KeyRing(KeyPolicy):
         return self._consumers[points[place][1]]
 
     def add(self, consumer: Consumer) -> None:
-        """Give the consumer its points; its number keeps those of equal names apart."""
+        """Add the consumer's points; the number distinguishes consumers with equal names."""
         number = self._next
         self._next += 1
         self._consumers[number] = consumer
@@ -90,7 +92,9 @@ class KeyRing(KeyPolicy):
             insort(self._points, (slot, number))
 
     def remove(self, consumer: Consumer) -> None:
-        """Remove the consumer; its points go before the next `owner`: a seek closes a thousand."""
+        """Remove the consumer; the next `owner` call removes its points, because a seek closes a
+        thousand consumers.
+        """
         number = next(n for n, known in self._consumers.items() if known is consumer)
         del self._consumers[number]
         self._gone.add(number)
@@ -104,7 +108,7 @@ class KeyRing(KeyPolicy):
 
 
 class KeyRanges(KeyPolicy):
-    """STICKY: each consumer has the ranges of slots that it asked for."""
+    """STICKY: each consumer owns the ranges of slots that the consumer requested."""
 
     is_sticky = True
 
@@ -112,11 +116,11 @@ class KeyRanges(KeyPolicy):
         self._ranges: list[tuple[int, int, Consumer]] = []  # By start; ends included.
 
     def slot(self, key: bytes) -> int:
-        """The hash modulo 65536; slot 0 counts as 1."""
+        """Return the hash modulo 65536; slot 0 counts as 1."""
         return key_hash(key) % SLOTS or 1
 
     def owner(self, slot: int) -> Consumer | None:
-        """The consumer with a range that holds the slot."""
+        """Return the consumer whose range contains the slot."""
         place = bisect_left(self._ranges, slot + 1, key=_start) - 1
         if place < 0:
             return None
@@ -124,17 +128,17 @@ class KeyRanges(KeyPolicy):
         return consumer if slot <= end else None
 
     def add(self, consumer: Consumer) -> None:
-        """Give the consumer the ranges that it asked for."""
+        """Assign the consumer its requested ranges."""
         for start, end in consumer.key_ranges:
             insort(self._ranges, (start, end, consumer), key=_start)
 
     def remove(self, consumer: Consumer) -> None:
-        """Take the consumer's ranges away."""
+        """Remove the consumer's ranges."""
         self._ranges = [one for one in self._ranges if one[2] is not consumer]
 
     def check(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Raises InvalidRequest for no ranges, too many, one that ends before it starts, and
-        overlaps with each other or with another consumer's.
+        """Raise InvalidRequest for no ranges, too many ranges, a range that ends before it starts,
+        and ranges that overlap with each other or with another consumer's.
         """
         if not 0 < len(ranges) <= RANGES_MAX:
             raise InvalidRequest(f"a consumer has from 1 to {RANGES_MAX} ranges of its own")

@@ -1,8 +1,9 @@
-"""Earlier pieces of chunked messages that a dispatcher has to deliver once more.
+"""Earlier pieces of chunked messages that a dispatcher must deliver again.
 
-A commit of another protocol may end between the pieces of a message: its readers are shown the
-message at its last piece, and other records before that. Then the message is not acknowledged,
-though its first pieces lie below the position, and a consumer needs all of them. Knows no consumer.
+A commit of another protocol may end between the pieces of a message: readers of that protocol
+receive the message at its last piece, and other records before. Then the message is not
+acknowledged, although its first pieces lie below the position, and a consumer needs all of them.
+Knows no consumer.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
     from braidlog.broker.delivery.entry_reads import EntryRead
     from braidlog.broker.topics.partition import Partition
 
-# Messages of which a piece was read and the last one was not; beyond that the oldest is forgotten,
-# and looked for in the log when its next piece comes.
+# Messages that were read in part, without the last piece. Beyond this limit the oldest is dropped;
+# a search of the log finds the earlier pieces when the message's next piece arrives.
 BEGUN_MAX: Final = 1000
 
 
 class EarlierPieces:
-    """What the reads of a dispatcher have found of chunked messages since it began at its position.
+    """Chunked messages seen by a dispatcher's reads since the dispatcher's last start.
 
-    A new one belongs to each beginning.
+    Each start of delivery creates a new object.
     """
 
     def __init__(self, partition: Partition, cursor: DispatchCursor) -> None:
@@ -40,7 +41,9 @@ class EarlierPieces:
         self._begun: dict[bytes, None] = {}  # Uuids, oldest first.
 
     async def look_back(self, read: EntryRead) -> tuple[int, list[int]] | None:
-        """The number of the first entry of a read that needs earlier pieces, and their offsets."""
+        """Return the index of the first entry of a read that needs earlier pieces, and their
+        offsets.
+        """
         if not self._cursor.is_durable:
             return None
         for number, entry in enumerate(read.entries):
@@ -60,11 +63,11 @@ class EarlierPieces:
         return None
 
     async def _passed(self, entry: Entry, count: int) -> list[int]:
-        """The earlier pieces of an entry's message that lie below the position; none where the
-        message is acknowledged, or nobody can put it together because a piece is gone.
+        """Return the earlier pieces of an entry's message that lie below the position. Return none
+        if the message is acknowledged, or incomplete because a piece is missing.
         """
         earlier: list[int] = []
-        with suppress(BrokerError):  # The entry is delivered as it is.
+        with suppress(BrokerError):  # On an error the entry is delivered alone.
             earlier = await piece_offsets(self._partition, entry.offset, of_any=True)
         state = self._cursor.state()
         if len(earlier) < count or state.covers(entry.offset, entry.end):

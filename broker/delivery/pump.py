@@ -1,7 +1,8 @@
-"""Reads ahead of what is delivered, and waits for more: one pump for each dispatcher.
+"""Reading ahead and waiting for records: each dispatcher has a pump.
 
-Its task (`run`) waits for records, permits or room. Few records that come while it waits go out
-without it, in a plain call. Knows what is to be read and where delivery stands, and no consumer.
+The pump's task (`run`) waits for records, permits or room. A few records that arrive during the
+wait are delivered by a plain call, without the task. Knows the entries to read and the position of
+delivery, but no consumer.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 READ_AHEAD_BYTES = 512 * 1024  # One read of a dispatcher; small reads cost half the throughput.
-# The same where entries are made of records of another format: more than these are not made at once
-# (`entry_reads.FOREIGN_RECORDS_MAX`), and what is left would be read again.
+# The same limit where records of another format are converted to entries: a read converts a limited
+# number (`entry_reads.FOREIGN_RECORDS_MAX`) and would read the rest again.
 READ_AHEAD_BYTES_FOREIGN = 128 * 1024
-# More than these, or one read of that size, go out in a turn of their own.
+# More records than these, or a read of that size, are delivered in a separate turn.
 AT_ONCE_RECORDS_MAX = 100
 READ_AT_ONCE_BYTES = 64 * 1024
 
 
 class Pump(abc.ABC):
-    """Reads ahead for one subscription of one partition, and has it given out.
+    """Reads ahead for a subscription of a partition, and delivers the entries.
 
-    Guarantees: nothing at or above the high watermark is read, and nothing that is acknowledged is
-    given out again. Only `run` waits.
+    Guarantees: the pump reads nothing at or above the high watermark, and delivers no acknowledged
+    entry again. Only `run` waits.
     """
 
     def __init__(
@@ -53,32 +54,33 @@ class Pump(abc.ABC):
         cursor: DispatchCursor,
         surroundings: Surroundings | None = None,
     ) -> None:
-        """`name` is the subscription's."""
+        """Prepare to read for the subscription `name`."""
         surroundings = surroundings or Surroundings()
         self.partition = partition
         self.name = name
         self.cursor = cursor
-        self.stopped_at: int | None = None  # Where the log cannot be read, or not for Pulsar.
+        # Offset at which the log is unreadable, or unreadable for Pulsar.
+        self.stopped_at: int | None = None
         self._surroundings = surroundings
         self._budget = surroundings.budget
         self._now_us = surroundings.now_us
         self._ahead: deque[Entry] = deque()
-        self._ahead_bytes = 0  # Of the pages that they are in.
+        self._ahead_bytes = 0  # Size of the pages that contain the entries.
         self._pieces = EarlierPieces(partition, cursor)
         self._read_position = cursor.position
         self._read_bytes = READ_AHEAD_BYTES
-        self._last_read_bytes = 0  # A batch may be larger than what is asked for.
-        self._generation = 0  # Grows when what is being read is no longer wanted.
+        self._last_read_bytes = 0  # A batch may be larger than the requested bytes.
+        self._generation = 0  # Incremented when the current read is no longer wanted.
         self._is_woken = False
-        self._parked = trio.lowlevel.ParkingLot()  # Where the pump waits for `wake` alone.
-        self._pausing: trio.CancelScope | None = None  # Around its other waits.
-        self._retry_at = math.inf  # When that place is tried again; infinite: now.
+        self._parked = trio.lowlevel.ParkingLot()  # The pump waits here for `wake` alone.
+        self._pausing: trio.CancelScope | None = None  # Around the pump's other waits.
+        self._retry_at = math.inf  # Time of the next try at `stopped_at`; infinite: now.
         self._retry_wait_s = 0.0
-        self._reported_at = -1  # A place of `stopped_at` that the operator was told of.
+        self._reported_at = -1  # Position of `stopped_at` last reported to the operator.
 
     async def run(self) -> None:
-        """Read ahead and give out, until cancelled or the partition is gone."""
-        has_worked = False  # Since its last wait. A turn of the loop costs more than an entry.
+        """Read ahead and deliver, until cancelled or the partition is removed."""
+        has_worked = False  # Since the last wait. A turn of the loop costs more than an entry.
         while not self.partition.removed:
             if self._retry_at <= trio.current_time():
                 self._retry_at = math.inf
@@ -90,7 +92,7 @@ class Pump(abc.ABC):
                 self._tell_end()
             has_worked = is_ready and self._give()
             if not has_worked and is_ready and self._can_read():
-                await self._fill()  # What it read goes out without another turn of the loop.
+                await self._fill()  # The entries are delivered without another turn of the loop.
                 has_worked = True
                 if self._get_ready():
                     self._give()
@@ -99,7 +101,7 @@ class Pump(abc.ABC):
             self._hold()
 
     def wake(self) -> None:
-        """Make the pump look again: there are new permits, acknowledgements or room."""
+        """Make the pump check for new permits, acknowledgements or room."""
         self._is_woken = True
         if self._parked:
             self._parked.unpark_all()
@@ -107,7 +109,7 @@ class Pump(abc.ABC):
             self._pausing.cancel()
 
     def drop_ahead(self) -> None:
-        """Forget what is read ahead, to be read again when somebody can take it."""
+        """Drop the entries read ahead; they are read again when a consumer can take them."""
         if self._ahead:
             first = self._ahead[0].offset
             if first in self.cursor.again:
@@ -117,12 +119,12 @@ class Pump(abc.ABC):
             self._ahead.clear()
 
     def close(self) -> None:
-        """Nobody needs it any more: what it holds goes back to the budget."""
+        """Return the pump's memory to the budget; the pump is no longer needed."""
         self._ahead.clear()
         self._hold()
 
     def rewind(self) -> None:
-        """Start again at the first entry that is not acknowledged."""
+        """Start again at the first unacknowledged entry."""
         self._generation += 1
         self._ahead.clear()
         self._hold()
@@ -133,11 +135,11 @@ class Pump(abc.ABC):
         self.wake()
 
     def _can_read(self) -> bool:
-        """Whether more may be read ahead."""
+        """Return True if the pump may read ahead further."""
         return (self.stopped_at is None or self._retry_at == math.inf) and not self._ahead
 
     async def _fill(self) -> None:
-        """Read ahead, after waiting for records if need be; may return without."""
+        """Read ahead, after waiting for records if necessary; may return without reading."""
         if self._pieces.to_read:
             await self._read_piece()
             return
@@ -156,8 +158,8 @@ class Pump(abc.ABC):
             self._take_in(read, position)
 
     async def _up_to_earlier_pieces(self, read: EntryRead) -> EntryRead | None:
-        """What was read, before the first entry that needs pieces from below the position: these
-        are read next. None if it is no longer wanted.
+        """Return the entries of a read before the first entry that needs pieces from below the
+        position; these pieces are read next. Return None if the read is no longer wanted.
         """
         generation = self._generation
         found = await self._pieces.look_back(read)
@@ -172,18 +174,19 @@ class Pump(abc.ABC):
         return read
 
     async def _read_piece(self) -> None:
-        """Read the next one of the earlier pieces."""
+        """Read the next of the earlier pieces."""
         pieces = self._pieces
         offset = pieces.to_read.popleft()
         read = await self._read(offset, 1)
         if read is not None:
             self._ahead.extend(entry for entry in read.entries if entry.offset == offset)
             self._ahead_bytes = read.size
-        elif offset >= self.partition.log_start_offset:  # To be tried again, if it is still wanted.
+        # Retry later, if the piece is still wanted.
+        elif offset >= self.partition.log_start_offset:
             pieces.to_read.appendleft(offset)
 
     def _take_in(self, read: EntryRead, position: int) -> None:
-        """Have what was read from `position` on ready to be given out."""
+        """Queue the entries read from `position` on for delivery."""
         has_few = read.has_holes and len(self.cursor.state().acked) < HOLES_MAX
         if has_few and (holes := holes_of(read, position)):
             self._pass_holes(holes)
@@ -193,8 +196,8 @@ class Pump(abc.ABC):
         self._read_bytes = READ_AHEAD_BYTES_FOREIGN if read.is_foreign else READ_AHEAD_BYTES
 
     def _give_at_once(self) -> int | None:  # hot: see make bench
-        """Few records have come for which the pump waits: give them out without a turn of the
-        loop. The offset above which the next ones are; None: the pump is to look.
+        """Deliver a few new records while the pump waits for them, without a turn of the loop.
+        Return the offset above which the next records lie; None: the pump must run.
         """
         partition = self.partition
         if partition.is_terminated or not (self._get_ready() and self._can_read()):
@@ -207,9 +210,9 @@ class Pump(abc.ABC):
         bytes_max = self._budget.may_read(READ_AT_ONCE_BYTES, trio.current_time())
         try:
             read = run_now(read_steps(partition, position, bytes_max))
-        except BrokerError:  # The pump meets it again.
+        except BrokerError:  # The pump meets the same error.
             return None
-        if read is None or read.has_chunks:  # The pump may have to look back for earlier ones.
+        if read is None or read.has_chunks:  # The pump may have to look for earlier pieces.
             return None
         self._take_in(read, position)
         self._give()
@@ -219,24 +222,28 @@ class Pump(abc.ABC):
         return None if is_left else self._read_position
 
     @property
-    def _holds_back(self) -> bool:  # Whether entries wait elsewhere for somebody to take them.
+    def _holds_back(self) -> bool:  # True if entries wait elsewhere for a consumer.
         return False
 
     @property
-    def _reads_compacted(self) -> bool:  # Whether reads come out of the compacted view.
+    def _reads_compacted(self) -> bool:  # True if reads use the compacted view.
         return False
 
     def _pass_holes(self, holes: list[tuple[int, int]]) -> None:
-        with suppress(BrokerError):  # There is no room to remember them: the position stays.
+        with suppress(BrokerError):  # Without room for the holes the position stays.
             self.cursor.ack(holes, lazy=True)
 
     def _next_wanted(self, position: int) -> int:
-        """The first offset from there on that is not acknowledged: what is, is not even read."""
+        """Return the first unacknowledged offset from `position` on: acknowledged entries are not
+        even read.
+        """
         acked = self.cursor.state().acked
         return acked.next_gap(position) if acked else position
 
     async def _read(self, position: int, bytes_max: int) -> EntryRead | None:
-        """Entries from there on; None if they are no longer wanted, or none can be had."""
+        """Read entries from `position` on; None if they are no longer wanted, or if the
+        read fails.
+        """
         generation = self._generation
         bytes_max = self._budget.may_read(bytes_max, trio.current_time())
         try:
@@ -249,7 +256,7 @@ class Pump(abc.ABC):
                     compacted=self._reads_compacted,
                     memory=room,
                 )
-        except StorageFull:  # It passes, and the partition has reported it.
+        except StorageFull:  # The condition is temporary, and the partition has reported it.
             await trio.sleep(READ_AGAIN_S)
             return None
         except BrokerError as error:
@@ -267,23 +274,24 @@ class Pump(abc.ABC):
         return read
 
     def _go_on(self) -> None:
-        """Nothing stops delivery any more."""
+        """Clear the stop after a successful read."""
         self.stopped_at, self._retry_at, self._retry_wait_s = None, math.inf, 0.0
 
     def _stop_at(self, position: int, error: BrokerError) -> None:
-        """Stop at a place that cannot be read: everything before it was given out, nothing behind
-        it is. Consumers stay, since a new one would get no further. The place is tried again: the
-        disk may recover, or an operator act.
+        """Stop at an unreadable position: everything before was delivered, nothing behind is.
+        Consumers stay, since a new consumer would stop at the same place. The read is retried: the
+        disk may recover, or an operator may act.
         """
         self.stopped_at = position
         self._retry_wait_s = longer_wait(self._retry_wait_s)
         self._retry_at = trio.current_time() + self._retry_wait_s
-        if position != self._reported_at:  # Once: each redelivery comes back to the same place.
+        # Report once: each redelivery comes back to the same place.
+        if position != self._reported_at:
             self._reported_at = position
             self._report(position, error)
 
     def _report(self, position: int, error: BrokerError) -> None:
-        """Tell the operator of a place that cannot be delivered."""
+        """Report an undeliverable position to the operator."""
         log.error(
             "delivery_stopped",
             topic=self.partition.topic.name.full,
@@ -294,22 +302,22 @@ class Pump(abc.ABC):
         )
 
     def _hold(self) -> None:
-        """Tell the budget what is held now: pages stay for their last entry."""
+        """Report the memory held to the budget: pages stay until their last entry is delivered."""
         size = self._ahead_bytes if self._ahead else 0
         self._budget.hold(self, size, trio.current_time())
 
     def _below_start(self) -> None:
-        """Retention has passed the cursor: what is gone counts as acknowledged."""
+        """Acknowledge the records that retention removed above the cursor."""
         start = self.partition.log_start_offset
-        with suppress(StorageFull):  # The position stays; the same is found again after a rewind.
+        with suppress(StorageFull):  # The position stays; a rewind tries the same again.
             self.cursor.ack_to(start, lazy=True)
         self._read_position = max(self._read_position, start)
 
     async def _pause(self, position: int | None = None) -> None:
-        """Wait for `wake`, for what falls due, or for records at `position`; one turn at least."""
+        """Wait for `wake`, for the due time, or for records at `position`; at least one turn."""
         if self._is_woken:
             await trio.lowlevel.checkpoint()
-        elif position is None and self._due_at() == math.inf:  # Much the most often, and quicker.
+        elif position is None and self._due_at() == math.inf:  # The most frequent case, and faster.
             await self._parked.park()
         else:
             await self._await(position, self._due_at())
@@ -321,26 +329,26 @@ class Pump(abc.ABC):
             try:
                 if position is not None:
                     await self.partition.wait_for(position, self._give_at_once)
-                # Else, and if it was removed or the broker stops, nothing more comes by itself.
+                # Otherwise, after a removal or when the broker stops, nothing more arrives.
                 if position is None or self.partition.high_watermark <= position:
                     await trio.sleep_forever()
             finally:
                 self._pausing = None
 
-    # What a dispatcher decides.
+    # Decisions of the dispatcher.
 
     @abc.abstractmethod
     def _get_ready(self) -> bool:
-        """Do what is due before anything is given out; False if no consumer can take anything."""
+        """Do due work before delivery; return False if no consumer can take entries."""
 
     @abc.abstractmethod
     def _give(self) -> bool:
-        """Hand out one turn's worth of what is there; False if there was nothing to be done."""
+        """Deliver a turn's share of the queued entries; return False if there was nothing to do."""
 
     @abc.abstractmethod
     def _tell_end(self) -> None:
-        """Tell consumers once that everything of a terminated topic is acknowledged."""
+        """Tell consumers once that all messages of a terminated topic are acknowledged."""
 
     def _due_at(self) -> float:
-        """When the pump has to look again by itself, in trio's seconds."""
+        """Return the time of the pump's next check without a wake, in trio's seconds."""
         return self._retry_at

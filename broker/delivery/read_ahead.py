@@ -1,9 +1,8 @@
-"""How much all dispatchers together may have read ahead: one budget of bytes.
+"""The byte budget for the read-ahead of all dispatchers.
 
-A dispatcher asks how much it may read; when the budget is short, the dispatchers that have
-delivered nothing for the longest time drop what they hold, and read it again later. A dispatcher
-may always read a little; it waits only while the budget for all output is used. Knows no log and no
-consumer.
+A dispatcher asks how much it may read. When the budget is short, the dispatchers that have been
+idle longest drop their entries and read them again later. A dispatcher may always read a little,
+and waits only while the budget for all output is used up. Knows no log and no consumer.
 """
 
 from __future__ import annotations
@@ -12,27 +11,28 @@ from typing import Final, Protocol
 
 from braidlog.broker.runtime.output_budget import OutputBudget, Reservation
 
-READ_AHEAD_BYTES_ALL: Final = 64 * 1024 * 1024  # Of all dispatchers.
-READ_AHEAD_BYTES_MIN: Final = 16 * 1024  # What each may read when the budget is short.
-# What nobody could take for this long is dropped, whether or not the budget is short.
+READ_AHEAD_BYTES_ALL: Final = 64 * 1024 * 1024  # All dispatchers together.
+READ_AHEAD_BYTES_MIN: Final = 16 * 1024  # Minimum for each dispatcher when the budget is short.
+# Entries that no consumer could take for this long are dropped, even if the budget is not short.
 IDLE_S: Final = 1.0
-BUSY_S: Final = 0.05  # What was used more recently is kept: it would be read again at once.
+# Entries used more recently are kept, because they would be read again at once.
+BUSY_S: Final = 0.05
 
 
 class Holder(Protocol):
     """A dispatcher."""
 
     def drop_ahead(self) -> None:
-        """Forget what is read ahead; nothing of it was given out."""
+        """Drop the entries read ahead; none of them was delivered."""
 
 
 class ReadAhead:
-    """The budget for read-ahead, which counts against the budget for all output, too."""
+    """The budget for read-ahead, which also counts against the budget for all output."""
 
     def __init__(
         self, bytes_max: int = READ_AHEAD_BYTES_ALL, output: OutputBudget | None = None
     ) -> None:
-        """`output` is the budget for all output; None where there is no other output."""
+        """Take `output`, the budget for all output, or None without other output."""
         self.bytes_max = bytes_max
         self.bytes_held = 0
         self._output = output or OutputBudget()
@@ -41,8 +41,8 @@ class ReadAhead:
         self._used_at: dict[Holder, float] = {}
 
     def may_read(self, wanted: int, now: float) -> int:
-        """How many of the bytes wanted may be read; idle holders make room for them. `now` is in
-        seconds, always of the same clock.
+        """Return how many of the wanted bytes may be read; idle holders free memory for them. `now`
+        is in seconds, always of the same clock.
         """
         if self.bytes_held + wanted > self.bytes_max:
             self._reclaim(wanted, now)
@@ -51,18 +51,18 @@ class ReadAhead:
         return wanted
 
     async def reserve(self, wanted: int) -> Reservation:
-        """Memory for a read of so many bytes, until what was read is held. Waits while there is
-        none; a small read may use what is kept for peers that read.
+        """Reserve memory for a read of `wanted` bytes, until `hold` takes over. Wait while there is
+        no memory; a small read may use the reserve for peers that read.
         """
         await self._output.some_free(lambda: wanted if wanted > READ_AHEAD_BYTES_MIN else 0)
         return Reservation(self._output, wanted)
 
     def is_spent(self) -> bool:
-        """Whether `reserve` would wait."""
+        """Return True if `reserve` would wait."""
         return self._output.is_spent()
 
     def hold(self, holder: Holder, size: int, now: float) -> None:
-        """The holder has `size` bytes now, instead of what it had."""
+        """Set the bytes of a holder to `size`."""
         change = size - self._held.pop(holder, 0)
         self.bytes_held += change
         self._output.charge(change)
@@ -73,12 +73,12 @@ class ReadAhead:
             self._used_at.pop(holder, None)
 
     def drop(self) -> None:
-        """Drop everything: memory is short."""
+        """Drop all read-ahead, because memory is short."""
         for holder in list(self._held):
             self._drop(holder)
 
     def sweep(self, now: float) -> None:
-        """Drop what nobody could use for a while."""
+        """Drop read-ahead that no consumer could take for a while."""
         for holder in list(self._held):
             if now - self._used_at[holder] < IDLE_S:
                 return
