@@ -1,6 +1,6 @@
-"""How a broker joins a cluster: its stores, its session, and the folder that is its cache.
+"""Joins a broker to a cluster: stores, session, and the cache folder.
 
-Imported only with `storage.mode` shared, as it needs the extra `shared`.
+Imported only with `storage.mode` shared, as the extra `shared` is required.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 def stores(config: Config) -> tuple[PostgresLedger, ObstoreObjects]:
-    """Ledger and object store of the configuration. Raises ConfigError."""
+    """Return the ledger and object store of the configuration. Raises ConfigError."""
     shared = config.shared
     assert shared.database is not None and shared.store is not None, "checked with the settings"
     try:
@@ -40,7 +40,7 @@ def stores(config: Config) -> tuple[PostgresLedger, ObstoreObjects]:
 
 
 def ledger_of(config: Config) -> PostgresLedger:
-    """Another connection to the ledger, for a task that waits on it."""
+    """Return another connection to the ledger, for a task that waits for news."""
     assert config.shared.database is not None, "checked with the settings"
     return PostgresLedger(config.shared.database)
 
@@ -48,7 +48,7 @@ def ledger_of(config: Config) -> PostgresLedger:
 async def join_cluster(config: Config) -> SharedDir:
     """Join the cluster; no shard is owned yet.
 
-    Raises ConfigError and errors of storage. If cancelled, it ends the session.
+    Raises ConfigError and storage errors. A cancelled call ends the session.
     """
     session = await run_in_thread(_begin, config)
     shared: SharedDir | None = None
@@ -56,7 +56,7 @@ async def join_cluster(config: Config) -> SharedDir:
         shared = await run_in_thread(_open, config, session)
         await trio.lowlevel.checkpoint_if_cancelled()  # The thread was not cut short.
         return shared
-    except BaseException:  # Cancelled too: others need not wait for the lease.
+    except BaseException:  # Includes cancellation: other brokers need not wait for the lease.
         if shared is not None:
             shared.abandon()
         else:
@@ -78,7 +78,7 @@ def _begin(config: Config) -> Session:
         opened = surely(lambda: open_cluster(ledger, objects), patience)
         session = Session(ledger, objects, opened, settings)
         session.begin({}, patience)
-    except BaseException:  # Cancelled too.
+    except BaseException:  # Includes cancellation.
         ledger.close()
         raise
     log.info("joined", node=cluster.node_id, session=session.number)
@@ -86,7 +86,7 @@ def _begin(config: Config) -> Session:
 
 
 class _Told:
-    """Logs why a start waits for a store: each reason once."""
+    """Logs each reason of a start that waits for a store, once."""
 
     def __init__(self) -> None:
         self._reasons: set[str] = set()
@@ -98,7 +98,7 @@ class _Told:
 
 
 def _sleep_unless_cancelled(seconds: float) -> None:
-    """Sleep in a worker thread. Raises trio.Cancelled if the task that waits for it was."""
+    """Sleep in a worker thread. Raises trio.Cancelled if the waiting task was cancelled."""
     trio.from_thread.check_cancelled()
     time.sleep(seconds)
     trio.from_thread.check_cancelled()

@@ -1,8 +1,8 @@
 """Connections between brokers: a handshake, in which both prove a shared secret, and messages.
 
 Each side sends a random number, and a keyed hash (HMAC-SHA-256) of both numbers and of the hello. A
-peer without the secret gets no further, and a replayed hello is worth nothing. Nothing is
-encrypted: the port belongs on a network of the brokers' own. Knows no call.
+peer without the secret fails the handshake, and a replayed hello is worthless. Nothing is
+encrypted: the port belongs on a private network of the brokers. Knows no call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAC_BYTES: Final = 32
 # A hello, and every call and answer: a commit of ten thousand partitions is below a megabyte.
 HELLO_BYTES_MAX: Final = 4096
 MESSAGE_BYTES_MAX: Final = 16 << 20
-HELLO_S: Final = 5.0  # For both sides to say who they are.
+HELLO_S: Final = 5.0  # Time for the handshake of both sides.
 
 LENGTH = struct.Struct(">I")
 
@@ -34,15 +34,15 @@ T = TypeVar("T")
 
 
 class LinkLost(Exception):
-    """The other side is gone, or is not who it should be; the text says which."""
+    """The other side has disconnected or failed the handshake; the text says which."""
 
 
 class NotSent(LinkLost):
-    """The other side cannot have received a whole message, so it did nothing."""
+    """The other side cannot have received a whole message, so did nothing."""
 
 
 class Hello(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """What a connection is for: `kind` is `calls`, or `relay` to the listener of that name."""
+    """Purpose of a connection: `kind` is `calls`, or `relay` to the listener of that name."""
 
     cluster: str
     session: int
@@ -60,7 +60,7 @@ async def connect(address: tuple[str, int], secret: bytes, hello: Hello) -> trio
         except (OSError, trio.BrokenResourceError, LinkLost) as error:
             await _close(stream)
             raise NotSent(f"broker at {address[0]}:{address[1]}: {reason_of(error)}") from error
-        except BaseException:  # Cancelled: nobody else would close the socket.
+        except BaseException:  # Cancelled: no other task would close the socket.
             await _close(stream)
             raise
         return stream
@@ -68,8 +68,8 @@ async def connect(address: tuple[str, int], secret: bytes, hello: Hello) -> trio
 
 
 def has_ended(stream: trio.SocketStream) -> bool:
-    """Whether the other side has ended an idle connection: it never sends first, so there is
-    nothing else to read.
+    """Return whether the other side has ended an idle connection. The other side never sends first,
+    so there is nothing else to read.
     """
     poll = select.poll()
     poll.register(stream.socket.fileno(), select.POLLIN)
@@ -92,7 +92,7 @@ async def _introduce(stream: trio.SocketStream, secret: bytes, hello: bytes) -> 
 
 
 async def welcome(stream: trio.SocketStream, secret: bytes) -> Hello:
-    """The hello of a peer, once it has proved that it knows the secret. Raises LinkLost."""
+    """Return the hello of a peer that has proved the secret. Raises LinkLost."""
     with trio.move_on_after(HELLO_S):
         ours = secrets.token_bytes(NONCE_BYTES)
         try:
@@ -113,12 +113,14 @@ async def welcome(stream: trio.SocketStream, secret: bytes) -> Hello:
 
 
 def mac(secret: bytes, side: bytes, server: bytes, client: bytes, hello: bytes) -> bytes:
-    """The proof of knowing the secret."""
+    """Return the proof of the secret."""
     return hmac.digest(secret, b"\x00".join((MAGIC, side, server, client, hello)), hashlib.sha256)
 
 
 async def receive_exactly(stream: trio.SocketStream, size: int) -> bytes:
-    """Exactly `size` bytes. Raises LinkLost at the end of the stream, OSError and trio's errors."""
+    """Read exactly `size` bytes. Raises LinkLost at the end of the stream, OSError and trio's
+    errors.
+    """
     data = bytearray()
     while len(data) < size:
         piece = await stream.receive_some(size - len(data))
@@ -129,7 +131,7 @@ async def receive_exactly(stream: trio.SocketStream, size: int) -> bytes:
 
 
 async def send_message(stream: trio.SocketStream, message: object) -> None:
-    """Send one message. Raises NotSent."""
+    """Send a message. Raises NotSent."""
     data = msgspec.msgpack.encode(message)
     try:
         await stream.send_all(LENGTH.pack(len(data)) + data)
@@ -138,7 +140,7 @@ async def send_message(stream: trio.SocketStream, message: object) -> None:
 
 
 async def receive_message(stream: trio.SocketStream, kind: type[T]) -> T:
-    """Take one message. Raises LinkLost, also for one that cannot be read."""
+    """Receive a message. Raises LinkLost, also for a malformed message."""
     try:
         (size,) = LENGTH.unpack(await receive_exactly(stream, LENGTH.size))
         if size > MESSAGE_BYTES_MAX:
@@ -149,7 +151,7 @@ async def receive_message(stream: trio.SocketStream, kind: type[T]) -> T:
 
 
 def listening(address: tuple[str, int]) -> trio.SocketListener:
-    """A listener at that address. Raises OSError."""
+    """Return a listener at that address. Raises OSError."""
     host, port = address
     family, kind, number, _, bound = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

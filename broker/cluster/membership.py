@@ -1,8 +1,8 @@
-"""Keeps this broker's place in the cluster: looks who is there, follows the catalogue, takes shards
-that it should own, and gives others up.
+"""Keeps this broker a member of the cluster: observes other brokers, follows the catalogue, takes
+the shards that this broker should own, and gives up others.
 
-One task takes one step after the other; threads ask the stores. Whether a shard is held is decided
-in the loop alone (`ClusterPlacement.held`): only while the ledger says so.
+A single task takes each step in turn; threads ask the stores. Only the loop decides whether a shard
+is held (`ClusterPlacement.held`), and only while the ledger agrees.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ if TYPE_CHECKING:
     from braidlog.storage.shared.session import View
     from braidlog.storage.shared.shared_dir import Taken
 
-# Between two looks if no news comes: part of the time that clients wait for another broker.
+# Pause between two reads of the ledger without news: part of the time that clients wait for another
+# broker.
 LOOK_S: Final = 0.25
-# How long a stop waits for the others to take this broker's shards: five times what it takes on a
-# busy machine, and below half of the time that supervisors give.
+# Time for other brokers to take this broker's shards at a stop: five times the usual time on a busy
+# machine, and below half of the time that supervisors allow.
 HAND_OVER_S: Final = 10.0
 
 log = structlog.get_logger()
 
 
 class Membership:
-    """One broker's part in the cluster."""
+    """Membership of a broker in the cluster."""
 
     def __init__(self, broker: ClusterBroker, upkeep: Upkeep, news: Ledger) -> None:
         """`news` is a ledger connection for waiting for news alone."""
@@ -50,14 +51,15 @@ class Membership:
         self._upkeep = upkeep
         self._news = news
         self._free_since: dict[int, float] = {}
-        self._changing = trio.Lock()  # Held while the catalogue, or what is held here, changes.
+        # Held while the catalogue, or the set of held shards, changes.
+        self._changing = trio.Lock()
         self._told_waiting = False
         self._view: View | None = None  # Of the last look,
         self._looked = trio.lowlevel.ParkingLot()  # woken after each.
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run until cancelled. Started once every shard has an owner, and the catalogue is known.
-        Raises StorageFailed, DamagedLog where the catalogue cannot be read.
+        """Run until cancelled. Started once every shard has an owner and the catalogue is known.
+        Raises StorageFailed, DamagedLog if the catalogue cannot be read.
         """
         while not await self.step() and not self._broker.stopping.is_set():
             await self._await_news()
@@ -73,8 +75,8 @@ class Membership:
             await trio.sleep(LOOK_S)
 
     async def step(self) -> bool:
-        """Look, follow, take and give up; returns whether clients can be served. Raises
-        StorageFailed, DamagedLog.
+        """Read the ledger, follow the catalogue, take and give up shards; return whether the broker
+        can serve clients. Raises StorageFailed, DamagedLog.
         """
         try:
             view = await run_in_thread(self._session.look)
@@ -96,7 +98,9 @@ class Membership:
         return self._check_settled(view)
 
     def _check_settled(self, view: View) -> bool:
-        """Whether clients can be served: every shard has an owner, and there is a catalogue."""
+        """Return whether clients can be served: every shard has an owner, and a
+        catalogue exists.
+        """
         mine = self._session.epochs
         free = [row.shard for row in view.shards if row.session is None and row.shard not in mine]
         if free and not self._told_waiting:
@@ -105,7 +109,7 @@ class Membership:
         return not free and bool(self._broker.namespaces.all())
 
     def _show(self, view: View) -> None:
-        """Tell the placement what was seen."""
+        """Update the placement from the view."""
         live = view.live
         owners = {
             number: Owner(row.node, _addresses(row.listeners), number)
@@ -124,7 +128,7 @@ class Membership:
         )
 
     def _free_s(self, view: View) -> Mapping[int, float]:
-        """For how long each shard was seen without an owner, in seconds."""
+        """Return for how many seconds each free shard has had no owner."""
         now = trio.current_time()
         self._free_since = {
             row.shard: self._free_since.get(row.shard, now)
@@ -137,7 +141,7 @@ class Membership:
 
     async def follow(self) -> None:
         """Apply published changes of the catalogue, if another broker owns it. Raises
-        LedgerUnanswered, DamagedLog, and errors of storage.
+        LedgerUnanswered, DamagedLog, and storage errors.
         """
         async with self._changing:
             await self._follow()
@@ -173,7 +177,7 @@ class Membership:
             if CATALOGUE_SHARD in found:
                 self._own_catalogue(found[CATALOGUE_SHARD])
             elif self._broker.catalogue_state.is_owned:
-                # A deletion must be published before the shard drops what it left.
+                # A deletion must be published before the shard drops the remains.
                 await self._broker.durability.settled()
             elif found:
                 await self._follow_surely()
@@ -184,7 +188,7 @@ class Membership:
             log.info("shards_taken", session=self._session.number, shards=len(found), s=seconds)
 
     async def _read(self, shards: Sequence[int]) -> dict[int, Taken]:
-        """Read each shard. A damaged one stays shut; if it is the catalogue's, this raises
+        """Read each shard. A damaged shard stays unavailable; if it holds the catalogue, raise
         DamagedLog.
         """
         if not shards:
@@ -206,7 +210,7 @@ class Membership:
         return found
 
     async def _follow_surely(self) -> None:
-        """Follow the catalogue as far as earlier owners of a shard did; retry until it works."""
+        """Follow the catalogue as far as earlier owners of a shard did; retry until successful."""
         while True:
             try:
                 await self._follow()
@@ -237,7 +241,7 @@ class Membership:
             if (topic := topics.find(meta.name)) is not None:
                 topics.reopen(topic)
             await trio.lowlevel.checkpoint()
-        # No await from here on: first open what came meanwhile, then let clients come.
+        # No await from here on: first open new topics, then admit clients.
         for meta in state.topics_of(shard):
             if (topic := topics.find(meta.name)) is not None:
                 topics.reopen(topic)
@@ -247,9 +251,9 @@ class Membership:
     # Giving up.
 
     async def hand_over(self) -> None:
-        """Have the other brokers take all shards of this one, before a stop and while clients are
-        still served. Returns once they have, after `HAND_OVER_S`, or if there is no other. Raises
-        what ended the session.
+        """Let the other brokers take all shards of this broker before a stop, while clients are
+        still served. Returns when all are taken, after `HAND_OVER_S`, or if there is no other
+        broker. Raises the error that ended the session.
         """
         with trio.move_on_after(HAND_OVER_S) as waiting:
             await run_in_thread(self._session.drain, abandon_on_cancel=True)
@@ -263,12 +267,14 @@ class Membership:
         if view is None or number not in view.live:
             return view is not None
         if not view.live[number].drains:
-            return False  # A look from before the drain.
+            return False  # A view from before the drain.
         takers = [row for row in view.live.values() if not row.drains]
         return not takers or all(row.session not in (None, number) for row in view.shards)
 
     async def _give(self, shards: Sequence[int]) -> None:
-        """Accept nothing more for these shards, publish what is left, and release them."""
+        """Refuse new records for these shards, publish the remaining records, and release the
+        shards.
+        """
         broker, shared = self._broker, self._shared
         state, topics = broker.catalogue_state, broker.local_topics
         async with self._changing, self._upkeep.lock:

@@ -92,8 +92,8 @@ class Peers(Protocol):
     async def schema(
         self, node: int, asker: Asker, topic: TopicName, *, version: int | None, live: bool
     ) -> tuple[int, SchemaMeta] | None:
-        """Return a schema of a topic with its version, the latest without `version`; None if there
-        is none. `live`: of the non-persistent topic of that name. Raises NotOwner, NotAuthorized.
+        """Return a schema of a topic with its version, the latest without `version`; None if
+        missing. `live`: of the non-persistent topic of that name. Raises NotOwner, NotAuthorized.
         """
 
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
@@ -102,8 +102,8 @@ class Peers(Protocol):
         """
 
     async def kept(self) -> Mapping[str, Kept]:
-        """Return what the topics of other brokers hold, by full name, without those of a broker
-        that does not answer soon. For figures in lists: no right is checked.
+        """Return the sizes of other brokers' topics, by full name, without brokers that do not
+        answer soon. For figures in lists: no right is checked.
         """
 
     async def live(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
@@ -112,8 +112,8 @@ class Peers(Protocol):
         """
 
     async def follow(self) -> None:
-        """Follow the catalogue as far as its owner has come now: other brokers may have told
-        clients of changes that are unknown here. Raises NotOwner if the owner does not answer.
+        """Follow the catalogue as far as its owner has come: other brokers may have told clients of
+        changes that are unknown here. Raises NotOwner if the owner does not answer.
         """
 
     # Forwarding bytes.

@@ -1,7 +1,8 @@
-"""Which broker owns a topic, and where clients reach it.
+"""The owner of a topic, and the owner's addresses for clients.
 
-Knows no partition and no protocol; each adapter tells its own clients where to go. A single broker
-owns everything (`Placement`); in a cluster the ledger says who does (`ClusterPlacement`).
+Knows no partition and no protocol; each adapter redirects its own clients. A broker without a
+cluster owns everything (`Placement`); in a cluster the ledger names the owners
+(`ClusterPlacement`).
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ if TYPE_CHECKING:
 
 NODE_ID: Final = 1
 CATALOGUE_SHARD: Final = 0
-# Between two tries at an owner that was not reached, or was not the owner after all: this broker
-# may hear of its shards a moment before that broker serves them.
+# Pause between attempts at an owner that was unreachable or no longer the owner: this broker may
+# learn of a new owner a moment before that broker serves the shard.
 RETRY_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A broker, the address that its clients are told for each listener, and its session."""
+    """A broker: advertised address per listener, and session."""
 
     node_id: int
     addresses: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     session: int = 0
 
 
-NOBODY: Final = Owner(0)  # Nobody owns it now, or nobody knows who.
+NOBODY: Final = Owner(0)  # No owner, or an unknown owner.
 
 
 class Placement:
-    """Answers where a topic is: all are here."""
+    """Locations of topics without a cluster: all are here."""
 
     is_alone = True  # No other broker can ever own a topic.
 
@@ -52,58 +53,64 @@ class Placement:
         changed.set()
 
     def owner(self, name: TopicName) -> Owner | None:
-        """The other broker that owns a topic, even one not made yet; None: this one does."""
+        """Return the other broker that owns a topic, even before creation; None: this broker."""
         return None
 
     def owner_of_name(self, name: bytes) -> Owner | None:
-        """The other broker that keeps what has a name but no topic (a group's members); None: this
-        one does.
+        """Return the other broker that owns a name without a topic (a group's members); None: this
+        broker.
         """
         return None
 
     def keeps(self, name: TopicName) -> bool:
-        """Whether this broker keeps the records of a topic, even if clients cannot use it yet."""
+        """Return whether this broker stores the records of a topic, even if clients cannot use it
+        yet.
+        """
         return True
 
     def catalogue_owner(self) -> Owner | None:
-        """The other broker that changes topics, namespaces and users; None: this one does."""
+        """Return the other broker that changes topics, namespaces and users; None: this broker."""
         return None
 
     def others(self) -> list[Owner]:
-        """The other brokers that serve."""
+        """Return the other brokers that serve clients."""
         return []
 
     def is_over(self, session: int) -> bool:
-        """Whether a session is known to have ended; one newer than the last look is not."""
+        """Return whether a session is known to have ended; False for sessions newer than the last
+        view.
+        """
         return False
 
     def is_here(self, name: TopicName) -> bool:
-        """Whether this broker owns the topic."""
+        """Return whether this broker owns the topic."""
         return self.owner(name) is None
 
     def check_catalogue(self) -> None:
-        """Raises NotOwner if another broker changes topics, namespaces and users."""
+        """Raise NotOwner if another broker changes topics, namespaces and users."""
         owner = self.catalogue_owner()
         if owner is not None:
             raise elsewhere("the catalogue", owner)
 
     def check(self, name: TopicName) -> None:
-        """Raises NotOwner for a topic of another broker, before anything is changed."""
+        """Raise NotOwner for a topic of another broker, before anything is changed."""
         owner = self.owner(name)
         if owner is not None:
             raise elsewhere(str(name), owner)
 
 
 class ClusterPlacement(Placement):
-    """Answers from what `show` was last told of the ledger. `held` are this broker's own shards."""
+    """Locations of topics from the latest `show` of the ledger. `held` are this broker's own
+    shards.
+    """
 
     is_alone = False
 
     def __init__(
         self, node_id: int, shard_of: Callable[[str], int], keeps: Callable[[int], bool]
     ) -> None:
-        """`shard_of` gives the shard of a full name; `keeps` says whether the records of a shard
-        are kept here.
+        """`shard_of` gives the shard of a full name; `keeps` is true for a shard with its records
+        here.
         """
         super().__init__(node_id)
         self.held: set[int] = set()
@@ -115,7 +122,7 @@ class ClusterPlacement(Placement):
         self._newest = 0
 
     def show(self, owners: Mapping[int, Owner], others: list[Owner]) -> None:
-        """Take in the owners of shards, and the other brokers."""
+        """Update the owners of shards, and the other brokers."""
         is_news = (owners, others) != (self._owners, self._others)
         self._owners, self._others = owners, others
         if is_news:
@@ -127,11 +134,11 @@ class ClusterPlacement(Placement):
         self.wake()
 
     def let_go(self, shard: int) -> None:
-        """Serve a shard no more."""
+        """Stop serving a shard."""
         self.held.discard(shard)
 
     def show_sessions(self, live: frozenset[int], newest: int) -> None:
-        """Take in which sessions are live, and the highest session number so far."""
+        """Update the live sessions, and the highest session number so far."""
         self._live, self._newest = live, newest
 
     def is_over(self, session: int) -> bool:
@@ -139,7 +146,7 @@ class ClusterPlacement(Placement):
         return session <= self._newest and session not in self._live
 
     def owner(self, name: TopicName) -> Owner | None:
-        """As `Placement.owner`; NOBODY where no broker has the topic's shard now."""
+        """As `Placement.owner`; NOBODY if no broker has the topic's shard now."""
         return self._owner_of(self._shard_of(name.full))
 
     def owner_of_name(self, name: bytes) -> Owner | None:
@@ -191,7 +198,7 @@ class Tries:
 
 
 def elsewhere(what: str, owner: Owner) -> NotOwner:
-    """The error for what another broker owns."""
+    """Return the error for a subject that another broker owns."""
     if owner is NOBODY:
         return NotOwner(f"no broker owns {what} now", is_unowned=True)
     return NotOwner(f"{what} is owned by broker {owner.node_id}", owner.node_id)

@@ -1,4 +1,4 @@
-"""Starts what a broker in a cluster runs beside what every broker runs."""
+"""Starts the additional tasks of a broker in a cluster."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 async def take_part(broker: Broker, listeners: Sequence[Listener], root: trio.Nursery) -> None:
-    """Return once every shard has an owner and the catalogue is known, or the broker is to stop;
-    tell the others where the listeners are once they are open. Raises ConfigError.
+    """Return once every shard has an owner and the catalogue is known, or the broker is to stop.
+    Publish the addresses of the listeners once they are open. Raises ConfigError.
     """
     assert isinstance(broker, ClusterBroker)
     upkeep = Upkeep(broker, broker.shared)

@@ -1,7 +1,7 @@
-"""What a broker does in the shared store besides rounds: it packs, uploads and deletes.
+"""Upkeep of the shared store besides rounds: packing, uploads and deletions.
 
-Plans are made in the loop, a shard at a time; a worker thread carries them out. Knows no object
-and no statement.
+The loop makes plans, a shard at a time; a worker thread carries them out. Knows no object and no
+statement.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from braidlog.broker.metrics import Metrics
     from braidlog.storage.shared.shared_dir import SharedDir
 
-# Between two looks whether `pack_bytes` were uploaded since the last packs.
+# Pause between two checks for `pack_bytes` of uploads since the last packs.
 LOOK_S = 1.0
-# Between two sweeps for orphans, which list the whole store.
+# Pause between two sweeps for orphans, which list the whole store.
 SWEEP_S = 3600.0
 
 log = structlog.get_logger()
 
 
 class StoreWatch:
-    """Counts what rounds and packs do, in whatever thread they do it."""
+    """Counts the work of rounds and packs, in any thread."""
 
     def __init__(self, metrics: Metrics, seldom: ThrottledLog) -> None:
         self._metrics = metrics
@@ -40,23 +40,23 @@ class StoreWatch:
         self._lock = threading.Lock()
 
     def phase(self, phase: str, seconds: float) -> None:
-        """A phase of a round took this long."""
+        """Record the duration of a phase of a round."""
         self._metrics.histogram(f"braidlog_round_{phase}_seconds").observe(seconds)
 
     def uploaded(self, kind: str, size: int) -> None:
-        """An object was put."""
+        """Count an uploaded object."""
         with self._lock:
             self._metrics.number("braidlog_objects", "put", kind).inc()
             self._metrics.number("braidlog_uploaded_bytes", kind).inc(size)
 
     def unanswered(self, reason: str) -> None:
-        """A round waits for a store that does not answer."""
+        """Report a round that waits for an unresponsive store."""
         self._seldom.warning("store_unanswered", cause="store_unanswered", reason=reason)
 
 
 class Upkeep:
-    """Keeps the shared store of a running broker small, and stops the broker when its session is
-    over.
+    """Keeps the shared store of a running broker small, and stops the broker at the end of its
+    session.
     """
 
     def __init__(self, broker: Broker, shared: SharedDir) -> None:
@@ -66,7 +66,7 @@ class Upkeep:
         self._durability = broker.durability
         self._pack_s = config.pack_ms / 1000
         self._pack_bytes = config.pack_bytes
-        self._round = shared.publisher.round  # The last one that the logs were told of.
+        self._round = shared.publisher.round  # The last round that the logs know.
         self.lock = trio.Lock()  # Held while a shard is packed, or given up.
         broker.durability.round_listeners.append(self._round_ended)
         shared.measure(StoreWatch(broker.metrics, broker.seldom))
@@ -110,10 +110,10 @@ class Upkeep:
         return self._metrics.number("braidlog_uploaded_bytes", "round").value
 
     async def pack(self) -> None:
-        """One cycle over all shards. Raises StorageFailed."""
+        """Run a cycle over all shards. Raises StorageFailed."""
         plans = self._shared.plans(lambda: self._round)
         while True:
-            async with self.lock:  # A plan is made and carried out while its shard is ours.
+            async with self.lock:  # Hold the shard from the plan to the end of the work.
                 todo = next(plans, None)
                 if todo is None:
                     break
