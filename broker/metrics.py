@@ -137,7 +137,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.has_topic: Callable[[str], bool] = _always
-        """Whether a topic of that name has figures. Nothing is kept for others: clients that make
+        """True if a topic of that name has figures. Nothing is kept for others: clients that make
         and delete topics would fill the memory."""
         self._users: set[str] = set()  # Users with figures of their own.
         self._numbers: dict[tuple[str, tuple[str, ...]], Number] = {}

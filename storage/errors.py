@@ -33,7 +33,7 @@ class StorageFull(StorageError):
 
     @property
     def is_out_of_space(self) -> bool:
-        """Whether disk space is missing, rather than a descriptor or the permission to write."""
+        """True if disk space is missing, rather than a descriptor or the permission to write."""
         return self.number in OUT_OF_SPACE
 
     @property

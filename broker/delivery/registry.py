@@ -51,7 +51,7 @@ IndexT = TypeVar("IndexT", int, bytes)
 
 @dataclass(slots=True, frozen=True)
 class KeySharing:
-    """How the consumers of a Key_Shared subscription share its keys; the same for all of them."""
+    """The key sharing of a Key_Shared subscription, the same for all its consumers."""
 
     is_sticky: bool = False  # By the ranges that each asks for.
     in_order: bool = True  # A key goes to another consumer only when the last one holds none of it.
@@ -135,7 +135,7 @@ class Dispatchers:
         return self._dispatchers.get((partition.partition_id, name))
 
     def on(self, partition: Partition) -> list[Dispatcher]:
-        """Those of a partition, of readers too, whose positions are not stored."""
+        """Return the dispatchers of a partition, also those of readers without stored positions."""
         self._forget()
         return list(self._on.get(partition.partition_id, {}).values())
 

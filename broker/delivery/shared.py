@@ -125,7 +125,7 @@ class SharedDispatcher(Dispatcher):
 
     @property
     def _released(self) -> Callable[[Pending], None] | None:
-        """What to call with each entry that a consumer no longer holds; None: nothing."""
+        """Callback for each entry that a consumer no longer holds, or None."""
         return None
 
     def _give_back(self, consumer: Consumer, offsets: Sequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""What the dispatchers of one broker share: a budget, a clock, and the registry that has them."""
+"""The surroundings of a broker's dispatchers: a budget, a clock, and the registry that has them."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ def wall_clock_us() -> int:
 
 @dataclass(slots=True)
 class Surroundings:
-    """What the dispatchers of one broker share."""
+    """Objects that the dispatchers of a broker share."""
 
     budget: ReadAhead = field(default_factory=ReadAhead)
     now_us: Callable[[], int] = wall_clock_us

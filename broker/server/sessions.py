@@ -73,10 +73,10 @@ class HoldingSession(Session, Protocol):
 
 
 def holds_rights(session: Session) -> TypeGuard[HoldingSession]:
-    """Whether the session must be told of changed permissions."""
+    """Return True if the session must be told of changed permissions."""
     return hasattr(session, "access_changed")
 
 
 def takes_runs(session: Session) -> TypeGuard[RunSession]:
-    """Whether the session takes many frames at once."""
+    """Return True if the session takes many frames at once."""
     return hasattr(session, "handle_run")

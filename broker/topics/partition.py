@@ -60,7 +60,7 @@ class Callbacks:
     report: Report
     """Hears of every storage error."""
     has_room: Callable[[int], Awaitable[bool]]
-    """Whether the disk has room for that many more bytes. Raises errors of storage."""
+    """Return True if the disk has room for that many more bytes. Raises errors of storage."""
 
 
 class Partition:

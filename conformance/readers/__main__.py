@@ -73,7 +73,7 @@ def write(broker: RunningBroker, topic: str, rng: random.Random, body_max: int) 
 
 
 def fault(broker: RunningBroker, written: Written, reader: str, limit: int) -> str | None:
-    """What a reader with that limit does not see as it was written."""
+    """Return the records that a reader with that limit does not see as written."""
     values, expected = written.values, 0
     where = f"{written.topic}, {reader}, limit {limit}"
     try:

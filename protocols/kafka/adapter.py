@@ -40,7 +40,7 @@ class KafkaAdapter:
             raise ValueError("message_bytes_max is above frame_bytes_max: no frame could hold it")
 
     def describe(self, host: str, port: int, options: KafkaOptions) -> str:
-        """How a client connects, to copy and paste."""
+        """Return the way a client connects, to copy and paste."""
         address = address_text((host, port))
         return (
             f"kcat -b {address} -L"

@@ -1,4 +1,4 @@
-"""What members of consumer groups tell each other through the broker: the topics that each wants,
+"""Messages of consumer group members to each other through the broker: the topics that each wants,
 and the partitions that each was assigned.
 
 Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment; only version 0 of each, with
@@ -23,7 +23,7 @@ _NO_DATA = struct.pack(">i", -1)
 
 
 def wants(metadata: bytes, topic: bytes) -> bool:
-    """Whether a member subscribes to a topic; False for metadata in another format."""
+    """Return True if a member subscribes to a topic; False for metadata in another format."""
     try:
         return _behind(metadata, topic, lambda reader: None) is not None
     except ProtocolError:

@@ -41,8 +41,8 @@ class RequestReader(FieldReader):
     __slots__ = ()
 
     def is_zookeeper_session(self) -> bool:
-        """Whether the frame asks ZooKeeper for a new session: protocol version, last transaction
-        and session are 0, the password has 16 bytes. A flag may follow.
+        """Return True if the frame asks ZooKeeper for a new session: protocol version, last
+        transaction and session are 0, the password has 16 bytes. A flag may follow.
         """
         if len(self._view) not in ZOOKEEPER_SIZES:
             return False

@@ -55,7 +55,9 @@ def refuse_keyless(message_set: memoryview, magic: int, version: int) -> Steps[P
 
 
 def has_keyless(message_set: memoryview, magic: int) -> bool:
-    """Whether some record has no key. False for an unreadable set, which a later check refuses."""
+    """Return True if some record has no key. False for an unreadable set, which a later check
+    refuses.
+    """
     try:
         if magic == kafka_timed.MAGIC:
             limit = len(message_set)

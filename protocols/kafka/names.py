@@ -60,5 +60,7 @@ def name_space(path: str) -> NameSpace:
 
 
 def visible(name: TopicName) -> bool:
-    """Whether Kafka clients are shown a topic: a name they cannot use would only confuse them."""
+    """Return True if Kafka clients are shown a topic: a name they cannot use would only confuse
+    them.
+    """
     return kafka_legal(name.topic) and split_partition(name.topic) is None

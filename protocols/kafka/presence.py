@@ -32,7 +32,7 @@ class Presence:
 
     @property
     def is_used(self) -> bool:
-        """Whether a group learns from the end of this connection that a member is gone."""
+        """True if a group learns from the end of this connection that a member is gone."""
         return any(
             (member := group.members.get(member_id)) is not None and member.speaks_over is self
             for member_id, group in self._spoken.items()

@@ -1,4 +1,4 @@
-"""Whether a batch of an idempotent producer is the next one, one sent again, or out of order. Knows
+"""Classifies a batch of an idempotent producer: next, repeated, or out of order. Knows
 no partition and no bytes.
 
 Rules: kafka/log/ProducerAppendInfo and ProducerStateEntry of apache/kafka 3.9, except for a batch

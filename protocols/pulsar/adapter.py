@@ -36,7 +36,7 @@ class PulsarAdapter:
         return PulsarSession(Client(shared, connection, options))
 
     def describe(self, host: str, port: int, options: PulsarOptions) -> str:
-        """How a client connects there."""
+        """Return the way a client connects to the address."""
         return f'pulsar.Client("{service_url(host, port)}")'
 
 

@@ -76,7 +76,7 @@ async def _find_and_tell_partitions(
 
 
 def _is_to_be_made(client: Client, command: CommandPartitionedTopicMetadata) -> bool:
-    """Whether to create the topic now, to know its partitions: only if new topics have several."""
+    """Return True if the topic must be created to know its partitions: new topics have several."""
     topics = client.broker.topics
     if not topics.defaults.auto_create or topics.defaults.num_partitions == 1:
         return False
@@ -185,7 +185,7 @@ def _tell_address(client: Client, command: CommandLookupTopic) -> None:
 
 
 def _address(client: Client, name: TopicName) -> tuple[str, int]:
-    """Where the owner's listener of the same name is. Raises NotOwner if there is none."""
+    """Return the address of the owner's listener of the same name. Raises NotOwner without one."""
     owner = client.broker.placement.owner(name)
     if owner is None:
         return client.connection.advertised

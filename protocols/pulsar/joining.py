@@ -1,5 +1,5 @@
-"""Whether a new consumer may join those that a subscription has: kind, key sharing, and whether the
-consumer in its way is still alive. "Command Subscribe" in the binary protocol document.
+"""Rules for a consumer that joins a subscription: kind, key sharing, and a consumer in the way that
+may be dead. "Command Subscribe" in the binary protocol document.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS: Final[dict[int, SubscriptionKind]] = {
 
 
 def key_sharing(command: CommandSubscribe) -> KeySharing:
-    """How the new consumer wants keys to be shared."""
+    """Return the key sharing that the new consumer asks for."""
     meta = command.keySharedMeta
     return KeySharing(
         is_sticky=meta.keySharedMode == KeySharedMode.STICKY,
@@ -53,8 +53,8 @@ def check_key_mode(policy: KeyPolicy, command: CommandSubscribe) -> None:
 
 
 async def holder_lives(client: Client, dispatcher: Delivery) -> bool:
-    """Whether the consumer in the way answers. If it does not, its connection is ended: its client
-    may have lost it without a sign.
+    """Return True if the consumer in the way answers. If it does not, its connection is ended: its
+    client may have lost it without a sign.
     """
     holder = dispatcher.consumers[0]
     is_own = isinstance(holder, PulsarConsumer) and holder.owner is client

@@ -32,7 +32,7 @@ class Lanes:
 
     @property
     def is_full(self) -> bool:
-        """Whether LANES_MAX lanes have work: then nothing more is read from the client."""
+        """True if LANES_MAX lanes have work: then nothing more is read from the client."""
         return len(self._waiting) >= LANES_MAX
 
     async def room(self) -> None:

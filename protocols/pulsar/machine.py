@@ -189,7 +189,7 @@ class PulsarMachine:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the handshake is done, and nothing has ended the connection."""
+        """True if the handshake is done, and nothing has ended the connection."""
         return self.state is State.CONNECTED
 
     def connected(self) -> None:

@@ -21,12 +21,12 @@ COORDINATOR = "persistent://pulsar/system/transaction_coordinator_assign"
 
 
 def is_coordinator(text: str) -> bool:
-    """Whether the name is that of the transaction coordinator, or of a partition of it."""
+    """Return True if the name is that of the transaction coordinator, or of a partition of it."""
     return text == COORDINATOR or text.startswith(COORDINATOR + "-partition-")
 
 
 def is_live(text: str) -> bool:
-    """Whether the name is that of a non-persistent topic, which keeps nothing."""
+    """Return True if the name is that of a non-persistent topic, which keeps nothing."""
     return text.startswith(NON_PERSISTENT)
 
 
@@ -40,7 +40,7 @@ def parse(topics: TopicRegistry, text: str) -> tuple[TopicName, int | None]:
 
 
 def is_missing(topics: TopicRegistry, text: str) -> bool:
-    """Whether the name is that of a persistent topic that does not exist."""
+    """Return True if the name is that of a persistent topic that does not exist."""
     try:
         return not is_live(text) and topics.find(parse(topics, text)[0]) is None
     except BrokerError:
@@ -48,8 +48,8 @@ def is_missing(topics: TopicRegistry, text: str) -> bool:
 
 
 def is_unknown(topics: TopicRegistry, text: str) -> bool:
-    """Whether the name is that of a persistent topic that does not exist, or of a partition that a
-    topic does not have.
+    """Return True if the name is that of a persistent topic that does not exist, or of a partition
+    that a topic does not have.
     """
     if is_missing(topics, text):
         return True
@@ -62,7 +62,7 @@ def is_unknown(topics: TopicRegistry, text: str) -> bool:
 
 
 def is_system(name: TopicName) -> bool:
-    """Whether the topic is one of the broker's own, which no list shows."""
+    """Return True if the topic is one of the broker's own, which no list shows."""
     return name.topic.startswith(SYSTEM_PREFIX)
 
 
@@ -72,7 +72,7 @@ def partition_number(partition: Channel) -> int:
 
 
 def full_names(partition_count: int, name: TopicName, *, partitioned: bool) -> list[str]:
-    """What clients call the topic: its partitions one by one, if it has any."""
+    """Return the topic's names for clients: the name of each partition, if there are partitions."""
     full = f"persistent://{name.full}"
     if not partitioned:
         return [full]

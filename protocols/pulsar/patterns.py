@@ -55,7 +55,7 @@ class TopicsPattern:
         self._whole = compiled.fullmatch
 
     def matches(self, name: str) -> bool:
-        """Whether a name with its domain matches, of a topic or of one of its partitions."""
+        """Return True if a name with its domain matches, of a topic or of one of its partitions."""
         bare = name.removeprefix(PERSISTENT)
         split = split_partition(bare)
         return self._whole((split[0] if split else bare).encode()) is not None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class AccessMode(enum.IntEnum):
-    """Who else may produce; numbers of ProducerAccessMode."""
+    """Exclusiveness of producers; numbers of ProducerAccessMode."""
 
     SHARED = 0
     EXCLUSIVE = 1
@@ -47,10 +47,10 @@ class ProducerOwner(Protocol):
 
     @property
     def version_text(self) -> str:
-        """How the client names its library."""
+        """Name of the client's library."""
 
     async def is_alive(self) -> bool:
-        """Whether its client answers a PING within some seconds."""
+        """Return True if its client answers a PING within some seconds."""
 
     def end(self, reason: str) -> None:
         """End the connection."""
@@ -169,7 +169,7 @@ class ProducerRegistry:
         return list(there.by_name.values()) if there else []
 
     def count(self, partition: Channel) -> int:
-        """How many producers a partition has."""
+        """Return the number of producers of a partition."""
         there = self._partitions.get(partition.partition_id)
         return len(there.by_name) if there else 0
 

@@ -1,4 +1,4 @@
-"""What all Pulsar connections of one broker share: who produces and who consumes where.
+"""State that all Pulsar connections of a broker share: producers and consumers by place.
 
 Knows no command and no bytes.
 """

@@ -282,7 +282,7 @@ async def _memory_cursor(
 
 
 def _initial(command: CommandSubscribe, partition: Partition) -> int:
-    """Where a new subscription begins."""
+    """Return the first offset of a new subscription."""
     if command.initialPosition == CommandSubscribe.Earliest:
         return entries.earliest(partition, compacted=command.read_compacted)
     return partition.high_watermark

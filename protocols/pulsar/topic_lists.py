@@ -132,8 +132,8 @@ class TopicList:
         self.changed.unpark_all()
 
     def _found(self, full: str) -> tuple[bool, int]:
-        """Whether the list has a topic of that name without partitions, and how many partitions of
-        that name it has: a topic may have been replaced by one of the other kind.
+        """Return True if the list has a topic of that name without partitions, and how many
+        partitions of that name it has: a topic may have been replaced by one of the other kind.
         """
         place = bisect_left(self.names, full)
         prefix = f"{full}-partition-"

@@ -63,7 +63,7 @@ class File:
         self.holds = 0
         self.gone = False
         self.read_only = False
-        """Whether the open descriptor can only read, because the file system is read-only."""
+        """True if the descriptor can only read, because the file system is read-only."""
 
     def hold(self) -> int:
         """Keep the descriptor open until `release`; returns it. Raises FileGone, StorageFull,

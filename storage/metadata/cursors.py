@@ -26,7 +26,7 @@ class StoredCursor(msgspec.Struct, array_like=True, forbid_unknown_fields=True, 
     floor: int
     """The position as last set by a commit or seek; acks moved it on from there."""
     acked: RangeSet | None = None
-    """What is acknowledged above the position; None: nothing."""
+    """Acknowledged ranges above the position, or None."""
     kafka: KafkaCommit | None = None
     """Kafka's own commit, while no other listener has moved the cursor since."""
 

@@ -27,7 +27,7 @@ class Listeners:
         self.acknowledged = {}
         """Offset to value of everything that was acknowledged."""
         self.told = []
-        """What refusals said in words, where a protocol has room for them."""
+        """Texts of refusals, if the protocol has room for text."""
         self._number = 0
         self._produces = False
         self.connect()

@@ -55,11 +55,11 @@ class AdapterContract:
     flood: ClassVar[bytes]
     """A request that can be repeated for ever after `opening`, with one answer each."""
     opening: ClassVar[int] = 0
-    """How many of the exchanges come before anything else may be sent."""
+    """Number of exchanges that come before anything else may be sent."""
     wire_codes: ClassVar[Mapping[type[errors.BrokerError], Any]]
     """The table of the adapter's `errors.py`."""
     farewell: ClassVar[bool] = False
-    """Whether the protocol tells an error before it closes; else it closes without a word."""
+    """True if the protocol sends an error before it closes the connection."""
 
     def answer_size(self, data: bytes) -> int | None:
         """Return the size of the first answer frame in `data`, None while unknown."""

@@ -83,7 +83,7 @@ class LiveTopic:
 
     @property
     def deleted(self) -> bool:
-        """Whether the topic was deleted, or forgotten without clients."""
+        """True if the topic was deleted, or forgotten without clients."""
         return self.topic.deleted
 
     def delete(self) -> None:
@@ -92,7 +92,7 @@ class LiveTopic:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody produces or consumes."""
+        """True if nobody produces or consumes."""
         return not self.producers and not any(s.consumers for s in self.subscriptions.values())
 
     async def check_room(self) -> None:

@@ -73,7 +73,7 @@ class LiveTopics:
     # Finding and making.
 
     def partitions(self, name: TopicName) -> int:
-        """How many partitions a live topic has; 0 for one without, or one that is not there."""
+        """Return the number of partitions of a live topic; 0 without partitions or topic."""
         meta = self._namespaces.find(name.tenant, name.namespace)
         count = meta.settings.get(PARTITIONS_OF + name.topic, 0) if meta is not None else 0
         assert isinstance(count, int)
@@ -84,11 +84,11 @@ class LiveTopics:
         return self._live.get(self._place(name, index))
 
     def is_in_use(self, full: str) -> bool:
-        """Whether a topic or partition with that full name is in use."""
+        """Return True if a topic or partition with that full name is in use."""
         return full in self._in_use
 
     def exists(self, name: TopicName) -> bool:
-        """Whether it is in use, or was made with partitions."""
+        """Return True if it is in use, or was made with partitions."""
         return self.partitions(name) > 0 or (name, None) in self._live
 
     def schemas(self, name: TopicName) -> Sequence[SchemaMeta]:
@@ -129,7 +129,7 @@ class LiveTopics:
         self._note_idle(self._make((name, None)))
 
     def list(self, tenant: str, namespace: str) -> Sequence[LiveTopic]:
-        """Those in use, partitions one by one, in the order of their full names."""
+        """Return the topics in use, each partition separately, ordered by full name."""
         found = [
             topic
             for (name, _), topic in self._live.items()
@@ -138,13 +138,13 @@ class LiveTopics:
         return sorted(found, key=lambda topic: topic.full)
 
     def list_partitioned(self, tenant: str, namespace: str) -> Sequence[TopicName]:
-        """Those with partitions, in use or not."""
+        """Return the topics with partitions, in use or not."""
         meta = self._namespaces.get(tenant, namespace)
         named = [key for key in meta.settings if key.startswith(PARTITIONS_OF)]
         return [TopicName(tenant, namespace, key[len(PARTITIONS_OF) :]) for key in sorted(named)]
 
     def has_topics(self, tenant: str, namespace: str) -> bool:
-        """Whether a namespace has any that are in use or have partitions."""
+        """Return True if a namespace has any that are in use or have partitions."""
         return bool(self.list(tenant, namespace) or self.list_partitioned(tenant, namespace))
 
     def _place(self, name: TopicName, index: int | None) -> Place:

@@ -31,7 +31,7 @@ class Rules(Protocol):
     """The handling of tombstones, and of records without a key."""
 
     drops_keyless: bool
-    """Whether records without a key are removed too."""
+    """True if records without a key are removed too."""
 
     def is_tombstone(self, record: Record) -> bool:
         """Return True if a record deletes its key."""
