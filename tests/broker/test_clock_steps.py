@@ -63,9 +63,9 @@ async def test_a_jump_ahead_drops_nothing_until_the_limit_has_passed(stepped, st
     stepped.clock.ahead_us = step_us
     assert await stepped.look() == (0, 0)
     await stepped.append()
-    stepped.clock.passed_us = 60 * MINUTE_US - 1
+    stepped.clock.passed_us = 59 * MINUTE_US
     assert await stepped.look() == (0, 0)
-    stepped.clock.passed_us = 60 * MINUTE_US + 1
+    stepped.clock.passed_us = 61 * MINUTE_US
     assert await stepped.look() == (4, 4)
 
 
