@@ -9,7 +9,8 @@ import pytest
 
 from tests.sources import CODE, ROOT, product
 
-TEXT_SUFFIXES = {".py", ".pyi", ".md", ".toml", ".txt", ".proto", ".tsv", ".json", ".sh", ""}
+TEXT_SUFFIXES = {".py", ".pyi", ".c", ".h", ".md", ".toml", ".txt", ".proto", ".tsv", ".json"}
+TEXT_SUFFIXES |= {".sh", ""}
 BESIDES = ("docs", "requirements", ".ci")
 
 
@@ -43,6 +44,23 @@ def test_no_text_holds(what: str, pattern: str) -> None:
         if found.search(line)
     ]
     assert not offenders, "\n".join(offenders)
+
+
+NAMED_FILE = re.compile(r"`((?:[\w-]+/)*[\w-]+\.(?:py|c|h|md))`")
+OTHER_PROJECTS = {"trio/_threads.py"}
+
+
+def test_each_named_file_exists() -> None:
+    paths = {f"/{path}" for path, _ in texts()}
+    endings = {path[at:] for path in paths for at, mark in enumerate(path) if mark == "/"}
+    missing = [
+        f"{path}: {name}"
+        for path, text in texts()
+        if path != "CHANGELOG.md"
+        for name in NAMED_FILE.findall(text)
+        if f"/{name}" not in endings and name not in OTHER_PROJECTS
+    ]
+    assert not missing, "\n".join(missing)
 
 
 def test_requirements_are_pinned_with_hashes_and_name_no_address() -> None:

@@ -2,7 +2,7 @@
 owner.
 
 Requests carry the wanted state and the place in the catalogue that the change is based on, never a
-step. Knows no socket: `Ask` carries a request to the owner (`broker/cluster/calls.py`).
+step. Knows no socket: `Ask` carries a request to the owner (`broker/cluster/cluster_peers.py`).
 """
 
 from __future__ import annotations

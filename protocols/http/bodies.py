@@ -159,7 +159,7 @@ class BodyReader:
         if request.headers.get("content-encoding", "identity").lower() != "identity":
             raise Refused(NOT_JSON, "the body has to come uncompressed")
         declared = request.headers.get("content-length", "0")
-        if int(declared) > self.bytes_max:  # Digits only: h11 or `ordinary.py` has checked.
+        if int(declared) > self.bytes_max:  # Digits only: h11 has checked.
             raise self._too_large()
         body = await self._take(request)
         if not await self.budget.turn_of(request, len(body)):

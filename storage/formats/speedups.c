@@ -38,7 +38,7 @@ static int is_ascii(const uint8_t *at, Py_ssize_t size) {
     return all < 0x80;
 }
 
-/* Kafka sets of format 0: `kafka_prepare.py`. An entry: offset 8, size 4, crc 4, magic 1,
+/* Kafka sets of format 0: `kafka/set_prepare.py`. An entry: offset 8, size 4, crc 4, magic 1,
  * attributes 1, key size 4, key, value size 4, value. */
 enum { KAFKA_MESSAGE_MIN = 14, KAFKA_ENTRY_MIN = 26, KAFKA_CODEC_BITS = 7 };
 
@@ -470,10 +470,10 @@ static PyObject *set_to_entries(PyObject *self, PyObject *args) {
     return entries;
 }
 
-/* Iggy's messages: `iggy.py`, `iggy_typed.py`, `iggy_forms.py`. In the older forms, as sent and as stored,
+/* Iggy's messages: `iggy/classic.py`, `iggy/typed.py`, `iggy/forms.py`. In the older forms, as sent and as stored,
  * a head ends with the headers' length, and the headers, the payload's length and the payload follow; in
  * the later ones, as stored and as a batch has them, a head ends with both lengths and eight zeros, and
- * payload and headers follow. The same numbers as `iggy.Form`. */
+ * payload and headers follow. The same numbers as `Form` in `iggy/quick.py`. */
 enum form { SENT, CLASSIC, TYPED, FRAME, KAFKA_SET };
 
 /* Bytes of a head, both lengths included, and where in it those begin. */

@@ -1,7 +1,7 @@
 """Conversion between the stored form and other message forms of Iggy's later dialects.
 
 Crates 0.7 and 0.8 have a 56-byte header and header keys without kinds; crate 0.11 sends batches
-with a header of their own. The stored form is that of `iggy_typed.py`. Pure: bytes in, bytes out.
+with a header of their own. The stored form is that of `typed.py`. Pure: bytes in, bytes out.
 Layouts: apache/iggy, core/common/src/types/message/ (0.7, 0.8), core/binary_protocol (0.11).
 """
 

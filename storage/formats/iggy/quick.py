@@ -1,9 +1,9 @@
 """Handles many Iggy messages at once with the C extension: converts the messages of a SEND to
 stored records, and stored records to another form.
 
-A result of None means: use the functions of `iggy.py`, `iggy_typed.py` and `iggy_forms.py` that go
-message by message. Either the extension is missing, or the input is unusual or wrong: those
-functions report errors.
+A result of None means: use the functions of `classic.py`, `typed.py` and `forms.py` that go message
+by message. Either the extension is missing, or the input is unusual or wrong: those functions
+report errors.
 """
 
 import enum

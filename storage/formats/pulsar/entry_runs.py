@@ -1,7 +1,7 @@
 """Stored runs of Pulsar entries, the form of both SEND and MESSAGE.
 
 Each entry is unchanged from its magic (or metadata size) on, after a prefix with its length, first
-offset delta and record count. `pulsar_entry.py` handles the inside of an entry. Knows no command,
+offset delta and record count. `entry.py` handles the inside of an entry. Knows no command,
 producer or subscription.
 """
 

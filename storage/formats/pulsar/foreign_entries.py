@@ -1,7 +1,7 @@
 """Pulsar entries made from records of other protocols, many in a row.
 
 Records of a batch mostly differ only in sequence id, key and value: the rest of their metadata is
-serialised once for many. Knows no more than `pulsar_entry.py`.
+serialised once for many. Knows no more than `entry.py`.
 """
 
 import struct
