@@ -1,8 +1,7 @@
-"""The dispatchers that have consumers, by partition and subscription name, and their pumps.
+"""The dispatchers with consumers, by partition and subscription name, and their pumps.
 
-Links each to its cursor, so that commits, seeks and deletions by other listeners reach its
-consumers. A non-durable position outlives the close that its own seek caused, for a while. Knows no
-protocol.
+Links each dispatcher to a cursor, so that commits, seeks and deletions by other listeners reach the
+consumers. A non-durable position survives the close after a seek, for a while. Knows no protocol.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-# How long a non-durable position waits for its reader after a seek closed it: clients come back
-# within their reconnection backoff, which is far shorter than this at first.
+# Time that a non-durable position waits for the reader after a seek closed the reader: clients
+# return within their reconnection backoff, which is far shorter at first.
 KEPT_S: Final = 60.0
 
-# Events after which partitions are gone, and their consumers with them. After some of them the
-# partition comes back at once, as another object.
+# Events that remove partitions, and their consumers too. After some of them the partition returns
+# at once, as another object.
 GOING: Final = (TopicEvent.DELETED, TopicEvent.SHRUNK, TopicEvent.RENAMED, TopicEvent.MOVED)
 RETURNING: Final = (TopicEvent.RENAMED, TopicEvent.MOVED)
 
@@ -53,12 +52,12 @@ IndexT = TypeVar("IndexT", int, bytes)
 class KeySharing:
     """The key sharing of a Key_Shared subscription, the same for all its consumers."""
 
-    is_sticky: bool = False  # By the ranges that each asks for.
-    in_order: bool = True  # A key goes to another consumer only when the last one holds none of it.
+    is_sticky: bool = False  # By the ranges that each consumer asks for.
+    in_order: bool = True  # A key moves only when its last consumer holds no entry of the key.
 
 
 class Dispatchers:
-    """Every dispatcher of one broker."""
+    """Every dispatcher of a broker."""
 
     def __init__(
         self,
@@ -67,26 +66,26 @@ class Dispatchers:
         output: OutputBudget | None = None,
         closing: Closing | None = None,
     ) -> None:
-        """`output` is the budget that read-ahead counts against; `closing` ends the consumers of
-        what is deleted.
+        """Take `output`, the budget for read-ahead, and `closing`, which ends the consumers of
+        deleted partitions.
         """
         self._now_us = now_us
         self.closing = closing or Closing()
-        self._ending: set[Dispatcher] = set()  # Of partitions that are gone.
+        self._ending: set[Dispatcher] = set()  # Dispatchers of removed partitions.
         self._budget = ReadAhead(output=output)
-        self._nursery: trio.Nursery | None = None  # Of the pumps; None: none runs yet.
+        self._nursery: trio.Nursery | None = None  # Nursery of the pumps; None: no pump runs yet.
         self._pumps: dict[Dispatcher, trio.CancelScope] = {}
         self._dispatchers: dict[Key, Dispatcher] = {}
         self._named: dict[bytes, dict[Key, Dispatcher]] = {}
         self._on: dict[int, dict[Key, Dispatcher]] = {}  # By partition.
-        self._kept: dict[Key, float] = {}  # When it is forgotten, in trio's seconds; oldest first.
+        self._kept: dict[Key, float] = {}  # Time of removal, in trio's seconds; oldest first.
 
     def __len__(self) -> int:
         return len(self._dispatchers)
 
     def topic_changed(self, topic: Topic, event: TopicEvent) -> None:
-        """Disconnect the consumers of partitions that are gone, soon: none can join them from now
-        on, and nothing more is read for them. Those of a terminated topic are told of its end.
+        """Disconnect the consumers of removed partitions soon: no consumer can join from now on,
+        and nothing more is read. Consumers of a terminated topic get the end of the topic.
         """
         if event is TopicEvent.TERMINATED:
             numbers = {partition.partition_id for partition in topic.partitions}
@@ -106,8 +105,8 @@ class Dispatchers:
             self.closing.add(self._end(deque(gone)))
 
     def _of(self, topic: Topic, event: TopicEvent) -> Iterable[Dispatcher]:
-        """Dispatchers whose partitions may be gone. After a rename only the topic's own: a
-        namespace may be renamed with thousands of topics at once.
+        """Return the dispatchers of partitions that may be removed. After a rename only those of
+        the topic: a namespace may be renamed with thousands of topics at once.
         """
         if event is not TopicEvent.RENAMED:
             return self._dispatchers.values()
@@ -116,7 +115,7 @@ class Dispatchers:
 
     def _end(self, gone: deque[Dispatcher]) -> Iterator[None]:
         """Detach the consumers, a dispatcher at a time, and disconnect them, one a step. Each
-        dispatcher is let go once it is done: all of them would be freed in one turn.
+        dispatcher is released once done: otherwise all would be freed in a turn.
         """
         while gone:
             dispatcher = gone.popleft()
@@ -130,7 +129,9 @@ class Dispatchers:
                 yield
 
     def find(self, partition: Partition, name: bytes) -> Dispatcher | None:
-        """The dispatcher of a subscription on a partition, if consumers are attached or awaited."""
+        """Return the dispatcher of a subscription on a partition, if consumers are attached or
+        awaited.
+        """
         self._forget()
         return self._dispatchers.get((partition.partition_id, name))
 
@@ -140,7 +141,7 @@ class Dispatchers:
         return list(self._on.get(partition.partition_id, {}).values())
 
     def members(self, topic: Topic, name: bytes) -> list[Member]:
-        """The consumers of a subscription of the topic, each with its partitions."""
+        """Return the consumers of a subscription of the topic, each with its partitions."""
         self._forget()
         found: dict[tuple[str, str], tuple[Consumer, list[int]]] = {}
         named = self._named.get(name)
@@ -167,14 +168,14 @@ class Dispatchers:
                 self._budget.sweep(trio.current_time())
 
     async def _pump(self, dispatcher: Dispatcher, scope: trio.CancelScope) -> None:
-        """A bug ends the dispatcher's consumers and nothing else."""
+        """Run a pump. A bug ends only the dispatcher's consumers."""
         with scope:
             try:
                 await dispatcher.run()
-            except NotOwner:  # Its shard was given up: clients look for it again.
+            except NotOwner:  # The broker gave up the shard: clients look it up again.
                 for consumer in _let_off(dispatcher):
                     consumer.disconnect()
-            except Exception:  # A bug ends this delivery and its consumers, nothing else.
+            except Exception:  # A bug ends only this delivery and its consumers.
                 log.exception("delivery_failed", partition=dispatcher.partition.partition_id)
                 dispatcher.close_consumers()
                 self._drop(_key(dispatcher))
@@ -188,8 +189,8 @@ class Dispatchers:
         *,
         keys: KeySharing | None = None,
     ) -> Dispatcher:
-        """Make a dispatcher of that kind, which replaces one that has no consumers; `keys` is for
-        Key_Shared alone.
+        """Make a dispatcher of that kind, which replaces a dispatcher without consumers; `keys` is
+        for Key_Shared alone.
         """
         key = (partition.partition_id, name)
         if (old := self._dispatchers.get(key)) is not None:
@@ -230,8 +231,8 @@ class Dispatchers:
     def attach(self, dispatcher: Dispatcher, consumer: Consumer) -> None:
         """Attach a consumer.
 
-        Raises SubscriptionBusy, InvalidRequest, and TopicNotFound, NotOwner where the
-        partition is gone.
+        Raises SubscriptionBusy, InvalidRequest, and TopicNotFound, NotOwner if the partition is
+        removed.
         """
         try:
             dispatcher.partition.check_here()
@@ -242,14 +243,14 @@ class Dispatchers:
         self._kept.pop(_key(dispatcher), None)
 
     def release(self, dispatcher: Dispatcher) -> None:
-        """Forget a dispatcher that has no consumers and waits for none."""
+        """Remove a dispatcher that has no consumers and waits for none."""
         key = _key(dispatcher)
         is_idle = not dispatcher.consumers and dispatcher.resetting is None
         if is_idle and key not in self._kept and self._dispatchers.get(key) is dispatcher:
             self._drop(key)
 
     def keep(self, dispatcher: Dispatcher) -> None:
-        """Its consumers were closed by a seek and come back: remember a position in memory."""
+        """Remember a position in memory: a seek closed the consumers, which will return."""
         if not dispatcher.cursor.is_durable:
             key = _key(dispatcher)
             self._kept.pop(key, None)
@@ -286,8 +287,8 @@ def _take_out(indexed: dict[IndexT, dict[Key, Dispatcher]], under: IndexT, key: 
 
 
 def _let_off(dispatcher: Dispatcher) -> Sequence[Consumer]:
-    """Detach every consumer of a dispatcher that delivers no more. What they hold goes to nobody,
-    so no new owner is worked out for it.
+    """Detach every consumer of a dispatcher that delivers no more. Their entries go to no other
+    consumer, so no new owner is computed.
     """
     consumers, dispatcher.consumers = dispatcher.consumers, []
     for consumer in consumers:

@@ -1,8 +1,8 @@
-"""Shared delivery: consumers that have permits take turns; what one gives back goes to any of them.
+"""Shared delivery: consumers with permits take turns; a returned entry goes to any consumer.
 
-Order is not kept. Redeliveries are counted per entry, in memory, until it is acknowledged or the
-last consumer leaves. The pieces of a chunked message go to one consumer, since two could not put
-them together. Delayed entries are held until they are due.
+Order is not kept. Redeliveries are counted per entry, in memory, until the entry is acknowledged or
+the last consumer leaves. The pieces of a chunked message go to the same consumer, which joins them.
+Delayed entries are held until they are due.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ if TYPE_CHECKING:
     from braidlog.broker.delivery.cursor import DispatchCursor
     from braidlog.broker.topics.partition import Partition
 
-# Unacknowledged messages a consumer may hold, as in Apache; it is served again at half of that.
+# Unacknowledged messages that a consumer may hold, as in Apache Pulsar; delivery resumes at half of
+# that.
 UNACKED_MAX_CONSUMER = 50_000
 UNACKED_MAX_SUBSCRIPTION = 200_000  # All consumers together, likewise.
-# Chunked messages whose last piece is not delivered yet; beyond that the oldest is forgotten.
+# Chunked messages before delivery of the last piece; beyond this number the oldest is forgotten.
 CHUNKED_MAX = 1000
-# One read of entries that are sent again, where they lie close together. All that it finds is sent
-# in one turn of the loop, entry by entry: some ms.
+# A read of entries that are sent again, if the entries lie close together. All entries found are
+# sent in a turn of the loop: some ms.
 READ_AGAIN_BYTES = 64 * 1024
-READY_LANES_MAX = 100  # Lanes whose waiting entries are looked at in one turn.
+READY_LANES_MAX = 100  # Lanes with waiting entries that a turn visits.
 # Delayed entries that are due are released this many at a time.
 DUE_MAX = 1000
-DUE_CHECK_S = 60.0  # The wall clock may be changed: look at it again at least this often.
+DUE_CHECK_S = 60.0  # The wall clock may be changed: check the time at least this often.
 
 
 class SharedDispatcher(Dispatcher):
@@ -71,20 +72,18 @@ class SharedDispatcher(Dispatcher):
         self._returning = returning.Returning()
         self._again_bytes = 1  # For the next read of waiting entries; 1 reads a single batch.
         self._delays = Delays()
-        self._redeliveries: dict[int, int] = {}  # Times an entry came back, where that is not 0.
+        self._redeliveries: dict[int, int] = {}  # Number of returns of an entry, if not 0.
         self._chunk_consumer: dict[bytes, Consumer] = {}  # By chunk uuid, oldest first.
         self._unacked = 0
         self.is_blocked = False
 
     @property
     def delayed(self) -> int:
-        """Entries that are held until their time."""
+        """Number of entries that are held until their time."""
         return len(self._delays)
 
     def rewind(self) -> None:
-        """Start again at the first entry that is not acknowledged. Only while no consumer holds
-        entries.
-        """
+        """Start again at the first unacknowledged entry. Only while no consumer holds entries."""
         assert not any(consumer.pending for consumer in self.consumers)
         self._again.clear()
         self._returning.clear()
@@ -95,7 +94,7 @@ class SharedDispatcher(Dispatcher):
         super().rewind()
 
     async def acknowledge_to(self, consumer: Consumer, message_id: EntryId, *, lazy: bool) -> int:
-        """Do nothing: a cumulative acknowledgement means nothing where order is not kept; Apache
+        """Do nothing: a cumulative acknowledgement has no meaning without order; Apache Pulsar
         ignores it too.
         """
         return 0
@@ -117,7 +116,7 @@ class SharedDispatcher(Dispatcher):
 
     @staticmethod
     def _with_all_chunks(pending: dict[int, Pending], offsets: set[int]) -> set[int]:
-        """The offsets, and those of all other pieces of the chunked messages among them."""
+        """Return the offsets, and those of all other pieces of their chunked messages."""
         uuids = {pending[offset].chunk_uuid for offset in offsets} - {b""}
         if not uuids:
             return offsets
@@ -129,11 +128,11 @@ class SharedDispatcher(Dispatcher):
         return None
 
     def _give_back(self, consumer: Consumer, offsets: Sequence[int]) -> None:
-        """Take these entries back from the consumer: at once, or if there are many, by pieces."""
+        """Take these entries back from the consumer: at once, or in pieces if there are many."""
         if len(offsets) > returning.RETURNED_TOGETHER:
             pending = consumer.pending
             chunks = [offset for offset in offsets if pending[offset].chunk_uuid]
-            self._send_again(consumer, chunks)  # Nobody may be sent a later piece before these.
+            self._send_again(consumer, chunks)  # No consumer may get a later piece before these.
             self._returning.add(consumer, offsets)
         else:
             self._send_again(consumer, offsets)
@@ -165,13 +164,13 @@ class SharedDispatcher(Dispatcher):
             self._wait(found, lane)
 
     def _wait(self, offsets: Sequence[int], lane: Lane) -> None:
-        """Let entries of that lane wait to be read again, until a consumer may have them."""
+        """Let entries of that lane wait for another read, until a consumer may have them."""
         self._again.add(offsets, lane)
 
     def _lane_of(self, pending: Pending) -> Lane:
         return pending.chunk_uuid or ANYBODY
 
-    # The pump: what comes back goes before what is new.
+    # The pump: returned entries go before new entries.
 
     def _get_ready(self) -> bool:
         self._collect_due()
@@ -198,7 +197,7 @@ class SharedDispatcher(Dispatcher):
         return gave
 
     def _next(self) -> Consumer | None:
-        """The next consumer that can take: best priority first, then longest without a turn."""
+        """Return the next consumer with room: best priority first, then longest without a turn."""
         best: Consumer | None = None
         if not self.is_blocked:
             for consumer in self._turns:
@@ -225,7 +224,7 @@ class SharedDispatcher(Dispatcher):
         return bool(self._again)
 
     def _ready_lanes(self) -> Sequence[Lane]:
-        """Lanes with waiting entries that can be sent now."""
+        """Return the lanes with waiting entries that can be sent now."""
         if not self._again:
             return ()
         owner_of = self._chunk_consumer.get
@@ -240,7 +239,7 @@ class SharedDispatcher(Dispatcher):
         return lanes
 
     async def _give_again(self, lanes: Sequence[Lane]) -> None:
-        """Read the lowest waiting entry and others close to it, and send them."""
+        """Read the lowest waiting entry and other entries close by, and send them."""
         first = self._again.lowest(lanes)
         assert first is not None
         generation = self._generation
@@ -261,16 +260,17 @@ class SharedDispatcher(Dispatcher):
         if generation != self._generation:
             return
         found = [entry for entry in read.entries if entry.offset in self._again]
-        if not found or found[0].offset != first:  # Retention or compaction may have taken it.
+        # Retention or compaction may have removed the entry.
+        if not found or found[0].offset != first:
             self._again.discard(first)
             gone_to = read.entries[0].offset if read.entries else read.next_offset
-            if gone_to > first:  # Nobody can acknowledge it any more.
+            if gone_to > first:  # No consumer can acknowledge the entry any more.
                 self._pass_holes([(first, gone_to)])
         self._again_bytes = READ_AGAIN_BYTES if 2 * len(found) > len(read.entries) else 1
         self._give_found(found)
 
     def _give_found(self, found: Sequence[Entry]) -> None:
-        """Send each of these entries to a consumer that may have it; the others keep waiting."""
+        """Send each entry to a consumer that may have the entry; the others keep waiting."""
         shares = Shares(TURN_ENTRIES_SHARED if len(self.consumers) > 1 else TURN_ENTRIES)
         state = self.cursor.state()
         for entry in found:
@@ -292,7 +292,7 @@ class SharedDispatcher(Dispatcher):
         shares.send()
 
     def _to_its_lane(self, entry: Entry) -> Lane:
-        """A piece of a chunked message whose delay is over: have it wait with its message."""
+        """Let a due piece of a chunked message wait with the message."""
         chunk = ids.entry_chunk(entry)
         if chunk is None:
             return ANYBODY
@@ -301,7 +301,7 @@ class SharedDispatcher(Dispatcher):
         return chunk.uuid
 
     def _target(self, lane: Lane, shares: Shares) -> Consumer | None:
-        """The consumer that may have that lane's next entry now; None: nobody yet."""
+        """Return the consumer that may have the lane's next entry now; None: no consumer yet."""
         owner = self._chunk_consumer.get(lane) if isinstance(lane, bytes) else None
         if owner is not None:
             return owner if owner.can_take and shares.takes_more(owner) else None
@@ -310,7 +310,7 @@ class SharedDispatcher(Dispatcher):
         return shares.current
 
     def _share(self, shares: Shares, consumer: Consumer, entry: Entry, state: CursorState) -> None:
-        """Count an entry as the consumer's, to be sent at the end of the turn."""
+        """Count an entry for the consumer, to be sent at the end of the turn."""
         ack_sets.tell_acked(entry, state)
         wanted = entry.wanted
         consumer.permits -= wanted
@@ -341,10 +341,10 @@ class SharedDispatcher(Dispatcher):
         return min(due_at, trio.current_time() + min(max(left_s, 0.0), DUE_CHECK_S))
 
     def _hold_early(self, entry: Entry, due_ms: int, slot: int) -> bool:
-        """Hold an entry that is to be delivered later; False if its time has come.
+        """Hold an entry that is to be delivered later; return False if its time has come.
 
-        What is due is not collected at once: one that is due after something held waits behind it.
-        It may be the next piece of the same chunked message.
+        Due entries are not collected at once: an entry that is due after a held entry waits behind
+        it. The entry may be the next piece of the same chunked message.
         """
         first_ms = self._delays.first_ms
         is_next = first_ms is None or due_ms < first_ms
@@ -367,7 +367,7 @@ class SharedDispatcher(Dispatcher):
         return False
 
     def _chunk_given(self, consumer: Consumer, entry: Entry) -> None:
-        """Note that the consumer has a piece of a chunked message: it gets the others too."""
+        """Note that the consumer has a piece of a chunked message, and so gets the others too."""
         chunk = ids.entry_chunk(entry)
         if chunk is None:
             return
@@ -477,7 +477,7 @@ class SharedDispatcher(Dispatcher):
             self._unblock(consumer)
 
     def _release(self, consumer: Consumer, offset: int) -> None:
-        """The consumer no longer holds that entry."""
+        """Note that the consumer no longer holds that entry."""
         pending = consumer.pending.pop(offset)
         self._count_unacked(consumer, -pending.wanted)
         released = self._released
@@ -489,7 +489,7 @@ class SharedDispatcher(Dispatcher):
         self._unacked += change
 
     def _unblock(self, consumer: Consumer) -> None:
-        """Resume what a limit stopped, once half of the limit is free."""
+        """Resume delivery that a limit stopped, once half of the limit is free."""
         if consumer.is_blocked and consumer.unacked <= UNACKED_MAX_CONSUMER // 2:
             consumer.is_blocked = False
             self.wake()
