@@ -60,14 +60,14 @@ async def _acknowledge(
 
 
 def redeliver(client: Client, command: CommandRedeliverUnacknowledgedMessages) -> None:
-    """Redeliver what the consumer has not acknowledged: the named entries, or all."""
+    """Redeliver unacknowledged entries of the consumer: the named entries, or all."""
     consumer = client.consumers.get(command.consumer_id)
     if consumer is None or consumer.dispatcher is None:
         return
     if not consumer.dispatcher.redelivers:
         return
     if command.HasField("consumer_epoch") and not command.message_ids:
-        # A lower epoch redelivers too, but the consumer keeps the higher one.
+        # A lower epoch redelivers too, but the consumer keeps the higher epoch.
         consumer.set_epoch(max(consumer.epoch or 0, command.consumer_epoch))
     ids = [entry_id(data) for data in command.message_ids]
     consumer.dispatcher.redeliver(consumer, ids)

@@ -1,4 +1,4 @@
-"""One Pulsar client for the command handlers: identity, open producers and consumers, answers.
+"""A Pulsar client for the command handlers: identity, open producers and consumers, answers.
 Knows no command.
 """
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 # SENDs in flight when the broker closes their producer are dropped for this long.
 CLOSED_BY_BROKER_S: Final = 30.0
-LEAVING_TOGETHER: Final = 100  # Producers or consumers dropped in one turn: 4 ms.
-WOKEN_TOGETHER: Final = 100  # Dispatchers woken in one turn when the socket has room: 1 ms.
+LEAVING_TOGETHER: Final = 100  # Producers or consumers dropped in a turn: 4 ms.
+WOKEN_TOGETHER: Final = 100  # Dispatchers woken in a turn when the socket has room: 1 ms.
 
 OpenedT = TypeVar("OpenedT", "Producer", "PulsarConsumer")
 

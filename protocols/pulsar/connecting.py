@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from braidlog.protocols.pulsar.client import Client
 
 PROTOCOL_VERSION: Final = 21  # Clients use the smaller of theirs and ours.
-ENTRY_METADATA_VERSION: Final = 18  # The oldest version whose clients may ask for it.
+ENTRY_METADATA_VERSION: Final = 18  # The oldest version with clients that may ask.
 
 
 def connect(client: Client, command: CommandConnect) -> Awaitable[None] | None:
-    """Accept the client; it first proves who it is if authentication is required."""
+    """Accept the client, after a login if authentication is required."""
     if not command.client_version:
         raise ProtocolError("CONNECT without client_version")
     if client.login.is_needed:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from braidlog.broker.runtime.outbox import Outbox
     from braidlog.broker.topics.topic import Topic
 
-# The oldest versions whose clients know a feature: `ProtocolVersion` in Apache's PulsarApi.proto.
+# The oldest protocol versions with a feature: `ProtocolVersion` in Apache's PulsarApi.proto.
 BATCH_VERSION = 4
 END_VERSION = 9
 ACTIVE_CHANGE_VERSION = 12
@@ -190,7 +190,7 @@ def frames(
 def _unusual(
     consumer: PulsarConsumer, writer: messages.MessageWriter, entry: Entry, has_checksums: bool
 ) -> Iterator[Buffer]:
-    """Yield the frames of an entry that exceeds one frame, or for a client that knows no checksums
+    """Yield the frames of an entry that exceeds a frame, or for a client that knows no checksums
     or takes broker entry metadata.
     """
     before = b""

@@ -41,7 +41,7 @@ def flow(client: Client, command: CommandFlow) -> None:
 
 
 def close_consumer(client: Client, command: CommandCloseConsumer) -> None:
-    """Close a consumer; for an unknown one that succeeds too (some clients send it twice)."""
+    """Close a consumer; for an unknown consumer that succeeds too (some clients send it twice)."""
     client.lanes.promptly((LANE, command.consumer_id), partial(_close, client, command))
 
 
@@ -78,7 +78,7 @@ def _unsubscribe(client: Client, command: CommandUnsubscribe) -> None:
 
 
 def attached(client: Client, consumer_id: int) -> tuple[PulsarConsumer, Delivery]:
-    """The consumer of that number and what delivers to it, if the client may still consume there.
+    """Return the consumer of that number and its dispatcher, if the client may still consume there.
 
     Raises Refused if it is not attached, NotAuthorized.
     """

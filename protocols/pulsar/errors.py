@@ -1,4 +1,4 @@
-"""Broker errors to Pulsar's ServerError numbers: one table. Knows no command.
+"""Broker errors to Pulsar's ServerError numbers: a table. Knows no command.
 
 Clients differ in what they do with an error (Pulsar's C++ client retries UnknownError and
 MetadataError until it times out, and fails at once on NotAllowedError), so a permanent refusal gets

@@ -1,4 +1,4 @@
-"""Work of one connection that may wait, in order per producer and per consumer. Knows no command.
+"""Work of a connection that may wait, in order per producer and per consumer. Knows no command.
 
 Each lane is a task of the connection, so that PING is always answered at once.
 """
@@ -23,7 +23,7 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Lanes:
-    """The lanes of one connection. The work in a lane is done one after the other."""
+    """The lanes of a connection. The work in a lane is done one after the other."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -55,7 +55,7 @@ class Lanes:
             raise ProtocolError(f"more than {LANE_MAX} commands wait for one {lane[0]}")
 
     def promptly(self, lane: Lane, work: Callable[[], None]) -> None:
-        """Do work that does not wait: now, or after what is under way in that lane."""
+        """Do work that does not wait: now, or after the present work of that lane."""
         if lane not in self._waiting:
             work()
             return

@@ -11,7 +11,7 @@ LANE_MAX: Final = 1000
 # Producers and consumers with waiting commands, each a task. At this limit the broker stops reading
 # from the client until a task is done. Java opens 1000 partitions at once.
 LANES_MAX: Final = 1000
-# A client opens all partitions of a topic over one connection, and a topic has up to 10,000.
+# A client opens all partitions of a topic over a single connection, and a topic has up to 10,000.
 PRODUCERS_MAX: Final = 10_000
 CONSUMERS_MAX: Final = 10_000
 
@@ -34,9 +34,9 @@ PATTERN_INSTRUCTIONS_MAX: Final = 2000
 # Changed topics of a namespace, kept for connections that are slow to take their updates; a change
 # takes little memory however many partitions the topic has.
 CHANGES_KEPT_MAX: Final = 10_000
-# Names that a watcher checks before sending an update: some 10 ms of one turn.
+# Names that a watcher checks before sending an update: some 10 ms of a turn.
 CHANGED_NAMES_TOGETHER: Final = 10_000
-# Names in one WATCH_TOPIC_UPDATE: a name has up to 300 bytes, a frame some MB.
+# Names in a WATCH_TOPIC_UPDATE: a name has up to 300 bytes, a frame some MB.
 UPDATED_NAMES_MAX: Final = 5000
 # Pause between updates, to send changes together: each update reads all names.
 UPDATE_PAUSE_S: Final = 0.1

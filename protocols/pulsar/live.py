@@ -1,6 +1,6 @@
 """SUBSCRIBE to a non-persistent topic: "Non-persistent topics" in Apache Pulsar's documentation.
 
-There is no position and no backlog: a consumer gets what is published while it has permits.
+There is no position and no backlog: a consumer gets messages published while it has permits.
 """
 
 from __future__ import annotations

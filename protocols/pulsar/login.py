@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NO_REQUEST: Final = (1 << 64) - 1  # The request id -1 of an error that answers no request.
 REFRESH: Final = b"PulsarAuthRefresh"  # Content of Apache Pulsar's challenge.
-CHALLENGE_VERSION: Final = 14  # The oldest protocol version whose clients know AUTH_CHALLENGE.
+CHALLENGE_VERSION: Final = 14  # The oldest protocol version with AUTH_CHALLENGE.
 
 
 class Login:

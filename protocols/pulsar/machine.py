@@ -1,4 +1,4 @@
-"""Pulsar's wire rules for one connection: bytes to commands, and which command may come when.
+"""Pulsar's wire rules for a connection: bytes to commands, and the order of commands.
 
 No I/O, no clock, no broker. Commands are the generated message classes, which hold copies; only a
 SEND's payload is a view of the frame.
@@ -92,7 +92,7 @@ ALLOWED: Final[dict[State, frozenset[int]]] = {
 _CONNECTED: Final = ALLOWED[State.CONNECTED]
 
 
-# Types whose text is never read; they come by the thousand.
+# Types with text that is never read; they come by the thousand.
 _UNREAD: Final = frozenset({Type.SEND, Type.ACK, Type.FLOW, Type.PING, Type.PONG})
 _TEXT: Final[dict[int, tuple[TextField, ...]]] = {
     kind: text_fields(BaseCommand.DESCRIPTOR.fields_by_name[field].message_type)
@@ -103,16 +103,16 @@ _TEXT: Final[dict[int, tuple[TextField, ...]]] = {
 
 @dataclass(slots=True)
 class Command:
-    """One frame taken apart."""
+    """A frame taken apart."""
 
     type: int
     fields: Any  # The message of that type, such as CommandSend.
-    payload: memoryview | None  # What follows the command; only a SEND has it.
+    payload: memoryview | None  # The bytes after the command; only a SEND has a payload.
     not_text: str = ""  # Name of a field that is not UTF-8: the command is refused.
 
 
 class PulsarMachine:
-    """Turns the bytes of one connection into commands."""
+    """Turns the bytes of a connection into commands."""
 
     def __init__(self) -> None:
         self.state = State.CONNECTING
@@ -146,7 +146,7 @@ class PulsarMachine:
         except DecodeError as error:
             raise self._broken(f"a command cannot be parsed: {error}") from None
         kind = command.type
-        if kind == _CONNECT and not command.HasField("type"):  # An unknown one reads as CONNECT.
+        if kind == _CONNECT and not command.HasField("type"):  # An unknown type reads as CONNECT.
             raise self._broken("a command without a known type")
         allowed = _CONNECTED if self.state is State.CONNECTED else ALLOWED[self.state]
         if kind not in allowed:
@@ -168,7 +168,7 @@ class PulsarMachine:
     ) -> tuple[CommandSend, int, int] | None:  # hot: see make bench
         """The SEND that begins at `pos`: its fields, where its payload begins, where it ends.
 
-        None for anything else and for a faulty one: `frame_size` and `decode` find the error.
+        None for anything else and for a faulty frame: `frame_size` and `decode` find the error.
         """
         if len(view) - pos < _SEND_HEAD.size or self.state is not State.CONNECTED:
             return None

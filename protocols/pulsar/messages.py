@@ -1,6 +1,6 @@
-"""Pulsar's frames from the broker's side: one function per answer. No I/O, no broker.
+"""Pulsar's frames from the broker's side: a function for each answer. No I/O, no broker.
 
-What clients send is read as the generated message classes themselves (`machine.py`). Frames are
+Frames of clients are read as the generated message classes themselves (`machine.py`). Frames are
 bytes, whole and final. Section numbers are those of the binary protocol document.
 """
 
@@ -26,7 +26,7 @@ from braidlog.storage.formats.pulsar.varints import LOW_BITS, LOW_MASK, around, 
 SIZES: Final = struct.Struct(">II")  # Bytes after the first field; bytes of the command.
 SIZE: Final = struct.Struct(">I")
 NO_REQUEST: Final = 2**64 - 1  # request_id of a command that answers no request.
-NO_SEQUENCE: Final = 2**64 - 1  # highest_sequence_id of a receipt whose SEND had none.
+NO_SEQUENCE: Final = 2**64 - 1  # highest_sequence_id of a receipt for a SEND without this field.
 CLOSING_VERSION: Final = 5  # Clients below this version know no CLOSE_* commands from the broker.
 NO_ENTRY: Final = -1
 _MASK: Final = 2**64 - 1

@@ -62,7 +62,7 @@ def is_unknown(topics: TopicRegistry, text: str) -> bool:
 
 
 def is_system(name: TopicName) -> bool:
-    """Return True if the topic is one of the broker's own, which no list shows."""
+    """Return True if the topic belongs to the broker itself: no list shows it."""
     return name.topic.startswith(SYSTEM_PREFIX)
 
 

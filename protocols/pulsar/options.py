@@ -6,7 +6,7 @@ import msgspec
 
 
 class PulsarOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Options of one Pulsar listener; `listeners.NAME.` stands before each in the settings."""
+    """Options of a Pulsar listener; `listeners.NAME.` stands before each in the settings."""
 
     # How long the client of an older producer or consumer may take to answer a PING before a newer
     # one takes its place; connectionLivenessCheckTimeoutMillis.

@@ -1,6 +1,6 @@
 """Cuts a record that is larger than a Pulsar frame into the pieces of a chunked message.
 
-Only other listeners accept such records. All pieces carry their entry's one id, so that a client
+Only other listeners accept such records. All pieces carry the id of their entry, so that a client
 that acknowledges any of them acknowledges the record. Chunks: PIP-37.
 """
 

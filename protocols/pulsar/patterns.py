@@ -21,7 +21,7 @@ from braidlog.storage.metadata.names import split_partition
 
 ARE_SERVED = find_spec("re2") is not None
 PIECE_S = 0.005  # How long names are tried before others have a turn.
-_LOOK_AT_CLOCK = 16  # Names between looks: the worst accepted pattern needs 0.2 ms for one.
+_LOOK_AT_CLOCK = 16  # Names between looks: the worst accepted pattern needs 0.2 ms for a name.
 _SCHEME = "://"
 
 
@@ -55,7 +55,7 @@ class TopicsPattern:
         self._whole = compiled.fullmatch
 
     def matches(self, name: str) -> bool:
-        """Return True if a name with its domain matches, of a topic or of one of its partitions."""
+        """Return True if a name with its domain matches: the name of a topic or partition."""
         bare = name.removeprefix(PERSISTENT)
         split = split_partition(bare)
         return self._whole((split[0] if split else bare).encode()) is not None

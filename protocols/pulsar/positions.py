@@ -111,7 +111,7 @@ async def _last_id(partition: Partition, *, compacted: bool) -> MessageIdData:
 
 
 def consumer_stats(client: Client, command: CommandConsumerStats) -> None:
-    """Counters of one consumer. Apache closes the connection for an unknown one."""
+    """Return counters of a consumer. Apache closes the connection for an unknown consumer."""
     try:
         consumer, dispatcher = attached(client, command.consumer_id)
     except NotAuthorized as error:

@@ -57,7 +57,7 @@ async def _open_with_topic(client: Client, command: CommandProducer) -> None:
 
 
 async def _open_remembered(client: Client, command: CommandProducer) -> None:
-    """Open a producer whose messages are deduplicated."""
+    """Open a producer with deduplicated messages."""
     try:
         named = resolving.named_partition(client, Action.PRODUCE, command.topic)
         await named.partition.check_room()
@@ -102,7 +102,7 @@ def _open(
             raise Refused(ServerError.NotAllowedError, text)
         place = _place(client, command.topic)
         partition = place[1]
-        # A client whose SEND is refused reconnects, and each success restarts the client's own
+        # A client with a refused SEND reconnects, and each success restarts the client's own
         # timeout (C++ and all clients built on C++): the client would never report a full disk.
         if not has_room and partition.lacked_room:
             work = partial(_open_with_room, client, command, partition, is_remembered=is_remembered)
@@ -180,7 +180,7 @@ def _check_backlog(client: Client, topic: Topic, partition: Channel) -> None:
 
 def _place(client: Client, text: str) -> tuple[Topic, Channel, bool]:
     """Return the topic and partition that a name means (a live topic is both); the flag is set if
-    the topic must stay unpartitioned meanwhile. Raises what resolving raises.
+    the topic must stay unpartitioned meanwhile. Raises the errors of resolving.
     """
     if names.is_live(text):
         live = resolving.live_topic(client, Action.PRODUCE, text, make=True)

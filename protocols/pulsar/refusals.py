@@ -1,4 +1,4 @@
-"""Refuses commands that are not served, or whose text is not UTF-8, with Pulsar's own errors.
+"""Refuses commands that are not served, or with text that is not UTF-8, with Pulsar's own errors.
 
 Transactions are refused as an Apache broker does that has them switched off.
 """
@@ -32,7 +32,7 @@ FAILED: Final[dict[int, Failed]] = {
 def not_text(client: Client, command: Command) -> None:
     """Refuse a command with text that is not UTF-8, with a code that all clients take as final.
 
-    Raises ProtocolError for one without an answer (CONNECT).
+    Raises ProtocolError for a command without an answer (CONNECT).
     """
     reason = f"{Type.Name(command.type)}: {command.not_text} is not UTF-8 text"
     request_id = getattr(command.fields, "request_id", None)

@@ -59,18 +59,18 @@ class ProducerOwner(Protocol):
         """Close a producer, which is no longer registered and may have left."""
 
     def granted(self, producer: Producer) -> None:
-        """A producer that waited is the exclusive one now."""
+        """Note that a waiting producer is the exclusive producer now."""
 
     def refused(self, producer: Producer, error: BrokerError) -> None:
-        """A producer that waited cannot be the exclusive one, and is no longer registered."""
+        """Note that a waiting producer cannot be exclusive, and is no longer registered."""
 
     def fenced(self, producer: Producer) -> None:
-        """A newer producer took over. One that waited gets an error, a ready one does not."""
+        """Note that a newer producer took over. Only a waiting producer gets an error."""
 
 
 @dataclass(slots=True, eq=False)
 class Producer:
-    """One producer on a partition."""
+    """A producer on a partition."""
 
     owner: ProducerOwner
     topic: Topic
@@ -93,15 +93,15 @@ class Producer:
 
 @dataclass(slots=True)
 class _Producers:
-    """The producers of one partition."""
+    """The producers of a partition."""
 
-    by_name: dict[str, Producer] = field(default_factory=dict)  # Waiting ones too.
+    by_name: dict[str, Producer] = field(default_factory=dict)  # Also waiting producers.
     exclusive: Producer | None = None
     waiting: deque[Producer] = field(default_factory=deque)
 
 
 class ProducerRegistry:
-    """All producers of one broker."""
+    """All producers of a broker."""
 
     def __init__(self, raise_epoch: Callable[[Topic], int]) -> None:
         """`raise_epoch` stores that the topic's current epoch was given to a producer."""
@@ -126,7 +126,7 @@ class ProducerRegistry:
                 holder.owner.end("another connection's producer takes the name of a silent one")
 
     def admit(self, producer: Producer, topic_epoch: int | None) -> None:
-        """Admit a producer, or queue it (see `is_ready`). `topic_epoch` is the one it had before.
+        """Admit a producer, or queue it (see `is_ready`). `topic_epoch` is its earlier epoch.
 
         Raises ProducerBusy, ProducerFenced, StorageFull, StorageFailed.
         """
@@ -139,7 +139,7 @@ class ProducerRegistry:
             self._tidy(producer.partition)
 
     def remove(self, producer: Producer) -> None:
-        """Remove a producer; the next one that waits takes its turn."""
+        """Remove a producer; the next waiting producer takes its turn."""
         there = self._partitions.get(producer.partition.partition_id)
         if there is None or there.by_name.get(producer.name) is not producer:
             return
@@ -216,7 +216,7 @@ class ProducerRegistry:
     def _make_exclusive(
         self, there: _Producers, producer: Producer, topic_epoch: int | None
     ) -> None:
-        """Give the producer a higher epoch than any before; a returning one keeps its own."""
+        """Give the producer the highest epoch so far; a returning producer keeps its epoch."""
         if topic_epoch is None:
             topic_epoch = producer.topic.meta.topic_epoch
             self._raise_epoch(producer.topic)
@@ -227,7 +227,7 @@ class ProducerRegistry:
     def _epoch_known(self, producer: Producer) -> int:
         """The epoch below which a returning producer is outdated.
 
-        The stored epoch is the topic's, one above the last that was given: exact for a topic with
+        The stored epoch is the topic's, 1 above the last given epoch: exact for a topic with
         one partition. With more, a partition's own is known only since the broker started.
         """
         granted = self._granted.get(producer.partition.partition_id, 0)

@@ -74,7 +74,7 @@ async def find(client: Client, action: Action, text: str) -> Topic | None:
     partition is unknown here, the catalogue's owner is asked first: another broker with a newer
     catalogue may have named the topic to the client.
 
-    Raises what `resolve` raises; NotOwner if the owner does not answer.
+    Raises as `resolve`; NotOwner if the owner does not answer.
     """
     topics = client.broker.topics
     name, _ = resolve(client, action, text)
@@ -86,7 +86,7 @@ async def find(client: Client, action: Action, text: str) -> Topic | None:
 async def make_missing(client: Client, action: Action, text: str) -> Topic:
     """Return the topic of a producer or consumer; a missing topic is created if allowed.
 
-    Raises what `find` and creating raise; TopicNotFound.
+    Raises as `find` and creation; TopicNotFound.
     """
     topics = client.broker.topics
     topic = await find(client, action, text)
@@ -111,7 +111,7 @@ class Named:
 def named_partition(client: Client, action: Action, text: str) -> Named:
     """Return the partition of a persistent topic that a producer or consumer means.
 
-    Raises what `resolve` raises; TopicNotFound, PartitionNotFound, Refused.
+    Raises as `resolve`; TopicNotFound, PartitionNotFound, Refused.
     """
     topics = client.broker.topics
     name, index = resolve(client, action, text)
@@ -127,7 +127,7 @@ def named_partition(client: Client, action: Action, text: str) -> Named:
 
 def live_topic(client: Client, action: Action, text: str, *, make: bool) -> LiveTopic:
     """Return the non-persistent topic or partition that a name means; created if missing and
-    `make`. Raises what `resolve` raises; TopicNotFound, PartitionNotFound, LimitExceeded, Refused.
+    `make`. Raises as `resolve`; TopicNotFound, PartitionNotFound, LimitExceeded, Refused.
     """
     live = client.broker.live
     name, index = resolve(client, action, text)

@@ -1,4 +1,4 @@
-"""Collects the SENDs of one producer in one receive into one batch to store.
+"""Collects the SENDs of a producer in a receive into a batch to store.
 
 Knows which of them were stored before if the topic has deduplication ("Deduplication" in Apache
 Pulsar's documentation), and nothing of the log. "Command Send" in the binary protocol document.
@@ -27,7 +27,7 @@ Sent = tuple[int, int, int, tuple[ServerError, str] | None]
 
 @dataclass(slots=True)
 class Run:
-    """Sends of one producer, to be stored together."""
+    """Sends of a producer, to be stored together."""
 
     producer: Producer
     sent: list[Sent] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Run:
     def add(
         self, command: CommandSend, payload: memoryview, send: SendInfo
     ) -> None:  # hot: see make bench
-        """Append one entry, unless it is known to be stored already."""
+        """Append an entry, unless it is known to be stored already."""
         sequence_id = command.sequence_id
         last, highest = signed(sequence_id), NO_SEQUENCE
         first = last
@@ -70,7 +70,7 @@ class Run:
         self.sent.append((sequence_id, highest, REPEATED, None))
 
     def extend(self, sent: list[Sent], entries: bytes, first_ms: int, latest_ms: int) -> None:
-        """Append ordinary entries of one record each, with their prefixes and without a check for
+        """Append ordinary entries of a record each, with their prefixes and without a check for
         repeats. `first_ms` and `latest_ms` are their first and latest publish time, -1 for none.
         """
         if sent:

@@ -60,7 +60,7 @@ def of_producer(client: Client, topic: Topic, schema: Schema) -> tuple[bytes, in
 
 
 def of_consumer(client: Client, topic: Topic, schema: Schema) -> int:
-    """Check a consumer's schema; the first one of a topic is kept. Returns a ticket.
+    """Check a consumer's schema, and store the first schema of a topic. Return a ticket.
 
     Raises Refused (IncompatibleSchema), StorageFull, StorageFailed.
     """
@@ -109,7 +109,7 @@ def _here(client: Client, command: CommandGetSchema, name: TopicName) -> Found:
 
 
 async def _ask_owner(client: Client, command: CommandGetSchema, name: TopicName) -> None:
-    """Ask the topic's owner, which has its schemas; wait for one while the topic moves."""
+    """Ask the topic's owner, which has the schemas; wait for an owner while the topic moves."""
     tries = client.broker.peers.tries(FIND_S)
     while True:
         try:
@@ -166,7 +166,7 @@ def get_or_create_schema(client: Client, command: CommandGetOrCreateSchema) -> N
 
 
 def _there(client: Client, text: str) -> Topic:
-    """The topic that a name means; it is not created. Raises what resolving raises."""
+    """Return the topic of a name, without creating it. Raises the errors of resolving."""
     if is_live(text):
         return live_topic(client, Action.PRODUCE, text, make=False).topic
     name, _ = resolve(client, Action.PRODUCE, text)

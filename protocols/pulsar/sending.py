@@ -1,4 +1,4 @@
-"""SEND: the run of one producer in one receive becomes one stored batch, with receipts in order.
+"""SEND: a producer's run in a receive becomes a stored batch, with receipts in order.
 
 "Command Send" in Apache Pulsar's binary protocol document. Entries are stored exactly as they came,
 from their magic (or metadata size) on; only their metadata is read.
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from braidlog.protocols.pulsar.client import Client
 
 # Java and Go drop a message on NotAllowedError. C++ (Python, Node) would resend it for ever, and
-# drops one only on ChecksumError.
+# drops a message only on ChecksumError.
 NOT_ALLOWED_CLIENTS: Final = ("Pulsar-Java", "Pulsar-Go")
 
 MARKER: Final = int(BatchFlag.MARKER)  # Operators of a flag class cost a microsecond.
 
 
 class Sending:
-    """The sends of one connection that are not stored yet; none outlives its receive."""
+    """The sends of a connection that are not stored yet; none outlives its receive."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -67,7 +67,7 @@ class Sending:
         return pos, frames
 
     def _take_plain(self, received: memoryview, frames_max: int) -> tuple[int, int]:
-        """The same for ordinary SENDs of one producer, all in one call."""
+        """Take ordinary SENDs of a producer, all in a single call."""
         if SPEEDUPS is None or not self._client.machine.is_connected:
             return 0, 0
         limits = (FRAME_BYTES_MAX - 4, JOINED_ENTRY_BYTES)
@@ -84,7 +84,7 @@ class Sending:
         return size, len(sends[0])
 
     def add(self, command: CommandSend, payload: memoryview) -> None:  # hot: see make bench
-        """Take one SEND; its payload must not change until `flush`. Raises ProtocolError."""
+        """Take a SEND; its payload must not change until `flush`. Raises ProtocolError."""
         run = self._runs.get(command.producer_id) or self._begin(command.producer_id)
         if run is None:
             return
@@ -112,7 +112,7 @@ class Sending:
         return run
 
     def flush(self) -> None:
-        """Store what was taken and queue its receipts. They leave once it is on disk."""
+        """Store the sends and queue their receipts, which leave once the batch is on disk."""
         if self._runs:
             runs, self._runs = self._runs, {}
             for run in runs.values():
@@ -161,7 +161,7 @@ class Sending:
             client.close_producer(producer)
 
     def _publish(self, run: Run) -> None:
-        """Answer at once, as Apache does, and deliver what was sent; nothing is stored."""
+        """Answer at once, as Apache does, and deliver the messages; nothing is stored."""
         client, producer, topic = self._client, run.producer, run.producer.partition
         assert isinstance(topic, LiveTopic), "the other implementation of Channel stores"
         if topic.deleted:
@@ -214,7 +214,7 @@ class Sending:
         ]
 
     def _fault(self, payload: memoryview, error: CorruptBody) -> tuple[ServerError, str]:
-        """The error that lets the client drop this one message and go on."""
+        """Return the error that lets the client drop only this message."""
         is_checked = bytes(payload[:2]) == b"\x0e\x01" and len(payload) >= messages.CHECKSUM_BYTES
         if is_checked and crc32c(payload[6:]) != int.from_bytes(payload[2:6], "big"):
             return ServerError.ChecksumError, "Checksum failed on the broker"

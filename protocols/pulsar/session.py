@@ -1,4 +1,4 @@
-"""One Pulsar connection: command dispatch, keepalive, cleanup."""
+"""A Pulsar connection: command dispatch, keepalive, cleanup."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NOT_FOR_PRODUCERS: Final = frozenset({Type.PING, Type.PONG, Type.FLOW, Type.ACK}
 
 
 class PulsarSession:
-    """Serves the commands of one client."""
+    """Serves the commands of a client."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -93,7 +93,7 @@ class PulsarSession:
         return self.client.machine.frame_size(view)
 
     def handle(self, frame: memoryview) -> Awaitable[None] | None:
-        """Serve one command; returns an awaitable if it has to wait. Raises ProtocolError."""
+        """Serve a command; return an awaitable if it has to wait. Raises ProtocolError."""
         client = self.client
         command = client.machine.decode(frame)
         client.heard(1)

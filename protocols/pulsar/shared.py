@@ -20,7 +20,7 @@ ENDING: Final = (TopicEvent.DELETED, TopicEvent.TERMINATED, TopicEvent.RENAMED, 
 
 
 class SharedState:
-    """State of the Pulsar listeners of one broker."""
+    """State of the Pulsar listeners of a broker."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker

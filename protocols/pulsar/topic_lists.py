@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.topic import Topic
 
 _LITTLE: Final = struct.Struct("<I")
-_TOPICS_TOGETHER: Final = 2000  # Listed in one turn: some milliseconds.
-_FEW: Final = 16  # Names inserted or removed one by one: each moves all that come after it.
+_TOPICS_TOGETHER: Final = 2000  # Listed in a turn: some milliseconds.
+_FEW: Final = 16  # Names inserted or removed individually: each moves all later names.
 
 Namespace = tuple[str, str]
 Change = tuple[str, bool]  # A name, and whether it came or went.
 
 
 class Step(NamedTuple):
-    """The change of one topic, in short form: it may have ten thousand partitions."""
+    """The change of a topic, in short form: it may have ten thousand partitions."""
 
     full: str
     was_whole: bool  # It had no partitions.
@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
 
 class TopicList:
-    """The names of one namespace's persistent topics, partitions one by one."""
+    """The names of a namespace's persistent topics, each partition separately."""
 
     def __init__(self) -> None:
         self.names: list[str] = []  # In order.
@@ -133,7 +133,7 @@ class TopicList:
 
     def _found(self, full: str) -> tuple[bool, int]:
         """Return True if the list has a topic of that name without partitions, and how many
-        partitions of that name it has: a topic may have been replaced by one of the other kind.
+        partitions of that name it has: a topic of the other kind may have replaced the topic.
         """
         place = bisect_left(self.names, full)
         prefix = f"{full}-partition-"
@@ -150,10 +150,10 @@ class TopicLists:
         self._topics = topics
         self._lists: dict[Namespace, TopicList] = {}
         self.watchers = 0  # Of all clients.
-        self.turn = trio.Lock()  # Names are matched for one watcher at a time.
+        self.turn = trio.Lock()  # Names are matched for a single watcher at a time.
 
     def open(self, namespace: Namespace) -> TopicList:
-        """The list of a namespace, for one more watcher, which calls `close` at its end."""
+        """Return the list of a namespace for another watcher, which calls `close` at its end."""
         there = self._lists.get(namespace)
         if there is None:
             there = self._lists[namespace] = TopicList()

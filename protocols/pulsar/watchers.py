@@ -46,7 +46,7 @@ class Watcher:
 
 
 class Watchers:
-    """The watchers of one client."""
+    """The watchers of a client."""
 
     def __init__(self, connection: Connection, lists: TopicLists) -> None:
         self._connection = connection

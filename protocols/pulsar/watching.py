@@ -58,7 +58,7 @@ async def _watch(client: Client, command: CommandWatchTopicList, namespace: Name
 
 
 def watch_topic_list_close(client: Client, command: CommandWatchTopicListClose) -> None:
-    """Forget a watcher; as in Apache, an unknown one succeeds too."""
+    """Forget a watcher; as in Apache, an unknown watcher succeeds too."""
 
     def close() -> None:
         client.watchers.close(command.watcher_id)
