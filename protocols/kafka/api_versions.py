@@ -9,7 +9,7 @@ from braidlog.protocols.kafka.wire.api_versions import ApiVersionsRequest, ApiVe
 
 
 def api_versions(context: Context, request: ApiVersionsRequest) -> Answer:
-    """Answer any version: one that is not served gets error 35 and the list in the layout of
+    """Answer any version: a version that is not served gets error 35 and the list in the layout of
     version 0, from which every client can choose.
     """
     served = is_served(ApiVersionsRequest.KEY, context.version)

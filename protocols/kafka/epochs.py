@@ -20,7 +20,7 @@ EPOCH: Final = 0
 
 
 async def offsets_for_epochs(context: Context, request: OffsetForLeaderEpochRequest) -> Answer:
-    """Answer the high watermark for epoch 0 and any later one."""
+    """Answer the high watermark for epoch 0 and any later epoch."""
     await context.own_writes()
     wanted = by_partition(
         (topic.topic, one.partition, one.leader_epoch)

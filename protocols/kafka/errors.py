@@ -1,6 +1,6 @@
-"""Broker errors to Kafka error codes: one table. Knows no request.
+"""Broker errors to Kafka error codes: a table. Knows no request.
 
-Codes -1 to 20 are those of 0.8.2. A later one is used only where 0.8 has no equivalent: 0.8 clients
+Codes -1 to 20 are those of 0.8.2. Later codes are used if 0.8 has no equivalent: 0.8 clients
 read an unknown code as -1, newer clients that speak 0.8 know it (Kafka protocol guide, "Error
 codes").
 """

@@ -24,7 +24,7 @@ from braidlog.protocols.kafka.wire.leave_group import (
 )
 from braidlog.protocols.kafka.wire.sync_group import SyncGroupRequest, SyncGroupResponse
 
-# Sessions: Kafka's own range begins at 6 s; shorter ones are accepted for quick tests.
+# Sessions: Kafka's own range begins at 6 s; shorter sessions are accepted for quick tests.
 SESSION_MS_MIN = 1000
 SESSION_MS_MAX = 1_800_000
 REBALANCE_MS_MAX = 24 * 3_600_000  # Nobody waits longer for members that do not come.
@@ -172,7 +172,7 @@ def _leave(
 
 
 def check_commit(context: Context, group: bytes, generation: int, member_id: bytes | None) -> Code:
-    """The code of a member's commit; one without a generation is always allowed."""
+    """Return the code of a member's commit; a commit without a generation is always allowed."""
     if generation < 0:
         return Code.NONE
     if not context.coordinates(group):

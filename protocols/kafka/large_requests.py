@@ -88,7 +88,7 @@ _requests: trio.lowlevel.RunVar[LargeRequests] = trio.lowlevel.RunVar("large_req
 
 
 def large_requests() -> LargeRequests:
-    """The one count of all Kafka listeners in this run of the event loop."""
+    """The count of all Kafka listeners in this run of the event loop."""
     try:
         return _requests.get()
     except LookupError:

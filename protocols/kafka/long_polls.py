@@ -26,7 +26,7 @@ CLIENTS_CALLED_MAX = 10_000  # Clients in rebalances; beyond that the oldest are
 
 
 class LongPolls:
-    """The fetches that wait, of one namespace."""
+    """The waiting fetches of a namespace."""
 
     def __init__(self) -> None:
         """None yet."""

@@ -33,7 +33,7 @@ RAW = LengthPrefix(SIZE, 0, LOGIN_FRAME_BYTES_MAX)
 
 
 class KafkaMachine:
-    """Bytes of one connection. Requests are answered one after another."""
+    """Bytes of a connection. Requests are answered one after another."""
 
     def __init__(self, frame_bytes_max: int, *, needs_login: bool = False) -> None:
         """`frame_bytes_max`: what may follow the size (Kafka's socket.request.max.bytes)."""
@@ -80,7 +80,7 @@ class KafkaMachine:
         return Request(correlation_id, client_id, body, version)
 
     def encode(self, correlation_id: int, reply: Reply) -> list[Part]:
-        """The answer to the last request, as parts of one frame; message sets are not copied."""
+        """The answer to the last request, as parts of a frame; message sets are not copied."""
         return encode(correlation_id, reply, self._kind[1] if self._kind in SERVED else 0)
 
 

@@ -29,7 +29,7 @@ STRING_BYTES_MAX = (1 << 15) - 1  # A Kafka string; names of other protocols may
 
 
 class KafkaMembers:
-    """The members of one namespace's Kafka groups."""
+    """The members of a namespace's Kafka groups."""
 
     def __init__(self, find: Callable[[bytes], Group | None], namespace: str) -> None:
         """`find` gives a group that has members; `namespace` is `tenant/namespace`."""

@@ -3,7 +3,7 @@ created here, too.
 
 0.8.2 answers error 5 until a leader is found, and clients with few retries gave up on that: here a
 new topic is answered in full once it is on disk. The broker list is never empty, because sarama
-gave up on an empty one.
+gave up on an empty list.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kafka topic names to the broker's and back. A listener serves one namespace. Knows no broker.
+"""Kafka topic names to the broker's and back. A listener serves a namespace. Knows no broker.
 
 Rules: kafka/common/Topic.scala of apache/kafka 0.8.2.2, and the length limit of later versions.
 """
@@ -23,7 +23,7 @@ class IllegalName(ValueError):
 
 
 class NameSpace:
-    """The topics of one tenant and namespace as Kafka clients see them."""
+    """The topics of a tenant and namespace as Kafka clients see them."""
 
     def __init__(self, path: str) -> None:
         """`path` is `tenant/namespace`. Raises ValueError for anything else."""

@@ -8,7 +8,7 @@ Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class KafkaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Options of one Kafka listener; `listeners.NAME.` stands before each in the settings."""
+    """Options of a Kafka listener; `listeners.NAME.` stands before each in the settings."""
 
     namespace: str = "public/default"  # tenant/namespace whose topics this listener serves
     auto_create: bool = True  # whether Metadata creates topics, where topics.auto_create allows it
@@ -18,11 +18,11 @@ class KafkaOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     frame_bytes_max: Annotated[int, msgspec.Meta(ge=1024, le=2**31 - 1)] = 104_857_600
     # The most that a compressed set may unpack to: a 1 MB wrapper of zeros would give a gigabyte.
     inflated_bytes_max: Positive = 64 * 1024 * 1024
-    # The most that one answer to a fetch holds, whatever its partitions ask for together. The
+    # The most that an answer to a fetch holds, whatever its partitions ask for together. The
     # default of Kafka's later fetch.max.bytes.
     fetch_bytes_max: Annotated[int, msgspec.Meta(ge=1024)] = 52_428_800
     offset_metadata_chars_max: Annotated[int, msgspec.Meta(ge=0, le=32_767)] = 4096
-    # How long a group waits for more members after its first one (Kafka:
+    # How long a group waits for more members after the first (Kafka:
     # group.initial.rebalance.delay.ms, 3000). kafka-python 3 needs some of it: it joins before it
     # has the topics' metadata, and a leader without metadata never assigns any partitions.
     group_initial_delay_ms: Annotated[int, msgspec.Meta(ge=0, le=300_000)] = 250

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from braidlog.protocols.kafka.group_table import GroupTable
     from braidlog.protocols.kafka.membership import Group, Member
 
-# Memberships kept for one connection: a client has one, or a few. Beyond that, groups wait for the
+# Memberships kept for a connection: a client has one, or a few. Beyond that, groups wait for the
 # oldest until their sessions end.
 MEMBERSHIPS_MAX = 100
 
 
 class Presence:
-    """The group members that use one connection."""
+    """The group members that use a connection."""
 
     def __init__(self, connection: Connection, groups: GroupTable) -> None:
         """No member uses it yet."""

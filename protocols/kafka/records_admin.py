@@ -71,7 +71,7 @@ def _delete(
 
 
 async def describe_log_dirs(context: Context, request: DescribeLogDirsRequest) -> Answer:
-    """Bytes of each partition in the one data directory."""
+    """Bytes of each partition in the data directory."""
     try:
         context.connection.check(context.action, CLUSTER)
     except BrokerError as error:

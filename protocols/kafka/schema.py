@@ -1,7 +1,7 @@
 """Structures of Kafka's messages: read from a frame and written to one, by version.
 
 A generated class in `wire/` declares a structure: a row for each field, in the order of the frame.
-`read` and `write` handle the fields of one version; all other fields keep Kafka's defaults.
+`read` and `write` handle the fields of a version; all other fields keep Kafka's defaults.
 Adjacent fields of a fixed size are read and written together.
 
 Layouts: Kafka protocol guide, "Protocol Primitive Types"; flexible versions and tagged fields:
@@ -42,7 +42,7 @@ class Sized(NamedTuple):
 
 
 class Array(NamedTuple):
-    """A list of values of one kind."""
+    """A list of values of a kind."""
 
     of: Fixed | Sized | type[Struct]
 
@@ -107,7 +107,7 @@ class Struct:
 
     @classmethod
     def _plan(cls, version: int) -> tuple[Step, ...]:
-        """Return the steps that read and write the structure in one version."""
+        """Return the steps that read and write the structure in a version."""
         is_flexible = version >= cls.FLEXIBLE
         served = [one for one in cls.FIELDS if one.since <= version <= one.until]
         steps: list[Step] = []

@@ -1,4 +1,4 @@
-"""One Kafka connection: requests to handlers, answers to the outbox. Knows no bytes.
+"""A Kafka connection: requests to handlers, answers to the outbox. Knows no bytes.
 
 Requests are handled one after another and answered strictly in that order: clients rely on it, and
 some send the same correlation id in every request. A handler that appends does not wait for the

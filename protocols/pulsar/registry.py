@@ -216,7 +216,7 @@ class ProducerRegistry:
     def _make_exclusive(
         self, there: _Producers, producer: Producer, topic_epoch: int | None
     ) -> None:
-        """Give the producer the highest epoch so far; a returning producer keeps its epoch."""
+        """Give the producer a new highest epoch; a returning producer keeps its epoch."""
         if topic_epoch is None:
             topic_epoch = producer.topic.meta.topic_epoch
             self._raise_epoch(producer.topic)
