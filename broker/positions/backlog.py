@@ -9,7 +9,6 @@ Checks every topic from time to time. Knows no protocol: listeners close the pro
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -19,6 +18,8 @@ import trio
 
 from braidlog.broker.delivery import entries
 from braidlog.broker.errors import BrokerError
+from braidlog.broker.topics.settings import choice_of, limit_of
+from braidlog.broker.topics.settings_table import QuotaPolicy
 
 if TYPE_CHECKING:
     from braidlog.broker.positions.subscriptions import Subscription, Subscriptions
@@ -34,14 +35,6 @@ SECOND_US: Final = 1_000_000
 LEFT_OVER: Final = 0.9
 # Topics without limits, skipped between two checkpoints: some 0.3 ms.
 PASSED_OVER: Final = 200
-
-
-class QuotaPolicy(enum.Enum):
-    """Action when a backlog is full; the value is Pulsar's word."""
-
-    HOLD = "producer_request_hold"  # Producers are closed, and wait for room.
-    REFUSE = "producer_exception"  # Producers are closed, and fail.
-    EVICT = "consumer_backlog_eviction"  # The slowest subscriptions lose the oldest messages.
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +56,12 @@ class Limits:
 def limits_of(topic: Topic) -> Limits:
     """Return the limits in force for a topic."""
     settings = topic.settings
-
-    def number(name: str) -> int | None:
-        value = settings.get(name)
-        return value if isinstance(value, int) and value > 0 else None
-
-    def policy(name: str) -> QuotaPolicy:
-        return QuotaPolicy(settings.get(name, QuotaPolicy.HOLD.value))
-
     return Limits(
-        number("message_ttl_s"),
-        number("backlog_bytes"),
-        policy("backlog_bytes_policy"),
-        number("backlog_age_s"),
-        policy("backlog_age_policy"),
+        limit_of(settings, "message_ttl_s"),
+        limit_of(settings, "backlog_bytes"),
+        choice_of(settings, "backlog_bytes_policy", QuotaPolicy),
+        limit_of(settings, "backlog_age_s"),
+        choice_of(settings, "backlog_age_policy", QuotaPolicy),
     )
 
 

@@ -18,6 +18,7 @@ from braidlog.broker.topics.schema_rules import (
     check_definition,
     difference,
 )
+from braidlog.broker.topics.settings import choice_of
 from braidlog.storage.metadata.catalogue_records import DELETED_SCHEMA_TYPE, SchemaMeta
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def _check(topic: Topic, schema: SchemaMeta, strategy: Strategy) -> None:
 
 def strategy_of(topic: Topic) -> Strategy:
     """Return the strategy in force: the topic's, else its namespace's, else FULL."""
-    return Strategy(topic.settings.get("schema_compatibility", Strategy.FULL.value))
+    return choice_of(topic.settings, "schema_compatibility", Strategy)
 
 
 class Schemas:

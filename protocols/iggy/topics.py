@@ -11,7 +11,7 @@ import trio
 from braidlog.broker import errors
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.topics.partition import Partition, batches_bytes
-from braidlog.broker.topics.settings import NO_LIMIT
+from braidlog.broker.topics.settings_table import NO_LIMIT, TOPIC_SETTINGS
 from braidlog.broker.topics.topic import Topic
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names
@@ -53,18 +53,14 @@ PARTITIONS_MAX = 100_000
 REQUEST_PARTITIONS_MAX = 1_000  # Of a request, in V.
 
 # Topic settings. Settings of the log are per partition; only this listener knows the others.
-RETENTION_MS, RETENTION_BYTES = "retention_ms", "retention_bytes"
-SEGMENT_BYTES, LOG_DURABILITY = "segment_bytes", "durability"
 COMPRESSION, REPLICATION, OPTIONS = "iggy_compression", "iggy_replication", "iggy_options"
 # An expiry that is no whole number of milliseconds; the log's own is rounded up.
 EXPIRY_US = "iggy_expiry_us"
-OF_OPTIONS = {  # The setting that each option of V stands for.
-    EXPIRY: RETENTION_MS,
-    SIZE: RETENTION_BYTES,
-    COMPRESSION_OPTION: COMPRESSION,
-    SEGMENT: SEGMENT_BYTES,
-    DURABILITY: LOG_DURABILITY,
-}
+# The setting that each option of V stands for.
+OF_OPTIONS = {row.iggy: name for name, row in TOPIC_SETTINGS.items() if row.iggy}
+OF_OPTIONS[COMPRESSION_OPTION] = COMPRESSION
+RETENTION_MS, RETENTION_BYTES = OF_OPTIONS[EXPIRY], OF_OPTIONS[SIZE]
+SEGMENT_BYTES, LOG_DURABILITY = OF_OPTIONS[SEGMENT], OF_OPTIONS[DURABILITY]
 
 STEP_TRIES = 4  # For adding or removing partitions while other clients do so.
 

@@ -4,7 +4,7 @@ broker's own are in its configuration file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from braidlog.broker.errors import BrokerError, InvalidRequest
@@ -13,7 +13,6 @@ from braidlog.protocols.kafka.admin import SUCCESS, refusal, topic_named
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.topic_configs import (
-    CLEANUP,
     SETTINGS,
     AdminRefused,
     Setting,
@@ -31,7 +30,7 @@ from braidlog.protocols.kafka.wire.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from braidlog.broker.topics.topic import Topic
 
@@ -39,7 +38,8 @@ TOPIC, BROKER = 2, 4  # kinds of resources with settings
 FROM_TOPIC, FROM_DEFAULT = 1, 5  # where a setting comes from
 SET, DELETE, APPEND, SUBTRACT = range(4)  # operations; the last two are for lists
 Changes = dict[str, Setting | None]  # None takes a setting back
-ReadChanges = Callable[[Any, str], Changes]  # changes of a request, and the cleanup policy
+InForce = Mapping[str, Setting | None]
+ReadChanges = Callable[[Any, InForce], Changes]  # Changes of a request, and the settings in force.
 AlteredT = TypeVar(
     "AlteredT", whole.AlterConfigsResourceResponse, incremental.AlterConfigsResourceResponse
 )
@@ -76,16 +76,14 @@ def _configs(context: Context, resource: DescribeConfigsResource) -> DescribeCon
     return described
 
 
-def _entries(
-    found: Mapping[str, Setting | None], topic: Topic
-) -> list[DescribeConfigsResourceResult]:
+def _entries(found: InForce, topic: Topic) -> list[DescribeConfigsResourceResult]:
     entries = []
-    for name, ours in SETTINGS.items():
-        own = ours in topic.meta.settings
+    for name, row in SETTINGS.items():
+        own = row.name in topic.meta.settings
         entries.append(
             DescribeConfigsResourceResult(
                 name=name.encode(),
-                value=shown(name, found[ours]),
+                value=shown(row, found[row.name]),
                 is_default=not own,
                 config_source=FROM_TOPIC if own else FROM_DEFAULT,
                 documentation=None,
@@ -147,7 +145,7 @@ async def _alter(
     name = topic_named(context, resource.resource_name)
     topics = context.broker.topics
     found = in_force(context.broker.config.log, topics.get(name).meta.settings)
-    changes = read(resource.configs, str(found[SETTINGS[CLEANUP]]))
+    changes = read(resource.configs, found)
     try:
         if not validate_only:
             return await topics.alter_settings(name, changes)
@@ -157,29 +155,30 @@ async def _alter(
     return 0
 
 
-def _replaced(changes: Sequence[whole.AlterableConfig], _: str) -> Changes:
+def _replaced(changes: Sequence[whole.AlterableConfig], _: InForce) -> Changes:
     """Raises AdminRefused."""
-    replaced: Changes = dict.fromkeys(SETTINGS.values())
+    replaced: Changes = dict.fromkeys(row.name for row in SETTINGS.values())
     for one in changes:
         replaced.update(read_config(one.name, one.value))
     return replaced
 
 
-def _changed(changes: Sequence[incremental.AlterableConfig], policy: str) -> Changes:
-    """`policy` is the current cleanup policy, the only list setting. Raises AdminRefused."""
+def _changed(changes: Sequence[incremental.AlterableConfig], found: InForce) -> Changes:
+    """Return the named changes; words are added to a list's value in force. Raises AdminRefused."""
     changed: Changes = {}
     for one in changes:
+        row = SETTINGS.get((one.name or b"").decode(errors="replace"))
         if one.config_operation == SET:
             changed.update(read_config(one.name, one.value))
         elif one.config_operation == DELETE:
-            ours = SETTINGS.get((one.name or b"").decode(errors="replace"))
-            if ours is not None:
-                changed[ours] = None
-        elif one.config_operation in (APPEND, SUBTRACT) and one.name == CLEANUP.encode():
+            if row is not None:
+                changed[row.name] = None
+        elif one.config_operation in (APPEND, SUBTRACT) and row is not None and row.is_list:
             parts = set((one.value or b"").decode(errors="replace").split(","))
-            left = set(policy.split(","))
+            left = set(str(found[row.name]).split(","))
             left = left | parts if one.config_operation == APPEND else left - parts
             changed.update(read_config(one.name, ",".join(left).encode()))
         else:
-            raise AdminRefused(Code.INVALID_CONFIG, "only cleanup.policy is a list")
+            lists = ", ".join(key for key, row in SETTINGS.items() if row.is_list)
+            raise AdminRefused(Code.INVALID_CONFIG, f"only {lists} is a list")
     return changed

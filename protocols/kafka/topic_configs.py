@@ -1,32 +1,18 @@
-"""Translates Kafka's names of a topic's settings to the broker's. Knows no request and no topic."""
+"""Translates Kafka's configs of a topic to the broker's settings. Knows no request and no topic."""
 
 from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, TopicSetting
 from braidlog.protocols.kafka.errors import Code
 
-Setting = str | int  # The value of a setting, as the broker keeps it.
-CLEANUP: Final = "cleanup.policy"
-DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
+Setting = str | int | bool  # The value of a setting, as the broker keeps it.
 PPM: Final = 1_000_000
-# Kafka's names of what a topic can set here.
-SETTINGS: Final = {
-    "retention.ms": "retention_ms",
-    "retention.bytes": "retention_bytes",
-    "segment.bytes": "segment_bytes",
-    "segment.ms": "segment_ms",
-    CLEANUP: "cleanup_policy",
-    DIRTY_RATIO: "min_dirty_ppm",
-    "min.compaction.lag.ms": "min_compaction_lag_ms",
-    "delete.retention.ms": "delete_retention_ms",
-}
-POLICIES: Final = {
-    frozenset(("delete",)): "delete",
-    frozenset(("compact",)): "compact",
-    frozenset(("compact", "delete")): "compact,delete",
-}
+SWITCHES: Final = {"true": True, "false": False}
+# The settings that have a name of Kafka, by this name.
+SETTINGS: Final = {row.kafka: row for row in TOPIC_SETTINGS.values() if row.kafka}
 # What tools set by habit and the broker does not need: accepted, without effect.
 WITHOUT_EFFECT: Final = frozenset(
     (
@@ -55,35 +41,45 @@ class AdminRefused(Exception):
 
 
 def read_config(name: bytes | None, value: bytes | None) -> dict[str, Setting]:
-    """Translate one Kafka setting; empty for one without effect. Raises AdminRefused."""
+    """Translate a Kafka config; empty for a config without effect. Raises AdminRefused."""
     key = (name or b"").decode(errors="replace")
     text = (value or b"").decode(errors="replace")
-    if key == CLEANUP:
-        policy = POLICIES.get(frozenset(part.strip() for part in text.split(",")))
-        if policy is None:
-            raise AdminRefused(Code.INVALID_CONFIG, f"{CLEANUP}={text} is not served")
-        return {SETTINGS[CLEANUP]: policy}
-    if key in SETTINGS:
-        try:
-            return {SETTINGS[key]: _ppm(text) if key == DIRTY_RATIO else int(text)}
-        except ValueError:
-            raise AdminRefused(Code.INVALID_CONFIG, f"{key}={text} is not such a number") from None
+    if (row := SETTINGS.get(key)) is not None:
+        return {row.name: stored(row, text)}
     if key not in WITHOUT_EFFECT:
         raise AdminRefused(Code.INVALID_CONFIG, f"no topic has a setting {key}")
     return {}
 
 
-def shown(key: str, value: Setting | bool | None) -> bytes:
-    """A setting's value as Kafka's clients write it."""
+def stored(row: TopicSetting, text: str) -> Setting:
+    """Return a setting's value from the text of Kafka's clients. Raises AdminRefused."""
+    try:
+        if row.choices:
+            words = {frozenset(choice.split(",")): choice for choice in row.choices}
+            return words[frozenset(word.strip() for word in text.split(","))]
+        if row.is_switch:
+            return SWITCHES[text.lower()]
+        return _ppm(text) if row.name.endswith("_ppm") else int(text)
+    except KeyError:
+        raise AdminRefused(Code.INVALID_CONFIG, f"{row.kafka}={text} is not served") from None
+    except ValueError:
+        text = f"{row.kafka}={text} is not such a number"
+        raise AdminRefused(Code.INVALID_CONFIG, text) from None
+
+
+def shown(row: TopicSetting, value: Setting | None) -> bytes:
+    """Return a setting's value as Kafka's clients write the value."""
     if value is None:
         return b"-1"
-    if key == DIRTY_RATIO:
+    if row.is_switch:
+        return str(value).lower().encode()
+    if row.name.endswith("_ppm"):
         return str(Decimal(value) / PPM).encode()
     return str(value).encode()
 
 
 def _ppm(text: str) -> int:
-    """A ratio in millionths. Raises ValueError for anything else, or for a finer one."""
+    """Return a ratio in millionths. Raises ValueError for other texts, and for a finer ratio."""
     try:
         ppm = Decimal(text) * PPM
     except InvalidOperation:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.delivery.channel import Channel
 from braidlog.broker.errors import BrokerError
-from braidlog.broker.positions.backlog import QuotaPolicy
+from braidlog.broker.topics.settings_table import QuotaPolicy
 from braidlog.protocols.pulsar import messages, names, resolving, schemas
 from braidlog.protocols.pulsar.client import metadata_of
 from braidlog.protocols.pulsar.errors import Refused

@@ -13,9 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from braidlog.broker.delivery import entries
-from braidlog.broker.positions.backlog import QuotaPolicy
 from braidlog.broker.topics.schema_rules import Strategy
-from braidlog.broker.topics.settings import NO_LIMIT
+from braidlog.broker.topics.settings_table import NO_LIMIT, QuotaPolicy
 from braidlog.protocols.http import query
 from braidlog.protocols.http.errors import BAD_BODY, BAD_TTL, ONE_PARTITION_WANTED, Refused
 from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told

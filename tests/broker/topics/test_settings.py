@@ -5,12 +5,11 @@ import pytest
 from braidlog.broker.config.settings import LogConfig
 from braidlog.broker.errors import InvalidRequest
 from braidlog.broker.topics.settings import (
-    NO_LIMIT,
-    TOPIC_SETTINGS,
     in_force,
     log_settings,
     read_settings,
 )
+from braidlog.broker.topics.settings_table import NO_LIMIT, TOPIC_SETTINGS
 
 
 def test_settings_of_the_topic_win_over_those_of_the_broker():

@@ -3,9 +3,10 @@
 import pytest
 
 from braidlog.broker.errors import TopicTerminated
-from braidlog.broker.positions.backlog import QuotaPolicy, limits_of
+from braidlog.broker.positions.backlog import limits_of
 from braidlog.broker.topics.schema_rules import Strategy
 from braidlog.broker.topics.schemas import strategy_of
+from braidlog.broker.topics.settings_table import QuotaPolicy
 from braidlog.protocols.http.pulsar_admin import subscriptions
 from braidlog.storage.formats.api import BodyFormat, BodyInfo
 from braidlog.storage.log.settings import LogSettings

@@ -1,0 +1,280 @@
+"""The settings of a topic, a row each: values, range, default, the protocols' names, and effect.
+
+The only list of settings. Checks (`settings.py`), Kafka's configs, Pulsar's policies, Iggy's
+options and the table in docs/api.md follow from the rows: a new setting is a row here, and code for
+its effect. Knows no topic and no file.
+"""
+
+from __future__ import annotations
+
+import enum
+import typing
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Final
+
+import msgspec
+
+from braidlog.broker.config.settings import LogConfig, plain_value
+from braidlog.broker.topics.schema_rules import Strategy
+from braidlog.storage.log.settings import CleanupPolicy
+
+if typing.TYPE_CHECKING:
+    from braidlog.storage.metadata.catalogue_records import Setting
+
+NO_LIMIT: Final = -1  # Kafka's and Iggy's clients write "unlimited" as this number.
+Switch = bool
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Limit = Annotated[int, msgspec.Meta(ge=0)] | None
+Millionths = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Name = str | None
+
+
+class QuotaPolicy(enum.Enum):
+    """Action when a backlog is full; the value is Pulsar's word."""
+
+    HOLD = "producer_request_hold"  # Producers are closed, and wait for room.
+    REFUSE = "producer_exception"  # Producers are closed, and fail.
+    EVICT = "consumer_backlog_eviction"  # The slowest subscriptions lose the oldest messages.
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSetting:
+    """A setting of a topic.
+
+    `hint` is the annotation of its values, with their range; the end of the name is the unit. An
+    enum stands for the values of its members. `broker` names the broker's setting that holds for
+    topics without a value of their own. Several settings can be one policy of Pulsar.
+    """
+
+    name: str
+    hint: object
+    default: Setting | enum.Enum | None
+    effect: str  # Markdown, for users.
+    _: KW_ONLY
+    broker: str = ""
+    kafka: str = ""
+    pulsar: str = ""
+    iggy: str = ""
+    zero_is_none: bool = False  # 0 means no limit, as in Pulsar.
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The possible texts; empty for numbers, switches and names."""
+        if isinstance(self.hint, type) and issubclass(self.hint, enum.Enum):
+            return tuple(str(member.value) for member in self.hint)
+        return typing.get_args(self.hint) if typing.get_origin(self.hint) is typing.Literal else ()
+
+    @property
+    def is_list(self) -> bool:
+        """True if a value is a list of words, as Kafka's cleanup policy."""
+        return any("," in choice for choice in self.choices)
+
+    @property
+    def is_switch(self) -> bool:
+        """True if the values are true and false."""
+        return self.hint is bool
+
+    @property
+    def is_limit(self) -> bool:
+        """True for a number that can be absent; NO_LIMIT stands for its absence."""
+        return type(None) in typing.get_args(self.hint) and self.hint != Name
+
+    def parse(self, text: str) -> Setting | None:
+        """Return the stored form of a user's text, which may have a unit; None for no name. Raises
+        ValueError.
+        """
+        if not text.strip():
+            raise ValueError("expected a value")
+        if self.is_switch:
+            switches = {"true": True, "false": False}
+            if text.strip().lower() not in switches:
+                raise ValueError(f"{text!r} is neither true nor false")
+            return switches[text.strip().lower()]
+        if self.choices and text not in self.choices:
+            raise ValueError(f"{text!r} is none of {', '.join(self.choices)}")
+        plain = plain_value(self.name, text, self.hint)
+        if plain is None:
+            return NO_LIMIT if self.is_limit else None
+        assert isinstance(plain, str | int)
+        return plain
+
+
+_OF_BROKER = typing.get_type_hints(LogConfig, include_extras=True)
+_DEFAULTS = LogConfig()
+
+
+def _log(
+    name: str, effect: str, *, kafka: str = "", pulsar: str = "", iggy: str = ""
+) -> TopicSetting:
+    """Return a setting whose default, values and range are those of the broker's `log.NAME`."""
+    return TopicSetting(
+        name,
+        _OF_BROKER[name],
+        getattr(_DEFAULTS, name),
+        effect,
+        broker=f"log.{name}",
+        kafka=kafka,
+        pulsar=pulsar,
+        iggy=iggy,
+    )
+
+
+_BEYOND = (
+    "`producer_request_hold` or `producer_exception` (Pulsar's producers are closed at the next "
+    "check and none is opened meanwhile), `consumer_backlog_eviction` (subscriptions advance until "
+    "nine tenths are left)"
+)
+_ROWS: Final = (
+    _log(
+        "durability",
+        "the meaning of an acknowledgement: [durability.md](durability.md)",
+        iggy="durability",
+    ),
+    _log(
+        "retention_bytes",
+        "bytes that a partition keeps at least",
+        kafka="retention.bytes",
+        pulsar="retention",
+        iggy="max_topic_size",
+    ),
+    _log(
+        "retention_ms",
+        "time that records are kept at least",
+        kafka="retention.ms",
+        pulsar="retention",
+        iggy="message_expiry",
+    ),
+    TopicSetting(
+        "keep_unacknowledged",
+        Switch,
+        False,
+        "the limits never drop records that a group has not acknowledged",
+        pulsar="retention",
+    ),
+    TopicSetting(
+        "delete_acknowledged",
+        Switch,
+        False,
+        "records that every group has acknowledged are dropped, with or without limits",
+        pulsar="retention",
+    ),
+    TopicSetting(
+        "retention_hold",
+        Name,
+        None,
+        "a group, as `export:lake`: the limits do not drop records that the group has not read",
+    ),
+    TopicSetting(
+        "retention_hold_bytes",
+        Limit,
+        None,
+        "hard cap of the hold: more bytes are dropped all the same, with a warning in the log",
+    ),
+    TopicSetting("retention_hold_ms", Limit, None, "the same for older records"),
+    TopicSetting(
+        "message_ttl_s",
+        Limit,
+        None,
+        "older messages count as acknowledged for every subscription of every protocol; checked "
+        "every `log.retention_check_ms`",
+        pulsar="messageTTL",
+        zero_is_none=True,
+    ),
+    TopicSetting(
+        "backlog_bytes",
+        Limit,
+        None,
+        "stored bytes of a partition that the slowest subscription may leave unacknowledged",
+        pulsar="backlogQuota",
+        zero_is_none=True,
+    ),
+    TopicSetting(
+        "backlog_bytes_policy",
+        QuotaPolicy,
+        QuotaPolicy.HOLD,
+        f"the effect of more bytes: {_BEYOND}",
+        pulsar="backlogQuota",
+    ),
+    TopicSetting(
+        "backlog_age_s",
+        Limit,
+        None,
+        "age of the oldest message that the slowest subscription may leave unacknowledged",
+        pulsar="backlogQuota",
+        zero_is_none=True,
+    ),
+    TopicSetting(
+        "backlog_age_policy",
+        QuotaPolicy,
+        QuotaPolicy.HOLD,
+        "the effect of a higher age, as `backlog_bytes_policy`",
+        pulsar="backlogQuota",
+    ),
+    _log(
+        "segment_bytes",
+        "size at which a partition begins the next file: whole files are dropped",
+        kafka="segment.bytes",
+        iggy="segment_size",
+    ),
+    _log("segment_ms", "age at which a partition begins the next file", kafka="segment.ms"),
+    TopicSetting(
+        "cleanup_policy",
+        CleanupPolicy,
+        CleanupPolicy.DELETE,
+        "`compact`: [compaction](durability.md#compaction) keeps the latest record of each key; "
+        "`delete`: records are dropped by the limits above",
+        kafka="cleanup.policy",
+    ),
+    TopicSetting(
+        "min_dirty_ppm",
+        Millionths,
+        500_000,
+        "compaction begins once that many millionths of a partition's closed segments are new",
+        kafka="min.cleanable.dirty.ratio",
+    ),
+    TopicSetting(
+        "min_compaction_lag_ms",
+        Count,
+        0,
+        "compaction leaves out segments that were written within the lag",
+        kafka="min.compaction.lag.ms",
+    ),
+    TopicSetting(
+        "delete_retention_ms",
+        Count,
+        24 * 3_600_000,
+        "time that compaction keeps a record without a value, which deletes the key",
+        kafka="delete.retention.ms",
+    ),
+    TopicSetting(
+        "compaction_threshold_bytes",
+        Limit,
+        None,
+        "number of new bytes that start Pulsar's compaction, into a view; without: only on request",
+        pulsar="compactionThreshold",
+        zero_is_none=True,
+    ),
+    TopicSetting(
+        "deduplication",
+        Switch,
+        False,
+        "repeated sends of a Pulsar producer are stored once, whatever the namespace says",
+        broker="topics.deduplication",
+        pulsar="deduplication",
+    ),
+    TopicSetting(
+        "schema_compatibility",
+        Strategy,
+        Strategy.FULL,
+        "rule for new schemas of Pulsar's clients",
+        pulsar="schemaCompatibilityStrategy",
+    ),
+    _log(
+        "unreadable_records",
+        "a body that the broker cannot open, for readers of other protocols: "
+        "[mapping.md](mapping.md#records-that-a-reader-cannot-receive)",
+    ),
+    _log("uncarried_records", "a record that the reader's protocol cannot carry"),
+)
+TOPIC_SETTINGS: Final[Mapping[str, TopicSetting]] = {row.name: row for row in _ROWS}

@@ -1,0 +1,60 @@
+"""Kafka's texts for topic settings; a row with a Kafka name needs no further code."""
+
+import enum
+
+import pytest
+
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS, Count, Switch, TopicSetting
+from braidlog.protocols.kafka.topic_configs import SETTINGS, AdminRefused, shown, stored
+
+
+class Time(enum.Enum):
+    """Kafka's types of times."""
+
+    CREATE = "CreateTime"
+    APPEND = "LogAppendTime"
+
+
+def row(name, hint):
+    return TopicSetting(name, hint, None, "", kafka=name.replace("_", "."))
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "value"),
+    [
+        (row("max_message_bytes", Count), "1000", 1000),
+        (row("message_downconversion", Switch), "true", True),
+        (row("message_timestamp_type", Time), "LogAppendTime", "LogAppendTime"),
+        (TOPIC_SETTINGS["min_dirty_ppm"], "0.25", 250_000),
+        (TOPIC_SETTINGS["cleanup_policy"], "compact,delete", "compact,delete"),
+    ],
+    ids=lambda part: part.name if isinstance(part, TopicSetting) else None,
+)
+def test_a_row_is_read_and_shown_by_its_annotation(setting, text, value):
+    assert stored(setting, text) == value
+    assert shown(setting, value) == text.encode()
+
+
+def test_the_words_of_a_list_have_no_order():
+    assert stored(TOPIC_SETTINGS["cleanup_policy"], "delete, compact") == "compact,delete"
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "told"),
+    [
+        (row("max_message_bytes", Count), "much", "max.message.bytes=much is not such a number"),
+        (row("a_switch", Switch), "1", "a.switch=1 is not served"),
+        (row("a_time", Time), "Create", "a.time=Create is not served"),
+        (TOPIC_SETTINGS["min_dirty_ppm"], "1.5", "ratio=1.5 is not such a number"),
+        (TOPIC_SETTINGS["cleanup_policy"], "compact,none", "policy=compact,none is not served"),
+    ],
+    ids=lambda part: part.name if isinstance(part, TopicSetting) else None,
+)
+def test_a_text_that_is_no_value_is_refused(setting, text, told):
+    with pytest.raises(AdminRefused, match=told):
+        stored(setting, text)
+
+
+def test_every_row_with_a_name_of_kafka_is_described():
+    named = {row.kafka for row in TOPIC_SETTINGS.values()} - {""}
+    assert set(SETTINGS) == named
