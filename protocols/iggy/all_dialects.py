@@ -160,12 +160,12 @@ def candidates_of_login(payload: memoryview) -> tuple[Candidates, Manners]:
         # D1b reads the text of a refused login; the other dialects only lose a connection that is
         # refused anyway.
         return _WITHOUT_VERSION, Manners(error_text=True, absent_is_error=True)
-    said, context = f.STR32.read(reader), f.STR32.read(reader)
+    client_name, context = f.STR32.read(reader), f.STR32.read(reader)
     if reader.left:
         raise ProtocolError(f"{reader.left} bytes too many in a login")
-    version = None if context else _parsed(said)
+    version = None if context else _parsed(client_name)
     if version is None:
-        return _BY_LOGIN.get((said, context), _VERSION_UNKNOWN), Manners()
+        return _BY_LOGIN.get((client_name, context), _VERSION_UNKNOWN), Manners()
     manners = Manners(
         error_text=(0, 2, 5) <= version < (0, 6, 60), absent_is_error=version < (0, 6, 10)
     )
@@ -183,8 +183,8 @@ def settled_manners(manners: Manners, candidates: Candidates) -> Manners:
 
 def _parsed(version: str) -> tuple[int, int, int] | None:
     """Return major, minor and patch; None if the text does not begin like a version."""
-    found = VERSION.match(version)
-    if found is None:
+    match = VERSION.match(version)
+    if match is None:
         return None
-    major, minor, patch = found.groups(default="0")
+    major, minor, patch = match.groups(default="0")
     return int(major), int(minor), int(patch)

@@ -77,10 +77,10 @@ class Shared:
         except UnicodeDecodeError:  # No Iggy group has such a name.
             return
         count = len(topic.partitions)
-        for one in self.groups.members(topic.meta.topic_id, group, count):
-            client = self.clients.get(one.member_id)
+        for member in self.groups.members(topic.meta.topic_id, group, count):
+            client = self.clients.get(member.member_id)
             address = "" if client is None else client.address
-            yield Member(PROTOCOL, str(one.member_id), address, one.polled_ones)
+            yield Member(PROTOCOL, str(member.member_id), address, member.polled_ones)
 
 
 @dataclass(slots=True)

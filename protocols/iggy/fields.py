@@ -275,10 +275,10 @@ class FoldedName:
     """A name in D0: lower case, words joined with dots."""
 
     def read(self, reader: LittleEndianReader) -> str:
-        given = NAME8.read(reader)
-        if FOLDABLE.fullmatch(given) is None or not given.strip():
-            raise ProtocolError(f"name {given!r}")
-        return ".".join(given.lower().split())
+        raw_name = NAME8.read(reader)
+        if FOLDABLE.fullmatch(raw_name) is None or not raw_name.strip():
+            raise ProtocolError(f"name {raw_name!r}")
+        return ".".join(raw_name.lower().split())
 
 
 class UserNumber:
@@ -343,16 +343,16 @@ class Options:
     def read(self, reader: LittleEndianReader) -> dict[str, tuple[int, bytes]]:
         if reader.left > OPTIONS_BYTES_MAX:
             raise FieldRefused(ErrorCode.OPTIONS_BLOCK_TOO_LARGE, f"{reader.left} bytes of options")
-        found: dict[str, tuple[int, bytes]] = {}
+        options_read: dict[str, tuple[int, bytes]] = {}
         while reader.left:
-            if reader.u8() != TEXT or len(found) == OPTIONS_MAX:
+            if reader.u8() != TEXT or len(options_read) == OPTIONS_MAX:
                 raise ProtocolError("an option's key is not text, or there are too many")
             key = STR32.read(reader)
-            if key in found:
+            if key in options_read:
                 raise ProtocolError(f"option {key!r} is there twice")
             kind = reader.u8()
-            found[key] = (kind, bytes(reader.take(reader.u32())))
-        return found
+            options_read[key] = (kind, bytes(reader.take(reader.u32())))
+        return options_read
 
 
 class Rest:

@@ -26,8 +26,8 @@ def get_group(context: Context, request: m.GetGroup) -> Answer:
     members = context.shared.groups.members(topic.meta.topic_id, group.name, len(topic.partitions))
     infos = [r.MemberInfo(member.member_id, member.partitions) for member in members]
     infos += [
-        r.MemberInfo(crc32(f"{one.protocol} {one.name}".encode()), list(one.partitions))
-        for one in _others(context, topic, group)
+        r.MemberInfo(crc32(f"{other.protocol} {other.name}".encode()), list(other.partitions))
+        for other in _others(context, topic, group)
     ]
     return Answer([_group_info(context, topic, group), *infos])
 

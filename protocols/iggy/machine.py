@@ -285,7 +285,7 @@ class IggyMachine:
             return self._absent(code)
         # Prefer dialects with a plausible reading. If there are none, the command is refused as
         # usual.
-        meant = [found for found in fitting if _is_meant(found[1])] or fitting
+        meant = [candidate for candidate in fitting if _is_meant(candidate[1])] or fitting
         self._settle(tuple(dialect for dialect, _ in meant))
         return Command(code, meant[0][1])
 

@@ -38,7 +38,7 @@ class Member:
         """The partitions that it may poll."""
         if not self.leaving:
             return self.partitions
-        return [one for one in self.partitions if one not in self.leaving]
+        return [partition for partition in self.partitions if partition not in self.leaving]
 
     def next_partition(self) -> int | None:
         """Take the next turn: the partition to read; None for a member without any."""
@@ -66,7 +66,7 @@ class Member:
 
     def take(self, partition: int) -> None:
         """Take one of its partitions away."""
-        self.partitions = [one for one in self.partitions if one != partition]
+        self.partitions = [other for other in self.partitions if other != partition]
         self.leaving.discard(partition)
         if self.current == partition:
             self.current = self.partitions[0] if self.partitions else None
@@ -148,13 +148,13 @@ class Group:
     def _deal_shares(self, count: int) -> None:
         """Give new members their share, taken from the members with the most partitions."""
         share = max(count // len(self.members), 1)  # Of few partitions each is somebody's share.
-        sizes = {one.member_id: len(one.partitions) for one in self.members.values()}
+        sizes = {holder.member_id: len(holder.partitions) for holder in self.members.values()}
         for move in self._moves.values():
             sizes[move.owner.member_id] -= 1
             sizes[move.to.member_id] += 1
         for member in self._joined:
             for _ in range(share):
-                fullest = max(self.members.values(), key=lambda one: sizes[one.member_id])
+                fullest = max(self.members.values(), key=lambda holder: sizes[holder.member_id])
                 if sizes[fullest.member_id] <= share:
                     break
                 self._begin(fullest, member)

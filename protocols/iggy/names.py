@@ -46,8 +46,8 @@ class Group:
 def streams(broker: Broker) -> list[Stream]:
     """All streams that are listed, by number."""
     names = [meta.namespace for meta in broker.namespaces.all() if meta.tenant == TENANT]
-    found = [find_stream(broker, name) for name in names]
-    listed = [stream for stream in found if stream is not None and stream.listed]
+    streams_found = [find_stream(broker, name) for name in names]
+    listed = [stream for stream in streams_found if stream is not None and stream.listed]
     return sorted(listed, key=lambda stream: stream.stream_id)
 
 
@@ -74,21 +74,21 @@ def get_stream(broker: Broker, name: Name, *, listed: bool = False) -> Stream:
 
 def topics(broker: Broker, stream: Stream) -> list[Topic]:
     """The topics of a stream, by number."""
-    found = broker.topics.list(TENANT, stream.name)
-    return sorted(found, key=lambda topic: topic_number(broker, topic))
+    topics_found = broker.topics.list(TENANT, stream.name)
+    return sorted(topics_found, key=lambda topic: topic_number(broker, topic))
 
 
 def get_topic(broker: Broker, stream: Name, topic: Name) -> Topic:
     """A topic by the names or numbers of its stream and itself. Raises Absent."""
     namespace = get_stream(broker, stream).name
-    found: Topic | None
+    topic_found: Topic | None
     if isinstance(topic, str):
-        found = broker.topics.find(TopicName(TENANT, namespace, topic))
+        topic_found = broker.topics.find(TopicName(TENANT, namespace, topic))
     else:
-        found = broker.topics.find_numbered(TENANT, namespace, topic)
-    if found is None:
+        topic_found = broker.topics.find_numbered(TENANT, namespace, topic)
+    if topic_found is None:
         raise Absent(_by(topic, ErrorCode.TOPIC_NAME_NOT_FOUND, ErrorCode.TOPIC_ID_NOT_FOUND))
-    return found
+    return topic_found
 
 
 def is_known(broker: Broker, request: object) -> bool:
@@ -149,8 +149,8 @@ def free_stream_id(broker: Broker) -> int:
 
     Raises Refusal if there is none left.
     """
-    taken = broker.namespaces.find_numbered
-    return _first_free(lambda number: taken(number) is None, ErrorCode.INVALID_STREAM_ID)
+    stream_by_number = broker.namespaces.find_numbered
+    return _first_free(lambda number: stream_by_number(number) is None, ErrorCode.INVALID_STREAM_ID)
 
 
 def free_topic_id(broker: Broker, stream: Stream, being_made: Container[tuple[str, int]]) -> int:
@@ -159,10 +159,11 @@ def free_topic_id(broker: Broker, stream: Stream, being_made: Container[tuple[st
 
     Raises Refusal if there is none left.
     """
-    taken = broker.topics.find_numbered
+    topic_by_number = broker.topics.find_numbered
     return _first_free(
         lambda number: (
-            (stream.name, number) not in being_made and taken(TENANT, stream.name, number) is None
+            (stream.name, number) not in being_made
+            and topic_by_number(TENANT, stream.name, number) is None
         ),
         ErrorCode.INVALID_TOPIC_ID,
     )

@@ -20,15 +20,15 @@ def get_offset(context: Context, request: m.GetConsumerOffset) -> Answer:
     Raises Absent, Refusal.
     """
     topic = names.get_topic(context.broker, request.stream, request.topic)
-    found = target(context, topic, request.consumer, request.partition, turn=False, owned=False)
-    if found is None:
+    reader = target(context, topic, request.consumer, request.partition, turn=False, owned=False)
+    if reader is None:
         raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
-    position = found.position(context)
+    position = reader.position(context)
     # Clients to which what is absent is an error get 0 for "never stored".
     if not position and not context.manners.absent_is_error:
         raise Absent(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
     stored = max((position or 0) - 1, 0)
-    return Answer([r.OffsetInfo(found.index, current_offset(found.partition), stored)])
+    return Answer([r.OffsetInfo(reader.index, current_offset(reader.partition), stored)])
 
 
 def store_offset(context: Context, request: m.StoreConsumerOffset) -> Answer:
@@ -37,19 +37,19 @@ def store_offset(context: Context, request: m.StoreConsumerOffset) -> Answer:
     Raises Refusal.
     """
     topic = names.get_topic(context.broker, request.stream, request.topic)
-    found = target(context, topic, request.consumer, request.partition, turn=False)
-    if found is None:
+    reader = target(context, topic, request.consumer, request.partition, turn=False)
+    if reader is None:
         raise Refusal(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
-    if request.offset > current_offset(found.partition):
+    if request.offset > current_offset(reader.partition):
         raise Refusal(ErrorCode.INVALID_OFFSET, f"offset {request.offset} is not there yet")
-    return Answer(ticket=found.commit(context, request.offset + 1))
+    return Answer(ticket=reader.commit(context, request.offset + 1))
 
 
 def delete_offset(context: Context, request: m.DeleteConsumerOffset) -> Answer:
     """Return to "never stored" on that partition. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
-    found = target(context, topic, request.consumer, request.partition, turn=False)
-    subscription = found.subscription(context) if found else None
-    if found is None or subscription is None or subscription.position(found.index) is None:
+    reader = target(context, topic, request.consumer, request.partition, turn=False)
+    subscription = reader.subscription(context) if reader else None
+    if reader is None or subscription is None or subscription.position(reader.index) is None:
         raise Refusal(ErrorCode.CONSUMER_OFFSET_NOT_FOUND)
-    return Answer(ticket=subscription.delete_cursor(found.index))
+    return Answer(ticket=subscription.delete_cursor(reader.index))

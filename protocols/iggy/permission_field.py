@@ -41,17 +41,17 @@ class Permitted:
     def write(self, permissions: Permissions | None) -> bytes:
         if permissions is None:
             return U32.pack(0)
-        parts = [_flags(GLOBAL_PERMISSIONS, permissions.given)]
+        parts = [_flags(GLOBAL_PERMISSIONS, permissions.granted)]
         parts.append(bool(permissions.streams).to_bytes())
         left = len(permissions.streams)
         for stream_id, stream in permissions.streams.items():
             left -= 1
-            parts += (U32.pack(stream_id - self._shift), _flags(STREAM_PERMISSIONS, stream.given))
+            parts += (U32.pack(stream_id - self._shift), _flags(STREAM_PERMISSIONS, stream.granted))
             parts.append(bool(stream.topics).to_bytes())
             more = len(stream.topics)
-            for topic_id, given in stream.topics.items():
+            for topic_id, granted in stream.topics.items():
                 more -= 1
-                parts += (U32.pack(topic_id - self._shift), _flags(TOPIC_PERMISSIONS, given))
+                parts += (U32.pack(topic_id - self._shift), _flags(TOPIC_PERMISSIONS, granted))
                 parts.append(bool(more).to_bytes())
             parts.append(bool(left).to_bytes())
         block = b"".join(parts)
@@ -69,21 +69,23 @@ class _Block:
 
     def permissions(self) -> Permissions:
         """All permissions of the block; bytes after them are ignored, as in Iggy."""
-        given = self._given(GLOBAL_PERMISSIONS)
+        granted = self._granted(GLOBAL_PERMISSIONS)
         streams: dict[int, StreamPermissions] = {}
         more = self._flag()
         while more:
             stream_id = self._number()
-            streams[stream_id] = StreamPermissions(self._given(STREAM_PERMISSIONS), self._topics())
+            streams[stream_id] = StreamPermissions(
+                self._granted(STREAM_PERMISSIONS), self._topics()
+            )
             more = self._flag()
-        return Permissions(given, streams)
+        return Permissions(granted, streams)
 
     def _topics(self) -> dict[int, frozenset[str]]:
         topics: dict[int, frozenset[str]] = {}
         more = self._flag()
         while more:
             topic_id = self._number()
-            topics[topic_id] = self._given(TOPIC_PERMISSIONS)
+            topics[topic_id] = self._granted(TOPIC_PERMISSIONS)
             more = self._flag()
         return topics
 
@@ -95,7 +97,7 @@ class _Block:
             )
         return self._reader.u32() + self._shift
 
-    def _given(self, names: Sequence[str]) -> frozenset[str]:
+    def _granted(self, names: Sequence[str]) -> frozenset[str]:
         flags = self._reader.take(len(names))
         return frozenset(name for name, flag in zip(names, flags, strict=True) if flag == 1)
 
@@ -103,8 +105,8 @@ class _Block:
         return self._reader.u8() == 1
 
 
-def _flags(names: Sequence[str], given: frozenset[str]) -> bytes:
-    return bytes(name in given for name in names)
+def _flags(names: Sequence[str], granted: frozenset[str]) -> bytes:
+    return bytes(name in granted for name in names)
 
 
 PERMISSIONS_FROM_1, PERMISSIONS_FROM_0 = Permitted(1), Permitted(0)

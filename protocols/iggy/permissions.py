@@ -96,13 +96,13 @@ def grants_for(broker: Broker, subject: str, permissions: Permissions) -> list[G
 
 
 def _all_rights(broker: Broker, permissions: Permissions) -> Iterator[Right]:
-    yield from _given(GLOBAL, permissions.given)
+    yield from _rights_of(GLOBAL, permissions.granted)
     for stream_id, stream in permissions.streams.items():
         name = _exact(names.get_stream(broker, stream_id).name)
-        yield from _given(of_stream(name), stream.given)
-        for topic_id, given in stream.topics.items():
+        yield from _rights_of(of_stream(name), stream.granted)
+        for topic_id, granted in stream.topics.items():
             topic = _exact(names.get_topic(broker, stream_id, topic_id).name.topic)
-            yield from _given(of_topic(name, topic), given)
+            yield from _rights_of(of_topic(name, topic), granted)
 
 
 def granting_nothing(broker: Broker, permissions: Permissions | None) -> list[str]:
@@ -112,21 +112,21 @@ def granting_nothing(broker: Broker, permissions: Permissions | None) -> list[st
     """
     if permissions is None:
         return []
-    found = [] if permissions.given else [TENANT]
+    nothing_granted = [] if permissions.granted else [TENANT]
     for stream_id, stream in permissions.streams.items():
         name = f"{TENANT}/{_exact(names.get_stream(broker, stream_id).name)}"
-        if not stream.given:
-            found.append(name)
-        for topic_id, given in stream.topics.items():
-            if not given:
+        if not stream.granted:
+            nothing_granted.append(name)
+        for topic_id, granted in stream.topics.items():
+            if not granted:
                 topic = names.get_topic(broker, stream_id, topic_id).name.topic
-                found.append(f"{name}/{_exact(topic)}")
-    return found
+                nothing_granted.append(f"{name}/{_exact(topic)}")
+    return nothing_granted
 
 
-def _given(rights: Rights, given: frozenset[str]) -> Iterator[Right]:
+def _rights_of(rights: Rights, granted: frozenset[str]) -> Iterator[Right]:
     for name in rights:
-        if name in given:
+        if name in granted:
             yield from rights[name]
 
 
@@ -171,16 +171,16 @@ def permissions_of(
         stream = names.find_stream(broker, stream_name)
         if stream is None:
             continue
-        found = {}
+        granted_topics = {}
         for topic_name in topics:
             try:
                 topic = names.get_topic(broker, stream_name, topic_name)
             except Absent:
                 continue
-            given = _marked(of_topic(stream_name, topic_name), held)
-            found[names.topic_number(broker, topic)] = given
-        given = _marked(of_stream(stream_name), held)
-        streams[stream.stream_id] = StreamPermissions(given, dict(sorted(found.items())))
+            granted = _marked(of_topic(stream_name, topic_name), held)
+            granted_topics[names.topic_number(broker, topic)] = granted
+        granted = _marked(of_stream(stream_name), held)
+        streams[stream.stream_id] = StreamPermissions(granted, dict(sorted(granted_topics.items())))
     return Permissions(_marked(GLOBAL, held), dict(sorted(streams.items())))
 
 
@@ -190,14 +190,14 @@ def _marked(rights: Rights, held: set[Right]) -> frozenset[str]:
 
 def _named(*resources: Iterable[str]) -> dict[str, set[str]]:
     """Return the streams named by resources, each with the named topics of that stream."""
-    found: dict[str, set[str]] = {}
+    topics_by_stream: dict[str, set[str]] = {}
     for resource in itertools.chain(*resources):
         pattern = parse_pattern(resource)
         if pattern.parts[:1] != (TENANT,) or len(pattern.parts) == 1 or "*" in pattern.parts[1]:
             continue
-        topics = found.setdefault(pattern.parts[1], set())
+        topics = topics_by_stream.setdefault(pattern.parts[1], set())
         topics.update(topic for topic in pattern.parts[2:] if "*" not in topic)
-    return found
+    return topics_by_stream
 
 
 EVERYTHING = Permissions(frozenset(GLOBAL))

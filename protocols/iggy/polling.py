@@ -42,94 +42,96 @@ def poll(context: Context, request: m.PollMessages) -> Steps[Answer]:
         raise Refusal(ErrorCode.INVALID_MESSAGES_COUNT)
     topic = names.get_topic(context.broker, request.stream, request.topic)
     try:
-        found = target(context, topic, request.consumer, request.partition, turn=True)
+        reader = target(context, topic, request.consumer, request.partition, turn=True)
     except NotOwned:
         return Answer([r.PolledHead(NO_PARTITION, 0, 0)])
-    if found is None:
+    if reader is None:
         return Answer([r.PolledHead(FIRST_PARTITION if habits.owned_only else NO_PARTITION, 0, 0)])
     if request.count == 0:
-        return Answer([r.PolledHead(found.index, current_offset(found.partition), 0)])
+        return Answer([r.PolledHead(reader.index, current_offset(reader.partition), 0)])
     with (yield from reserved(context)) as context.room:
-        return (yield from _polled(context, found, request))
+        return (yield from _polled(context, reader, request))
 
 
-def _polled(context: Context, found: Target, request: m.PollMessages) -> Steps[Answer]:
+def _polled(context: Context, reader: Target, request: m.PollMessages) -> Steps[Answer]:
     """Read and convert, with memory reserved."""
-    start, taken = yield from STRATEGIES[request.strategy.kind](context, found, request)
-    context.room.keep(taken.size * context.dialect.form.copies)
-    if request.auto_commit and taken.next_offset > start:
+    start, slice_read = yield from STRATEGIES[request.strategy.kind](context, reader, request)
+    context.room.keep(slice_read.size * context.dialect.form.copies)
+    if request.auto_commit and slice_read.next_offset > start:
         # Lazy: on disk within the flush interval. Messages of a lost answer count as read, as in
         # Iggy.
-        found.commit(context, taken.next_offset, lazy=True)
-    elif taken.count and request.consumer.kind is m.ConsumerKind.GROUP:
-        found.polled(context, taken.next_offset)
+        reader.commit(context, slice_read.next_offset, lazy=True)
+    elif slice_read.count and request.consumer.kind is m.ConsumerKind.GROUP:
+        reader.polled(context, slice_read.next_offset)
     context.broker.metrics.records_out(
-        PROTOCOL, found.partition.figures_name, taken.count, taken.size
+        PROTOCOL, reader.partition.figures_name, slice_read.count, slice_read.size
     )
-    head = r.PolledHead(found.index, current_offset(found.partition), taken.count)
-    tail = yield from shown(context, found.partition, taken.parts)
+    head = r.PolledHead(reader.index, current_offset(reader.partition), slice_read.count)
+    tail = yield from shown(context, reader.partition, slice_read.parts)
     return Answer([head], tail=tail)
 
 
 def _from_offset(
-    context: Context, found: Target, request: m.PollMessages
+    context: Context, reader: Target, request: m.PollMessages
 ) -> Steps[tuple[int, Taken]]:
-    start = max(request.strategy.value, found.partition.log_start_offset)
-    return start, (yield from read(context, found.partition, start, request.count))
+    start = max(request.strategy.value, reader.partition.log_start_offset)
+    return start, (yield from read(context, reader.partition, start, request.count))
 
 
 def _from_first(
-    context: Context, found: Target, request: m.PollMessages
+    context: Context, reader: Target, request: m.PollMessages
 ) -> Steps[tuple[int, Taken]]:
-    start = found.partition.log_start_offset
-    return start, (yield from read(context, found.partition, start, request.count))
+    start = reader.partition.log_start_offset
+    return start, (yield from read(context, reader.partition, start, request.count))
 
 
 def _from_timestamp(
-    context: Context, found: Target, request: m.PollMessages
+    context: Context, reader: Target, request: m.PollMessages
 ) -> Steps[tuple[int, Taken]]:
-    start: int = yield first_not_older(found.partition, request.strategy.value)
-    return start, (yield from read(context, found.partition, start, request.count))
+    start: int = yield first_not_older(reader.partition, request.strategy.value)
+    return start, (yield from read(context, reader.partition, start, request.count))
 
 
 def _from_last(
-    context: Context, found: Target, request: m.PollMessages
+    context: Context, reader: Target, request: m.PollMessages
 ) -> Steps[tuple[int, Taken]]:
     """The last `count` messages, or as many of the newest as an answer holds; looks further back if
     some records are left out for Iggy.
     """
-    partition = found.partition
+    partition = reader.partition
     end, first = partition.high_watermark, partition.log_start_offset
     span = request.count
     for _ in range(LAST_WIDENINGS_MAX):
         start = max(end - span, first)
-        taken = yield from read(context, partition, start, span)
-        if taken.count >= request.count or start == first or taken.next_offset < end:
+        slice_read = yield from read(context, partition, start, span)
+        if slice_read.count >= request.count or start == first or slice_read.next_offset < end:
             break
         span *= 2
-    while taken.next_offset < end and span > 1:  # Too many for an answer: drop the older messages.
-        span = max(min(taken.next_offset - start, span * 3 // 4), 1)
+    while (
+        slice_read.next_offset < end and span > 1
+    ):  # Too many for an answer: drop the older messages.
+        span = max(min(slice_read.next_offset - start, span * 3 // 4), 1)
         start = max(end - span, first)
-        taken = yield from read(context, partition, start, span)
-    return start, last_of(context, taken, request.count)
+        slice_read = yield from read(context, partition, start, span)
+    return start, last_of(context, slice_read, request.count)
 
 
 def _from_next(
-    context: Context, found: Target, request: m.PollMessages
+    context: Context, reader: Target, request: m.PollMessages
 ) -> Steps[tuple[int, Taken]]:
     """Read from the subscription's position, without messages that other listeners acknowledged
     individually.
     """
-    partition, subscription = found.partition, found.subscription(context)
-    position = subscription.position(found.index) if subscription else None
+    partition, subscription = reader.partition, reader.subscription(context)
+    position = subscription.position(reader.index) if subscription else None
     if subscription is None or position is None:
-        return (yield from _from_first(context, found, request))
+        return (yield from _from_first(context, reader, request))
     start = max(position, partition.log_start_offset)
-    acked = subscription.acked(found.index)
+    acked = subscription.acked(reader.index)
     if not acked:
         return start, (yield from read(context, partition, start, request.count))
-    taken = yield from read_unless(context, partition, start, request.count, acked.next_gap)
-    return start, taken
+    slice_read = yield from read_unless(context, partition, start, request.count, acked.next_gap)
+    return start, slice_read
 
 
 STRATEGIES: dict[m.PollingKind, Strategy] = {

@@ -57,35 +57,35 @@ def read(
     meanwhile are skipped, and so are those that Iggy's readers cannot have; how far is remembered,
     so that polls that do not commit need not skip them again.
     """
-    taken = Taken(start)
+    result_slice = Taken(start)
     walked_from, walked_to = context.walked.get(partition.partition_id, (0, 0))
     if walked_from <= start < walked_to:
-        taken.next_offset = walked_to
+        result_slice.next_offset = walked_to
     room = context.room.size // context.dialect.form.copies
     end = partition.high_watermark  # A poll does not follow it while others write.
-    while not taken.count and taken.next_offset < end:
+    while not result_slice.count and result_slice.next_offset < end:
         try:
             result = yield from read_steps(
                 partition,
                 context.dialect.form.codec,
-                taken.next_offset,
+                result_slice.next_offset,
                 bytes_max=max(room - size, 1),
                 records_max=count,
                 memory=context.room,
             )
         except OffsetOutOfRange as error:
-            if taken.next_offset >= error.log_start_offset:
+            if result_slice.next_offset >= error.log_start_offset:
                 raise
-            taken.next_offset = error.log_start_offset
+            result_slice.next_offset = error.log_start_offset
             continue
         if result.left_out:
             context.broker.metrics.left_out(PROTOCOL, partition.topic.name.full, result.left_out)
-        if result.next_offset == taken.next_offset:
+        if result.next_offset == result_slice.next_offset:
             break
-        taken = Taken(result.next_offset, result.in_memory, result.size, result.record_count)
-    if not taken.count and taken.next_offset > start:
-        context.walked[partition.partition_id] = (start, taken.next_offset)
-    return taken
+        result_slice = Taken(result.next_offset, result.in_memory, result.size, result.record_count)
+    if not result_slice.count and result_slice.next_offset > start:
+        context.walked[partition.partition_id] = (start, result_slice.next_offset)
+    return result_slice
 
 
 def read_unless(
@@ -94,21 +94,25 @@ def read_unless(
     """Read without acknowledged messages: `next_gap` returns the first offset, from a given offset
     on, that is not acknowledged.
     """
-    taken = Taken(start)
+    result_slice = Taken(start)
     room = context.room.size // context.dialect.form.copies
     end = partition.high_watermark
-    while taken.count < count and taken.size < room and taken.next_offset < end:
-        position = next_gap(taken.next_offset)
-        more = yield from read(context, partition, position, count - taken.count, size=taken.size)
-        if more.next_offset == taken.next_offset:
+    while (
+        result_slice.count < count and result_slice.size < room and result_slice.next_offset < end
+    ):
+        position = next_gap(result_slice.next_offset)
+        more = yield from read(
+            context, partition, position, count - result_slice.count, size=result_slice.size
+        )
+        if more.next_offset == result_slice.next_offset:
             break
-        taken.next_offset = more.next_offset
+        result_slice.next_offset = more.next_offset
         for offset, message in messages(context, more.parts):
             if next_gap(offset) == offset:
-                taken.parts.append(message)
-                taken.size += len(message)
-                taken.count += 1
-    return taken
+                result_slice.parts.append(message)
+                result_slice.size += len(message)
+                result_slice.count += 1
+    return result_slice
 
 
 async def first_not_older(partition: Partition, time_us: int) -> int:
@@ -135,12 +139,12 @@ async def first_not_older(partition: Partition, time_us: int) -> int:
     return low
 
 
-def last_of(context: Context, taken: Taken, count: int) -> Taken:
+def last_of(context: Context, result_slice: Taken, count: int) -> Taken:
     """Return the last `count` of the read messages."""
-    if taken.count <= count:
-        return taken
-    kept = [message for _, message in messages(context, taken.parts)][-count:]
-    return Taken(taken.next_offset, list(kept), sum(map(len, kept)), count)
+    if result_slice.count <= count:
+        return result_slice
+    last_messages = [message for _, message in messages(context, result_slice.parts)][-count:]
+    return Taken(result_slice.next_offset, list(last_messages), sum(map(len, last_messages)), count)
 
 
 def messages(context: Context, parts: list[Buffer]) -> Iterator[tuple[int, memoryview]]:
@@ -156,18 +160,18 @@ def shown(context: Context, partition: Partition, parts: list[Buffer]) -> Steps[
     form = context.dialect.form
     if form.shown is None:
         return parts
-    made: list[Buffer] = []
+    buffers: list[Buffer] = []
     for piece in _pieces(form, parts):
         if len(piece) <= max(form.piece_bytes, LARGE_MESSAGE_BYTES):
-            made.extend(form.shown(piece, partition.index))
+            buffers.extend(form.shown(piece, partition.index))
             yield trio.lowlevel.checkpoint()
         else:
             converted: list[Buffer] = yield run_packing(
                 partial(_shown_piece, form.shown, piece, partition.index), len(piece)
             )
-            made += converted
+            buffers += converted
             del converted
-    return made
+    return buffers
 
 
 def _shown_piece(

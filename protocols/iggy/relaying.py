@@ -73,12 +73,12 @@ class Link:
         """Send a frame and return the answer; None if that broker is not the owner. Raises
         EndConnection without an answer.
         """
-        told = msgspec.msgpack.encode(about)
-        size = HEAD.size - 4 + len(told) + len(frame)
+        header = msgspec.msgpack.encode(about)
+        size = HEAD.size - 4 + len(header) + len(frame)
         try:
             with trio.fail_after(ANSWER_S):
-                await self.stream.send_all(HEAD.pack(size, len(told)) + told + frame)
-                what, joined, length = ANSWER.unpack(await self._receive(ANSWER.size))
+                await self.stream.send_all(HEAD.pack(size, len(header)) + header + frame)
+                status, joined, length = ANSWER.unpack(await self._receive(ANSWER.size))
                 if joined + length > ANSWER_BYTES_MAX:
                     raise trio.BrokenResourceError(f"an answer of {joined + length} bytes")
                 self.joined = msgspec.msgpack.decode(
@@ -87,16 +87,16 @@ class Link:
                 answer = await self._receive(length)
         except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
             raise EndConnection(f"the owner of a topic does not answer: {error}") from error
-        return None if what == MOVED else answer
+        return None if status == MOVED else answer
 
     async def _receive(self, size: int) -> bytearray:
         data = bytearray(size)
         left = memoryview(data)
         while left:
-            taken = await self.stream.socket.recv_into(left)
-            if not taken:
+            received = await self.stream.socket.recv_into(left)
+            if not received:
                 raise trio.BrokenResourceError("the connection has ended")
-            left = left[taken:]
+            left = left[received:]
         return data
 
 
@@ -118,7 +118,9 @@ class Relays:
             link = Link(await self._context.broker.peers.relay(node, name))
             self._links[node] = link
         joined = [
-            one for one in self._memberships() if self._is_at(one, node) and one not in link.joined
+            membership
+            for membership in self._memberships()
+            if self._is_at(membership, node) and membership not in link.joined
         ]
         try:
             answer = await link.ask(self._about(standing, joined), frame)
@@ -144,44 +146,46 @@ class Relays:
         that leaving a group there ends it.
         """
         for node, other in [*self._links.items()]:
-            if other is not link and any(one in other.joined for one in joined):
+            if other is not link and any(membership in other.joined for membership in joined):
                 self._drop(node)
-        self._homeless = [one for one in self._homeless if one not in joined]
+        self._homeless = [membership for membership in self._homeless if membership not in joined]
         groups, client_id = self._context.shared.groups, self._context.client.client_id
         for topic, group in joined:
-            found = _find(self._context, topic)
-            if found is not None:
-                groups.leave(found.meta.topic_id, group, client_id)
+            topic_found = _find(self._context, topic)
+            if topic_found is not None:
+                groups.leave(topic_found.meta.topic_id, group, client_id)
 
     def _memberships(self) -> list[Membership]:
-        found = [one for link in self._links.values() for one in link.joined]
-        return [*dict.fromkeys([*found, *self._homeless, *_joined_here(self._context)])]
+        all_joined = [membership for link in self._links.values() for membership in link.joined]
+        return [*dict.fromkeys([*all_joined, *self._homeless, *_joined_here(self._context)])]
 
-    def _is_at(self, one: Membership, node: int) -> bool:
-        owner = self._owner(one)
+    def _is_at(self, membership: Membership, node: int) -> bool:
+        owner = self._owner(membership)
         return owner is not None and owner.node_id == node
 
-    def _owner(self, one: Membership) -> Owner | None:
-        return self._context.broker.placement.owner(TopicName(*one[0].split("/", 2)))
+    def _owner(self, membership: Membership) -> Owner | None:
+        return self._context.broker.placement.owner(TopicName(*membership[0].split("/", 2)))
 
     def come_home(self) -> None:
         """Join groups here whose topics have moved to this broker."""
         for node, link in [*self._links.items()]:
-            if any(self._owner(one) is None for one in link.joined):
+            if any(self._owner(membership) is None for membership in link.joined):
                 self._drop(node)
         homeless, self._homeless = self._homeless, []
-        for one in homeless:
-            if self._owner(one) is None:
-                _join(self._context, one)
+        for membership in homeless:
+            if self._owner(membership) is None:
+                _join(self._context, membership)
             else:
-                self._homeless.append(one)
+                self._homeless.append(membership)
 
     def _drop(self, node: int) -> None:
         """End the connection to an owner; the client's memberships there are orphaned."""
         link = self._links.pop(node, None)
         if link is not None:
             link.stream.socket.close()
-            self._homeless += [one for one in link.joined if one not in self._homeless]
+            self._homeless += [
+                membership for membership in link.joined if membership not in self._homeless
+            ]
 
     def close(self) -> None:
         """End all connections to owners after the client disconnected."""
@@ -193,22 +197,22 @@ def _find(context: Context, topic: str) -> Topic | None:
     return context.broker.topics.find(TopicName(*topic.split("/", 2)))
 
 
-def _join(context: Context, one: Membership) -> None:
-    topic = _find(context, one[0])
+def _join(context: Context, membership: Membership) -> None:
+    topic = _find(context, membership[0])
     if topic is not None:
         gently = context.dialect.habits.joins_gently
         groups, client_id = context.shared.groups, context.client.client_id
-        groups.join(topic.meta.topic_id, one[1], client_id, gently=gently)
+        groups.join(topic.meta.topic_id, membership[1], client_id, gently=gently)
 
 
 def _joined_here(context: Context) -> list[Membership]:
     """Return the client's memberships at this broker."""
-    found = []
+    memberships = []
     for topic_id, name in context.shared.groups.joined(context.client.client_id):
         topic = context.broker.topics.find_by_id(topic_id)
         if topic is not None:
-            found.append((topic.name.full, name))
-    return found
+            memberships.append((topic.name.full, name))
+    return memberships
 
 
 class RelayingSession(IggySession):
@@ -277,11 +281,11 @@ class AnswersOutbox:
         """True if the reader of the answers is gone."""
         return self._outbox.is_broken
 
-    def answer(self, parts: Sequence[Buffer], ticket: int = 0, what: int = DONE) -> None:
+    def answer(self, parts: Sequence[Buffer], ticket: int = 0, status: int = DONE) -> None:
         """Send an answer once `ticket` is durable."""
         joined = msgspec.msgpack.encode(self._session.joined())
         size = sum(map(len, parts))
-        self._outbox.answer([ANSWER.pack(what, len(joined), size) + joined, *parts], ticket)
+        self._outbox.answer([ANSWER.pack(status, len(joined), size) + joined, *parts], ticket)
 
 
 class RelayedSession(IggySession):
@@ -320,14 +324,14 @@ class RelayedSession(IggySession):
         context.client.user_id = about.user_id
         self._machine.resume(about.standing)
         context.dialect = self._machine.dialect
-        for one in about.joined:
-            _join(context, one)
+        for membership in about.joined:
+            _join(context, membership)
 
     def _answered(self, frame: memoryview) -> Steps[None]:
         try:
             yield from self._serve(frame)
         except NotOwner:
-            self._answers.answer([], what=MOVED)
+            self._answers.answer([], status=MOVED)
 
     def _carry_out(self, command: Command) -> Steps[Answer | None]:
         """Serve as `IggySession._carry_out`, but follow the catalogue first if the topic is unknown

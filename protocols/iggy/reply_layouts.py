@@ -25,10 +25,10 @@ def record(**fields: f.Writable) -> RecordLayout:
 
 def client(user: f.Writable | None) -> RecordLayout:
     """A connection; before 0.0.81 there were no users."""
-    who: Pieces = {} if user is None else {"user_id": user}
+    user_fields: Pieces = {} if user is None else {"user_id": user}
     return record(
         client_id=f.U32_FIELD,
-        **who,
+        **user_fields,
         transport=f.U8_FIELD,
         address=f.STR32,
         groups_count=f.U32_FIELD,

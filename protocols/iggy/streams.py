@@ -55,13 +55,13 @@ async def create_stream(context: Context, request: m.CreateStream) -> Answer:
         raise Refusal(ErrorCode.INVALID_STREAM_NAME)
     names.check_chosen(request.stream_id, ErrorCode.INVALID_STREAM_ID)
     stream_id = request.stream_id or names.free_stream_id(broker)
-    there = names.find_stream(broker, request.name)
+    existing = names.find_stream(broker, request.name)
     names.check_free(
         context.dialect.habits,
         (names.find_stream(broker, stream_id) is not None, ErrorCode.STREAM_ID_ALREADY_EXISTS),
-        (there is not None and there.listed, ErrorCode.STREAM_NAME_ALREADY_EXISTS),
+        (existing is not None and existing.listed, ErrorCode.STREAM_NAME_ALREADY_EXISTS),
     )
-    if there is None:
+    if existing is None:
         ticket = await broker.namespaces.create(names.TENANT, request.name, iggy_id=stream_id)
     else:
         ticket = await broker.namespaces.renumber(names.TENANT, request.name, stream_id)

@@ -124,9 +124,9 @@ def consumer(broker: Broker, request: OfConsumer) -> Iterable[Resource]:
 
 
 def _stream(broker: Broker, name: Name) -> Resource:
-    found = names.find_stream(broker, name)
-    if found is not None:
-        return Resource.of_namespace(names.TENANT, found.name)
+    stream = names.find_stream(broker, name)
+    if stream is not None:
+        return Resource.of_namespace(names.TENANT, stream.name)
     return Resource.of_namespace(names.TENANT, name) if isinstance(name, str) else CLUSTER
 
 

@@ -140,7 +140,7 @@ TOPIC_OPTIONS: dict[str, Option] = {
 
 def topic_options(options: Options) -> dict[str, tuple[int, bytes]]:
     """Options as a client gave them, each in its own kind. Raises Refusal."""
-    found = {}
+    checked = {}
     for key, (kind, value) in options.items():
         option = TOPIC_OPTIONS.get(key)
         if option is None:
@@ -148,8 +148,8 @@ def topic_options(options: Options) -> dict[str, tuple[int, bytes]]:
         own = _in_own_kind(key, option, kind, value)
         if own is None or not option.takes(own):
             raise Refusal(ErrorCode.INVALID_OPTION_VALUE, f"option {key!r}: {value!r}")
-        found[key] = (int(option.kind), own)
-    return found
+        checked[key] = (int(option.kind), own)
+    return checked
 
 
 def _in_own_kind(key: str, option: Option, kind: int, value: bytes) -> bytes | None:
@@ -222,7 +222,7 @@ def unpacked(block: bytes) -> dict[str, tuple[int, bytes]]:
 
 
 def derived(
-    given: Options, *, compression: int, expiry_us: int, size_max: int, segment_bytes: int
+    options: Options, *, compression: int, expiry_us: int, size_max: int, segment_bytes: int
 ) -> bytes:
     """The block of options that no client has given, with the topic's values."""
     values = {
@@ -235,7 +235,7 @@ def derived(
         {
             key: (int(option.kind), values.get(key, option.default))
             for key, option in TOPIC_OPTIONS.items()
-            if option.is_told and key not in given
+            if option.is_told and key not in options
         }
     )
 

@@ -151,8 +151,8 @@ async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
     changes: dict[str, str | int | bool | None] = dict.fromkeys(named)
     changes |= _settings(request, len(topic.partitions))
     if request.options is not None:
-        given = {**_given_options(topic), **request.options}
-        changes[OPTIONS] = packed(explicit(given)).hex()
+        options = {**_given_options(topic), **request.options}
+        changes[OPTIONS] = packed(explicit(options)).hex()
     ticket = await broker.topics.alter_settings(topic.name, changes)
     if name != topic.name:
         ticket = await broker.renaming.rename_topic(topic.name, name)
@@ -253,7 +253,7 @@ def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.Topi
         expiry_us = exact_us
     compression = int(settings.get(COMPRESSION, COMPRESSIONS[0]))
     size_max = _bound(retention_bytes, max(len(partitions), 1))
-    given = _given_options(topic)
+    options = _given_options(topic)
     return r.TopicInfo(
         topic_id=names.topic_number(broker, topic),
         created_us=topic.meta.created_us,
@@ -265,9 +265,9 @@ def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.Topi
         size_bytes=batches_bytes(size, segments),
         messages_count=messages,
         name=topic.name.topic,
-        options=packed(given),
+        options=packed(options),
         derived_options=derived(
-            given,
+            options,
             compression=compression,
             expiry_us=expiry_us,
             size_max=size_max,
@@ -376,12 +376,12 @@ def _settings(
             settings[SEGMENT_BYTES] = segment_bytes
         if request.options.get(DURABILITY, (0, b""))[1] == b"persisted":
             settings[LOG_DURABILITY] = "synced"
-    for name, asked, unit in (
+    for name, value, unit in (
         (RETENTION_MS, request.expiry_us, US_PER_MS),
         (RETENTION_BYTES, request.size_max, partitions),
     ):
-        if asked != SERVER_DEFAULT:
-            settings[name] = NO_LIMIT if asked == UNBOUNDED else -(-asked // unit)
+        if value != SERVER_DEFAULT:
+            settings[name] = NO_LIMIT if value == UNBOUNDED else -(-value // unit)
     if request.expiry_us != UNBOUNDED and request.expiry_us % US_PER_MS:
         settings[EXPIRY_US] = request.expiry_us
     if request.compression != COMPRESSIONS[0]:

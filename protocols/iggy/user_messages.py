@@ -23,7 +23,7 @@ TOPIC_PERMISSIONS = ("manage_topic", "read_topic", "poll_messages", "send_messag
 class StreamPermissions:
     """Permissions on a stream, and on single topics in it, by their numbers."""
 
-    given: frozenset[str]
+    granted: frozenset[str]
     topics: dict[int, frozenset[str]] = field(default_factory=dict)
 
 
@@ -31,7 +31,7 @@ class StreamPermissions:
 class Permissions:
     """Permissions of a user: everywhere, and on single streams, by their numbers."""
 
-    given: frozenset[str]
+    granted: frozenset[str]
     streams: dict[int, StreamPermissions] = field(default_factory=dict)
 
 

@@ -121,8 +121,8 @@ async def update_user(context: Context, request: u.UpdateUser) -> Answer:
     user = _get_stored(context, request.user)
     if request.username is not None:
         _check_size(request.username, USERNAME_BYTES, ErrorCode.INVALID_USERNAME)
-        taken = _find(context, request.username)
-        if taken is not None and taken.user_id != user.user_id:
+        namesake = _find(context, request.username)
+        if namesake is not None and namesake.user_id != user.user_id:
             raise Refusal(ErrorCode.USER_ALREADY_EXISTS)
     is_active = None if request.status is None else _is_active(request.status)
     try:
@@ -249,12 +249,12 @@ def _root_password(context: Context, name: str) -> str | None:
     """Return root's password from the listener's options, if root is the name; None if root has a
     stored password, or the options' password cannot be used to log in.
     """
-    options, kept = context.options, context.broker.users.find(name)
+    options, stored = context.options, context.broker.users.find(name)
     if name != options.username:
         return None
-    if kept is not None and (kept.user_id != ROOT_USER_ID or kept.password_hash):
+    if stored is not None and (stored.user_id != ROOT_USER_ID or stored.password_hash):
         return None
-    if kept is not None and not kept.is_active:
+    if stored is not None and not stored.is_active:
         return None
     if options.password_file is None and not context.connection.loopback:
         return None  # The default password is public.
@@ -267,17 +267,17 @@ def _root_password(context: Context, name: str) -> str | None:
 
 def _root(context: Context) -> UserMeta:
     """Return root, as stored or as in the options."""
-    kept = context.broker.users.by_id(ROOT_USER_ID)
-    return kept or UserMeta(ROOT_USER_ID, context.options.username, "", 0, True, [])
+    stored = context.broker.users.by_id(ROOT_USER_ID)
+    return stored or UserMeta(ROOT_USER_ID, context.options.username, "", 0, True, [])
 
 
 async def _stored_root(context: Context) -> UserMeta:
     """Return the stored root user, created if needed. Raises the errors of `Users.create`."""
     users = context.broker.users
-    kept = users.by_id(ROOT_USER_ID)
-    if kept is None:
-        kept, _ = await users.create(context.options.username, None, user_id=ROOT_USER_ID)
-    return kept
+    stored = users.by_id(ROOT_USER_ID)
+    if stored is None:
+        stored, _ = await users.create(context.options.username, None, user_id=ROOT_USER_ID)
+    return stored
 
 
 def _all(context: Context) -> list[UserMeta]:
@@ -348,22 +348,22 @@ async def _set_permissions(
 async def _replace_grants(context: Context, name: str, grants: list[Grant]) -> int:
     """Replace all of a user's grants that Iggy's clients can name; return the ticket."""
     permissions = context.broker.permissions
-    there = [grant for grant in permissions.list(name) if is_iggys(grant)]
-    ticket = await permissions.replace(name, grants, there)
-    for what, before, after in (
-        ("permission_revoked", there, grants),
-        ("permission_granted", grants, there),
+    old_grants = [grant for grant in permissions.list(name) if is_iggys(grant)]
+    ticket = await permissions.replace(name, grants, old_grants)
+    for action, before, after in (
+        ("permission_revoked", old_grants, grants),
+        ("permission_granted", grants, old_grants),
     ):
-        kept = frozenset(after)
+        remaining = frozenset(after)
         for grant in before:
-            if grant not in kept:
-                _audit(context, what, f"{grant.subject} {grant.action} {grant.resource}")
+            if grant not in remaining:
+                _audit(context, action, f"{grant.subject} {grant.action} {grant.resource}")
     return ticket
 
 
-def _audit(context: Context, what: str, on: str) -> None:
+def _audit(context: Context, action: str, on: str) -> None:
     connection = context.connection
-    context.broker.audit.changed(connection.principal, connection.at, what, on)
+    context.broker.audit.changed(connection.principal, connection.at, action, on)
 
 
 def _check_size(text: str, sizes: range, code: ErrorCode) -> None:

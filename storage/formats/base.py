@@ -98,12 +98,12 @@ class BodyCodec(abc.ABC):
 
     def start_before(self, body: Buffer, base_offset: int, pos: int) -> tuple[int, int]:
         """Return the last start before a position; see `Codec.start_before`."""
-        found = (base_offset, 0)
-        for one in self.starts(body, base_offset, 0):
-            if one[1] > pos:
+        start_found = (base_offset, 0)
+        for start in self.starts(body, base_offset, 0):
+            if start[1] > pos:
                 break
-            found = one
-        return found
+            start_found = start
+        return start_found
 
     def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
         """Convert the wanted records of a body of another format to the `readable` form of this

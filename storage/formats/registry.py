@@ -60,9 +60,9 @@ def codec_named(name: str) -> Codec:
         return codec
     if name in _BUILT_IN:
         _, module, attribute = _BUILT_IN[name]
-        found: Codec = getattr(importlib.import_module(module), attribute)
-        _by_format[found.format] = _by_name[name] = found
-        return found
+        named_codec: Codec = getattr(importlib.import_module(module), attribute)
+        _by_format[named_codec.format] = _by_name[name] = named_codec
+        return named_codec
     _load_installed()
     if (codec := _by_name.get(name)) is not None:
         return codec
@@ -79,10 +79,10 @@ def column_decoder_for(codec: Codec) -> ColumnDecoder | None:
     name: str | None = getattr(codec, "column_decoder", None)
     if name is None:
         return None
-    if (found := _column_decoders.get(name)) is None:
+    if (decoder := _column_decoders.get(name)) is None:
         module, _, attribute = name.partition(":")
-        found = _column_decoders[name] = getattr(importlib.import_module(module), attribute)
-    return found
+        decoder = _column_decoders[name] = getattr(importlib.import_module(module), attribute)
+    return decoder
 
 
 def register(codec: Codec) -> None:

@@ -47,12 +47,12 @@ def scan(
     """
     data = np.frombuffer(arena, np.uint8)
     count = len(starts)
-    found = Scanned()
+    scanned = Scanned()
     for number in numbers:
-        found.numbers[number] = np.zeros(count, np.uint64)
-        found.present[number] = np.zeros(count, bool)
+        scanned.numbers[number] = np.zeros(count, np.uint64)
+        scanned.present[number] = np.zeros(count, bool)
     for number in slices:
-        found.slices[number] = Slices(np.full(count, -1), np.full(count, -1))
+        scanned.slices[number] = Slices(np.full(count, -1), np.full(count, -1))
     lists: dict[int, list[tuple[Array, Array, Array]]] = {number: [] for number in repeated}
     rows = np.flatnonzero(starts < ends)
     pos = starts[rows].astype(np.int64)
@@ -67,21 +67,21 @@ def scan(
         for tag in np.unique(tags).tolist():
             here = tags == tag
             at = rows[here]
-            if tag in found.numbers:
+            if tag in scanned.numbers:
                 require(wires[here] == VARINT)
-                found.numbers[tag][at], found.present[tag][at] = values[here], True
-            elif tag in found.slices:
+                scanned.numbers[tag][at], scanned.present[tag][at] = values[here], True
+            elif tag in scanned.slices:
                 require(wires[here] == BYTES)
-                found.slices[tag].starts[at] = began[here]
-                found.slices[tag].ends[at] = pos[here]
+                scanned.slices[tag].starts[at] = began[here]
+                scanned.slices[tag].ends[at] = pos[here]
             elif tag in lists:
                 require(wires[here] == BYTES)
                 lists[tag].append((at, began[here], pos[here]))
         going_on = pos < ends[rows]
         rows, pos = rows[going_on], pos[going_on]
     for number, steps in lists.items():
-        found.repeated[number] = _in_order(steps)
-    return found
+        scanned.repeated[number] = _in_order(steps)
+    return scanned
 
 
 def varints(data: Array, pos: Array, ends: Array) -> tuple[Array, Array]:

@@ -53,15 +53,17 @@ class HeaderSlices:
         """
         joined = [np.concatenate(column) for column in zip(*steps, strict=True)]
         order = np.argsort(joined[0], kind="stable")
-        rows, name_start, name_end, value_start, value_end, kinds = (one[order] for one in joined)
+        rows, name_start, name_end, value_start, value_end, kinds = (part[order] for part in joined)
         names, values = Slices(name_start, name_end), Slices(value_start, value_end)
         return cls(rows, names, values, kinds)
 
     def where(self, keep: Array) -> "HeaderSlices":
         """Return the headers of the rows that `keep` selects, renumbered."""
-        kept = keep[self.rows]
-        rows = (np.cumsum(keep) - 1)[self.rows[kept]]
-        return HeaderSlices(rows, self.names.where(kept), self.values.where(kept), self.kinds[kept])
+        rows_kept = keep[self.rows]
+        rows = (np.cumsum(keep) - 1)[self.rows[rows_kept]]
+        return HeaderSlices(
+            rows, self.names.where(rows_kept), self.values.where(rows_kept), self.kinds[rows_kept]
+        )
 
 
 @dataclass(slots=True)
@@ -95,15 +97,15 @@ class Columns:
         """Return the rows that `keep` selects."""
         if keep.all():
             return self
-        kept: dict[str, Any] = {}
-        for one in fields(self):
-            value = getattr(self, one.name)
+        columns: dict[str, Any] = {}
+        for column in fields(self):
+            value = getattr(self, column.name)
             if isinstance(value, np.ndarray):
                 value = value[keep]
-            elif value is not None and one.name != "arena":
+            elif value is not None and column.name != "arena":
                 value = value.where(keep)
-            kept[one.name] = value
-        return Columns(**kept)
+            columns[column.name] = value
+        return Columns(**columns)
 
 
 @dataclass(slots=True, frozen=True)
@@ -117,7 +119,7 @@ class Target:
     @property
     def schema(self) -> pa.Schema:
         """Return the wanted columns, in the order of files."""
-        return pa.schema([one for one in FILE_SCHEMA if one.name in self.names])
+        return pa.schema([column for column in FILE_SCHEMA if column.name in self.names])
 
 
 def to_batch(columns: Columns, target: Target, codec_name: str) -> pa.RecordBatch:
@@ -136,16 +138,16 @@ def records_to_batch(
     """Return the same for plain records; `places` has Pulsar's (entry, batch index) by offset."""
     schema = target.schema
     arrays = []
-    for one in schema:
-        if one.name in _OF_RECORDS:
-            arrays.append(pa.array(_OF_RECORDS[one.name](records), one.type))
-        elif one.name == "headers":
+    for column in schema:
+        if column.name in _OF_RECORDS:
+            arrays.append(pa.array(_OF_RECORDS[column.name](records), column.type))
+        elif column.name == "headers":
             arrays.append(_record_headers(records))
-        elif one.name == "messageId":
+        elif column.name == "messageId":
             ids = [_message_id(record, target, places) for record in records]
             arrays.append(pa.array(ids, pa.string()))
         else:
-            arrays.append(_constant(one.name, len(records), target, codec_name))
+            arrays.append(_constant(column.name, len(records), target, codec_name))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -184,18 +186,18 @@ def _header_ends(columns: Columns) -> pa.Array:
 
 
 def _headers(columns: Columns, target: Target, codec_name: str) -> pa.Array:
-    found = columns.headers
+    headers = columns.headers
     names, values = pa.array([], pa.string()), pa.array([], pa.binary())
-    if found is not None:
-        names = texts(found.names.to_arrow(columns.arena))
-        values = found.values.to_arrow(columns.arena)
+    if headers is not None:
+        names = texts(headers.names.to_arrow(columns.arena))
+        values = headers.values.to_arrow(columns.arena)
     items = pa.StructArray.from_arrays([names, values], fields=list(HEADERS.value_type))
     return pa.ListArray.from_arrays(_header_ends(columns), items, type=HEADERS)
 
 
 def _header_kinds(columns: Columns, target: Target, codec_name: str) -> pa.Array:
-    found = columns.headers
-    items = pa.array([] if found is None else found.kinds, pa.int32())
+    headers = columns.headers
+    items = pa.array([] if headers is None else headers.kinds, pa.int32())
     return pa.ListArray.from_arrays(_header_ends(columns), items, type=HEADER_KINDS)
 
 

@@ -87,8 +87,8 @@ def chain(body: Buffer, head: int, least: int, *, is_big: bool) -> Array | None:
     """
     if SPEEDUPS is None:
         return None
-    found = SPEEDUPS.chain(body, head, least, is_big)
-    return None if found is None else np.frombuffer(found, np.int64)
+    chain_bytes = SPEEDUPS.chain(body, head, least, is_big)
+    return None if chain_bytes is None else np.frombuffer(chain_bytes, np.int64)
 
 
 def gather(arena: bytes, starts: Array, ends: Array) -> pa.Array:

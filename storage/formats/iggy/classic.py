@@ -80,9 +80,9 @@ def body_from_send(
     """
     view, head = memoryview(messages), pack_key(key)
     limits, stamps = Limits(payload_bytes_max, HEADER_BYTES_MAX), (base_offset, append_us, 0)
-    made = stored_send(view, Form.SENT, head, stamps, limits, random_bytes)
-    if made is not None:
-        return Prepared(made.body, BodyInfo(made.info.record_count), BodyFormat.IGGY)
+    stored = stored_send(view, Form.SENT, head, stamps, limits, random_bytes)
+    if stored is not None:
+        return Prepared(stored.body, BodyInfo(stored.info.record_count), BodyFormat.IGGY)
     parts: list[Buffer] = [head]
     read, length_at, pack, crc_of = SEND_HEAD.unpack_from, U32.unpack_from, RECORD_HEAD.pack, crc32
     ids = fresh_ids(random_bytes)

@@ -125,7 +125,7 @@ def headers_of(
     rows = np.flatnonzero(starts < ends)
     if not len(rows):
         return None
-    pos, found = starts[rows].astype(np.int64), []
+    pos, steps = starts[rows].astype(np.int64), []
     while len(rows):
         stops = ends[rows]
         pos = pos + key_kind_bytes
@@ -137,7 +137,7 @@ def headers_of(
         value_start = name_end + 5
         value_end = value_start + struct_at(arena, U32, name_end + 1)["size"]
         require(value_end <= stops)
-        found.append((rows, name_start, name_end, value_start, value_end, kinds))
+        steps.append((rows, name_start, name_end, value_start, value_end, kinds))
         going_on = value_end < stops
         rows, pos = rows[going_on], value_end[going_on]
-    return HeaderSlices.of_steps(found)
+    return HeaderSlices.of_steps(steps)

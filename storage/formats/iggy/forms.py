@@ -151,15 +151,15 @@ def body_from_batch(
     """
     view, head = memoryview(batch), pack_key(key)
     sent_us = _check_batch(view, count)
-    made = None
+    stored = None
     if sent_us <= TIME_MAX_US:
         stamps = (base_offset, append_us, sent_us)
         frames = view[BATCH_HEAD_BYTES:]
-        made = stored_send(frames, Form.FRAME, head, stamps, SEND_LIMITS, None)
-    if made is not None and made.info.record_count == count:
-        checked = b"".join((view[:40], view[48:52], made.checksums))
+        stored = stored_send(frames, Form.FRAME, head, stamps, SEND_LIMITS, None)
+    if stored is not None and stored.info.record_count == count:
+        checked = b"".join((view[:40], view[48:52], stored.checksums))
         if checksum_of(checked) == BATCH_HEAD.unpack_from(view)[5]:
-            return Prepared(made.body, made.info, BodyFormat.IGGY_TYPED)
+            return Prepared(stored.body, stored.info, BodyFormat.IGGY_TYPED)
     body, info = body_one_by_one(view, head, base_offset, append_us, sent_us)
     return Prepared(body, info, BodyFormat.IGGY_TYPED)
 

@@ -62,10 +62,10 @@ def stored_send(
     `random_bytes`, ids of 0 stay.
     """
     base_offset, append_us, earliest_us = stamps
-    found = SPEEDUPS.iggy_check(messages, form, earliest_us) if SPEEDUPS is not None else None
-    if SPEEDUPS is None or found is None:
+    scanned = SPEEDUPS.iggy_check(messages, form, earliest_us) if SPEEDUPS is not None else None
+    if SPEEDUPS is None or scanned is None:
         return None
-    count, missing, payload_bytes, header_bytes, size, first_us, latest_us = found
+    count, missing, payload_bytes, header_bytes, size, first_us, latest_us = scanned
     if payload_bytes > limits.payload_bytes or header_bytes > limits.header_bytes:
         return None
     ids = uuids(missing, random_bytes) if missing and random_bytes is not None else b""
@@ -91,11 +91,11 @@ def made_over(
     if source is Form.KAFKA_SET:
         times = (stored.append_us, stored.append_us)
     limits = (wanted.records_max, wanted.start_offset)
-    _, end, *found = SPEEDUPS.iggy_write(
+    _, end, *counts = SPEEDUPS.iggy_write(
         records, source, 0, target, body, 0, *limits, 0, *times, b"", bytearray()
     )
     del body[end:]
-    return Converted(body, *found)
+    return Converted(body, *counts)
 
 
 @dataclass(slots=True, frozen=True)

@@ -171,9 +171,9 @@ def body_from_typed(
     """
     head = pack_key(key)
     stamps = (base_offset, append_us, 0)
-    made = stored_send(messages, Form.TYPED, head, stamps, SEND_LIMITS, random_bytes)
-    if made is not None:
-        return Prepared(made.body, made.info, BodyFormat.IGGY_TYPED)
+    stored = stored_send(messages, Form.TYPED, head, stamps, SEND_LIMITS, random_bytes)
+    if stored is not None:
+        return Prepared(stored.body, stored.info, BodyFormat.IGGY_TYPED)
     body = bytearray(head)
     body += messages
     view = memoryview(body)

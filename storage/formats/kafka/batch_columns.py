@@ -133,20 +133,20 @@ class _Rows:
     def _headers(self, rows: Array) -> HeaderSlices | None:
         counts = self._number(rows)
         require((counts >= 0) & (counts <= RECORD_HEADERS_MAX))
-        found: list[tuple[Array, ...]] = []
+        steps: list[tuple[Array, ...]] = []
         rows, counts = rows[counts > 0], counts[counts > 0]
         while len(rows):
             name, value = self._sized(rows), self._sized(rows)
             kinds = np.full(len(rows), int(HeaderKind.STRING))
-            found.append((rows, *_empty_if_null(name), *_empty_if_null(value), kinds))
+            steps.append((rows, *_empty_if_null(name), *_empty_if_null(value), kinds))
             counts = counts - 1
             rows, counts = rows[counts > 0], counts[counts > 0]
-        return HeaderSlices.of_steps(found) if found else None
+        return HeaderSlices.of_steps(steps) if steps else None
 
 
-def _empty_if_null(found: Slices) -> tuple[Array, Array]:
+def _empty_if_null(slices: Slices) -> tuple[Array, Array]:
     """Replace null by empty: no other protocol has headers with null values."""
-    return np.where(found.starts < 0, found.ends, found.starts), found.ends
+    return np.where(slices.starts < 0, slices.ends, slices.starts), slices.ends
 
 
 def _times_us(base_ms: Array, delta_ms: Array) -> Array:

@@ -96,17 +96,17 @@ class KafkaCodec(BodyCodec):
         if stored.body_format != BodyFormat.PULSAR or SPEEDUPS is None:
             return None
         room = len(stored.body) + ENTRY_MIN * stored.record_count
-        made = bytearray(min(wanted.bytes_max, room))
+        body = bytearray(min(wanted.bytes_max, room))
         limits = wanted.start_offset, wanted.records_max
-        end, *found = SPEEDUPS.pulsar_to_set(stored.body, stored.base_offset, *limits, made)
-        del made[end:]
-        return Converted(made, *found)
+        end, *counts = SPEEDUPS.pulsar_to_set(stored.body, stored.base_offset, *limits, body)
+        del body[end:]
+        return Converted(body, *counts)
 
     def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
         """Remove messages; wrappers that lose messages are opened and packed again with the same
         codec.
         """
-        data, kept = bytes(body), Kept(b"", 0, base_offset)
+        data, remaining = bytes(body), Kept(b"", 0, base_offset)
         parts: list[bytes] = []
         pos = 0
         while pos < len(data):
@@ -121,15 +121,15 @@ class KafkaCodec(BodyCodec):
                         parts.append(data[pos:stop])
                     else:
                         parts.append(packed(left.body, codec, last, stop - pos))
-                    kept.record_count += left.record_count
-                    kept.end_offset = left.end_offset
+                    remaining.record_count += left.record_count
+                    remaining.end_offset = left.end_offset
             elif not is_removed(offset := OFFSET.unpack_from(data, pos)[0]):
                 parts.append(data[pos:stop])
-                kept.record_count += 1
-                kept.end_offset = offset + 1
+                remaining.record_count += 1
+                remaining.end_offset = offset + 1
             pos = stop
-        kept.body = b"".join(parts)
-        return kept
+        remaining.body = b"".join(parts)
+        return remaining
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
         """Encode an uncompressed set with the key and value of each record; the format has no other

@@ -39,10 +39,10 @@ def records(
 
     Raises CorruptBody, RecordTooLarge, TooManyRecords, UnreadableBody.
     """
-    found: list[Record] = []
+    decoded: list[Record] = []
     left = limit = min(inflated_bytes_max, INFLATED_BYTES_MAX)
     for pos, stop, attributes, crc in _entries(message_set):
-        if len(found) >= records_max:
+        if len(decoded) >= records_max:
             raise TooManyRecords("messages", records_max)
         if stop - pos > message_bytes_max:
             raise RecordTooLarge(stop - pos, message_bytes_max)
@@ -51,7 +51,7 @@ def records(
         codec = attributes & CODEC_BITS
         record = _record(message_set, pos, stop)
         if not codec:
-            found.append(record)
+            decoded.append(record)
             continue
         if codec not in INFLATE or not record.value:
             raise UnreadableBody(f"message compressed with codec {codec} cannot be opened")
@@ -60,10 +60,10 @@ def records(
         for at, end, inner_attributes, _ in _entries(inner):
             if inner_attributes & CODEC_BITS:
                 raise UnreadableBody("compressed set within a compressed set")
-            if len(found) >= records_max:
+            if len(decoded) >= records_max:
                 raise TooManyRecords("messages", records_max)
-            found.append(_record(inner, at, end))
-    return found, limit - left
+            decoded.append(_record(inner, at, end))
+    return decoded, limit - left
 
 
 def _entries(data: memoryview) -> Iterator[tuple[int, int, int, int]]:

@@ -131,13 +131,13 @@ class PackedSet:
         """Check and unpack the set, whose offsets are not needed yet. Raises BodyError."""
         limits = self.limits
         if self.is_timed:
-            found, size = messages_v1.records(
+            opened, size = messages_v1.records(
                 self.message_set, limits.message_bytes_max, limits.inflated_left, SET_MESSAGES_MAX
             )
-            for offset, record in enumerate(found):
+            for offset, record in enumerate(opened):
                 record.offset = offset
             limits.inflated_left -= size
-            return OpenedSet(bytearray(KAFKA_BATCHES.encode(found, 0)), limits)
+            return OpenedSet(bytearray(KAFKA_BATCHES.encode(opened, 0)), limits)
         left = limits.inflated_left if inflated_max is None else inflated_max
         left = min(left, limits.inflated_left)
         messages = set_prepare.unwrap(self.message_set, limits.message_bytes_max, left)
@@ -188,10 +188,10 @@ def cut(prepared: Prepared, base_offset: int) -> Sequence[tuple[Buffer, BodyInfo
             after = ENTRY.unpack_from(view, stop)[0]
         part = view[start:stop]
         is_batch = prepared.body_format == record_batches.STORED
-        found = (
+        part_info = (
             KAFKA_BATCHES.inspect(part) if is_batch else BodyInfo(after - first, flags=info.flags)
         )
-        parts.append((part, found))
+        parts.append((part, part_info))
         start, first = stop, after
     return parts if len(parts) > 1 else ((body, info),)
 

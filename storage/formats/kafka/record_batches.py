@@ -121,16 +121,16 @@ def prepare(message_set: Buffer, base_offset: int, *, message_bytes_max: int) ->
     if view.readonly:
         view = memoryview(bytearray(view))
     info = BodyInfo(0)
-    found = list(islice(refs(view), SET_BATCHES_MAX + 1))
-    if len(found) > SET_BATCHES_MAX:
+    batch_refs = list(islice(refs(view), SET_BATCHES_MAX + 1))
+    if len(batch_refs) > SET_BATCHES_MAX:
         raise TooManyRecords("batches", SET_BATCHES_MAX)
-    for ref in found:
+    for ref in batch_refs:
         _check(view, ref, message_bytes_max)
-    for ref in found:
+    for ref in batch_refs:
         PREFIX.pack_into(view, ref.pos, base_offset + info.record_count, ref.stop - ref.pos - 12)
         EPOCH.pack_into(view, ref.pos + EPOCH_POS, 0)
         _add_info(info, ref)
-    if len(found) != 1 and info.producer_id:
+    if len(batch_refs) != 1 and info.producer_id:
         raise CorruptBody("a producer with sequences sends one batch at a time")
     return Prepared(view, info, STORED)
 
@@ -203,10 +203,10 @@ class KafkaBatchesCodec(BodyCodec):
     def inspect(self, body: Buffer) -> BodyInfo:
         """Return the facts of a body from the heads of the batches."""
         info = BodyInfo(0)
-        found = list(refs(body))
-        for ref in found:
+        batch_refs = list(refs(body))
+        for ref in batch_refs:
             _add_info(info, ref)
-        if len(found) != 1:
+        if len(batch_refs) != 1:
             info.producer_id = 0
         return info
 
@@ -239,7 +239,7 @@ class KafkaBatchesCodec(BodyCodec):
 
         As in Kafka, these batches keep their range of offsets and their times.
         """
-        data, kept = bytes(body), Kept(b"", 0, base_offset)
+        data, remaining = bytes(body), Kept(b"", 0, base_offset)
         parts: list[bytes] = []
         for ref in refs(data):
             unpacked = sliceable(opened(data, ref))
@@ -248,10 +248,10 @@ class KafkaBatchesCodec(BodyCodec):
                 continue
             is_whole = count == ref.count
             parts.append(data[ref.pos : ref.stop] if is_whole else _with(ref, left, count))
-            kept.record_count += count
-            kept.end_offset = ref.base_offset + ref.last_offset_delta + 1
-        kept.body = b"".join(parts)
-        return kept
+            remaining.record_count += count
+            remaining.end_offset = ref.base_offset + ref.last_offset_delta + 1
+        remaining.body = b"".join(parts)
+        return remaining
 
     def encode(self, records: Sequence[Record], base_offset: int) -> bytes:
         """Encode an uncompressed batch with key, value, headers and publish time of each record."""

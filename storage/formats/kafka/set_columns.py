@@ -82,8 +82,8 @@ def _entries(body: Buffer) -> Array:
     size_at = SIZE_AT.unpack_from
     if end < ENTRY_MIN:
         raise Irregular
-    if (found := chain(body, 12, MESSAGE_MIN, is_big=True)) is not None:
-        return found
+    if (entries := chain(body, 12, MESSAGE_MIN, is_big=True)) is not None:
+        return entries
     step = 12 + size_at(body, 8)[0]
     if step >= ENTRY_MIN and end % step == 0 and end >= EQUAL_MIN * step:
         sizes = np.ndarray((end // step,), ">i4", buffer=body, offset=8, strides=(step,))

@@ -70,9 +70,9 @@ def skip_below(data: Buffer, start_offset: int) -> tuple[int, int | None]:
     before: int | None = None
     if end < ENTRY_MIN or step(data)[0] >= start_offset:
         return pos, before
-    found = SPEEDUPS and SPEEDUPS.chain(data, head, MESSAGE_MIN, True)
-    if found:
-        places = memoryview(found).cast("q")
+    starts = SPEEDUPS and SPEEDUPS.chain(data, head, MESSAGE_MIN, True)
+    if starts:
+        places = memoryview(starts).cast("q")
         number = bisect_left(places, start_offset, key=lambda at: step(data, at)[0])
         pos = places[number] if number < len(places) else end
         return pos, int(step(data, places[number - 1])[0])
@@ -92,9 +92,9 @@ def entry_before(data: Buffer, pos_max: int) -> tuple[int, int | None]:
     The set may be cut short, even after `pos_max`.
     """
     step, head = ENTRY.unpack_from, ENTRY.size
-    found = SPEEDUPS and SPEEDUPS.chain(data, head, MESSAGE_MIN, True, True)
-    if found:
-        places = memoryview(found).cast("q")
+    starts = SPEEDUPS and SPEEDUPS.chain(data, head, MESSAGE_MIN, True, True)
+    if starts:
+        places = memoryview(starts).cast("q")
         number = bisect_right(places, pos_max) - 1
         offset, size = step(data, places[number])
         stop = places[number] + head + size

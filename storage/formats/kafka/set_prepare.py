@@ -68,11 +68,11 @@ def check_pieces(
     pos = count = 0
     while True:
         last_pos, stop = pos, _piece_stop(view, pos, piece_bytes)
-        found, size, compressed = check_and_stamp(view[pos:stop], base_offset + count, bytes_max)
+        part_count, size, compressed = check_and_stamp(view[pos:stop], base_offset + count, bytes_max)
         if compressed:
             yield None
             return
-        pos, count = pos + size, count + found
+        pos, count = pos + size, count + part_count
         yield Messages(view[:pos], count, 0)
         if stop == len(view) or pos == last_pos:
             return
@@ -149,8 +149,8 @@ def _stamp(data: memoryview, base_offset: int) -> None:
     if end < ENTRY_MIN or OFFSET.unpack_from(data, 0)[0] == base_offset:
         return  # The check already stamped these offsets.
     if SPEEDUPS is not None and not data.readonly:
-        found = SPEEDUPS.kafka_check_and_stamp(data, base_offset, NO_LIMIT)
-        if found is not None and found[1] == end:
+        result = SPEEDUPS.kafka_check_and_stamp(data, base_offset, NO_LIMIT)
+        if result is not None and result[1] == end:
             return
     size_at, put = SIZE.unpack_from, OFFSET.pack_into
     pos, offset = 0, base_offset
@@ -163,10 +163,10 @@ def _stamp(data: memoryview, base_offset: int) -> None:
 def check_and_stamp(view: memoryview, base_offset: int, bytes_max: int) -> tuple[int, int, bool]:
     """Stamp the leading whole messages; return count, end, and True if a message is compressed."""
     if SPEEDUPS is not None and not view.readonly:
-        found: tuple[int, int, bool] | None
-        found = SPEEDUPS.kafka_check_and_stamp(view, base_offset, bytes_max)
-        if found is not None:
-            return found
+        result: tuple[int, int, bool] | None
+        result = SPEEDUPS.kafka_check_and_stamp(view, base_offset, bytes_max)
+        if result is not None:
+            return result
     end = len(view)
     head, size_at, put, crc_of = HEAD.unpack_from, SIZE.unpack_from, OFFSET.pack_into, crc32
     pos, offset = 0, base_offset

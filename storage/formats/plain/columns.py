@@ -42,8 +42,8 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
 
 
 def _records(body: Buffer) -> Array:
-    if (found := chain(body, 4, 0, is_big=False)) is not None:
-        return found
+    if (places := chain(body, 4, 0, is_big=False)) is not None:
+        return places
     starts: list[int] = []
     add, size_at, pos, end = starts.append, U32_AT.unpack_from, 0, len(body)
     while pos < end:  # hot
@@ -130,12 +130,12 @@ class _Reader:
             return None
         counts = struct_at(self._arena, U32, self._take(rows, 4))["size"].astype(np.int64)
         require(counts <= self._stops[rows] - self._pos[rows])
-        found: list[tuple[Array, ...]] = []
+        steps: list[tuple[Array, ...]] = []
         going_on = counts > 0
         rows, counts = rows[going_on], counts[going_on]
         while len(rows):
             kinds = np.frombuffer(self._arena, np.uint8)[self._take(rows, 4)]
-            found.append((rows, *self._slices(rows), *self._slices(rows), kinds))
+            steps.append((rows, *self._slices(rows), *self._slices(rows), kinds))
             counts = counts - 1
             rows, counts = rows[counts > 0], counts[counts > 0]
-        return HeaderSlices.of_steps(found) if found else None
+        return HeaderSlices.of_steps(steps) if steps else None

@@ -164,7 +164,9 @@ def _unpacked(arena: bytes, meta: Scanned, payload: Slices) -> tuple[bytes, Slic
     ends: list[int] = []
     left, pos = ARENA_BYTES_MAX, len(arena)
     columns = (meta.numbers[COMPRESSION], meta.numbers[UNCOMPRESSED_SIZE])
-    rows = zip(*(one.tolist() for one in (payload.starts, payload.ends, *columns)), strict=True)
+    rows = zip(
+        *(column.tolist() for column in (payload.starts, payload.ends, *columns)), strict=True
+    )
     for start, end, compression, size in rows:
         part: Buffer = view[start:end]
         if compression:
@@ -235,11 +237,11 @@ def _unbatched(arena: bytes, run: _Entries, meta: Scanned, payload: Slices) -> C
 
 
 def _batched(arena: bytes, run: _Entries, meta: Scanned, payload: Slices) -> Columns:
-    found = _messages(arena, run, payload)
+    messages = _messages(arena, run, payload)
     single = scan(
         arena,
-        found.meta_start,
-        found.meta_end,
+        messages.meta_start,
+        messages.meta_end,
         numbers=(
             *(M_PAYLOAD_SIZE, M_COMPACTED_OUT, M_EVENT, M_KEY_BASE64, M_SEQUENCE),
             *(M_NULL_VALUE, M_NULL_KEY),
@@ -247,22 +249,22 @@ def _batched(arena: bytes, run: _Entries, meta: Scanned, payload: Slices) -> Col
         slices=(M_KEY, M_ORDERING_KEY),
         repeated=(M_PROPERTIES,),
     )
-    sizes = (found.value_end - found.meta_end).astype(np.uint64)
+    sizes = (messages.value_end - messages.meta_end).astype(np.uint64)
     require(single.present[M_PAYLOAD_SIZE] & (single.numbers[M_PAYLOAD_SIZE] == sizes))
     require(single.numbers[M_KEY_BASE64] == 0)
     is_null = single.numbers[M_NULL_VALUE] != 0
-    at = found.entry
+    at = messages.entry
     has_own = single.present[M_SEQUENCE]
     sequence = np.where(has_own, single.numbers[M_SEQUENCE], meta.numbers[SEQUENCE][at])
     deliver_at_us = _deliver_at_us(meta)
     columns = Columns(
         arena,
-        run.offset[at] + found.place,
+        run.offset[at] + messages.place,
         run.append_us[at],
         publish_us=_times_us(meta.numbers[PUBLISH], meta.present[PUBLISH])[at],
         event_us=_times_us(single.numbers[M_EVENT], single.numbers[M_EVENT] != 0),
         key=_keys(single.slices[M_KEY], single.numbers[M_NULL_KEY]),
-        value=Slices(np.where(is_null, ABSENT_ROW, found.meta_end), found.value_end),
+        value=Slices(np.where(is_null, ABSENT_ROW, messages.meta_end), messages.value_end),
         headers=_properties(arena, *single.repeated[M_PROPERTIES]),
         ordering_key=_or_none(single.slices[M_ORDERING_KEY]),
         producer_name=_shared(arena, meta.slices[PRODUCER], at),
@@ -270,7 +272,7 @@ def _batched(arena: bytes, run: _Entries, meta: Scanned, payload: Slices) -> Col
         sequence_absent=~has_own & ~meta.present[SEQUENCE][at],
         schema_version=_shared(arena, meta.slices[SCHEMA], at),
         entry=run.offset[at],
-        batch_index=found.place,
+        batch_index=messages.place,
         deliver_at_us=None if deliver_at_us is None else deliver_at_us[at],
     )
     return columns.where(single.numbers[M_COMPACTED_OUT] == 0)
@@ -334,8 +336,8 @@ def _number(arena: bytes, pos: int) -> tuple[int, int]:
 def _properties(arena: bytes, rows: Array, starts: Array, ends: Array) -> HeaderSlices | None:
     if not len(rows):
         return None
-    found = scan(arena, starts, ends, slices=(NAME, VALUE))
-    names, values = found.slices[NAME], found.slices[VALUE]
+    fields = scan(arena, starts, ends, slices=(NAME, VALUE))
+    names, values = fields.slices[NAME], fields.slices[VALUE]
     require((names.starts >= 0) & (values.starts >= 0))
     return HeaderSlices(rows, names, values, np.full(len(rows), HeaderKind.STRING))
 

@@ -180,7 +180,7 @@ class PulsarCodec(BodyCodec):
                 decoded.next_offset = entry.offset + entry.record_count
                 continue
             decoded.next_offset = max(entry.offset, start_offset)
-            found = decode_entry(
+            records = decode_entry(
                 bytes(view[entry.start : entry.end]),
                 entry.offset,
                 entry.record_count,
@@ -189,9 +189,9 @@ class PulsarCodec(BodyCodec):
                 records_max=wanted.records_max - len(decoded.records),
                 bytes_max=bytes_max,
             )
-            decoded.records += found
+            decoded.records += records
             decoded.next_offset = entry.offset + entry.record_count
-            bytes_max -= sum([len(record.value or b"") for record in found])
+            bytes_max -= sum([len(record.value or b"") for record in records])
             if len(decoded.records) >= wanted.records_max or bytes_max <= 0:
                 decoded.next_offset = decoded.records[-1].offset + 1
                 break
@@ -200,7 +200,7 @@ class PulsarCodec(BodyCodec):
         """Remove messages; a batched entry that loses some messages keeps its id and its count,
         with holes in their place, as in Apache Pulsar.
         """
-        data, kept = bytes(body), Kept(b"", 0, base_offset)
+        data, remaining = bytes(body), Kept(b"", 0, base_offset)
         parts: list[bytes] = []
         for ref in entries(data, base_offset):
             entry = data[ref.start : ref.end]
@@ -214,10 +214,10 @@ class PulsarCodec(BodyCodec):
                 entry = without_messages(entry, gone)
             prefix = ENTRY_PREFIX.pack(len(entry), ref.offset - base_offset, ref.record_count)
             parts += (prefix, entry)
-            kept.record_count += ref.record_count - sum(gone)
-            kept.end_offset = ref.offset + ref.record_count
-        kept.body = b"".join(parts)
-        return kept
+            remaining.record_count += ref.record_count - sum(gone)
+            remaining.end_offset = ref.offset + ref.record_count
+        remaining.body = b"".join(parts)
+        return remaining
 
     def join(self, pieces: Sequence[Record], joined_bytes_max: int) -> Record:
         """Join pieces; see `join_chunks`."""

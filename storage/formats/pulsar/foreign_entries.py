@@ -74,10 +74,10 @@ def set_to_entries(
     if SPEEDUPS is None:
         return []
     around_sequence = _around(Record(0, append_us))
-    made: list[bytes] = SPEEDUPS.set_to_entries(
+    entries: list[bytes] = SPEEDUPS.set_to_entries(
         message_set, start_offset, count_max, *around_sequence
     )
-    return made
+    return entries
 
 
 def _around(record: Record) -> tuple[bytes, bytes]:
