@@ -23,7 +23,7 @@ from braidlog.broker.reading.unopened import marked
 from braidlog.broker.runtime.output_budget import Reservation
 from braidlog.broker.runtime.steps import Steps, run
 from braidlog.storage.formats.api import Buffer, Codec, Decoded, Part
-from braidlog.storage.formats.base import BodyCodec, Converted, Stored, Wanted
+from braidlog.storage.formats.base import BodyCodec, Converted, Stored, WantedRecords
 from braidlog.storage.formats.record import Record
 from braidlog.storage.log.settings import UncarriedRecords
 
@@ -158,7 +158,7 @@ class _FormatReader(Reader):
         )
         records_max = min(self._records_left, CONVERTED_RECORDS_MAX)
         made: Converted | None = self._convert(
-            stored, Wanted(result.next_offset, records_max, room)
+            stored, WantedRecords(result.next_offset, records_max, room)
         )
         if made is None:
             return False

@@ -33,7 +33,7 @@ from braidlog.storage.export.schema import FILE_SCHEMA
 from braidlog.storage.export.session import Spark
 from braidlog.storage.export.source.plugin import BraidlogSource
 from braidlog.storage.formats.api import BodyFormat
-from braidlog.storage.formats.columns.records import Target, to_batch
+from braidlog.storage.formats.columns.records import ColumnTarget, to_batch
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.set_columns import columns_of
 from braidlog.storage.formats.record import Record
@@ -212,7 +212,7 @@ def plain_segment(path: str, out: str, write: bool) -> float:
     pa.set_cpu_count(1)
     data = memoryview(Path(path).read_bytes())
     header = unpack_segment_header(data[:SEGMENT_HEADER_BYTES])
-    target = Target(header.partition_id, header.partition_id - 1)
+    target = ColumnTarget(header.partition_id, header.partition_id - 1)
     writer = parquet_writer(Path(out), FILE_SCHEMA, Compression()) if write else None
     for rows in plain_rows(data, header.salt, target):
         if writer is not None:
@@ -222,7 +222,7 @@ def plain_segment(path: str, out: str, write: bool) -> float:
     return time.process_time() - began
 
 
-def plain_rows(data: memoryview, salt: int, target: Target) -> Iterator[pa.Table]:
+def plain_rows(data: memoryview, salt: int, target: ColumnTarget) -> Iterator[pa.Table]:
     """Yield tables of several pieces each."""
     pieces: list[pa.RecordBatch] = []
     batches: list[Batch] = []

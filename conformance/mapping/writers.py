@@ -32,7 +32,7 @@ def pulsar_entries(form: str, found: Sequence[Record]) -> list[tuple[bytes, int]
 def _kafka(pack: Callable[[Sequence[Record], bool], bytes | bytearray], is_packed: bool) -> Writer:
     def write(found: Sequence[Record], base_offset: int, now_us: int) -> Prepared:
         sent = memoryview(bytearray(pack(found, is_packed)))
-        limits = kafka_prepare.Limits(LIMIT, LIMIT, INFLATED_BYTES_MAX)
+        limits = kafka_prepare.SetLimits(LIMIT, LIMIT, INFLATED_BYTES_MAX)
         made = kafka_prepare.prepare(sent, base_offset, limits)
         if isinstance(made, kafka_prepare.PackedSet):
             made = made.open().at(base_offset)

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from braidlog.broker.config.settings import is_loopback
 from braidlog.broker.server.connection import address_text
-from braidlog.protocols.iggy.context import PROTOCOL, Shared
+from braidlog.protocols.iggy.context import PROTOCOL, ListenerState
 from braidlog.protocols.iggy.options import ROOT_PASSWORD, IggyOptions
 from braidlog.protocols.iggy.relaying import RelayedSession, RelayingSession
 from braidlog.protocols.iggy.root import make_root
@@ -26,7 +26,7 @@ class IggyAdapter:
     options_type = IggyOptions
 
     def __init__(self) -> None:
-        self._shared: WeakKeyDictionary[Broker, Shared] = WeakKeyDictionary()
+        self._shared: WeakKeyDictionary[Broker, ListenerState] = WeakKeyDictionary()
 
     def open_session(
         self, broker: Broker, connection: Connection, options: IggyOptions
@@ -44,10 +44,10 @@ class IggyAdapter:
         session = RelayedSession(broker, connection, options, shared)
         return session.begin_relayed(connection)
 
-    def _shared_of(self, broker: Broker) -> Shared:
+    def _shared_of(self, broker: Broker) -> ListenerState:
         shared = self._shared.get(broker)
         if shared is None:
-            shared = self._shared[broker] = Shared()
+            shared = self._shared[broker] = ListenerState()
             broker.members.add_source(shared.members, PROTOCOL)
         return shared
 

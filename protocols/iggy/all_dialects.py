@@ -13,17 +13,24 @@ from braidlog.protocols.iggy import fields as f
 from braidlog.protocols.iggy import forms
 from braidlog.protocols.iggy import layouts as requests
 from braidlog.protocols.iggy import reply_layouts as records
-from braidlog.protocols.iggy.dialects import Dialect, Habits, Layout, Manners, RequestLayout
+from braidlog.protocols.iggy.dialects import Dialect, Habits, Manners, PayloadLayout, RequestLayout
 from braidlog.protocols.iggy.errors import ErrorCode
-from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.partitioning import murmur3_from_one, xxhash32_from_zero
 from braidlog.protocols.iggy.replies import ClientInfo
 from braidlog.protocols.reader import LittleEndianReader
 
 VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
-_MADE = frozenset({Code.CREATE_STREAM, Code.CREATE_TOPIC, Code.CREATE_GROUP, Code.CREATE_USER})
-_SNAPSHOT = frozenset({int(Code.GET_SNAPSHOT)})
+_MADE = frozenset(
+    {
+        CommandCode.CREATE_STREAM,
+        CommandCode.CREATE_TOPIC,
+        CommandCode.CREATE_GROUP,
+        CommandCode.CREATE_USER,
+    }
+)
+_SNAPSHOT = frozenset({int(CommandCode.GET_SNAPSHOT)})
 
 D0 = Dialect(
     "D0",
@@ -115,7 +122,7 @@ WITH_LOGIN: Candidates = (D5, D4, D3, D2, D1B, D1A)
 BY_NAME = {dialect.name: dialect for dialect in (*WITH_LOGIN, D0, D0_WITH_LOGIN)}
 
 
-def _exact(layouts: Mapping[int, Layout]) -> Mapping[int, Layout]:
+def _exact(layouts: Mapping[int, PayloadLayout]) -> Mapping[int, PayloadLayout]:
     """Return the same layouts, without further bytes at the end."""
     return {
         code: replace(layout, rest=False) if isinstance(layout, RequestLayout) else layout

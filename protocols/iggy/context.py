@@ -33,7 +33,7 @@ ROOT = 0  # The number of the first user.
 
 
 @dataclass(slots=True)
-class Answer:
+class IggyAnswer:
     """A handler's result: records, then raw bytes. The answer is sent once `ticket` is durable (0:
     at once).
     """
@@ -44,7 +44,7 @@ class Answer:
 
 
 @dataclass(slots=True)
-class Client:
+class ConnectedClient:
     """A connection, as other clients see it."""
 
     client_id: int
@@ -54,14 +54,14 @@ class Client:
 
 
 @dataclass(slots=True)
-class Shared:
+class ListenerState:
     """State that all connections share, until the broker stops.
 
     `turns` is the next partition of a balanced SEND, by the catalogue's topic id. `being_made` has
     the stream and the number of each topic that is not in the catalogue yet.
     """
 
-    clients: dict[int, Client] = field(default_factory=dict)
+    clients: dict[int, ConnectedClient] = field(default_factory=dict)
     groups: Groups = field(default_factory=lambda: Groups(trio.current_time))
     turns: dict[int, int] = field(default_factory=dict)
     being_made: set[tuple[str, int]] = field(default_factory=set)
@@ -84,14 +84,14 @@ class Shared:
 
 
 @dataclass(slots=True)
-class Context:
+class IggyContext:
     """The state and services that a connection's handlers use."""
 
     broker: Broker
     connection: Connection
     options: IggyOptions
-    shared: Shared
-    client: Client
+    shared: ListenerState
+    client: ConnectedClient
     dialect: Dialect = D2
     manners: Manners = field(default_factory=Manners)
     # By partition id: a range of offsets without records for Iggy's readers.

@@ -21,7 +21,7 @@ from braidlog.protocols.iggy.partitioning import xxhash32_from_one
 from braidlog.protocols.reader import LittleEndianReader
 
 
-class Layout(Protocol):
+class PayloadLayout(Protocol):
     """Reader of the payload of a command."""
 
     def read(self, payload: memoryview) -> object:
@@ -47,7 +47,7 @@ class RequestLayout:
         return RequestLayout(self.type, tuple(fields), self.rest)
 
     def read(self, payload: memoryview) -> object:
-        """See `Layout`."""
+        """See `PayloadLayout`."""
         reader = LittleEndianReader(payload)
         values = {name: piece.read(reader) for name, piece in self.fields}
         if reader.left and not self.rest:
@@ -95,7 +95,7 @@ class Dialect:
 
     name: str
     clients: str
-    requests: Mapping[int, Layout]
+    requests: Mapping[int, PayloadLayout]
     records: Mapping[type[Any], RecordLayout]
     unserved: frozenset[int] = frozenset()  # Commands of the dialect that are not served here.
     silent: frozenset[int] = frozenset()  # Commands whose answers have no payload in the dialect.

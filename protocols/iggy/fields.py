@@ -16,13 +16,13 @@ from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.messages import (
     UNBOUNDED,
-    Consumer,
     ConsumerKind,
+    ConsumerRef,
     Name,
     Partitioning,
     PartitioningKind,
     PollingKind,
-    Strategy,
+    PollingStrategy,
 )
 from braidlog.protocols.reader import LittleEndianReader
 
@@ -61,7 +61,7 @@ class Writable(Protocol):
         """Return the bytes of our value."""
 
 
-class Number:
+class FixedNumber:
     """A number of fixed width, as `struct` writes it (without the byte order)."""
 
     def __init__(self, layout: str) -> None:
@@ -143,18 +143,18 @@ class ConsumerField:
     def __init__(self, base: int) -> None:
         self._group = Identifier(base)
 
-    def read(self, reader: LittleEndianReader) -> Consumer:
+    def read(self, reader: LittleEndianReader) -> ConsumerRef:
         kind = known(ConsumerKind, reader.u8())
         name = self._group if kind is ConsumerKind.GROUP else GIVEN_IDENTIFIER
-        return Consumer(kind, name.read(reader))
+        return ConsumerRef(kind, name.read(reader))
 
 
 class BareConsumer:
     """Kind, then a number (D0)."""
 
-    def read(self, reader: LittleEndianReader) -> Consumer:
+    def read(self, reader: LittleEndianReader) -> ConsumerRef:
         kind = known(ConsumerKind, reader.u8())
-        return Consumer(kind, reader.u32())
+        return ConsumerRef(kind, reader.u32())
 
 
 class CatalogueNumber:
@@ -240,9 +240,9 @@ class PartitioningField:
 class StrategyField:
     """Kind and value of a poll's start."""
 
-    def read(self, reader: LittleEndianReader) -> Strategy:
+    def read(self, reader: LittleEndianReader) -> PollingStrategy:
         kind, value = reader.unpack(STRATEGY)
-        return Strategy(known(PollingKind, kind), value)
+        return PollingStrategy(known(PollingKind, kind), value)
 
 
 class NonZero:
@@ -355,7 +355,7 @@ class Options:
         return options_read
 
 
-class Rest:
+class RestOfFrame:
     """Everything up to the end of the frame, not copied."""
 
     def read(self, reader: LittleEndianReader) -> memoryview:
@@ -378,10 +378,10 @@ def known(kinds: type[Kind], code: int) -> Kind:
         raise ProtocolError(f"{kinds.__name__} {code} does not exist") from None
 
 
-U8_FIELD = Number("B")
-U32_FIELD = Number("I")
-U64_FIELD = Number("Q")
-F32_FIELD = Number("f")
+U8_FIELD = FixedNumber("B")
+U32_FIELD = FixedNumber("I")
+U64_FIELD = FixedNumber("Q")
+F32_FIELD = FixedNumber("f")
 STR8 = Text("B")
 NAME8 = Text("B", bytes_min=1)  # Names may not be empty.
 STR32 = Text("I")
@@ -393,5 +393,5 @@ CONSUMER_FROM_1, CONSUMER_FROM_0 = ConsumerField(1), ConsumerField(0)
 NUMBER_FROM_1, NUMBER_FROM_0 = CatalogueNumber(1), CatalogueNumber(0)
 PARTITION_FROM_1, PARTITION_FROM_0 = PartitionNumber(1), PartitionNumber(0)
 STRATEGY_FIELD = StrategyField()
-REST = Rest()
+REST = RestOfFrame()
 OPTIONS = Options()

@@ -29,7 +29,7 @@ PROC = Path("/proc")
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredTotals:
     """Totals over all topics."""
 
     topics: int = 0
@@ -52,7 +52,7 @@ class Stored:
 
 async def broker_figures(broker: Broker, clients_count: int) -> Stats:
     """Return the record of GET_STATS."""
-    stored, elsewhere = Stored(), await broker.peers.kept()
+    stored, elsewhere = StoredTotals(), await broker.peers.kept()
     async for topic in in_pieces(broker.topics.all()):
         if not topic.deleted:
             stored.add(broker, topic, elsewhere)

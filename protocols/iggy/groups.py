@@ -10,11 +10,11 @@ from braidlog.broker.topics.topic import Topic
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy import replies as r
-from braidlog.protocols.iggy.context import PROTOCOL, Answer, Context
+from braidlog.protocols.iggy.context import PROTOCOL, IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
 
 
-def get_group(context: Context, request: m.GetGroup) -> Answer:
+def get_group(context: IggyContext, request: m.GetGroup) -> IggyAnswer:
     """Return a group with its members. Raises Absent, Refusal."""
     try:
         topic = names.get_topic(context.broker, request.stream, request.topic)
@@ -29,10 +29,10 @@ def get_group(context: Context, request: m.GetGroup) -> Answer:
         r.MemberInfo(crc32(f"{other.protocol} {other.name}".encode()), list(other.partitions))
         for other in _others(context, topic, group)
     ]
-    return Answer([_group_info(context, topic, group), *infos])
+    return IggyAnswer([_group_info(context, topic, group), *infos])
 
 
-def get_groups(context: Context, request: m.GetGroups) -> Answer:
+def get_groups(context: IggyContext, request: m.GetGroups) -> IggyAnswer:
     """Return the groups of a topic that the client may see. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     groups = [
@@ -40,10 +40,10 @@ def get_groups(context: Context, request: m.GetGroups) -> Answer:
         for group in names.groups(context.broker, topic)
         if context.allows(Action.DESCRIBE, Resource.of_group(group.name.encode(), topic.name))
     ]
-    return Answer([_group_info(context, topic, group) for group in groups])
+    return IggyAnswer([_group_info(context, topic, group) for group in groups])
 
 
-def create_group(context: Context, request: m.CreateGroup) -> Answer:
+def create_group(context: IggyContext, request: m.CreateGroup) -> IggyAnswer:
     """Create a group. Raises Refusal.
 
     If another listener's subscription has that name, the group continues from that subscription's
@@ -60,10 +60,10 @@ def create_group(context: Context, request: m.CreateGroup) -> Answer:
     names.check_chosen(request.group_id, ErrorCode.INVALID_GROUP_ID)
     ticket = broker.named_groups.create(topic, name, request.group_id)
     group = names.get_group(broker, topic, name)
-    return Answer([_group_info(context, topic, group)], ticket=ticket)
+    return IggyAnswer([_group_info(context, topic, group)], ticket=ticket)
 
 
-def delete_group(context: Context, request: m.DeleteGroup) -> Answer:
+def delete_group(context: IggyContext, request: m.DeleteGroup) -> IggyAnswer:
     """Delete a group with its memberships and stored offsets. Raises Refusal."""
     broker = context.broker
     topic = names.get_topic(broker, request.stream, request.topic)
@@ -72,10 +72,10 @@ def delete_group(context: Context, request: m.DeleteGroup) -> Answer:
     subscription = broker.subscriptions.find(topic, group.name.encode())
     if subscription is not None:
         broker.subscriptions.delete(topic, subscription.name)
-    return Answer(ticket=broker.named_groups.delete(topic, group.group_id))
+    return IggyAnswer(ticket=broker.named_groups.delete(topic, group.group_id))
 
 
-def join_group(context: Context, request: m.JoinGroup) -> Answer:
+def join_group(context: IggyContext, request: m.JoinGroup) -> IggyAnswer:
     """Make the connection a member; a second join changes nothing. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     group = names.get_group(context.broker, topic, request.group)
@@ -85,10 +85,10 @@ def join_group(context: Context, request: m.JoinGroup) -> Answer:
         context.client.client_id,
         gently=context.dialect.habits.joins_gently,
     )
-    return Answer()
+    return IggyAnswer()
 
 
-def leave_group(context: Context, request: m.LeaveGroup) -> Answer:
+def leave_group(context: IggyContext, request: m.LeaveGroup) -> IggyAnswer:
     """End the connection's membership. A missing membership is an error in V only.
 
     Raises Refusal.
@@ -98,10 +98,10 @@ def leave_group(context: Context, request: m.LeaveGroup) -> Answer:
     left = context.shared.groups.leave(topic.meta.topic_id, group.name, context.client.client_id)
     if not left and context.dialect.habits.leave_is_checked:
         raise Refusal(ErrorCode.GROUP_MEMBER_NOT_FOUND)
-    return Answer()
+    return IggyAnswer()
 
 
-def leave_forbidden(context: Context) -> None:
+def leave_forbidden(context: IggyContext) -> None:
     """End the memberships in groups that the client may no longer read."""
     groups, client_id = context.shared.groups, context.client.client_id
     for topic_id, name in groups.joined(client_id):
@@ -112,7 +112,7 @@ def leave_forbidden(context: Context) -> None:
             groups.leave(topic_id, name, client_id)
 
 
-def sync_group(context: Context, request: m.SyncGroup) -> Answer:
+def sync_group(context: IggyContext, request: m.SyncGroup) -> IggyAnswer:
     """Return the partitions assigned to the caller; none for a client that is not a member. Raises
     Refusal.
     """
@@ -121,17 +121,17 @@ def sync_group(context: Context, request: m.SyncGroup) -> Answer:
     groups, topic_id = context.shared.groups, topic.meta.topic_id
     member = groups.member(topic_id, group.name, context.client.client_id, len(topic.partitions))
     if member is None:
-        return Answer()
-    return Answer([r.Assignment(groups.generation(topic_id, group.name), member.polled_ones)])
+        return IggyAnswer()
+    return IggyAnswer([r.Assignment(groups.generation(topic_id, group.name), member.polled_ones)])
 
 
-def _group_info(context: Context, topic: Topic, group: names.Group) -> r.GroupInfo:
+def _group_info(context: IggyContext, topic: Topic, group: names.NamedGroup) -> r.GroupInfo:
     count = len(topic.partitions)
     members = context.shared.groups.members(topic.meta.topic_id, group.name, count)
     others = _others(context, topic, group)
     return r.GroupInfo(group.group_id, count, len(members) + len(others), group.name)
 
 
-def _others(context: Context, topic: Topic, group: names.Group) -> list[Member]:
+def _others(context: IggyContext, topic: Topic, group: names.NamedGroup) -> list[Member]:
     """Return the readers under the group's name in other protocols."""
     return context.broker.members.others(topic, group.name.encode(), PROTOCOL)

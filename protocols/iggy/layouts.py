@@ -16,9 +16,9 @@ from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.iggy import fields as f
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import user_messages as u
-from braidlog.protocols.iggy.dialects import Layout, RequestLayout
+from braidlog.protocols.iggy.dialects import PayloadLayout, RequestLayout
 from braidlog.protocols.iggy.errors import ErrorCode
-from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.permission_field import PERMISSIONS_FROM_0, PERMISSIONS_FROM_1
 from braidlog.protocols.reader import LittleEndianReader
 
@@ -28,7 +28,7 @@ MESSAGE_SIZES = struct.Struct("<II")
 MESSAGE_SIZES_POS = 48
 PARTITIONS_MAX = 100_000  # In a request of D0.
 
-Requests = dict[int, Layout]
+Requests = dict[int, PayloadLayout]
 Rows = dict[int, RequestLayout]
 Pieces = dict[str, f.Readable]
 Row = Callable[..., RequestLayout]
@@ -67,7 +67,7 @@ class IndexedSend:
     base: int
 
     def read(self, payload: memoryview) -> m.SendMessages:
-        """See `Layout`. The index must fit the messages: only the index distinguishes these
+        """See `PayloadLayout`. The index must fit the messages: only the index distinguishes these
         dialects.
         """
         reader = LittleEndianReader(payload)
@@ -111,19 +111,19 @@ def _offset(consumer: f.Readable, partition: f.Readable, row: Row = request) -> 
     """Return the rows of the commands about reading, which share most of their fields."""
     pieces: Pieces = {"consumer": consumer, **TOPIC, "partition": partition}
     return {
-        Code.POLL_MESSAGES: row(m.PollMessages, **pieces, **POLL),
-        Code.GET_CONSUMER_OFFSET: row(m.GetConsumerOffset, **pieces),
-        Code.STORE_CONSUMER_OFFSET: row(m.StoreConsumerOffset, **pieces, offset=f.U64_FIELD),
+        CommandCode.POLL_MESSAGES: row(m.PollMessages, **pieces, **POLL),
+        CommandCode.GET_CONSUMER_OFFSET: row(m.GetConsumerOffset, **pieces),
+        CommandCode.STORE_CONSUMER_OFFSET: row(m.StoreConsumerOffset, **pieces, offset=f.U64_FIELD),
     }
 
 
 def _groups(group: f.Readable, row: Row = request) -> Rows:
     pieces: Pieces = {**TOPIC, "group": group}
     return {
-        Code.GET_GROUP: row(m.GetGroup, **pieces),
-        Code.DELETE_GROUP: row(m.DeleteGroup, **pieces),
-        Code.JOIN_GROUP: row(m.JoinGroup, **pieces),
-        Code.LEAVE_GROUP: row(m.LeaveGroup, **pieces),
+        CommandCode.GET_GROUP: row(m.GetGroup, **pieces),
+        CommandCode.DELETE_GROUP: row(m.DeleteGroup, **pieces),
+        CommandCode.JOIN_GROUP: row(m.JoinGroup, **pieces),
+        CommandCode.LEAVE_GROUP: row(m.LeaveGroup, **pieces),
     }
 
 
@@ -133,25 +133,25 @@ _PICKED = f.ChosenId(zero_picks=True)
 _PARTITION_1 = f.PartitionOrZero()
 
 D0_REQUESTS: Rows = {
-    Code.PING: request(m.Ping),
-    Code.GET_STATS: request(m.GetStats),
-    Code.GET_ME: request(m.GetMe),
-    Code.GET_CLIENT: request(m.GetClient, client_id=f.NonZero()),
-    Code.GET_CLIENTS: request(m.GetClients),
+    CommandCode.PING: request(m.Ping),
+    CommandCode.GET_STATS: request(m.GetStats),
+    CommandCode.GET_ME: request(m.GetMe),
+    CommandCode.GET_CLIENT: request(m.GetClient, client_id=f.NonZero()),
+    CommandCode.GET_CLIENTS: request(m.GetClients),
     **_offset(f.BareConsumer(), _PARTITION_1, lenient),
-    Code.SEND_MESSAGES: request(
+    CommandCode.SEND_MESSAGES: request(
         m.SendMessages,
         **TOPIC,
         partitioning=f.PartitioningField(1, ErrorCode.CANNOT_PARSE_SLICE),
         messages=f.REST,
     ),
-    Code.GET_STREAM: lenient(m.GetStream, **STREAM),
-    Code.GET_STREAMS: request(m.GetStreams),
-    Code.CREATE_STREAM: lenient(m.CreateStream, stream_id=_CHOSEN, name=f.FoldedName()),
-    Code.DELETE_STREAM: lenient(m.DeleteStream, **STREAM),
-    Code.GET_TOPIC: lenient(m.GetTopic, **TOPIC),
-    Code.GET_TOPICS: lenient(m.GetTopics, **STREAM),
-    Code.CREATE_TOPIC: lenient(
+    CommandCode.GET_STREAM: lenient(m.GetStream, **STREAM),
+    CommandCode.GET_STREAMS: request(m.GetStreams),
+    CommandCode.CREATE_STREAM: lenient(m.CreateStream, stream_id=_CHOSEN, name=f.FoldedName()),
+    CommandCode.DELETE_STREAM: lenient(m.DeleteStream, **STREAM),
+    CommandCode.GET_TOPIC: lenient(m.GetTopic, **TOPIC),
+    CommandCode.GET_TOPICS: lenient(m.GetTopics, **STREAM),
+    CommandCode.CREATE_TOPIC: lenient(
         m.CreateTopic,
         **STREAM,
         topic_id=_CHOSEN,
@@ -159,36 +159,36 @@ D0_REQUESTS: Rows = {
         expiry_us=f.ExpirySeconds(),
         name=f.FoldedName(),
     ),
-    Code.DELETE_TOPIC: lenient(m.DeleteTopic, **TOPIC),
-    Code.CREATE_PARTITIONS: lenient(m.CreatePartitions, **TOPIC, count=_PARTITION_COUNT),
-    Code.DELETE_PARTITIONS: lenient(m.DeletePartitions, **TOPIC, count=_PARTITION_COUNT),
-    Code.GET_GROUPS: lenient(m.GetGroups, **TOPIC),
-    Code.CREATE_GROUP: lenient(m.CreateGroup, **TOPIC, group_id=_CHOSEN),
+    CommandCode.DELETE_TOPIC: lenient(m.DeleteTopic, **TOPIC),
+    CommandCode.CREATE_PARTITIONS: lenient(m.CreatePartitions, **TOPIC, count=_PARTITION_COUNT),
+    CommandCode.DELETE_PARTITIONS: lenient(m.DeletePartitions, **TOPIC, count=_PARTITION_COUNT),
+    CommandCode.GET_GROUPS: lenient(m.GetGroups, **TOPIC),
+    CommandCode.CREATE_GROUP: lenient(m.CreateGroup, **TOPIC, group_id=_CHOSEN),
     **_groups(f.NonZero(), lenient),
     # Only crates 0.0.61 to 0.0.89 have these.
-    Code.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.FoldedName()),
-    Code.UPDATE_TOPIC: request(
+    CommandCode.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.FoldedName()),
+    CommandCode.UPDATE_TOPIC: request(
         m.UpdateTopic, **TOPIC, expiry_us=f.ExpirySeconds(), name=f.FoldedName()
     ),
-    Code.LOGIN_USER: request(u.LoginUser, username=f.STR8, password=f.STR8),
-    Code.LOGOUT_USER: request(u.LogoutUser),
+    CommandCode.LOGIN_USER: request(u.LoginUser, username=f.STR8, password=f.STR8),
+    CommandCode.LOGOUT_USER: request(u.LogoutUser),
 }
 
 D1A_REQUESTS: Rows = {
     **D0_REQUESTS,
-    Code.GET_CLIENT: request(m.GetClient, client_id=f.U32_FIELD),
+    CommandCode.GET_CLIENT: request(m.GetClient, client_id=f.U32_FIELD),
     **_offset(f.CONSUMER_FROM_1, _PARTITION_1),
-    Code.SEND_MESSAGES: request(
+    CommandCode.SEND_MESSAGES: request(
         m.SendMessages, **TOPIC, partitioning=f.PartitioningField(1), messages=f.REST
     ),
-    Code.GET_STREAM: request(m.GetStream, **STREAM),
-    Code.CREATE_STREAM: request(m.CreateStream, stream_id=_PICKED, name=f.NAME8),
-    Code.DELETE_STREAM: request(m.DeleteStream, **STREAM),
-    Code.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.NAME8),
-    Code.PURGE_STREAM: request(m.PurgeStream, **STREAM),
-    Code.GET_TOPIC: request(m.GetTopic, **TOPIC),
-    Code.GET_TOPICS: request(m.GetTopics, **STREAM),
-    Code.CREATE_TOPIC: request(
+    CommandCode.GET_STREAM: request(m.GetStream, **STREAM),
+    CommandCode.CREATE_STREAM: request(m.CreateStream, stream_id=_PICKED, name=f.NAME8),
+    CommandCode.DELETE_STREAM: request(m.DeleteStream, **STREAM),
+    CommandCode.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.NAME8),
+    CommandCode.PURGE_STREAM: request(m.PurgeStream, **STREAM),
+    CommandCode.GET_TOPIC: request(m.GetTopic, **TOPIC),
+    CommandCode.GET_TOPICS: request(m.GetTopics, **STREAM),
+    CommandCode.CREATE_TOPIC: request(
         m.CreateTopic,
         **STREAM,
         topic_id=_CHOSEN,
@@ -196,27 +196,31 @@ D1A_REQUESTS: Rows = {
         expiry_us=f.ExpirySeconds(),
         name=f.NAME8,
     ),
-    Code.DELETE_TOPIC: request(m.DeleteTopic, **TOPIC),
-    Code.UPDATE_TOPIC: request(m.UpdateTopic, **TOPIC, expiry_us=f.ExpirySeconds(), name=f.NAME8),
-    Code.PURGE_TOPIC: request(m.PurgeTopic, **TOPIC),
-    Code.CREATE_PARTITIONS: request(m.CreatePartitions, **TOPIC, count=f.U32_FIELD),
-    Code.DELETE_PARTITIONS: request(m.DeletePartitions, **TOPIC, count=f.U32_FIELD),
-    Code.GET_GROUPS: request(m.GetGroups, **TOPIC),
-    Code.CREATE_GROUP: request(m.CreateGroup, **TOPIC, group_id=_PICKED, name=f.NAME8),
+    CommandCode.DELETE_TOPIC: request(m.DeleteTopic, **TOPIC),
+    CommandCode.UPDATE_TOPIC: request(
+        m.UpdateTopic, **TOPIC, expiry_us=f.ExpirySeconds(), name=f.NAME8
+    ),
+    CommandCode.PURGE_TOPIC: request(m.PurgeTopic, **TOPIC),
+    CommandCode.CREATE_PARTITIONS: request(m.CreatePartitions, **TOPIC, count=f.U32_FIELD),
+    CommandCode.DELETE_PARTITIONS: request(m.DeletePartitions, **TOPIC, count=f.U32_FIELD),
+    CommandCode.GET_GROUPS: request(m.GetGroups, **TOPIC),
+    CommandCode.CREATE_GROUP: request(m.CreateGroup, **TOPIC, group_id=_PICKED, name=f.NAME8),
     **_groups(f.IDENTIFIER_FROM_1),
-    Code.LOGIN_WITH_TOKEN: request(u.LoginWithToken, token=f.STR8),
-    Code.GET_USER: request(u.GetUser, **USER),
-    Code.GET_USERS: request(u.GetUsers),
-    Code.CREATE_USER: request(u.CreateUser, **NEW_USER),
-    Code.DELETE_USER: request(u.DeleteUser, **USER),
-    Code.UPDATE_USER: request(
+    CommandCode.LOGIN_WITH_TOKEN: request(u.LoginWithToken, token=f.STR8),
+    CommandCode.GET_USER: request(u.GetUser, **USER),
+    CommandCode.GET_USERS: request(u.GetUsers),
+    CommandCode.CREATE_USER: request(u.CreateUser, **NEW_USER),
+    CommandCode.DELETE_USER: request(u.DeleteUser, **USER),
+    CommandCode.UPDATE_USER: request(
         u.UpdateUser, **USER, username=f.Maybe(f.STR8), status=f.Maybe(f.U8_FIELD)
     ),
-    Code.UPDATE_PERMISSIONS: request(u.UpdatePermissions, **USER, permissions=PERMISSIONS_FROM_1),
-    Code.CHANGE_PASSWORD: request(u.ChangePassword, **USER, old=f.STR8, new=f.STR8),
-    Code.GET_TOKENS: request(u.GetTokens),
-    Code.CREATE_TOKEN: request(u.CreateToken, name=f.STR8, expiry_us=f.ExpirySeconds()),
-    Code.DELETE_TOKEN: request(u.DeleteToken, name=f.STR8),
+    CommandCode.UPDATE_PERMISSIONS: request(
+        u.UpdatePermissions, **USER, permissions=PERMISSIONS_FROM_1
+    ),
+    CommandCode.CHANGE_PASSWORD: request(u.ChangePassword, **USER, old=f.STR8, new=f.STR8),
+    CommandCode.GET_TOKENS: request(u.GetTokens),
+    CommandCode.CREATE_TOKEN: request(u.CreateToken, name=f.STR8, expiry_us=f.ExpirySeconds()),
+    CommandCode.DELETE_TOKEN: request(u.DeleteToken, name=f.STR8),
 }
 
 
@@ -231,10 +235,10 @@ def _topic_requests(expiry: f.Readable, id_field: f.Readable | None) -> Rows:
         "name": f.NAME8,
     }
     return {
-        Code.CREATE_TOPIC: request(
+        CommandCode.CREATE_TOPIC: request(
             m.CreateTopic, **STREAM, **chosen, partitions_count=f.U32_FIELD, **settings
         ),
-        Code.UPDATE_TOPIC: request(m.UpdateTopic, **TOPIC, **settings),
+        CommandCode.UPDATE_TOPIC: request(m.UpdateTopic, **TOPIC, **settings),
     }
 
 
@@ -245,34 +249,60 @@ D1B_REQUESTS: Rows = {**D1A_REQUESTS, **_topic_requests(f.ExpirySeconds(), _PICK
 # send extra bytes: Node's sends a number of partitions in DELETE_TOPIC and five bytes if there are
 # no permissions, Go's up to 0.6 a byte behind permissions, C#'s four bytes behind a token.
 UNREAD_AFTER = (
-    *(Code.GET_STREAM, Code.UPDATE_STREAM, Code.DELETE_STREAM, Code.PURGE_STREAM),
-    *(Code.GET_TOPIC, Code.GET_TOPICS, Code.DELETE_TOPIC, Code.PURGE_TOPIC),
-    *(Code.CREATE_PARTITIONS, Code.DELETE_PARTITIONS),
-    *(Code.GET_GROUP, Code.GET_GROUPS, Code.DELETE_GROUP, Code.JOIN_GROUP, Code.LEAVE_GROUP),
-    *(Code.GET_USER, Code.CREATE_USER, Code.DELETE_USER, Code.UPDATE_USER),
-    *(Code.UPDATE_PERMISSIONS, Code.CHANGE_PASSWORD, Code.LOGIN_WITH_TOKEN, Code.DELETE_TOKEN),
+    *(
+        CommandCode.GET_STREAM,
+        CommandCode.UPDATE_STREAM,
+        CommandCode.DELETE_STREAM,
+        CommandCode.PURGE_STREAM,
+    ),
+    *(
+        CommandCode.GET_TOPIC,
+        CommandCode.GET_TOPICS,
+        CommandCode.DELETE_TOPIC,
+        CommandCode.PURGE_TOPIC,
+    ),
+    *(CommandCode.CREATE_PARTITIONS, CommandCode.DELETE_PARTITIONS),
+    *(
+        CommandCode.GET_GROUP,
+        CommandCode.GET_GROUPS,
+        CommandCode.DELETE_GROUP,
+        CommandCode.JOIN_GROUP,
+        CommandCode.LEAVE_GROUP,
+    ),
+    *(
+        CommandCode.GET_USER,
+        CommandCode.CREATE_USER,
+        CommandCode.DELETE_USER,
+        CommandCode.UPDATE_USER,
+    ),
+    *(
+        CommandCode.UPDATE_PERMISSIONS,
+        CommandCode.CHANGE_PASSWORD,
+        CommandCode.LOGIN_WITH_TOKEN,
+        CommandCode.DELETE_TOKEN,
+    ),
 )
 
 D2_REQUESTS: Rows = {
     **D1B_REQUESTS,
     **{code: replace(D1B_REQUESTS[code], rest=True) for code in UNREAD_AFTER},
     **_topic_requests(f.U64_FIELD, _PICKED),
-    Code.LOGIN_USER: request(
+    CommandCode.LOGIN_USER: request(
         u.LoginUser, username=f.STR8, password=f.STR8, version=f.STR32, context=f.STR32
     ),
-    Code.FLUSH_UNSAVED_BUFFER: request(
+    CommandCode.FLUSH_UNSAVED_BUFFER: request(
         m.FlushUnsavedBuffer, **TOPIC, partition=f.PARTITION_FROM_1, fsync=f.FLAG
     ),
-    Code.DELETE_CONSUMER_OFFSET: request(
+    CommandCode.DELETE_CONSUMER_OFFSET: request(
         m.DeleteConsumerOffset, consumer=f.CONSUMER_FROM_1, **TOPIC, partition=_PARTITION_1
     ),
-    Code.CREATE_TOKEN: request(u.CreateToken, name=f.STR8, expiry_us=f.U64_FIELD),
+    CommandCode.CREATE_TOKEN: request(u.CreateToken, name=f.STR8, expiry_us=f.U64_FIELD),
 }
 
 D3_REQUESTS: Requests = {
     **D2_REQUESTS,
-    Code.SEND_MESSAGES: IndexedSend(head_bytes=56, base=1),
-    Code.DELETE_SEGMENTS: request(
+    CommandCode.SEND_MESSAGES: IndexedSend(head_bytes=56, base=1),
+    CommandCode.DELETE_SEGMENTS: request(
         m.DeleteSegments, **TOPIC, partition=f.PARTITION_FROM_1, count=f.U32_FIELD
     ),
 }
@@ -300,20 +330,20 @@ D4_REQUESTS = counted_from_zero(
         **D3_REQUESTS,
         **_offset(f.CONSUMER_FROM_1, f.PartitionOrFlag()),
         **_topic_requests(f.U64_FIELD, None),
-        Code.GET_CLUSTER_METADATA: request(m.GetClusterMetadata),
-        Code.DELETE_CONSUMER_OFFSET: request(
+        CommandCode.GET_CLUSTER_METADATA: request(m.GetClusterMetadata),
+        CommandCode.DELETE_CONSUMER_OFFSET: request(
             m.DeleteConsumerOffset,
             consumer=f.CONSUMER_FROM_1,
             **TOPIC,
             partition=f.PartitionOrFlag(),
         ),
-        Code.SEND_MESSAGES: IndexedSend(head_bytes=56, base=0),
-        Code.CREATE_STREAM: request(m.CreateStream, name=f.NAME8),
-        Code.CREATE_GROUP: request(m.CreateGroup, **TOPIC, name=f.NAME8),
+        CommandCode.SEND_MESSAGES: IndexedSend(head_bytes=56, base=0),
+        CommandCode.CREATE_STREAM: request(m.CreateStream, name=f.NAME8),
+        CommandCode.CREATE_GROUP: request(m.CreateGroup, **TOPIC, name=f.NAME8),
     }
 )
 
 D5_REQUESTS: Requests = {
     **D4_REQUESTS,
-    Code.SEND_MESSAGES: IndexedSend(head_bytes=64, base=0),
+    CommandCode.SEND_MESSAGES: IndexedSend(head_bytes=64, base=0),
 }

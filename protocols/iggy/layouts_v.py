@@ -27,7 +27,7 @@ from braidlog.protocols.iggy.layouts import (
     request,
     send_target,
 )
-from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.partitioning import xxhash32_from_zero
 from braidlog.protocols.iggy.permission_field import PERMISSIONS_FROM_0
 from braidlog.protocols.iggy.reply_layouts import D5_RECORDS, record
@@ -81,21 +81,23 @@ _OFFSET: Pieces = {"consumer": f.CONSUMER_FROM_0, **TOPIC, "partition": f.Partit
 V_REQUESTS = counted_from_zero(
     {
         **D5_REQUESTS,
-        Code.LOGIN_USER: Register(),
-        Code.SEND_MESSAGES: BatchSend(),
-        Code.STORE_CONSUMER_OFFSET: request(
+        CommandCode.LOGIN_USER: Register(),
+        CommandCode.SEND_MESSAGES: BatchSend(),
+        CommandCode.STORE_CONSUMER_OFFSET: request(
             m.StoreConsumerOffset, **_OFFSET, offset=f.U64_FIELD, quorum=f.U8_FIELD
         ),
-        Code.DELETE_CONSUMER_OFFSET: request(m.DeleteConsumerOffset, **_OFFSET, quorum=f.U8_FIELD),
-        Code.CREATE_STREAM: request(m.CreateStream, name=f.NAME8, **_OPTIONS),
-        Code.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.NAME8, **_OPTIONS),
-        Code.CREATE_TOPIC: request(
+        CommandCode.DELETE_CONSUMER_OFFSET: request(
+            m.DeleteConsumerOffset, **_OFFSET, quorum=f.U8_FIELD
+        ),
+        CommandCode.CREATE_STREAM: request(m.CreateStream, name=f.NAME8, **_OPTIONS),
+        CommandCode.UPDATE_STREAM: request(m.UpdateStream, **STREAM, name=f.NAME8, **_OPTIONS),
+        CommandCode.CREATE_TOPIC: request(
             m.CreateTopic, **STREAM, partitions_count=f.U32_FIELD, name=f.NAME8, **_OPTIONS
         ),
-        Code.UPDATE_TOPIC: request(m.UpdateTopic, **TOPIC, name=f.NAME8, **_OPTIONS),
-        Code.SYNC_GROUP: request(m.SyncGroup, **GROUP),
-        Code.DESCRIBE_OPTIONS: request(m.DescribeOptions, scope=f.U8_FIELD),
-        Code.CREATE_USER: request(
+        CommandCode.UPDATE_TOPIC: request(m.UpdateTopic, **TOPIC, name=f.NAME8, **_OPTIONS),
+        CommandCode.SYNC_GROUP: request(m.SyncGroup, **GROUP),
+        CommandCode.DESCRIBE_OPTIONS: request(m.DescribeOptions, scope=f.U8_FIELD),
+        CommandCode.CREATE_USER: request(
             u.CreateUser,
             username=f.STR8,
             password=f.STR8,
@@ -103,7 +105,7 @@ V_REQUESTS = counted_from_zero(
             permissions=PERMISSIONS_FROM_0,
             **_OPTIONS,
         ),
-        Code.UPDATE_USER: request(
+        CommandCode.UPDATE_USER: request(
             u.UpdateUser,
             user=f.GIVEN_IDENTIFIER,
             username=f.Maybe(f.STR8),
@@ -112,7 +114,7 @@ V_REQUESTS = counted_from_zero(
         ),
     }
 )
-del V_REQUESTS[Code.LOGIN_WITH_TOKEN]  # The register operation carries both kinds of login.
+del V_REQUESTS[CommandCode.LOGIN_WITH_TOKEN]  # The register operation carries both kinds of login.
 
 V_RECORDS: dict[type[Any], RecordLayout] = {
     **D5_RECORDS,
@@ -130,7 +132,7 @@ V_RECORDS: dict[type[Any], RecordLayout] = {
         name=f.STR8,
         options=f.Counted(),
     ),
-    r.TopicInfo: record(
+    r.TopicDetails: record(
         topic_id=f.NUMBER_FROM_0,
         created_us=f.U64_FIELD,
         partitions_count=f.U32_FIELD,
@@ -153,7 +155,7 @@ V_RECORDS: dict[type[Any], RecordLayout] = {
     r.Assignment: record(generation=f.U64_FIELD, partitions=f.PartitionNumbers(0)),
     r.Count: record(count=f.U32_FIELD),
     r.OptionInfo: record(key=f.STR8, kind=f.U8_FIELD, default=f.Counted(), description=f.STR32),
-    r.UserInfo: record(
+    r.UserDetails: record(
         user_id=f.UserNumber(0, NOT_OWNED),
         created_us=f.U64_FIELD,
         status=f.U8_FIELD,
@@ -173,9 +175,9 @@ V = Dialect(
     "protocol 0.11.0: Rust crate 0.11, apache-iggy 0.9.0",
     requests=V_REQUESTS,
     records=V_RECORDS,
-    unserved=frozenset({int(Code.GET_SNAPSHOT)}),
+    unserved=frozenset({int(CommandCode.GET_SNAPSHOT)}),
     # Its answer has no payload.
-    silent=frozenset({int(Code.LOGOUT_USER)}),
+    silent=frozenset({int(CommandCode.LOGOUT_USER)}),
     key_partition=xxhash32_from_zero,
     form=forms.BATCH_FORM,
     habits=Habits(
@@ -209,9 +211,9 @@ _NOT_THERE = frozenset(
 )
 _VAGUE = frozenset(
     {
-        int(Code.SEND_MESSAGES),
-        int(Code.STORE_CONSUMER_OFFSET),
-        int(Code.DELETE_CONSUMER_OFFSET),
+        int(CommandCode.SEND_MESSAGES),
+        int(CommandCode.STORE_CONSUMER_OFFSET),
+        int(CommandCode.DELETE_CONSUMER_OFFSET),
     }
 )
 

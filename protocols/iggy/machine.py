@@ -27,11 +27,11 @@ from braidlog.protocols.iggy.all_dialects import (
     candidates_of_login,
     settled_manners,
 )
-from braidlog.protocols.iggy.dialects import Dialect, Layout, Manners
+from braidlog.protocols.iggy.dialects import Dialect, Manners, PayloadLayout
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.fields import FieldRefused
 from braidlog.protocols.iggy.layouts_v import V
-from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.options import WithoutLogin
 from braidlog.storage.metadata.names import CONTROL
 
@@ -47,10 +47,10 @@ COMMAND_BYTES_MAX = 1024 * 1024
 # Known clients log in with less than 1 KB; a login's context field may be longer.
 BEFORE_LOGIN_BYTES_MAX = 16 * 1024
 
-LOGINS = frozenset({int(Code.LOGIN_USER), int(Code.LOGIN_WITH_TOKEN)})
+LOGINS = frozenset({int(CommandCode.LOGIN_USER), int(CommandCode.LOGIN_WITH_TOKEN)})
 COMPRESSIONS = range(1, 3)
 NUMBERED = ("stream", "topic", "group")  # Attributes of requests; the broker counts from 1.
-ALL_CODES = frozenset(int(code) for code in Code)
+ALL_CODES = frozenset(int(code) for code in CommandCode)
 
 
 class Family(enum.Enum):
@@ -62,7 +62,7 @@ class Family(enum.Enum):
 
 
 @dataclass(slots=True)
-class Command:
+class IggyCommand:
     """A request to serve; V repeats `frame` in the answer."""
 
     code: int
@@ -71,7 +71,7 @@ class Command:
 
 
 @dataclass(slots=True)
-class Refused:
+class RefusedFrame:
     """A frame that needs no handler: the answer is `reply`.
 
     `unserved`: the frame was valid, but the command is not served. `may_be_oldest`: the frame is of
@@ -130,7 +130,7 @@ class IggyMachine:
             raise self._too_long(length)
         return U32.size + int(length)
 
-    def decode(self, frame: memoryview) -> Command | Refused:
+    def decode(self, frame: memoryview) -> IggyCommand | RefusedFrame:
         """Decode a whole frame. The request's views are valid only as long as the frame.
 
         Raises ProtocolError for a frame at which the oldest dialect's server closes the connection.
@@ -142,17 +142,19 @@ class IggyMachine:
         try:
             if code in LOGINS:
                 self._recognise(code, payload)
-            elif code == Code.PING and self.dialect is not D0:
-                return Command(code, D2.requests[code].read(payload))
+            elif code == CommandCode.PING and self.dialect is not D0:
+                return IggyCommand(code, D2.requests[code].read(payload))
             elif not self.logged_in:
                 return self._without(code, payload)
             return self._read(code, payload)
         except FieldRefused as error:
-            return Refused(self._failure(error.code), error.reason)
+            return RefusedFrame(self._failure(error.code), error.reason)
         except ProtocolError as error:
             if self.dialect.habits.closes:
                 raise
-            return Refused(self._failure(ErrorCode.INVALID_COMMAND, error.reason), error.reason)
+            return RefusedFrame(
+                self._failure(ErrorCode.INVALID_COMMAND, error.reason), error.reason
+            )
 
     def standing(self) -> Standing:
         """Return the state that `resume` needs to continue at another broker."""
@@ -184,18 +186,18 @@ class IggyMachine:
         elif self._candidates:
             self.dialect = self._candidates[0]
 
-    def encode(self, command: Command, records: list[Any], tail_bytes: int = 0) -> bytes:
+    def encode(self, command: IggyCommand, records: list[Any], tail_bytes: int = 0) -> bytes:
         """Return head and records of a successful answer; `tail_bytes` more follow separately."""
         payload = b"" if command.code in self.dialect.silent else self.dialect.write(records)
         if command.frame is not None:
             return vsr.success(command.frame, payload, tail_bytes)
         return HEAD.pack(0, len(payload) + tail_bytes) + payload
 
-    def error(self, command: Command, code: ErrorCode, text: str = "") -> bytes:
+    def error(self, command: IggyCommand, code: ErrorCode, text: str = "") -> bytes:
         """Return an error answer."""
         if command.frame is None:
             return self._failure(code, text)
-        if command.code == Code.LOGIN_USER and code in EVICTIONS:
+        if command.code == CommandCode.LOGIN_USER and code in EVICTIONS:
             return vsr.eviction(command.frame, EVICTIONS[code])
         return vsr.failure(command.frame, layouts_v.error_number(command.code, code))
 
@@ -214,7 +216,9 @@ class IggyMachine:
             # A TLS hello reads as an unknown code with a length below the limit.
             return 0 if self._without_login is WithoutLogin.NOBODY else BEFORE_LOGIN_BYTES_MAX
         return (
-            self._longest if code == Code.SEND_MESSAGES else min(COMMAND_BYTES_MAX, self._longest)
+            self._longest
+            if code == CommandCode.SEND_MESSAGES
+            else min(COMMAND_BYTES_MAX, self._longest)
         )
 
     def _too_long(self, length: int) -> ProtocolError:
@@ -230,13 +234,13 @@ class IggyMachine:
 
     def _recognise(self, code: int, payload: memoryview) -> None:
         """Set the possible dialects from a login. Raises ProtocolError for any other command."""
-        if code == Code.LOGIN_USER:
+        if code == CommandCode.LOGIN_USER:
             self._candidates, self.manners = candidates_of_login(payload)
         else:
             self._candidates, self.manners = WITH_LOGIN, Manners()
         self.dialect = self._candidates[0]
 
-    def _without(self, code: int, payload: memoryview) -> Command | Refused:
+    def _without(self, code: int, payload: memoryview) -> IggyCommand | RefusedFrame:
         """Decode a command before any login: in the oldest dialect, if the layout fits."""
         without_login = self._without_login
         if without_login is WithoutLogin.NOBODY or self._candidates not in ((), (D0,)):
@@ -253,20 +257,20 @@ class IggyMachine:
         self._candidates = (D0,)
         return self._read(code, payload)
 
-    def _not_logged_in(self, code: int) -> Refused:
+    def _not_logged_in(self, code: int) -> RefusedFrame:
         if code not in ALL_CODES:
             reason = f"command {code} does not exist"
-            return Refused(self._failure(ErrorCode.INVALID_COMMAND, reason), reason)
+            return RefusedFrame(self._failure(ErrorCode.INVALID_COMMAND, reason), reason)
         reason = f"command {code} before login"
-        return Refused(self._failure(ErrorCode.UNAUTHENTICATED, reason), reason)
+        return RefusedFrame(self._failure(ErrorCode.UNAUTHENTICATED, reason), reason)
 
-    def _read(self, code: int, payload: memoryview) -> Command | Refused:
+    def _read(self, code: int, payload: memoryview) -> IggyCommand | RefusedFrame:
         """Decode a command in the likeliest dialect that fits. Raises ProtocolError."""
         candidates = self._candidates
         if len(candidates) == 1:
             layout = self.dialect.requests.get(code)
             if layout is not None:
-                return Command(code, layout.read(payload))
+                return IggyCommand(code, layout.read(payload))
             if self.dialect.habits.closes and code not in ALL_CODES:
                 raise ProtocolError(f"command {code} does not exist")
             return self._absent(code)
@@ -287,36 +291,36 @@ class IggyMachine:
         # usual.
         meant = [candidate for candidate in fitting if _is_meant(candidate[1])] or fitting
         self._settle(tuple(dialect for dialect, _ in meant))
-        return Command(code, meant[0][1])
+        return IggyCommand(code, meant[0][1])
 
     def _settle(self, fitting: Candidates) -> None:
         if fitting != self._candidates:
             self._candidates, self.dialect = fitting, fitting[0]
             self.manners = settled_manners(self.manners, fitting)
 
-    def _absent(self, code: int) -> Refused:
+    def _absent(self, code: int) -> RefusedFrame:
         """Refuse a command that the dialect lacks or that is not served in the dialect."""
         if code in self.dialect.unserved:
             reason = f"command {code} of dialect {self.dialect.name} is not served"
             reply = self._failure(ErrorCode.FEATURE_UNAVAILABLE, reason)
-            return Refused(reply, reason, unserved=True)
+            return RefusedFrame(reply, reason, unserved=True)
         reason = f"command {code} does not exist in dialect {self.dialect.name}"
-        return Refused(self._failure(ErrorCode.INVALID_COMMAND, reason), reason)
+        return RefusedFrame(self._failure(ErrorCode.INVALID_COMMAND, reason), reason)
 
     # Dialect V.
 
-    def _decode_vsr(self, frame: memoryview) -> Command | Refused:
+    def _decode_vsr(self, frame: memoryview) -> IggyCommand | RefusedFrame:
         request = vsr.decode(frame)
         self.dialect = V
         body = frame[vsr.HEADER_BYTES :]
         code = request.code
-        if code == Code.LOGIN_USER:
+        if code == CommandCode.LOGIN_USER:
             return self._login_vsr(request, body)
         if code == vsr.MISPLACED_LOGIN:
             reply = vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN)
-            return Refused(reply, "a login by the wrong operation")
-        if code == Code.PING:
-            return Command(code, V.requests[code].read(body[:0]), request)
+            return RefusedFrame(reply, "a login by the wrong operation")
+        if code == CommandCode.PING:
+            return IggyCommand(code, V.requests[code].read(body[:0]), request)
         if not self.logged_in:
             return _refused(request, ErrorCode.UNAUTHENTICATED, f"command {code} before login")
         if request.session != self.session:
@@ -325,28 +329,28 @@ class IggyMachine:
         if code in V.unserved:
             reason = f"command {code} of dialect V is not served"
             number = ErrorCode.FEATURE_UNAVAILABLE
-            return Refused(vsr.failure(request, number), reason, unserved=True)
+            return RefusedFrame(vsr.failure(request, number), reason, unserved=True)
         layout = V.requests.get(code)
         if layout is None:
             reason = f"operation {request.operation} does not exist in dialect V"
             return _refused(request, ErrorCode.INVALID_COMMAND, reason)
         try:
-            return Command(code, layout.read(body), request)
+            return IggyCommand(code, layout.read(body), request)
         except FieldRefused as error:
             return _refused(request, error.code, error.reason)
         except ProtocolError as error:
             return _refused(request, ErrorCode.INVALID_COMMAND, error.reason)
 
-    def _login_vsr(self, request: vsr.VsrRequest, body: memoryview) -> Command | Refused:
+    def _login_vsr(self, request: vsr.VsrRequest, body: memoryview) -> IggyCommand | RefusedFrame:
         try:
             version = layouts_v.protocol_version(body)
             if not vsr.speaks(version):
                 reason = f"protocol version {version} of dialect V is not served"
                 reply = vsr.eviction(request, vsr.Reason.INCOMPATIBLE_PROTOCOL)
-                return Refused(reply, reason, unserved=True)
-            return Command(request.code, V.requests[request.code].read(body), request)
+                return RefusedFrame(reply, reason, unserved=True)
+            return IggyCommand(request.code, V.requests[request.code].read(body), request)
         except ProtocolError as error:
-            return Refused(vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN), error.reason)
+            return RefusedFrame(vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN), error.reason)
 
 
 # V's reports of a refused login.
@@ -358,7 +362,7 @@ EVICTIONS = {
 }
 
 
-def _fits(layout: Layout | None, payload: memoryview) -> bool:
+def _fits(layout: PayloadLayout | None, payload: memoryview) -> bool:
     """Return True if a payload has that layout; a field may still be refused."""
     try:
         if layout is not None:
@@ -397,5 +401,5 @@ def _may_be_later(code: int, payload: memoryview) -> bool:
     return any(_fits(dialect.requests.get(code), payload) for dialect in WITH_LOGIN)
 
 
-def _refused(request: vsr.VsrRequest, code: ErrorCode, reason: str) -> Refused:
-    return Refused(vsr.failure(request, layouts_v.error_number(request.code, code)), reason)
+def _refused(request: vsr.VsrRequest, code: ErrorCode, reason: str) -> RefusedFrame:
+    return RefusedFrame(vsr.failure(request, layouts_v.error_number(request.code, code)), reason)

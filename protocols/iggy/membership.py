@@ -19,7 +19,7 @@ REVOKE_S = 30.0
 
 
 @dataclass(slots=True)
-class Member:
+class IggyMember:
     """A reader of a group.
 
     `partitions` are its own; those in `leaving` it may no longer poll. `current` is the partition
@@ -76,20 +76,20 @@ class Member:
 class Move:
     """A partition on its way to another member."""
 
-    owner: Member
-    to: Member
+    owner: IggyMember
+    to: IggyMember
     due_s: float
 
 
-class Group:
+class IggyGroup:
     """The members of a group, and the partitions of each."""
 
     def __init__(self, clock_s: Callable[[], float]) -> None:
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, IggyMember] = {}
         self.generation = 0  # Rises whenever a partition changes its owner.
         self._clock_s = clock_s
         self._dealt: int | None = None  # Partitions at the last deal; None: deal all again.
-        self._joined: list[Member] = []  # Since that deal, with `gently`.
+        self._joined: list[IggyMember] = []  # Since that deal, with `gently`.
         # By partition: the offset after the polled messages.
         self._uncommitted: dict[int, int] = {}
         self._moves: dict[int, Move] = {}  # By partition.
@@ -98,7 +98,7 @@ class Group:
         """Add a member. `gently`: others keep their partitions, except for the new
         member's share.
         """
-        member = self.members[member_id] = Member(member_id)
+        member = self.members[member_id] = IggyMember(member_id)
         if gently:
             self._joined.append(member)
         else:
@@ -162,7 +162,7 @@ class Group:
                 sizes[member.member_id] += 1
         self._joined.clear()
 
-    def _begin(self, owner: Member, to: Member) -> None:
+    def _begin(self, owner: IggyMember, to: IggyMember) -> None:
         """Move a partition, preferably a partition without uncommitted polls, which moves at once.
         An owner that waits for all of its share passes on a partition that it waits for.
         """
@@ -190,13 +190,13 @@ class Groups:
     def __init__(self, clock_s: Callable[[], float]) -> None:
         """`clock_s` is a steady clock in seconds."""
         self._clock_s = clock_s
-        self._groups: dict[GroupKey, Group] = {}  # Groups that have or had members.
+        self._groups: dict[GroupKey, IggyGroup] = {}  # Groups that have or had members.
         self._joined: dict[int, list[GroupKey]] = {}
 
     def join(self, topic_id: int, name: str, member_id: int, *, gently: bool = False) -> None:
-        """Add a member; joining twice changes nothing. `gently`: see `Group.join`."""
+        """Add a member; joining twice changes nothing. `gently`: see `IggyGroup.join`."""
         key = (topic_id, name)
-        group = self._groups.setdefault(key, Group(self._clock_s))
+        group = self._groups.setdefault(key, IggyGroup(self._clock_s))
         if member_id not in group.members:
             group.join(member_id, gently=gently)
             self._joined.setdefault(member_id, []).append(key)
@@ -234,7 +234,7 @@ class Groups:
         """The groups of a member, in the order in which it joined them."""
         return list(self._joined.get(member_id, ()))
 
-    def members(self, topic_id: int, name: str, partitions_count: int) -> list[Member]:
+    def members(self, topic_id: int, name: str, partitions_count: int) -> list[IggyMember]:
         """The members in the order in which they joined, with their partitions."""
         group = self._groups.get((topic_id, name))
         if group is None or not group.members:
@@ -244,7 +244,7 @@ class Groups:
 
     def member(
         self, topic_id: int, name: str, member_id: int, partitions_count: int
-    ) -> Member | None:
+    ) -> IggyMember | None:
         """Return a member, with its partitions; None if it has not joined."""
         group = self._groups.get((topic_id, name))
         if group is None or member_id not in group.members:
@@ -253,13 +253,13 @@ class Groups:
         return group.members[member_id]
 
     def polled(self, key: GroupKey, member_id: int, partition: int, next_offset: int) -> None:
-        """See `Group.polled`."""
+        """See `IggyGroup.polled`."""
         group = self._groups.get(key)
         if group is not None:
             group.polled(member_id, partition, next_offset)
 
     def committed(self, key: GroupKey, partition: int, position: int) -> None:
-        """Note a commit as `Group.committed`, of any committer."""
+        """Note a commit as `IggyGroup.committed`, of any committer."""
         group = self._groups.get(key)
         if group is not None:
             group.committed(partition, position)

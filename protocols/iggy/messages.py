@@ -16,7 +16,7 @@ Name = int | str
 UNBOUNDED = (1 << 64) - 1  # Expiry or size of a topic without a limit.
 
 
-class Code(enum.IntEnum):
+class CommandCode(enum.IntEnum):
     """Command codes of the classic framing; V uses the same codes within its own framing."""
 
     PING = 1
@@ -96,7 +96,7 @@ class PollingKind(enum.IntEnum):
 
 
 @dataclass(slots=True)
-class Consumer:
+class ConsumerRef:
     """The reader of a poll or the owner of a stored offset."""
 
     kind: ConsumerKind
@@ -115,7 +115,7 @@ class Partitioning:
 
 
 @dataclass(slots=True)
-class Strategy:
+class PollingStrategy:
     """A poll's start. `value` is an offset for OFFSET, microseconds since 1970 for TIMESTAMP, else
     meaningless.
     """
@@ -158,11 +158,11 @@ class GetClients:
 class PollMessages:
     """Asks for up to `count` messages; this protocol has no waiting polls."""
 
-    consumer: Consumer
+    consumer: ConsumerRef
     stream: Name
     topic: Name
     partition: int | None
-    strategy: Strategy
+    strategy: PollingStrategy
     count: int
     auto_commit: bool
 
@@ -184,7 +184,7 @@ class SendMessages:
 class GetConsumerOffset:
     """Asks for the last offset that a consumer has stored."""
 
-    consumer: Consumer
+    consumer: ConsumerRef
     stream: Name
     topic: Name
     partition: int | None
@@ -196,7 +196,7 @@ class StoreConsumerOffset:
     confirmation that V's client waits for.
     """
 
-    consumer: Consumer
+    consumer: ConsumerRef
     stream: Name
     topic: Name
     partition: int | None
@@ -208,7 +208,7 @@ class StoreConsumerOffset:
 class DeleteConsumerOffset:
     """Resets a stored offset to "never stored"."""
 
-    consumer: Consumer
+    consumer: ConsumerRef
     stream: Name
     topic: Name
     partition: int | None

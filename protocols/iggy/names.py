@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from braidlog.broker.topics.topic import Topic
 from braidlog.protocols.iggy.dialects import Habits
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
-from braidlog.protocols.iggy.messages import Consumer, ConsumerKind, Name
+from braidlog.protocols.iggy.messages import ConsumerKind, ConsumerRef, Name
 from braidlog.storage.metadata.names import DEFAULT_TENANT, TopicName
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Stream:
 
 
 @dataclass(slots=True)
-class Group:
+class NamedGroup:
     """A named consumer group of a topic."""
 
     group_id: int
@@ -116,12 +116,12 @@ def stream_number(broker: Broker, topic: Topic) -> int:
     return broker.namespaces.number(meta)
 
 
-def groups(broker: Broker, topic: Topic) -> list[Group]:
+def groups(broker: Broker, topic: Topic) -> list[NamedGroup]:
     """The named groups of a topic, in the order they were made."""
-    return [Group(meta.group_id, meta.name) for meta in broker.named_groups.list(topic)]
+    return [NamedGroup(meta.group_id, meta.name) for meta in broker.named_groups.list(topic)]
 
 
-def get_group(broker: Broker, topic: Topic, name: Name) -> Group:
+def get_group(broker: Broker, topic: Topic, name: Name) -> NamedGroup:
     """A group by its name or number. Raises Absent."""
     for group in groups(broker, topic):
         if name in (group.group_id, group.name):
@@ -134,7 +134,7 @@ def unnamed_group(group_id: int | None) -> str:
     return f"group-{group_id}"
 
 
-def subscription_name(broker: Broker, topic: Topic, consumer: Consumer) -> str:
+def subscription_name(broker: Broker, topic: Topic, consumer: ConsumerRef) -> str:
     """The subscription that a consumer reads by: its id as text, or its group's name.
 
     Raises Absent.

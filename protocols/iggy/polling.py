@@ -11,11 +11,17 @@ from braidlog.broker.runtime.steps import Steps
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy import replies as r
-from braidlog.protocols.iggy.context import PROTOCOL, Answer, Context
+from braidlog.protocols.iggy.context import PROTOCOL, IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
-from braidlog.protocols.iggy.readers import FIRST_PARTITION, NO_PARTITION, NotOwned, Target, target
+from braidlog.protocols.iggy.readers import (
+    FIRST_PARTITION,
+    NO_PARTITION,
+    NotOwnPartition,
+    ReadTarget,
+    target,
+)
 from braidlog.protocols.iggy.reading import (
-    Taken,
+    PolledMessages,
     first_not_older,
     last_of,
     read,
@@ -29,10 +35,10 @@ from braidlog.protocols.iggy.topics import current_offset
 # readers.
 LAST_WIDENINGS_MAX = 8
 
-Strategy = Callable[[Context, Target, m.PollMessages], Steps[tuple[int, Taken]]]
+ReadStart = Callable[[IggyContext, ReadTarget, m.PollMessages], Steps[tuple[int, PolledMessages]]]
 
 
-def poll(context: Context, request: m.PollMessages) -> Steps[Answer]:
+def poll(context: IggyContext, request: m.PollMessages) -> Steps[IggyAnswer]:
     """Return up to `count` messages of a partition.
 
     Raises Refusal, PartitionNotFound and the errors of a read.
@@ -43,17 +49,19 @@ def poll(context: Context, request: m.PollMessages) -> Steps[Answer]:
     topic = names.get_topic(context.broker, request.stream, request.topic)
     try:
         reader = target(context, topic, request.consumer, request.partition, turn=True)
-    except NotOwned:
-        return Answer([r.PolledHead(NO_PARTITION, 0, 0)])
+    except NotOwnPartition:
+        return IggyAnswer([r.PolledHead(NO_PARTITION, 0, 0)])
     if reader is None:
-        return Answer([r.PolledHead(FIRST_PARTITION if habits.owned_only else NO_PARTITION, 0, 0)])
+        return IggyAnswer(
+            [r.PolledHead(FIRST_PARTITION if habits.owned_only else NO_PARTITION, 0, 0)]
+        )
     if request.count == 0:
-        return Answer([r.PolledHead(reader.index, current_offset(reader.partition), 0)])
+        return IggyAnswer([r.PolledHead(reader.index, current_offset(reader.partition), 0)])
     with (yield from reserved(context)) as context.room:
         return (yield from _polled(context, reader, request))
 
 
-def _polled(context: Context, reader: Target, request: m.PollMessages) -> Steps[Answer]:
+def _polled(context: IggyContext, reader: ReadTarget, request: m.PollMessages) -> Steps[IggyAnswer]:
     """Read and convert, with memory reserved."""
     start, slice_read = yield from STRATEGIES[request.strategy.kind](context, reader, request)
     context.room.keep(slice_read.size * context.dialect.form.copies)
@@ -68,33 +76,33 @@ def _polled(context: Context, reader: Target, request: m.PollMessages) -> Steps[
     )
     head = r.PolledHead(reader.index, current_offset(reader.partition), slice_read.count)
     tail = yield from shown(context, reader.partition, slice_read.parts)
-    return Answer([head], tail=tail)
+    return IggyAnswer([head], tail=tail)
 
 
 def _from_offset(
-    context: Context, reader: Target, request: m.PollMessages
-) -> Steps[tuple[int, Taken]]:
+    context: IggyContext, reader: ReadTarget, request: m.PollMessages
+) -> Steps[tuple[int, PolledMessages]]:
     start = max(request.strategy.value, reader.partition.log_start_offset)
     return start, (yield from read(context, reader.partition, start, request.count))
 
 
 def _from_first(
-    context: Context, reader: Target, request: m.PollMessages
-) -> Steps[tuple[int, Taken]]:
+    context: IggyContext, reader: ReadTarget, request: m.PollMessages
+) -> Steps[tuple[int, PolledMessages]]:
     start = reader.partition.log_start_offset
     return start, (yield from read(context, reader.partition, start, request.count))
 
 
 def _from_timestamp(
-    context: Context, reader: Target, request: m.PollMessages
-) -> Steps[tuple[int, Taken]]:
+    context: IggyContext, reader: ReadTarget, request: m.PollMessages
+) -> Steps[tuple[int, PolledMessages]]:
     start: int = yield first_not_older(reader.partition, request.strategy.value)
     return start, (yield from read(context, reader.partition, start, request.count))
 
 
 def _from_last(
-    context: Context, reader: Target, request: m.PollMessages
-) -> Steps[tuple[int, Taken]]:
+    context: IggyContext, reader: ReadTarget, request: m.PollMessages
+) -> Steps[tuple[int, PolledMessages]]:
     """The last `count` messages, or as many of the newest as an answer holds; looks further back if
     some records are left out for Iggy.
     """
@@ -117,8 +125,8 @@ def _from_last(
 
 
 def _from_next(
-    context: Context, reader: Target, request: m.PollMessages
-) -> Steps[tuple[int, Taken]]:
+    context: IggyContext, reader: ReadTarget, request: m.PollMessages
+) -> Steps[tuple[int, PolledMessages]]:
     """Read from the subscription's position, without messages that other listeners acknowledged
     individually.
     """
@@ -134,7 +142,7 @@ def _from_next(
     return start, slice_read
 
 
-STRATEGIES: dict[m.PollingKind, Strategy] = {
+STRATEGIES: dict[m.PollingKind, ReadStart] = {
     m.PollingKind.OFFSET: _from_offset,
     m.PollingKind.TIMESTAMP: _from_timestamp,
     m.PollingKind.FIRST: _from_first,

@@ -10,16 +10,16 @@ from braidlog.broker.positions.subscriptions import Subscription
 from braidlog.broker.topics.partition import Partition
 from braidlog.broker.topics.topic import Topic
 from braidlog.protocols.iggy import names
-from braidlog.protocols.iggy.context import Context
+from braidlog.protocols.iggy.context import IggyContext
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
-from braidlog.protocols.iggy.membership import GroupKey, Member
-from braidlog.protocols.iggy.messages import Consumer, ConsumerKind
+from braidlog.protocols.iggy.membership import GroupKey, IggyMember
+from braidlog.protocols.iggy.messages import ConsumerKind, ConsumerRef
 
 FIRST_PARTITION = 0  # The partition of a consumer that names none, from crate 0.6 on.
 NO_PARTITION = -1  # As an index: the partition in the answer to a poll without a partition.
 
 
-class NotOwned(Refusal):
+class NotOwnPartition(Refusal):
     """A group member names a partition that is not its own (V): a poll gets an empty answer."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class NotOwned(Refusal):
 
 
 @dataclass(slots=True)
-class Target:
+class ReadTarget:
     """A partition, and the subscription that reads it."""
 
     topic: Topic
@@ -39,16 +39,16 @@ class Target:
         """The partition's number, from 0."""
         return self.partition.index
 
-    def subscription(self, context: Context) -> Subscription | None:
+    def subscription(self, context: IggyContext) -> Subscription | None:
         """The subscription, if anything was ever stored in it."""
         return context.broker.subscriptions.find(self.topic, self.name)
 
-    def position(self, context: Context) -> int | None:
+    def position(self, context: IggyContext) -> int | None:
         """The next offset wanted; None: never set."""
         subscription = self.subscription(context)
         return None if subscription is None else subscription.position(self.index)
 
-    def commit(self, context: Context, position: int, *, lazy: bool = False) -> int:
+    def commit(self, context: IggyContext, position: int, *, lazy: bool = False) -> int:
         """Set the next offset wanted; return the ticket. Raises TopicNotFound if the partition was
         deleted during the read: another partition may have its number by now.
         """
@@ -58,7 +58,7 @@ class Target:
         context.shared.groups.committed(self._group, self.index, position)
         return ticket
 
-    def polled(self, context: Context, next_offset: int) -> None:
+    def polled(self, context: IggyContext, next_offset: int) -> None:
         """Note that a group member, if this reader is a member, received everything below an
         offset.
         """
@@ -71,20 +71,21 @@ class Target:
 
 
 def target(
-    context: Context,
+    context: IggyContext,
     topic: Topic,
-    consumer: Consumer,
+    consumer: ConsumerRef,
     partition: int | None,
     *,
     turn: bool,
     owned: bool = True,
-) -> Target | None:
+) -> ReadTarget | None:
     """Return the target of a poll (`turn`) or an offset command; None for a group member without a
     partition.
 
     A group reader that names a partition gets it, member or not, if the dialect allows that. Else
     the target is the next of the member's own partitions, or without `turn` the partition of its
-    latest poll. `owned`: in V, only the member's own. Raises Refusal, PartitionNotFound, NotOwned.
+    latest poll. `owned`: in V, only the member's own. Raises Refusal, PartitionNotFound,
+    NotOwnPartition.
     """
     if not topic.partitions:
         raise Refusal(ErrorCode.NO_PARTITIONS)
@@ -102,10 +103,10 @@ def target(
         chosen = _in_turn(context, topic, name, turn=turn)
     if chosen is None:
         return None
-    return Target(topic, topic.partition(chosen), name.encode())
+    return ReadTarget(topic, topic.partition(chosen), name.encode())
 
 
-def _in_turn(context: Context, topic: Topic, name: str, *, turn: bool) -> int | None:
+def _in_turn(context: IggyContext, topic: Topic, name: str, *, turn: bool) -> int | None:
     member = _member(context, topic, name)
     if turn:
         return member.next_partition()
@@ -115,10 +116,10 @@ def _in_turn(context: Context, topic: Topic, name: str, *, turn: bool) -> int | 
 
 
 def _owned(
-    context: Context, topic: Topic, name: str, partition: int | None, *, turn: bool
+    context: IggyContext, topic: Topic, name: str, partition: int | None, *, turn: bool
 ) -> int | None:
     """Return the partition that a member names, if assigned to the member; for a poll (`turn`),
-    only if the partition is not about to move. Raises NotOwned.
+    only if the partition is not about to move. Raises NotOwnPartition.
     """
     if partition is None:
         return None
@@ -126,11 +127,11 @@ def _owned(
         topic.meta.topic_id, name, context.client.client_id, len(topic.partitions)
     )
     if member is None or partition not in (member.polled_ones if turn else member.partitions):
-        raise NotOwned
+        raise NotOwnPartition
     return partition
 
 
-def _member(context: Context, topic: Topic, name: str) -> Member:
+def _member(context: IggyContext, topic: Topic, name: str) -> IggyMember:
     member = context.shared.groups.member(
         topic.meta.topic_id, name, context.client.client_id, len(topic.partitions)
     )

@@ -17,7 +17,7 @@ from braidlog.broker.reading.unpacking import run_packing
 from braidlog.broker.runtime.output_budget import Reservation
 from braidlog.broker.runtime.steps import Steps
 from braidlog.broker.topics.partition import Partition
-from braidlog.protocols.iggy.context import PROTOCOL, Context
+from braidlog.protocols.iggy.context import PROTOCOL, IggyContext
 from braidlog.protocols.iggy.forms import MessageForm
 from braidlog.storage.formats.api import Buffer
 
@@ -28,7 +28,7 @@ LARGE_MESSAGE_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
-class Taken:
+class PolledMessages:
     """The messages that a poll read, and the offset where the next poll continues."""
 
     next_offset: int
@@ -37,7 +37,7 @@ class Taken:
     count: int = 0
 
 
-def reserved(context: Context) -> Steps[Reservation]:
+def reserved(context: IggyContext) -> Steps[Reservation]:
     """Memory for an answer of POLL_BYTES_MAX, or of less if memory is short."""
     outbox = context.connection.outbox
     budget = outbox.budget
@@ -48,8 +48,8 @@ def reserved(context: Context) -> Steps[Reservation]:
 
 
 def read(
-    context: Context, partition: Partition, start: int, count: int, *, size: int = 0
-) -> Steps[Taken]:
+    context: IggyContext, partition: Partition, start: int, count: int, *, size: int = 0
+) -> Steps[PolledMessages]:
     """Read up to `count` messages from `start` on, for an answer that holds `size` bytes already,
     of those reserved for it (`reserved`).
 
@@ -57,7 +57,7 @@ def read(
     meanwhile are skipped, and so are those that Iggy's readers cannot have; how far is remembered,
     so that polls that do not commit need not skip them again.
     """
-    result_slice = Taken(start)
+    result_slice = PolledMessages(start)
     walked_from, walked_to = context.walked.get(partition.partition_id, (0, 0))
     if walked_from <= start < walked_to:
         result_slice.next_offset = walked_to
@@ -82,19 +82,25 @@ def read(
             context.broker.metrics.left_out(PROTOCOL, partition.topic.name.full, result.left_out)
         if result.next_offset == result_slice.next_offset:
             break
-        result_slice = Taken(result.next_offset, result.in_memory, result.size, result.record_count)
+        result_slice = PolledMessages(
+            result.next_offset, result.in_memory, result.size, result.record_count
+        )
     if not result_slice.count and result_slice.next_offset > start:
         context.walked[partition.partition_id] = (start, result_slice.next_offset)
     return result_slice
 
 
 def read_unless(
-    context: Context, partition: Partition, start: int, count: int, next_gap: Callable[[int], int]
-) -> Steps[Taken]:
+    context: IggyContext,
+    partition: Partition,
+    start: int,
+    count: int,
+    next_gap: Callable[[int], int],
+) -> Steps[PolledMessages]:
     """Read without acknowledged messages: `next_gap` returns the first offset, from a given offset
     on, that is not acknowledged.
     """
-    result_slice = Taken(start)
+    result_slice = PolledMessages(start)
     room = context.room.size // context.dialect.form.copies
     end = partition.high_watermark
     while (
@@ -139,21 +145,25 @@ async def first_not_older(partition: Partition, time_us: int) -> int:
     return low
 
 
-def last_of(context: Context, result_slice: Taken, count: int) -> Taken:
+def last_of(context: IggyContext, result_slice: PolledMessages, count: int) -> PolledMessages:
     """Return the last `count` of the read messages."""
     if result_slice.count <= count:
         return result_slice
     last_messages = [message for _, message in messages(context, result_slice.parts)][-count:]
-    return Taken(result_slice.next_offset, list(last_messages), sum(map(len, last_messages)), count)
+    return PolledMessages(
+        result_slice.next_offset, list(last_messages), sum(map(len, last_messages)), count
+    )
 
 
-def messages(context: Context, parts: list[Buffer]) -> Iterator[tuple[int, memoryview]]:
+def messages(context: IggyContext, parts: list[Buffer]) -> Iterator[tuple[int, memoryview]]:
     """Offset and bytes of each message, in the stored form that the dialect reads."""
     for part in parts:
         yield from context.dialect.form.codec.polled(memoryview(part))
 
 
-def shown(context: Context, partition: Partition, parts: list[Buffer]) -> Steps[Sequence[Buffer]]:
+def shown(
+    context: IggyContext, partition: Partition, parts: list[Buffer]
+) -> Steps[Sequence[Buffer]]:
     """Return messages in the format that the dialect polls, converted in pieces if the stored
     format differs.
     """

@@ -22,7 +22,7 @@ from braidlog.broker.errors import LimitExceeded, NotOwner
 from braidlog.broker.runtime.steps import Steps, begin
 from braidlog.broker.server.endings import EndConnection, ProtocolError
 from braidlog.protocols.iggy import names
-from braidlog.protocols.iggy.machine import SEND_BYTES_MAX, Command, Refused, Standing
+from braidlog.protocols.iggy.machine import SEND_BYTES_MAX, IggyCommand, RefusedFrame, Standing
 from braidlog.protocols.iggy.session import IggySession
 from braidlog.storage.formats.api import Buffer
 from braidlog.storage.metadata.names import TopicName
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from braidlog.broker.cluster.placement import Owner, Tries
     from braidlog.broker.server.connection import Connection
     from braidlog.broker.topics.topic import Topic
-    from braidlog.protocols.iggy.context import Answer, Context
+    from braidlog.protocols.iggy.context import IggyAnswer, IggyContext
 
 # A frame: length of the rest, length of its `About`, the `About`, then the client's frame.
 HEAD = struct.Struct(">II")
@@ -103,7 +103,7 @@ class Link:
 class Relays:
     """The relayed connections of a client."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: IggyContext) -> None:
         self._context = context
         self._links: dict[int, Link] = {}
         self._homeless: list[Membership] = []  # Memberships of dropped links: no owner has these.
@@ -193,11 +193,11 @@ class Relays:
             self._drop(node)
 
 
-def _find(context: Context, topic: str) -> Topic | None:
+def _find(context: IggyContext, topic: str) -> Topic | None:
     return context.broker.topics.find(TopicName(*topic.split("/", 2)))
 
 
-def _join(context: Context, membership: Membership) -> None:
+def _join(context: IggyContext, membership: Membership) -> None:
     topic = _find(context, membership[0])
     if topic is not None:
         gently = context.dialect.habits.joins_gently
@@ -205,7 +205,7 @@ def _join(context: Context, membership: Membership) -> None:
         groups.join(topic.meta.topic_id, membership[1], client_id, gently=gently)
 
 
-def _joined_here(context: Context) -> list[Membership]:
+def _joined_here(context: IggyContext) -> list[Membership]:
     """Return the client's memberships at this broker."""
     memberships = []
     for topic_id, name in context.shared.groups.joined(context.client.client_id):
@@ -255,7 +255,7 @@ class RelayingSession(IggySession):
 
     def _fail_frame(self, frame: bytes, error: NotOwner) -> None:
         event = self._machine.decode(memoryview(frame))
-        if isinstance(event, Refused):
+        if isinstance(event, RefusedFrame):
             self._refuse(event)
         else:
             self._fail_with(event, error)
@@ -333,7 +333,7 @@ class RelayedSession(IggySession):
         except NotOwner:
             self._answers.answer([], status=MOVED)
 
-    def _carry_out(self, command: Command) -> Steps[Answer | None]:
+    def _carry_out(self, command: IggyCommand) -> Steps[IggyAnswer | None]:
         """Serve as `IggySession._carry_out`, but follow the catalogue first if the topic is unknown
         here: the other broker may have a newer catalogue.
         """

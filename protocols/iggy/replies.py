@@ -24,7 +24,7 @@ class ClientInfo:
 
 
 @dataclass(slots=True)
-class Membership:
+class JoinedGroup:
     """A consumer group that a connection is a member of."""
 
     stream_id: int
@@ -80,7 +80,7 @@ class StreamInfo:
 
 
 @dataclass(slots=True)
-class TopicInfo:
+class TopicDetails:
     """A topic; `expiry_us` and `size_max` are all ones if there is no bound."""
 
     topic_id: int
@@ -98,7 +98,7 @@ class TopicInfo:
 
 
 @dataclass(slots=True)
-class PartitionInfo:
+class PartitionDetails:
     """A partition; `current_offset` is that of the last record that may be read, and 0 if there is
     none.
     """
@@ -205,7 +205,7 @@ class OptionInfo:
 
 
 @dataclass(slots=True)
-class UserInfo:
+class UserDetails:
     """A user."""
 
     user_id: int
@@ -223,7 +223,7 @@ class UserPermissions:
 
 
 @dataclass(slots=True)
-class TokenInfo:
+class TokenDetails:
     """A token; `expires_us` 0: never."""
 
     name: str

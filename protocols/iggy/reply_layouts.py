@@ -39,7 +39,7 @@ def partitions(base: int) -> Records:
     """All records that name partitions."""
     number = f.PartitionNumber(base)
     return {
-        r.PartitionInfo: record(
+        r.PartitionDetails: record(
             partition=number,
             created_us=f.U64_FIELD,
             segments_count=f.U32_FIELD,
@@ -125,7 +125,7 @@ D0_RECORDS: Records = {
     **partitions(1),
     r.LoginInfo: record(user_id=f.UserNumber(1, NOBODY_BEFORE_D4)),
     r.ClientInfo: client(None),
-    r.Membership: record(
+    r.JoinedGroup: record(
         stream_id=f.NUMBER_FROM_1, topic_id=f.NUMBER_FROM_1, group_id=f.NUMBER_FROM_1
     ),
     r.Stats: stats(f.Seconds(), {}, {}),
@@ -137,7 +137,7 @@ D0_RECORDS: Records = {
         messages_count=f.U64_FIELD,
         name=f.STR8,
     ),
-    r.TopicInfo: topic(f.ExpirySeconds(), {}),
+    r.TopicDetails: topic(f.ExpirySeconds(), {}),
     r.GroupInfo: record(
         group_id=f.NUMBER_FROM_1, partitions_count=f.U32_FIELD, members_count=f.U32_FIELD
     ),
@@ -154,28 +154,28 @@ D1A_RECORDS: Records = {
         members_count=f.U32_FIELD,
         name=f.STR8,
     ),
-    r.UserInfo: record(
+    r.UserDetails: record(
         user_id=f.UserNumber(1, NOBODY_BEFORE_D4),
         created_us=f.U64_FIELD,
         status=f.U8_FIELD,
         username=f.STR8,
     ),
     r.UserPermissions: record(permissions=PERMISSIONS_FROM_1),
-    r.TokenInfo: record(name=f.STR8, expires_us=f.U64_FIELD),
+    r.TokenDetails: record(name=f.STR8, expires_us=f.U64_FIELD),
     r.RawToken: record(token=f.STR8),
 }
 
 D1B_RECORDS: Records = {
     **D1A_RECORDS,
     r.Stats: stats(f.U64_FIELD, TOTAL_CPU, {}),
-    r.TopicInfo: topic(f.ExpirySeconds(), TOPIC_SETTINGS),
+    r.TopicDetails: topic(f.ExpirySeconds(), TOPIC_SETTINGS),
 }
 
 D2_RECORDS: Records = {
     **D1B_RECORDS,
     # Earlier clients of this dialect ignore the fields that later versions added.
     r.Stats: stats(f.U64_FIELD, TOTAL_CPU, VERSION),
-    r.TopicInfo: topic(f.U64_FIELD, TOPIC_SETTINGS),
+    r.TopicDetails: topic(f.U64_FIELD, TOPIC_SETTINGS),
 }
 
 FROM_ZERO: dict[f.Writable, f.Writable] = {
@@ -191,7 +191,7 @@ D4_RECORDS: Records = {
     r.Stats: stats(f.U64_FIELD, TOTAL_CPU, {**VERSION, **MACHINE}),
     r.LoginInfo: record(user_id=f.UserNumber(0, NOBODY_FROM_D4)),
     r.ClientInfo: client(f.UserNumber(0, NOBODY_FROM_D4)),
-    r.UserInfo: record(
+    r.UserDetails: record(
         user_id=f.UserNumber(0, NOBODY_FROM_D4),
         created_us=f.U64_FIELD,
         status=f.U8_FIELD,

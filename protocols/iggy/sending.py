@@ -13,7 +13,7 @@ from braidlog.broker.topics.topic import Topic
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy import replies as r
-from braidlog.protocols.iggy.context import PROTOCOL, Answer, Context
+from braidlog.protocols.iggy.context import PROTOCOL, IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
 from braidlog.protocols.iggy.partitioning import take_turn
 from braidlog.storage.errors import CorruptBody, RecordTooLarge
@@ -45,7 +45,9 @@ class CutMessages(Exception):
     """
 
 
-def send(context: Context, request: m.SendMessages) -> Answer | Coroutine[Any, Any, Answer]:
+def send(
+    context: IggyContext, request: m.SendMessages
+) -> IggyAnswer | Coroutine[Any, Any, IggyAnswer]:
     """Append all messages to a partition.
 
     Raises Refusal, CutMessages, PartitionNotFound and the errors of an append.
@@ -64,8 +66,8 @@ def send(context: Context, request: m.SendMessages) -> Answer | Coroutine[Any, A
 
 
 def _send_now(
-    context: Context, request: m.SendMessages, topic: Topic, partition: Partition
-) -> Answer:
+    context: IggyContext, request: m.SendMessages, topic: Topic, partition: Partition
+) -> IggyAnswer:
     # Atomic: no await between reading the next offset and the append.
     append_us = context.broker.now_us()
     prepared = _prepare(context, request, partition.next_offset, append_us)
@@ -73,16 +75,16 @@ def _send_now(
 
 
 async def _send_behind(
-    context: Context, request: m.SendMessages, topic: Topic, partition: Partition
-) -> Answer:
+    context: IggyContext, request: m.SendMessages, topic: Topic, partition: Partition
+) -> IggyAnswer:
     """Send after a large SEND is done, which would otherwise have to start again."""
     async with context.shared.large_sends:
         return _send_now(context, request, topic, partition)
 
 
 async def _send_large(
-    context: Context, request: m.SendMessages, topic: Topic, partition: Partition
-) -> Answer:
+    context: IggyContext, request: m.SendMessages, topic: Topic, partition: Partition
+) -> IggyAnswer:
     """The same with the body made in a thread, one at a time: a million small messages in one SEND
     take a second. The body contains offsets, so it is made again if somebody else appended first;
     from the second try on, other SENDs to the partition wait.
@@ -103,7 +105,7 @@ async def _send_large(
 
 
 def _prepare(
-    context: Context, request: m.SendMessages, base_offset: int, append_us: int
+    context: IggyContext, request: m.SendMessages, base_offset: int, append_us: int
 ) -> Prepared:
     """Return the body of a SEND. Raises the message errors of `send`."""
     key = request.partitioning.key or None
@@ -115,8 +117,8 @@ def _prepare(
 
 
 def _append(
-    context: Context, topic: Topic, partition: Partition, prepared: Prepared, append_us: int
-) -> Answer:
+    context: IggyContext, topic: Topic, partition: Partition, prepared: Prepared, append_us: int
+) -> IggyAnswer:
     stream_number = names.stream_number(context.broker, topic)
     appended = partition.append(
         [prepared.body],
@@ -133,11 +135,11 @@ def _append(
         partition.index,
         appended.base_offset,
     )
-    return Answer([sent], ticket=appended.ticket)
+    return IggyAnswer([sent], ticket=appended.ticket)
 
 
 def _refusal(
-    context: Context, request: m.SendMessages, error: RecordTooLarge | CorruptBody
+    context: IggyContext, request: m.SendMessages, error: RecordTooLarge | CorruptBody
 ) -> Exception:
     """The exception for messages that are refused."""
     if context.dialect.habits.closes:
@@ -151,7 +153,7 @@ def _refusal(
     return to_broker_error(error)
 
 
-def _choose(context: Context, topic: Topic, partitioning: m.Partitioning) -> Partition:
+def _choose(context: IggyContext, topic: Topic, partitioning: m.Partitioning) -> Partition:
     count = len(topic.partitions)
     if not count:
         raise Refusal(ErrorCode.NO_PARTITIONS)

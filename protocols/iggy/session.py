@@ -17,9 +17,15 @@ from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.all_dialects import D0
 from braidlog.protocols.iggy.commands import COMMANDS
-from braidlog.protocols.iggy.context import PROTOCOL, Answer, Client, Context, Shared
+from braidlog.protocols.iggy.context import (
+    PROTOCOL,
+    ConnectedClient,
+    IggyAnswer,
+    IggyContext,
+    ListenerState,
+)
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal, wire_code
-from braidlog.protocols.iggy.machine import Command, IggyMachine, Refused
+from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.options import IggyOptions, WithoutLogin
 from braidlog.storage.formats.api import Buffer
 
@@ -36,7 +42,7 @@ LOOK_S = 30.0  # Between two checks whether a token has expired.
 WARNINGS_MAX = 8  # Log lines per connection about unserved commands, so that no loop fills the log.
 
 
-class Answers(Protocol):
+class AnswerSink(Protocol):
     """Destination of a session's answers."""
 
     @property
@@ -51,7 +57,7 @@ class IggySession:
     """The handlers of a connection; see `braidlog.broker.server.sessions.Session`."""
 
     def __init__(
-        self, broker: Broker, connection: Connection, options: IggyOptions, shared: Shared
+        self, broker: Broker, connection: Connection, options: IggyOptions, shared: ListenerState
     ) -> None:
         """`options` are those of the listener that accepted the connection."""
         without_login = WithoutLogin.NOBODY
@@ -61,10 +67,10 @@ class IggySession:
         self._warned: set[str] = set()
         self._login_due: float | None = None
         self._connection = connection
-        self._outbox: Answers = connection.outbox
-        client = Client(connection.id, connection.peer)
+        self._outbox: AnswerSink = connection.outbox
+        client = ConnectedClient(connection.id, connection.peer)
         shared.clients[client.client_id] = client
-        self._context = Context(broker, connection, options, shared, client)
+        self._context = IggyContext(broker, connection, options, shared, client)
         number = broker.metrics.number
         self._counted = {
             kind: number("braidlog_requests", PROTOCOL, served.api)
@@ -85,7 +91,7 @@ class IggySession:
         if self._outbox.is_broken:
             raise EndConnection("the client is gone")
         event = self._machine.decode(frame)
-        if isinstance(event, Refused):
+        if isinstance(event, RefusedFrame):
             self._refuse(event)
             return
         answer = yield from self._carry_out(event)
@@ -125,7 +131,7 @@ class IggySession:
         shared.groups.leave_all(client_id)
         del shared.clients[client_id]
 
-    def _carry_out(self, command: Command) -> Steps[Answer | None]:
+    def _carry_out(self, command: IggyCommand) -> Steps[IggyAnswer | None]:
         """The answer to a command; None if it was refused, and the refusal was sent."""
         kind = type(command.request)
         context, machine = self._context, self._machine
@@ -146,7 +152,7 @@ class IggySession:
             if machine.manners.absent_is_error or kind not in EMPTY_IF_ABSENT:
                 self._fail(command, error.code, str(error))
                 return None
-            return Answer()
+            return IggyAnswer()
         except Refusal as error:
             self._fail(command, error.code, str(error))
             return None
@@ -170,14 +176,14 @@ class IggySession:
         """True if the client has logged in, or uses the dialect that has no login."""
         return self._machine.logged_in or self._machine.dialect is D0
 
-    def _check(self, command: Command) -> None:
+    def _check(self, command: IggyCommand) -> None:
         """Raises NotAuthorized if the client may not do that to the named resource."""
         context, served = self._context, COMMANDS[type(command.request)]
         if served.action is not None and context.rules is not None:
             for resource in served.on(context.broker, command.request):
                 context.check(served.action, resource)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: RefusedFrame) -> None:
         if refused.unserved:
             self._warn(refused.reason)
         elif refused.may_be_oldest:
@@ -193,10 +199,10 @@ class IggySession:
             self._warned.add(reason)
             self._connection.log.warning("not_served", reason=reason)
 
-    def _fail_with(self, command: Command, error: BrokerError) -> None:
+    def _fail_with(self, command: IggyCommand, error: BrokerError) -> None:
         self._fail(command, wire_code(error), str(error))
 
-    def _fail(self, command: Command, code: ErrorCode, text: str) -> None:
+    def _fail(self, command: IggyCommand, code: ErrorCode, text: str) -> None:
         self._context.broker.metrics.number("braidlog_errors", PROTOCOL, str(int(code))).inc()
         self._outbox.answer([self._machine.error(command, code, text)])
 

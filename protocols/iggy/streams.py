@@ -14,7 +14,7 @@ from braidlog.broker.cluster.peers import Asker
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy import replies as r
-from braidlog.protocols.iggy.context import Answer, Context
+from braidlog.protocols.iggy.context import IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
 from braidlog.protocols.iggy.topic_options import check_no_options
 from braidlog.protocols.iggy.topics import forget_topic, topic_infos
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 PURGE_TRIES: Final = 3  # For a topic that is renamed or deleted while its stream is purged.
 
 
-async def get_stream(context: Context, request: m.GetStream) -> Answer:
+async def get_stream(context: IggyContext, request: m.GetStream) -> IggyAnswer:
     """A stream with its topics. Raises Absent."""
     stream = names.get_stream(context.broker, request.stream, listed=True)
     broker = context.broker
     infos = await topic_infos(broker, names.topics(broker, stream), await broker.peers.kept())
-    return Answer([_stream_info(stream, infos), *infos])
+    return IggyAnswer([_stream_info(stream, infos), *infos])
 
 
-async def get_streams(context: Context, request: m.GetStreams) -> Answer:
+async def get_streams(context: IggyContext, request: m.GetStreams) -> IggyAnswer:
     """All streams."""
     broker = context.broker
     elsewhere = await broker.peers.kept()
@@ -44,10 +44,10 @@ async def get_streams(context: Context, request: m.GetStreams) -> Answer:
         infos = await topic_infos(broker, names.topics(broker, stream), elsewhere)
         records.append(_stream_info(stream, infos))
         await trio.lowlevel.checkpoint()
-    return Answer(records)
+    return IggyAnswer(records)
 
 
-async def create_stream(context: Context, request: m.CreateStream) -> Answer:
+async def create_stream(context: IggyContext, request: m.CreateStream) -> IggyAnswer:
     """Create a namespace, or adopt an existing unlisted namespace. Raises Refusal."""
     broker = context.broker
     check_no_options(request.options)
@@ -67,26 +67,26 @@ async def create_stream(context: Context, request: m.CreateStream) -> Answer:
         ticket = await broker.namespaces.renumber(names.TENANT, request.name, stream_id)
     stream = names.get_stream(broker, request.name)
     infos = await topic_infos(broker, names.topics(broker, stream), {})
-    return Answer([_stream_info(stream, infos)], ticket=ticket)
+    return IggyAnswer([_stream_info(stream, infos)], ticket=ticket)
 
 
-async def update_stream(context: Context, request: m.UpdateStream) -> Answer:
+async def update_stream(context: IggyContext, request: m.UpdateStream) -> IggyAnswer:
     """Give a stream, with all of its topics, another name. Raises Refusal."""
     broker = context.broker
     check_no_options(request.options)
     stream = names.get_stream(broker, request.stream)
     if request.name == stream.name:
-        return Answer()
+        return IggyAnswer()
     if not valid_namespace(names.TENANT, request.name):
         raise Refusal(ErrorCode.INVALID_STREAM_NAME)
     context.check(Action.CREATE, Resource.of_namespace(names.TENANT, request.name))
     if names.find_stream(broker, request.name) is not None:
         raise Refusal(ErrorCode.STREAM_NAME_ALREADY_EXISTS)
     ticket = await broker.renaming.rename_namespace(names.TENANT, stream.name, request.name)
-    return Answer(ticket=ticket)
+    return IggyAnswer(ticket=ticket)
 
 
-async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
+async def delete_stream(context: IggyContext, request: m.DeleteStream) -> IggyAnswer:
     """Delete a stream with all its topics; the default namespace stays, empty and unlisted."""
     broker = context.broker
     stream = names.get_stream(broker, request.stream)
@@ -95,11 +95,11 @@ async def delete_stream(context: Context, request: m.DeleteStream) -> Answer:
             forget_topic(context, topic)
             await broker.topics.delete(topic.name)
     if stream.name == DEFAULT_NAMESPACE:
-        return Answer(ticket=await broker.namespaces.renumber(names.TENANT, stream.name, None))
-    return Answer(ticket=await broker.namespaces.delete(names.TENANT, stream.name))
+        return IggyAnswer(ticket=await broker.namespaces.renumber(names.TENANT, stream.name, None))
+    return IggyAnswer(ticket=await broker.namespaces.delete(names.TENANT, stream.name))
 
 
-async def purge_stream(context: Context, request: m.PurgeStream) -> Answer:
+async def purge_stream(context: IggyContext, request: m.PurgeStream) -> IggyAnswer:
     """Delete all messages of all topics of a stream, whichever broker owns them. Raises Absent,
     NotOwner.
     """
@@ -116,7 +116,7 @@ async def purge_stream(context: Context, request: m.PurgeStream) -> Answer:
                 await _purge(broker, asker, topic)
                 break
     await broker.durability.settled()
-    return Answer()
+    return IggyAnswer()
 
 
 async def _purge(broker: Broker, asker: Asker, topic: Topic) -> None:
@@ -128,7 +128,7 @@ async def _purge(broker: Broker, asker: Asker, topic: Topic) -> None:
         await broker.peers.purge(owner.node_id, asker, topic.name.full)
 
 
-def _stream_info(stream: names.Stream, infos: Sequence[r.TopicInfo]) -> r.StreamInfo:
+def _stream_info(stream: names.Stream, infos: Sequence[r.TopicDetails]) -> r.StreamInfo:
     return r.StreamInfo(
         stream_id=stream.stream_id,
         created_us=stream.created_us,

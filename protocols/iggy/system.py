@@ -5,7 +5,7 @@ from __future__ import annotations
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy import replies as r
-from braidlog.protocols.iggy.context import Answer, Client, Context
+from braidlog.protocols.iggy.context import ConnectedClient, IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import Absent, ErrorCode
 from braidlog.protocols.iggy.figures import broker_figures
 from braidlog.protocols.iggy.topic_options import described
@@ -15,48 +15,50 @@ CLUSTER_NAME, NODE_NAME = "braidlog", "braidlog-1"
 SCOPE_TOPIC = 1  # The scope of an option; 2 is a stream, 3 a user.
 
 
-def ping(context: Context, request: m.Ping) -> Answer:
+def ping(context: IggyContext, request: m.Ping) -> IggyAnswer:
     """An empty OK, before login too."""
-    return Answer()
+    return IggyAnswer()
 
 
-def get_me(context: Context, request: m.GetMe) -> Answer:
+def get_me(context: IggyContext, request: m.GetMe) -> IggyAnswer:
     """The caller's connection with its groups."""
-    return Answer(_client_records(context, context.client))
+    return IggyAnswer(_client_records(context, context.client))
 
 
-def get_client(context: Context, request: m.GetClient) -> Answer:
+def get_client(context: IggyContext, request: m.GetClient) -> IggyAnswer:
     """Any connection with its groups. Raises Absent."""
     client = context.shared.clients.get(request.client_id)
     if client is None:
         raise Absent(ErrorCode.CLIENT_NOT_FOUND)
-    return Answer(_client_records(context, client))
+    return IggyAnswer(_client_records(context, client))
 
 
-def get_clients(context: Context, request: m.GetClients) -> Answer:
+def get_clients(context: IggyContext, request: m.GetClients) -> IggyAnswer:
     """All connections, without their groups."""
     clients = context.shared.clients.values()
-    return Answer([_client_records(context, client)[0] for client in clients])
+    return IggyAnswer([_client_records(context, client)[0] for client in clients])
 
 
-async def get_stats(context: Context, request: m.GetStats) -> Answer:
+async def get_stats(context: IggyContext, request: m.GetStats) -> IggyAnswer:
     """Figures of this process and of all topics, whichever listener made them."""
-    return Answer([await broker_figures(context.broker, len(context.shared.clients))])
+    return IggyAnswer([await broker_figures(context.broker, len(context.shared.clients))])
 
 
-def get_cluster_metadata(context: Context, request: m.GetClusterMetadata) -> Answer:
+def get_cluster_metadata(context: IggyContext, request: m.GetClusterMetadata) -> IggyAnswer:
     """Return a single node: this broker, at the address where this client reaches it."""
     host, port = context.connection.advertised
-    return Answer([r.Node(CLUSTER_NAME, 1, NODE_NAME, host, port)])
+    return IggyAnswer([r.Node(CLUSTER_NAME, 1, NODE_NAME, host, port)])
 
 
-def describe_options(context: Context, request: m.DescribeOptions) -> Answer:
+def describe_options(context: IggyContext, request: m.DescribeOptions) -> IggyAnswer:
     """The options that a topic can have; nothing else has any."""
     options = described() if request.scope == SCOPE_TOPIC else []
-    return Answer([r.Count(len(options)), *options])
+    return IggyAnswer([r.Count(len(options)), *options])
 
 
-def _client_records(context: Context, client: Client) -> list[r.ClientInfo | r.Membership]:
+def _client_records(
+    context: IggyContext, client: ConnectedClient
+) -> list[r.ClientInfo | r.JoinedGroup]:
     memberships = []
     for topic_id, name in context.shared.groups.joined(client.client_id):
         membership = _membership(context, topic_id, name)
@@ -67,7 +69,7 @@ def _client_records(context: Context, client: Client) -> list[r.ClientInfo | r.M
     return [head, *memberships]
 
 
-def _membership(context: Context, topic_id: int, name: str) -> r.Membership | None:
+def _membership(context: IggyContext, topic_id: int, name: str) -> r.JoinedGroup | None:
     """A client's membership, by the group's numbers; None if another listener has deleted the
     topic since.
     """
@@ -77,4 +79,4 @@ def _membership(context: Context, topic_id: int, name: str) -> r.Membership | No
         return None
     stream = names.get_stream(broker, topic.name.namespace)
     group = next(group for group in names.groups(broker, topic) if group.name == name)
-    return r.Membership(stream.stream_id, names.topic_number(broker, topic), group.group_id)
+    return r.JoinedGroup(stream.stream_id, names.topic_number(broker, topic), group.group_id)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from braidlog.broker.access.rights import CLUSTER, Resource
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy.errors import Absent
-from braidlog.protocols.iggy.messages import Consumer, ConsumerKind, Name
+from braidlog.protocols.iggy.messages import ConsumerKind, ConsumerRef, Name
 from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ class OfConsumer(InTopic, Protocol):
     """A request that names a reader."""
 
     @property
-    def consumer(self) -> Consumer:
+    def consumer(self) -> ConsumerRef:
         """A consumer or a group."""
 
 
-class Named(Protocol):
+class NamingRequest(Protocol):
     """A request that names something to create."""
 
     @property
@@ -58,11 +58,11 @@ class Named(Protocol):
         """The new name."""
 
 
-class NamedInStream(InStream, Named, Protocol):
+class NamedInStream(InStream, NamingRequest, Protocol):
     """The same within a stream."""
 
 
-class NamedInTopic(InTopic, Named, Protocol):
+class NamedInTopic(InTopic, NamingRequest, Protocol):
     """The same within a topic."""
 
 
@@ -90,7 +90,7 @@ def stream(broker: Broker, request: InStream) -> Iterable[Resource]:
     yield _stream(broker, request.stream)
 
 
-def new_stream(broker: Broker, request: Named) -> Iterable[Resource]:
+def new_stream(broker: Broker, request: NamingRequest) -> Iterable[Resource]:
     """A stream that is to be made."""
     yield Resource.of_namespace(names.TENANT, request.name)
 

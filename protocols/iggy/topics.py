@@ -16,7 +16,7 @@ from braidlog.broker.topics.topic import Topic
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy import replies as r
-from braidlog.protocols.iggy.context import Answer, Context
+from braidlog.protocols.iggy.context import IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
 from braidlog.protocols.iggy.messages import UNBOUNDED
 from braidlog.protocols.iggy.topic_options import COMPRESSION as COMPRESSION_OPTION
@@ -71,28 +71,28 @@ KeptElsewhere = Mapping[str, tuple[int, int, int]]
 PIECE_PARTITIONS = 200
 
 
-def get_topic(context: Context, request: m.GetTopic) -> Answer:
+def get_topic(context: IggyContext, request: m.GetTopic) -> IggyAnswer:
     """A topic with its partitions. Raises Absent, NotOwner."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     topic.check_here()
-    return Answer(_details(context.broker, topic))
+    return IggyAnswer(_details(context.broker, topic))
 
 
-async def get_topics(context: Context, request: m.GetTopics) -> Answer:
+async def get_topics(context: IggyContext, request: m.GetTopics) -> IggyAnswer:
     """All topics of a stream; of a missing stream none, if the dialect has that. Raises Absent."""
     broker = context.broker
     try:
         stream = names.get_stream(broker, request.stream)
     except Absent:
         if context.dialect.habits.lists_missing_stream:
-            return Answer([r.Count(0)])
+            return IggyAnswer([r.Count(0)])
         raise
     topics = names.topics(broker, stream)
     infos = await topic_infos(broker, topics, await broker.peers.kept())
-    return Answer([r.Count(len(infos)), *infos])
+    return IggyAnswer([r.Count(len(infos)), *infos])
 
 
-async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
+async def create_topic(context: IggyContext, request: m.CreateTopic) -> IggyAnswer:
     """Create a topic. Raises Refusal."""
     broker = context.broker
     _check_settings(request)
@@ -125,10 +125,10 @@ async def create_topic(context: Context, request: m.CreateTopic) -> Answer:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS, str(error)) from error
     finally:
         being_made.discard(number)
-    return Answer(_details(broker, topic), ticket=topic.ticket)
+    return IggyAnswer(_details(broker, topic), ticket=topic.ticket)
 
 
-async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
+async def update_topic(context: IggyContext, request: m.UpdateTopic) -> IggyAnswer:
     """Change a topic's settings, then its name if changed. Raises Refusal."""
     broker = context.broker
     _check_settings(request)
@@ -156,36 +156,36 @@ async def update_topic(context: Context, request: m.UpdateTopic) -> Answer:
     ticket = await broker.topics.alter_settings(topic.name, changes)
     if name != topic.name:
         ticket = await broker.renaming.rename_topic(topic.name, name)
-    return Answer(ticket=ticket)
+    return IggyAnswer(ticket=ticket)
 
 
-async def delete_topic(context: Context, request: m.DeleteTopic) -> Answer:
+async def delete_topic(context: IggyContext, request: m.DeleteTopic) -> IggyAnswer:
     """Delete a topic with its groups and stored offsets. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     forget_topic(context, topic)
-    return Answer(ticket=await context.broker.topics.delete(topic.name))
+    return IggyAnswer(ticket=await context.broker.topics.delete(topic.name))
 
 
-async def create_partitions(context: Context, request: m.CreatePartitions) -> Answer:
+async def create_partitions(context: IggyContext, request: m.CreatePartitions) -> IggyAnswer:
     """Add partitions to a topic. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     if not 1 <= request.count <= PARTITIONS_MAX:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
     try:
-        return Answer(
+        return IggyAnswer(
             ticket=await _step(topic, context.broker.topics.add_partitions, request.count)
         )
     except errors.InvalidRequest as error:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS, str(error)) from error
 
 
-async def delete_partitions(context: Context, request: m.DeletePartitions) -> Answer:
+async def delete_partitions(context: IggyContext, request: m.DeletePartitions) -> IggyAnswer:
     """Remove the partitions with the highest numbers, at most all. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     if not 1 <= request.count <= PARTITIONS_MAX:
         raise Refusal(ErrorCode.TOO_MANY_PARTITIONS)
     resize = context.broker.topics.keep_partitions
-    return Answer(ticket=await _step(topic, resize, -request.count))
+    return IggyAnswer(ticket=await _step(topic, resize, -request.count))
 
 
 class Resize(Protocol):
@@ -211,36 +211,36 @@ async def _step(topic: Topic, resize: Resize, step: int) -> int:
     return await once()
 
 
-async def purge_topic(context: Context, request: m.PurgeTopic) -> Answer:
+async def purge_topic(context: IggyContext, request: m.PurgeTopic) -> IggyAnswer:
     """Delete all messages of a topic; offsets continue, stored offsets stay. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
     broker = context.broker
     await broker.durability.settled()  # Only durable records can be dropped.
     await broker.retention.purge(topic)
     await broker.durability.settled()
-    return Answer()
+    return IggyAnswer()
 
 
-async def delete_segments(context: Context, request: m.DeleteSegments) -> Answer:
+async def delete_segments(context: IggyContext, request: m.DeleteSegments) -> IggyAnswer:
     """Delete the oldest segments of a partition. Raises Refusal, PartitionNotFound."""
     broker = context.broker
     topic = names.get_topic(broker, request.stream, request.topic)
     broker.retention.drop_segments(topic.partition(request.partition), request.count)
     await broker.durability.settled()
-    return Answer()
+    return IggyAnswer()
 
 
-async def flush(context: Context, request: m.FlushUnsavedBuffer) -> Answer:
+async def flush(context: IggyContext, request: m.FlushUnsavedBuffer) -> IggyAnswer:
     """Answered once all that was sent to a partition is on disk. Raises Refusal,
     PartitionNotFound.
     """
     topic = names.get_topic(context.broker, request.stream, request.topic)
     topic.partition(request.partition)
     await context.broker.durability.settled()
-    return Answer()
+    return IggyAnswer()
 
 
-def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.TopicInfo:
+def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.TopicDetails:
     """The record of a topic, with the figures of its owner."""
     partitions = topic.partitions
     messages, size, segments = elsewhere.get(topic.name.full) or topic.kept()
@@ -254,7 +254,7 @@ def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.Topi
     compression = int(settings.get(COMPRESSION, COMPRESSIONS[0]))
     size_max = _bound(retention_bytes, max(len(partitions), 1))
     options = _given_options(topic)
-    return r.TopicInfo(
+    return r.TopicDetails(
         topic_id=names.topic_number(broker, topic),
         created_us=topic.meta.created_us,
         partitions_count=len(partitions),
@@ -278,7 +278,7 @@ def topic_info(broker: Broker, topic: Topic, elsewhere: KeptElsewhere) -> r.Topi
 
 async def topic_infos(
     broker: Broker, topics: Sequence[Topic], elsewhere: KeptElsewhere
-) -> list[r.TopicInfo]:
+) -> list[r.TopicDetails]:
     """Return the records of many topics, built in pieces; `elsewhere` has the figures of other
     brokers.
     """
@@ -310,7 +310,7 @@ def current_offset(partition: Partition) -> int:
     return max(partition.high_watermark - 1, 0)
 
 
-def forget_topic(context: Context, topic: Topic) -> None:
+def forget_topic(context: IggyContext, topic: Topic) -> None:
     """Remove all group members of a deleted topic, and its turn for balanced SENDs."""
     for group in names.groups(context.broker, topic):
         context.shared.groups.drop(topic.meta.topic_id, group.name)
@@ -391,14 +391,14 @@ def _settings(
     return settings
 
 
-def _details(broker: Broker, topic: Topic) -> list[r.TopicInfo | r.PartitionInfo]:
+def _details(broker: Broker, topic: Topic) -> list[r.TopicDetails | r.PartitionDetails]:
     partitions = [_partition_info(topic, partition) for partition in topic.partitions]
     return [topic_info(broker, topic, {}), *partitions]
 
 
-def _partition_info(topic: Topic, partition: Partition) -> r.PartitionInfo:
+def _partition_info(topic: Topic, partition: Partition) -> r.PartitionDetails:
     segments = len(partition.segments())
-    return r.PartitionInfo(
+    return r.PartitionDetails(
         partition=partition.index,
         created_us=topic.meta.created_us,
         segments_count=segments,

@@ -15,7 +15,7 @@ from braidlog.broker.access.rules import Grant
 from braidlog.broker.access.users import ROOT_USER_ID, UserMeta, principal_of
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy import user_messages as u
-from braidlog.protocols.iggy.context import ROOT, Answer, Context
+from braidlog.protocols.iggy.context import ROOT, IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
 from braidlog.protocols.iggy.messages import UNBOUNDED, Name
 from braidlog.protocols.iggy.permissions import (
@@ -35,7 +35,7 @@ TOKEN_NAME_BYTES = range(3, 31)
 ACTIVE, INACTIVE = 1, 2  # Status of a user.
 
 
-async def login(context: Context, request: u.LoginUser) -> Answer:
+async def login(context: IggyContext, request: u.LoginUser) -> IggyAnswer:
     """Log a user in by password, also again on the same connection. Raises Refusal."""
     authentication, at = context.broker.authentication, context.connection.at
     name, password = request.username, request.password
@@ -52,7 +52,7 @@ async def login(context: Context, request: u.LoginUser) -> Answer:
     return _let_in(context, identity.user_id - ROOT_USER_ID, identity)
 
 
-def login_with_token(context: Context, request: u.LoginWithToken) -> Answer:
+def login_with_token(context: IggyContext, request: u.LoginWithToken) -> IggyAnswer:
     """Log a user in by an access token. Raises Refusal."""
     broker = context.broker
     try:
@@ -65,30 +65,30 @@ def login_with_token(context: Context, request: u.LoginWithToken) -> Answer:
     return _let_in(context, user.user_id - ROOT_USER_ID, identity)
 
 
-def logout(context: Context, request: u.LogoutUser) -> Answer:
+def logout(context: IggyContext, request: u.LogoutUser) -> IggyAnswer:
     """Log out: the client has to log in again."""
     context.client.user_id = context.client.proof = None
     context.connection.act_for(ANONYMOUS)
-    return Answer()
+    return IggyAnswer()
 
 
-def get_user(context: Context, request: u.GetUser) -> Answer:
+def get_user(context: IggyContext, request: u.GetUser) -> IggyAnswer:
     """Return a user with permissions; every user may see their own entry. Raises Absent."""
     user = _find(context, request.user)
     if user is None or user.user_id - ROOT_USER_ID != context.client.user_id:
         _check_rights(context, Action.DESCRIBE)
     if user is None:
         raise Absent(ErrorCode.RESOURCE_NOT_FOUND)
-    return Answer(_details(context, user))
+    return IggyAnswer(_details(context, user))
 
 
-def get_users(context: Context, request: u.GetUsers) -> Answer:
+def get_users(context: IggyContext, request: u.GetUsers) -> IggyAnswer:
     """Return all users."""
     _check_rights(context, Action.DESCRIBE)
-    return Answer([_info(user) for user in _all(context)])
+    return IggyAnswer([_info(user) for user in _all(context)])
 
 
-async def create_user(context: Context, request: u.CreateUser) -> Answer:
+async def create_user(context: IggyContext, request: u.CreateUser) -> IggyAnswer:
     """Create a user. Raises Refusal."""
     _check_rights(context)
     check_no_options(request.options)
@@ -111,10 +111,10 @@ async def create_user(context: Context, request: u.CreateUser) -> Answer:
         ticket = await _set_permissions(context, user, grants, permitted)
     details = _details(context, user)
     await context.broker.published(ticket)
-    return Answer(details)
+    return IggyAnswer(details)
 
 
-async def update_user(context: Context, request: u.UpdateUser) -> Answer:
+async def update_user(context: IggyContext, request: u.UpdateUser) -> IggyAnswer:
     """Change a user's name or status. Raises Refusal."""
     _check_rights(context)
     check_no_options(request.options)
@@ -131,10 +131,10 @@ async def update_user(context: Context, request: u.UpdateUser) -> Answer:
         raise Refusal(ErrorCode.INVALID_USERNAME, str(error)) from None
     _audit(context, "user_changed", user.name)
     await context.broker.published(ticket)
-    return Answer()
+    return IggyAnswer()
 
 
-async def delete_user(context: Context, request: u.DeleteUser) -> Answer:
+async def delete_user(context: IggyContext, request: u.DeleteUser) -> IggyAnswer:
     """Delete a user with the user's tokens; root cannot be deleted. Raises Refusal."""
     _check_rights(context)
     user = _find(context, request.user)
@@ -144,10 +144,10 @@ async def delete_user(context: Context, request: u.DeleteUser) -> Answer:
     ticket = await context.broker.users.delete(stored)
     _audit(context, "user_deleted", stored.name)
     await context.broker.published(ticket)
-    return Answer()
+    return IggyAnswer()
 
 
-async def update_permissions(context: Context, request: u.UpdatePermissions) -> Answer:
+async def update_permissions(context: IggyContext, request: u.UpdatePermissions) -> IggyAnswer:
     """Set a user's permissions, and remove all others that Iggy's clients can name.
 
     Raises Refusal.
@@ -162,10 +162,10 @@ async def update_permissions(context: Context, request: u.UpdatePermissions) -> 
     permitted = granting_nothing(context.broker, request.permissions)
     ticket = await _set_permissions(context, user, grants, permitted)
     await context.broker.published(ticket)
-    return Answer()
+    return IggyAnswer()
 
 
-async def change_password(context: Context, request: u.ChangePassword) -> Answer:
+async def change_password(context: IggyContext, request: u.ChangePassword) -> IggyAnswer:
     """Change the caller's own password, or another user's with the right to do so. Raises
     Refusal.
     """
@@ -188,16 +188,16 @@ async def change_password(context: Context, request: u.ChangePassword) -> Answer
     ticket = await users.set_password(user, request.new)
     _audit(context, "user_changed", user.name)
     await context.broker.published(ticket)
-    return Answer()
+    return IggyAnswer()
 
 
-def get_tokens(context: Context, request: u.GetTokens) -> Answer:
+def get_tokens(context: IggyContext, request: u.GetTokens) -> IggyAnswer:
     """Return the caller's tokens, without their secrets."""
     user = _caller(context)
-    return Answer([r.TokenInfo(token.name, token.expires_us or 0) for token in user.tokens])
+    return IggyAnswer([r.TokenDetails(token.name, token.expires_us or 0) for token in user.tokens])
 
 
-async def create_token(context: Context, request: u.CreateToken) -> Answer:
+async def create_token(context: IggyContext, request: u.CreateToken) -> IggyAnswer:
     """Create a token for the caller; the secret is shown only this once. Raises Refusal."""
     _check_size(request.name, TOKEN_NAME_BYTES, ErrorCode.INVALID_TOKEN_NAME)
     broker = context.broker
@@ -216,10 +216,10 @@ async def create_token(context: Context, request: u.CreateToken) -> Answer:
         raise Refusal(ErrorCode.INVALID_TOKEN_NAME, str(error)) from None
     _audit(context, "token_created", f"{user.name} {request.name}")
     await broker.published(ticket)
-    return Answer([r.RawToken(text)])
+    return IggyAnswer([r.RawToken(text)])
 
 
-async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
+async def delete_token(context: IggyContext, request: u.DeleteToken) -> IggyAnswer:
     """Delete a token of the caller. Raises Refusal."""
     try:
         user = _caller(context)
@@ -228,10 +228,12 @@ async def delete_token(context: Context, request: u.DeleteToken) -> Answer:
         raise Refusal(ErrorCode.RESOURCE_NOT_FOUND, str(error)) from None
     _audit(context, "token_revoked", f"{user.name} {request.name}")
     await context.broker.published(ticket)
-    return Answer()
+    return IggyAnswer()
 
 
-def _let_in(context: Context, number: int, identity: Identity, *, is_kept: bool = True) -> Answer:
+def _let_in(
+    context: IggyContext, number: int, identity: Identity, *, is_kept: bool = True
+) -> IggyAnswer:
     """Set the connection's user. `is_kept`: the user is stored, and may be changed or removed while
     logged in.
     """
@@ -242,10 +244,10 @@ def _let_in(context: Context, number: int, identity: Identity, *, is_kept: bool 
         raise Refusal(ErrorCode.UNAUTHENTICATED, str(error)) from None
     context.client.user_id, context.client.proof = number, proof
     session, version = context.connection.id, context.broker.version
-    return Answer([r.LoginInfo(number, session, PROTOCOL_VERSION, version)])
+    return IggyAnswer([r.LoginInfo(number, session, PROTOCOL_VERSION, version)])
 
 
-def _root_password(context: Context, name: str) -> str | None:
+def _root_password(context: IggyContext, name: str) -> str | None:
     """Return root's password from the listener's options, if root is the name; None if root has a
     stored password, or the options' password cannot be used to log in.
     """
@@ -265,13 +267,13 @@ def _root_password(context: Context, name: str) -> str | None:
         return None
 
 
-def _root(context: Context) -> UserMeta:
+def _root(context: IggyContext) -> UserMeta:
     """Return root, as stored or as in the options."""
     stored = context.broker.users.by_id(ROOT_USER_ID)
     return stored or UserMeta(ROOT_USER_ID, context.options.username, "", 0, True, [])
 
 
-async def _stored_root(context: Context) -> UserMeta:
+async def _stored_root(context: IggyContext) -> UserMeta:
     """Return the stored root user, created if needed. Raises the errors of `Users.create`."""
     users = context.broker.users
     stored = users.by_id(ROOT_USER_ID)
@@ -280,12 +282,12 @@ async def _stored_root(context: Context) -> UserMeta:
     return stored
 
 
-def _all(context: Context) -> list[UserMeta]:
+def _all(context: IggyContext) -> list[UserMeta]:
     others = [user for user in context.broker.users.all() if user.user_id != ROOT_USER_ID]
     return [_root(context), *others]
 
 
-def _find(context: Context, name: Name) -> UserMeta | None:
+def _find(context: IggyContext, name: Name) -> UserMeta | None:
     """Return a user by name, or by the dialect's number of the user."""
     root = _root(context)
     if isinstance(name, str):
@@ -294,7 +296,7 @@ def _find(context: Context, name: Name) -> UserMeta | None:
     return root if number == ROOT_USER_ID else context.broker.users.by_id(number)
 
 
-def _get_stored(context: Context, name: Name) -> UserMeta:
+def _get_stored(context: IggyContext, name: Name) -> UserMeta:
     """Return a user that can be changed. Raises Refusal."""
     user = _find(context, name)
     if user is None:
@@ -304,7 +306,7 @@ def _get_stored(context: Context, name: Name) -> UserMeta:
     return user
 
 
-def _caller(context: Context) -> UserMeta:
+def _caller(context: IggyContext) -> UserMeta:
     """Return the logged-in user. Raises Refusal if the user was deleted since."""
     number = context.client.user_id
     if number is None:
@@ -317,7 +319,7 @@ def _caller(context: Context) -> UserMeta:
     return user
 
 
-def _check_rights(context: Context, action: Action = Action.ADMINISTER) -> None:
+def _check_rights(context: IggyContext, action: Action = Action.ADMINISTER) -> None:
     """Check that the caller may see or change users; root and users with the right may.
 
     Raises Refusal, NotAuthorized.
@@ -328,13 +330,13 @@ def _check_rights(context: Context, action: Action = Action.ADMINISTER) -> None:
         raise Refusal(ErrorCode.UNAUTHORIZED, "only root looks after users")
 
 
-def _grants(context: Context, name: str, permissions: u.Permissions | None) -> list[Grant]:
+def _grants(context: IggyContext, name: str, permissions: u.Permissions | None) -> list[Grant]:
     """Return the grants of a user with these permissions. Raises Refusal."""
     return [] if permissions is None else grants_for(context.broker, name, permissions)
 
 
 async def _set_permissions(
-    context: Context, user: UserMeta, grants: list[Grant], permitted: list[str]
+    context: IggyContext, user: UserMeta, grants: list[Grant], permitted: list[str]
 ) -> int:
     """Replace a user's permissions: the grants, and the `permitted` resources without a grant.
     Return the ticket.
@@ -345,7 +347,7 @@ async def _set_permissions(
     return await context.broker.users.alter(user, permitted=permitted)
 
 
-async def _replace_grants(context: Context, name: str, grants: list[Grant]) -> int:
+async def _replace_grants(context: IggyContext, name: str, grants: list[Grant]) -> int:
     """Replace all of a user's grants that Iggy's clients can name; return the ticket."""
     permissions = context.broker.permissions
     old_grants = [grant for grant in permissions.list(name) if is_iggys(grant)]
@@ -361,7 +363,7 @@ async def _replace_grants(context: Context, name: str, grants: list[Grant]) -> i
     return ticket
 
 
-def _audit(context: Context, action: str, on: str) -> None:
+def _audit(context: IggyContext, action: str, on: str) -> None:
     connection = context.connection
     context.broker.audit.changed(connection.principal, connection.at, action, on)
 
@@ -377,12 +379,12 @@ def _is_active(status: int) -> bool:
     return status == ACTIVE
 
 
-def _info(user: UserMeta) -> r.UserInfo:
+def _info(user: UserMeta) -> r.UserDetails:
     status = ACTIVE if user.is_active else INACTIVE
-    return r.UserInfo(user.user_id - ROOT_USER_ID, user.created_us, status, user.name)
+    return r.UserDetails(user.user_id - ROOT_USER_ID, user.created_us, status, user.name)
 
 
-def _details(context: Context, user: UserMeta) -> list[r.UserInfo | r.UserPermissions]:
+def _details(context: IggyContext, user: UserMeta) -> list[r.UserDetails | r.UserPermissions]:
     broker = context.broker
     user = broker.users.by_id(user.user_id) or user
     principal = principal_of(user)

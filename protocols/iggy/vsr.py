@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 
 from braidlog.broker.server.endings import ProtocolError
-from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.messages import CommandCode
 
 HEADER_BYTES = 256
 CHECKSUMS_BYTES = 48
@@ -36,47 +36,73 @@ RESULT_OK = bytes(4)
 
 # The command of each operation; the non-replicated operation has the code in its header.
 CODES: dict[int, int] = {
-    OPERATION_REGISTER: Code.LOGIN_USER,
-    OPERATION_LOGOUT: Code.LOGOUT_USER,
-    128: Code.CREATE_STREAM,
-    129: Code.UPDATE_STREAM,
-    130: Code.DELETE_STREAM,
-    131: Code.PURGE_STREAM,
-    132: Code.CREATE_TOPIC,
-    133: Code.UPDATE_TOPIC,
-    134: Code.DELETE_TOPIC,
-    135: Code.PURGE_TOPIC,
-    136: Code.CREATE_PARTITIONS,
-    137: Code.DELETE_PARTITIONS,
-    OPERATION_DELETE_SEGMENTS: Code.DELETE_SEGMENTS,
-    139: Code.CREATE_GROUP,
-    140: Code.DELETE_GROUP,
-    141: Code.CREATE_USER,
-    142: Code.UPDATE_USER,
-    143: Code.DELETE_USER,
-    144: Code.CHANGE_PASSWORD,
-    145: Code.UPDATE_PERMISSIONS,
-    146: Code.CREATE_TOKEN,
-    147: Code.DELETE_TOKEN,
-    148: Code.JOIN_GROUP,
-    149: Code.LEAVE_GROUP,
-    160: Code.SEND_MESSAGES,
-    161: Code.STORE_CONSUMER_OFFSET,
-    162: Code.DELETE_CONSUMER_OFFSET,
+    OPERATION_REGISTER: CommandCode.LOGIN_USER,
+    OPERATION_LOGOUT: CommandCode.LOGOUT_USER,
+    128: CommandCode.CREATE_STREAM,
+    129: CommandCode.UPDATE_STREAM,
+    130: CommandCode.DELETE_STREAM,
+    131: CommandCode.PURGE_STREAM,
+    132: CommandCode.CREATE_TOPIC,
+    133: CommandCode.UPDATE_TOPIC,
+    134: CommandCode.DELETE_TOPIC,
+    135: CommandCode.PURGE_TOPIC,
+    136: CommandCode.CREATE_PARTITIONS,
+    137: CommandCode.DELETE_PARTITIONS,
+    OPERATION_DELETE_SEGMENTS: CommandCode.DELETE_SEGMENTS,
+    139: CommandCode.CREATE_GROUP,
+    140: CommandCode.DELETE_GROUP,
+    141: CommandCode.CREATE_USER,
+    142: CommandCode.UPDATE_USER,
+    143: CommandCode.DELETE_USER,
+    144: CommandCode.CHANGE_PASSWORD,
+    145: CommandCode.UPDATE_PERMISSIONS,
+    146: CommandCode.CREATE_TOKEN,
+    147: CommandCode.DELETE_TOKEN,
+    148: CommandCode.JOIN_GROUP,
+    149: CommandCode.LEAVE_GROUP,
+    160: CommandCode.SEND_MESSAGES,
+    161: CommandCode.STORE_CONSUMER_OFFSET,
+    162: CommandCode.DELETE_CONSUMER_OFFSET,
 }
 # The codes that the non-replicated operation may carry.
 PLAIN_CODES = frozenset(
     {
-        *(Code.PING, Code.GET_STATS, Code.GET_SNAPSHOT, Code.GET_CLUSTER_METADATA),
-        *(Code.DESCRIBE_OPTIONS, Code.GET_ME, Code.GET_CLIENT, Code.GET_CLIENTS, Code.GET_USER),
-        *(Code.GET_USERS, Code.GET_TOKENS, Code.POLL_MESSAGES, Code.FLUSH_UNSAVED_BUFFER),
-        *(Code.GET_CONSUMER_OFFSET, Code.GET_STREAM, Code.GET_STREAMS, Code.GET_TOPIC),
-        *(Code.GET_TOPICS, Code.GET_GROUP, Code.GET_GROUPS, Code.SYNC_GROUP),
+        *(
+            CommandCode.PING,
+            CommandCode.GET_STATS,
+            CommandCode.GET_SNAPSHOT,
+            CommandCode.GET_CLUSTER_METADATA,
+        ),
+        *(
+            CommandCode.DESCRIBE_OPTIONS,
+            CommandCode.GET_ME,
+            CommandCode.GET_CLIENT,
+            CommandCode.GET_CLIENTS,
+            CommandCode.GET_USER,
+        ),
+        *(
+            CommandCode.GET_USERS,
+            CommandCode.GET_TOKENS,
+            CommandCode.POLL_MESSAGES,
+            CommandCode.FLUSH_UNSAVED_BUFFER,
+        ),
+        *(
+            CommandCode.GET_CONSUMER_OFFSET,
+            CommandCode.GET_STREAM,
+            CommandCode.GET_STREAMS,
+            CommandCode.GET_TOPIC,
+        ),
+        *(
+            CommandCode.GET_TOPICS,
+            CommandCode.GET_GROUP,
+            CommandCode.GET_GROUPS,
+            CommandCode.SYNC_GROUP,
+        ),
     }
 )
 # Codes that are not a valid login when the non-replicated operation carries them.
-LOGIN_CODES = frozenset({int(Code.LOGIN_USER), int(Code.LOGIN_WITH_TOKEN)})
-MISPLACED_LOGIN = int(Code.LOGIN_WITH_TOKEN)
+LOGIN_CODES = frozenset({int(CommandCode.LOGIN_USER), int(CommandCode.LOGIN_WITH_TOKEN)})
+MISPLACED_LOGIN = int(CommandCode.LOGIN_WITH_TOKEN)
 # Operations whose replies begin with a result section: a count of errors, then the errors. A client
 # does not look for the section in an answer to DELETE_SEGMENTS (`Operation::is_result_framed`).
 WITH_RESULT = frozenset({OPERATION_REGISTER, *range(128, 150), 161, 162}) - {

@@ -25,9 +25,9 @@ from braidlog.storage.formats.kafka.prepare import (
     APPEND_BYTES_MAX,
     BYTES_PER_TURN,
     LargeSet,
-    Limits,
     OpenedSet,
     PackedSet,
+    SetLimits,
     cut,
     has_producer,
     magic_of,
@@ -75,7 +75,7 @@ class _Producing:
         self._ticket = 0  # the answer waits for this
         self._context = context
         options = context.options
-        self._limits = Limits(
+        self._limits = SetLimits(
             options.message_bytes_max, options.batch_bytes_max, options.inflated_bytes_max
         )
         self._version = context.version

@@ -17,7 +17,12 @@ from braidlog.storage.errors import BodyError, UnreadableBody
 from braidlog.storage.export.chunks import CHUNK_LIMITS, ChunkJoiner, ChunkLimits, Incomplete
 from braidlog.storage.export.readers import PartitionReader
 from braidlog.storage.formats.api import BatchFlag, BodyFormat, Codec
-from braidlog.storage.formats.columns.records import Columns, Target, records_to_batch, to_batch
+from braidlog.storage.formats.columns.records import (
+    Columns,
+    ColumnTarget,
+    records_to_batch,
+    to_batch,
+)
 from braidlog.storage.formats.columns.vectors import Irregular
 from braidlog.storage.formats.pulsar.columns import places_of
 from braidlog.storage.formats.record import Record
@@ -65,7 +70,7 @@ class RangeRows:
         reader: PartitionReader,
         start: int,
         end: int,
-        target: Target,
+        target: ColumnTarget,
         set_aside: SetAside,
         limits: ChunkLimits = CHUNK_LIMITS,
     ) -> None:

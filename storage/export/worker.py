@@ -19,7 +19,7 @@ from braidlog.storage.export.ranges import Range
 from braidlog.storage.export.readers import PartitionReader, check_holds
 from braidlog.storage.export.rows import BadBody, RangeRows
 from braidlog.storage.export.schema import FILE_SCHEMA
-from braidlog.storage.formats.columns.records import Target
+from braidlog.storage.formats.columns.records import ColumnTarget
 
 
 class TaskFailed(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ def _write(
         dead.add(bad)
 
     try:
-        target = Target(part.partition_id, part.index)
+        target = ColumnTarget(part.partition_id, part.index)
         for batch in RangeRows(log, part.start, part.end, target, set_aside):
             files.add(batch)
             progress(batch.num_rows)

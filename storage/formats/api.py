@@ -118,7 +118,7 @@ class Decoded:
 
 
 @dataclass(slots=True)
-class Kept:
+class RemainingBody:
     """A body after records are removed; an empty body has no records.
 
     `end_offset` is the offset after the last remaining record, or after the entry that holds it.

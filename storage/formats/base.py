@@ -16,7 +16,7 @@ from braidlog.storage.formats.api import (
     BodyInfo,
     Buffer,
     Decoded,
-    Kept,
+    RemainingBody,
     without_frames,
 )
 from braidlog.storage.formats.record import Record
@@ -25,7 +25,7 @@ DataT = TypeVar("DataT")
 
 
 @dataclass(slots=True)
-class Wanted:
+class WantedRecords:
     """The records that a decode must return; see `Codec.decode`."""
 
     start_offset: int
@@ -75,7 +75,9 @@ class BodyCodec(abc.ABC):
         """Yield the starts of `Codec.split` in order."""
 
     @abc.abstractmethod
-    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
+    def decode_into(
+        self, decoded: Decoded, data: bytes, append_us: int, wanted: WantedRecords
+    ) -> None:
         """Add the wanted records of a body; `decoded.next_offset` is initially the base offset.
 
         Raises BodyError at the first record that cannot be opened.
@@ -105,7 +107,7 @@ class BodyCodec(abc.ABC):
             start_found = start
         return start_found
 
-    def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
+    def converted(self, stored: Stored, wanted: WantedRecords) -> Converted | None:
         """Convert the wanted records of a body of another format to the `readable` form of this
         format.
 
@@ -114,7 +116,9 @@ class BodyCodec(abc.ABC):
         """
         return None
 
-    def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
+    def without(
+        self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]
+    ) -> RemainingBody:
         """Return the body without some of its records; the others keep their bytes and offsets.
 
         This version is for bodies in which each start of `split` is a single record. Raises
@@ -129,7 +133,7 @@ class BodyCodec(abc.ABC):
             if not is_removed(offset):
                 parts.append(view[pos:stop])
                 count, end_offset = count + 1, offset + 1
-        return Kept(b"".join(parts) if count else b"", count, end_offset)
+        return RemainingBody(b"".join(parts) if count else b"", count, end_offset)
 
     def readable(self, body: Buffer) -> memoryview:
         """Return the whole body."""
@@ -146,10 +150,10 @@ class BodyCodec(abc.ABC):
         bytes_max: int = BYTES_MAX,
     ) -> Decoded:
         """Decode records; see `Codec.decode`."""
-        wanted = Wanted(start_offset, records_max, bytes_max)
+        wanted = WantedRecords(start_offset, records_max, bytes_max)
         return self._decoded(body, (base_offset, append_us), wanted)
 
-    def _decoded(self, body: Buffer, appended: tuple[int, int], wanted: Wanted) -> Decoded:
+    def _decoded(self, body: Buffer, appended: tuple[int, int], wanted: WantedRecords) -> Decoded:
         return decoded_by(self.decode_into, bytes(body), appended, wanted)
 
     def carries(self, record: Record) -> bool:
@@ -158,10 +162,10 @@ class BodyCodec(abc.ABC):
 
 
 def decoded_by(
-    decode_into: Callable[[Decoded, DataT, int, Wanted], None],
+    decode_into: Callable[[Decoded, DataT, int, WantedRecords], None],
     data: DataT,
     appended: tuple[int, int],
-    wanted: Wanted,
+    wanted: WantedRecords,
 ) -> Decoded:
     """Decode a body, and keep the final error. `appended`: base offset and append time."""
     base_offset, append_us = appended

@@ -11,8 +11,8 @@ from braidlog.protocols.http.app import make_routes
 from braidlog.protocols.http.options import RestOptions
 from braidlog.protocols.iggy.all_dialects import BY_NAME
 from braidlog.protocols.iggy.layouts_v import V
-from braidlog.protocols.iggy.machine import LOGINS, IggyMachine, Refused
-from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.machine import LOGINS, IggyMachine, RefusedFrame
+from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.options import WithoutLogin
 from braidlog.protocols.kafka.tables import APIS
 from braidlog.protocols.pulsar.session import COMMANDS as PULSAR_COMMANDS
@@ -61,9 +61,9 @@ def understood(talk: Talk, row: Command) -> tuple[str, int] | None:
     for frame in (*talk.opening, row.frame):
         assert machine.frame_size(memoryview(frame)) == len(frame), row.name
         event = machine.decode(memoryview(frame))
-        if isinstance(event, Refused):
+        if isinstance(event, RefusedFrame):
             return None
-        machine.logged_in = machine.logged_in or event.code == Code.LOGIN_USER
+        machine.logged_in = machine.logged_in or event.code == CommandCode.LOGIN_USER
     return machine.dialect.name, event.code
 
 

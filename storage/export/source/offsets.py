@@ -27,7 +27,7 @@ from braidlog.storage.export.source.options import (
     ReadOptions,
     Selection,
 )
-from braidlog.storage.formats.columns.records import Target
+from braidlog.storage.formats.columns.records import ColumnTarget
 
 
 class DataLoss(Exception):
@@ -157,7 +157,7 @@ def first_row_at(reader: PartitionReader, state: PartitionState, time_us: int) -
     first = reader.first_at(time_us)
     if first is None:
         return None
-    target = Target(state.partition_id, state.index, frozenset({"offset", "timestamp"}))
+    target = ColumnTarget(state.partition_id, state.index, frozenset({"offset", "timestamp"}))
     for batch in RangeRows(reader, first, reader.high_watermark, target, lambda _: None):
         times = batch["timestamp"].cast(pa.int64()).to_numpy()
         late = np.flatnonzero(times >= time_us)

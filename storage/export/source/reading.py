@@ -22,7 +22,7 @@ from braidlog.storage.export.source.offsets import DataLoss, Span
 from braidlog.storage.export.source.options import OnCorrupt
 from braidlog.storage.export.source.table import Table
 from braidlog.storage.export.source.value_schemas import TopicValues, Values
-from braidlog.storage.formats.columns.records import Target
+from braidlog.storage.formats.columns.records import ColumnTarget
 
 NO_FORMAT = 0  # In a dead letter that is a value, not a stored body.
 
@@ -110,7 +110,7 @@ class Reading:
     ) -> Iterator[pa.RecordBatch]:
         if start >= span.end:
             return iter(())
-        target = Target(span.partition_id, span.partition, self.table.stored | {"offset"})
+        target = ColumnTarget(span.partition_id, span.partition, self.table.stored | {"offset"})
         return iter(RangeRows(reader, start, span.end, target, dead.set_aside))
 
 

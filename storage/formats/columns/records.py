@@ -109,7 +109,7 @@ class Columns:
 
 
 @dataclass(slots=True, frozen=True)
-class Target:
+class ColumnTarget:
     """The partition of the columns, and the wanted columns."""
 
     partition_id: int
@@ -122,7 +122,7 @@ class Target:
         return pa.schema([column for column in FILE_SCHEMA if column.name in self.names])
 
 
-def to_batch(columns: Columns, target: Target, codec_name: str) -> pa.RecordBatch:
+def to_batch(columns: Columns, target: ColumnTarget, codec_name: str) -> pa.RecordBatch:
     """Return the wanted columns as Arrow arrays."""
     schema = target.schema
     arrays = [_ARRAYS[name](columns, target, codec_name) for name in schema.names]
@@ -131,7 +131,7 @@ def to_batch(columns: Columns, target: Target, codec_name: str) -> pa.RecordBatc
 
 def records_to_batch(
     records: Sequence[Record],
-    target: Target,
+    target: ColumnTarget,
     codec_name: str,
     places: Mapping[int, tuple[int, int]] | None = None,
 ) -> pa.RecordBatch:
@@ -151,7 +151,7 @@ def records_to_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _constant(name: str, count: int, target: Target, codec_name: str) -> pa.Array:
+def _constant(name: str, count: int, target: ColumnTarget, codec_name: str) -> pa.Array:
     if name == "partition":
         return pa.repeat(pa.scalar(target.partition, pa.int32()), count)
     return pa.repeat(pa.scalar(PROTOCOL_OF.get(codec_name, codec_name), pa.string()), count)
@@ -163,14 +163,14 @@ def _bytes(column: Bytes | None, columns: Columns) -> pa.Array:
     return column.to_arrow(columns.arena)
 
 
-def _timestamp(columns: Columns, target: Target, codec_name: str) -> pa.Array:
+def _timestamp(columns: Columns, target: ColumnTarget, codec_name: str) -> pa.Array:
     times = columns.append_us
     if columns.publish_us is not None:
         times = np.where(columns.publish_us == ABSENT, times, columns.publish_us)
     return pa.array(times, pa.int64()).cast(TIMESTAMP)
 
 
-def _timestamp_type(columns: Columns, target: Target, codec_name: str) -> pa.Array:
+def _timestamp_type(columns: Columns, target: ColumnTarget, codec_name: str) -> pa.Array:
     if columns.publish_us is None:
         return pa.repeat(pa.scalar(SET_ON_APPEND, pa.int32()), len(columns.offset))
     types = np.where(columns.publish_us == ABSENT, SET_ON_APPEND, SET_BY_PRODUCER)
@@ -185,7 +185,7 @@ def _header_ends(columns: Columns) -> pa.Array:
     return pa.array(ends)
 
 
-def _headers(columns: Columns, target: Target, codec_name: str) -> pa.Array:
+def _headers(columns: Columns, target: ColumnTarget, codec_name: str) -> pa.Array:
     headers = columns.headers
     names, values = pa.array([], pa.string()), pa.array([], pa.binary())
     if headers is not None:
@@ -195,13 +195,13 @@ def _headers(columns: Columns, target: Target, codec_name: str) -> pa.Array:
     return pa.ListArray.from_arrays(_header_ends(columns), items, type=HEADERS)
 
 
-def _header_kinds(columns: Columns, target: Target, codec_name: str) -> pa.Array:
+def _header_kinds(columns: Columns, target: ColumnTarget, codec_name: str) -> pa.Array:
     headers = columns.headers
     items = pa.array([] if headers is None else headers.kinds, pa.int32())
     return pa.ListArray.from_arrays(_header_ends(columns), items, type=HEADER_KINDS)
 
 
-def _ids(columns: Columns, target: Target, codec_name: str) -> pa.Array:
+def _ids(columns: Columns, target: ColumnTarget, codec_name: str) -> pa.Array:
     """Return Pulsar's ledger:entry:partition[:batch index], or a 128-bit id in hex if there is any.
 
     The text is that of MessageIdImpl and BatchMessageIdImpl of Pulsar's Java client.
@@ -222,7 +222,7 @@ def _ids(columns: Columns, target: Target, codec_name: str) -> pa.Array:
     return pa.compute.if_else(pa.array(places >= 0), batched, joined)
 
 
-def _sequence_ids(columns: Columns, target: Target, codec_name: str) -> pa.Array:
+def _sequence_ids(columns: Columns, target: ColumnTarget, codec_name: str) -> pa.Array:
     if columns.sequence_id is None:
         return pa.nulls(len(columns.offset), pa.int64())
     return pa.array(columns.sequence_id, pa.int64(), mask=columns.sequence_absent)
@@ -236,7 +236,7 @@ def _blobs(name: str) -> "Maker":
     return lambda columns, *_: _bytes(getattr(columns, name), columns)
 
 
-Maker = Callable[[Columns, Target, str], pa.Array]
+Maker = Callable[[Columns, ColumnTarget, str], pa.Array]
 
 _ARRAYS: dict[str, Maker] = {
     "key": _blobs("key"),
@@ -264,7 +264,7 @@ _ARRAYS: dict[str, Maker] = {
 
 
 def _message_id(
-    record: Record, target: Target, places: Mapping[int, tuple[int, int]] | None
+    record: Record, target: ColumnTarget, places: Mapping[int, tuple[int, int]] | None
 ) -> str | None:
     if record.message_id:
         return f"{record.message_id:032x}"

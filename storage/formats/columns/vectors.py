@@ -46,7 +46,7 @@ class Slices:
 
 
 @dataclass(slots=True)
-class Shared:
+class RepeatedValues:
     """A few values, and for each row the number of its value; -1 means absent."""
 
     codes: Array
@@ -57,12 +57,12 @@ class Shared:
         codes = pa.array(self.codes, pa.int32(), mask=self.codes < 0)
         return pa.array(list(self.values), pa.binary()).take(codes)
 
-    def where(self, keep: Array) -> "Shared":
+    def where(self, keep: Array) -> "RepeatedValues":
         """Return the rows that `keep` selects."""
-        return Shared(self.codes[keep], self.values)
+        return RepeatedValues(self.codes[keep], self.values)
 
 
-Bytes = Slices | Shared
+Bytes = Slices | RepeatedValues
 
 
 def arena_of(parts: Iterable[bytes | bytearray | memoryview]) -> bytes:

@@ -18,13 +18,13 @@ from braidlog.storage.formats.api import (
     Decoded,
     Prepared,
 )
-from braidlog.storage.formats.base import BodyCodec, Converted, Stored, Wanted
+from braidlog.storage.formats.base import BodyCodec, Converted, Stored, WantedRecords
 from braidlog.storage.formats.compression import crc32
 from braidlog.storage.formats.headers import is_text
 from braidlog.storage.formats.iggy.quick import (
     ID_BYTES,
     Form,
-    Limits,
+    SendLimits,
     made_over,
     stored_send,
     uuids,
@@ -79,7 +79,7 @@ def body_from_send(
         RecordTooLarge: payloads or header values exceed Iggy's limit for a SEND.
     """
     view, head = memoryview(messages), pack_key(key)
-    limits, stamps = Limits(payload_bytes_max, HEADER_BYTES_MAX), (base_offset, append_us, 0)
+    limits, stamps = SendLimits(payload_bytes_max, HEADER_BYTES_MAX), (base_offset, append_us, 0)
     stored = stored_send(view, Form.SENT, head, stamps, limits, random_bytes)
     if stored is not None:
         return Prepared(stored.body, BodyInfo(stored.info.record_count), BodyFormat.IGGY)
@@ -141,7 +141,7 @@ class PolledCodec(BodyCodec):
         """Return the polled records, without the head."""
         return memoryview(body)[read_key(body)[0] :]
 
-    def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
+    def converted(self, stored: Stored, wanted: WantedRecords) -> Converted | None:
         """Convert the two Iggy forms and Kafka's sets of format 0; see `BodyCodec.converted`."""
         source = FORMS.get(stored.body_format)
         if source is None:
@@ -185,7 +185,9 @@ class IggyCodec(PolledCodec):
             count, pos = count + 1, stop
         return BodyInfo(count)
 
-    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
+    def decode_into(
+        self, decoded: Decoded, data: bytes, append_us: int, wanted: WantedRecords
+    ) -> None:
         """Decode records; their key is the SEND's partitioning key, their time the append time."""
         pos, key = read_key(data)
         _decode_records(data, pos, key, wanted, decoded)
@@ -276,7 +278,7 @@ def _decode_records(
     data: bytes,
     pos: int,
     key: bytes | None,
-    wanted: Wanted,
+    wanted: WantedRecords,
     decoded: Decoded,
 ) -> None:
     head, length_at = RECORD_HEAD.unpack_from, U32.unpack_from

@@ -10,7 +10,7 @@ from braidlog.storage.formats.columns.records import Columns, HeaderSlices
 from braidlog.storage.formats.columns.vectors import (
     Array,
     Irregular,
-    Shared,
+    RepeatedValues,
     Slices,
     arena_of,
     require,
@@ -64,7 +64,7 @@ def keyed_columns(batches: Sequence[Batch], walk: Walk, layout: Layout) -> Colum
     counts = np.array([len(walk) for walk in walks])
     columns = layout(arena, np.concatenate(walks), pos)
     if keys:
-        columns.key = Shared(np.repeat(codes, counts), keys)
+        columns.key = RepeatedValues(np.repeat(codes, counts), keys)
     return columns
 
 

@@ -236,7 +236,7 @@ def batch_head(known: tuple[int, int, int, int, int], count: int, checksums: Buf
 
 def batches_one_by_one(records: memoryview, partition: int) -> Iterator[bytes]:
     """Yield the same as `batches`, message by message. Tests compare the fast path with this."""
-    run = _Run(partition)
+    run = _BatchMessages(partition)
     pos, end = 0, len(records)
     while pos < end:  # hot: see make bench
         _, stop = record_end(records, pos, end)
@@ -245,7 +245,7 @@ def batches_one_by_one(records: memoryview, partition: int) -> Iterator[bytes]:
         )
         if not run.takes(offset, append_us, sent_us):
             yield run.packed()
-            run = _Run(partition)
+            run = _BatchMessages(partition)
         sizes = (headers_bytes, payload_bytes)
         run.add((offset, append_us, sent_us), message_id, sizes, records[pos + HEAD.size : stop])
         pos = stop
@@ -254,7 +254,7 @@ def batches_one_by_one(records: memoryview, partition: int) -> Iterator[bytes]:
 
 
 @dataclass(slots=True)
-class _Run:
+class _BatchMessages:
     """Messages of a batch."""
 
     partition: int

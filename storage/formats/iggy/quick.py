@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from braidlog.storage.formats.api import BodyInfo, Buffer
-from braidlog.storage.formats.base import Converted, Stored, Wanted
+from braidlog.storage.formats.base import Converted, Stored, WantedRecords
 from braidlog.storage.formats.quick import SPEEDUPS
 
 # Largest growth of a record in another form: a message of a set has 26 bytes besides key and value,
@@ -32,7 +32,7 @@ class Form(enum.IntEnum):
 
 
 @dataclass(slots=True, frozen=True)
-class Limits:
+class SendLimits:
     """Limits of a SEND: bytes of all payloads, and of all header values."""
 
     payload_bytes: int
@@ -53,7 +53,7 @@ def stored_send(
     form: Form,
     head: bytes,
     stamps: tuple[int, int, int],
-    limits: Limits,
+    limits: SendLimits,
     random_bytes: Callable[[int], bytes] | None,
 ) -> StoredSend | None:
     """Return `head` followed by the body of a SEND.
@@ -80,7 +80,7 @@ def stored_send(
 
 
 def made_over(
-    records: Buffer, source: Form, target: Form, stored: Stored, wanted: Wanted
+    records: Buffer, source: Form, target: Form, stored: Stored, wanted: WantedRecords
 ) -> Converted | None:
     """Convert the wanted stored records, or messages of a Kafka set, to another stored form."""
     if SPEEDUPS is None:
@@ -99,7 +99,7 @@ def made_over(
 
 
 @dataclass(slots=True, frozen=True)
-class Run:
+class FrameBatch:
     """A batch of frames, with room for its head in front. `end` is the end of the records in the
     input.
     """
@@ -113,7 +113,7 @@ class Run:
     end: int
 
 
-def run_at(records: Buffer, pos: int, count_max: int, head_bytes: int) -> Run | None:
+def run_at(records: Buffer, pos: int, count_max: int, head_bytes: int) -> FrameBatch | None:
     """Return stored records from `pos` on, as many as a batch may hold."""
     if SPEEDUPS is None:
         return None
@@ -123,7 +123,7 @@ def run_at(records: Buffer, pos: int, count_max: int, head_bytes: int) -> Run | 
     batch, checksums = bytearray(head_bytes + size), bytearray(8 * count)
     place, less = (Form.FRAME, batch, head_bytes), (-base, 0, -earliest_us)
     end, *_ = SPEEDUPS.iggy_write(records, Form.TYPED, pos, *place, count, 0, *less, b"", checksums)
-    return Run(batch, checksums, count, base, append_us, earliest_us, end)
+    return FrameBatch(batch, checksums, count, base, append_us, earliest_us, end)
 
 
 def uuids(count: int, random_bytes: Callable[[int], bytes]) -> bytes:

@@ -21,7 +21,7 @@ from braidlog.storage.formats.api import (
     Decoded,
     Prepared,
 )
-from braidlog.storage.formats.base import Wanted
+from braidlog.storage.formats.base import WantedRecords
 from braidlog.storage.formats.headers import is_text
 from braidlog.storage.formats.iggy.classic import (
     HEADER_BYTES_MAX,
@@ -34,7 +34,7 @@ from braidlog.storage.formats.iggy.classic import (
     packed_headers,
     read_key,
 )
-from braidlog.storage.formats.iggy.quick import Form, Limits, stored_send
+from braidlog.storage.formats.iggy.quick import Form, SendLimits, stored_send
 from braidlog.storage.formats.record import Header, HeaderKind, Record
 
 # checksum, id, offset, append time, client's time, bytes of headers, bytes of payload, reserved.
@@ -52,7 +52,7 @@ FIRST_KIND, LAST_KIND = int(HeaderKind.RAW), int(HeaderKind.FLOAT64)
 STRING_KIND = int(HeaderKind.STRING)
 TIME_MAX_US = (1 << 63) - 1  # Largest time of the log; a client may send a greater time.
 
-SEND_LIMITS = Limits(PAYLOAD_BYTES_MAX, HEADER_BYTES_MAX)
+SEND_LIMITS = SendLimits(PAYLOAD_BYTES_MAX, HEADER_BYTES_MAX)
 
 checksum_of = xxhash.xxh3_64_intdigest
 
@@ -93,7 +93,9 @@ class IggyTypedCodec(PolledCodec):
             count, pos = count + 1, stop
         return times.info(count)
 
-    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
+    def decode_into(
+        self, decoded: Decoded, data: bytes, append_us: int, wanted: WantedRecords
+    ) -> None:
         """Decode records; their key is the SEND's partitioning key."""
         pos, key = read_key(data)
         _decode_records(data, pos, key, wanted, decoded)
@@ -332,7 +334,7 @@ def _decode_records(
     data: bytes,
     pos: int,
     key: bytes | None,
-    wanted: Wanted,
+    wanted: WantedRecords,
     decoded: Decoded,
 ) -> None:
     records, start_offset, records_max = decoded.records, wanted.start_offset, wanted.records_max

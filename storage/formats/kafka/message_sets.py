@@ -15,9 +15,9 @@ from braidlog.storage.formats.api import (
     BodyInfo,
     Buffer,
     Decoded,
-    Kept,
+    RemainingBody,
 )
-from braidlog.storage.formats.base import BodyCodec, Converted, Stored, Wanted
+from braidlog.storage.formats.base import BodyCodec, Converted, Stored, WantedRecords
 from braidlog.storage.formats.compression import INFLATED_BYTES_MAX, crc32
 from braidlog.storage.formats.kafka.set_layout import (
     CODEC_BITS,
@@ -86,12 +86,14 @@ class KafkaCodec(BodyCodec):
         start, before = entry_before(body, pos)
         return base_offset if before is None else before + 1, start
 
-    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
+    def decode_into(
+        self, decoded: Decoded, data: bytes, append_us: int, wanted: WantedRecords
+    ) -> None:
         """Decode messages to records. Format 0 has no times: append_us is their only time."""
         limits = (wanted.records_max, wanted.bytes_max)
         _decode_set(data, append_us, wanted.start_offset, limits, decoded)
 
-    def converted(self, stored: Stored, wanted: Wanted) -> Converted | None:
+    def converted(self, stored: Stored, wanted: WantedRecords) -> Converted | None:
         """Convert Pulsar's entries; see `BodyCodec.converted`."""
         if stored.body_format != BodyFormat.PULSAR or SPEEDUPS is None:
             return None
@@ -102,11 +104,13 @@ class KafkaCodec(BodyCodec):
         del body[end:]
         return Converted(body, *counts)
 
-    def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
+    def without(
+        self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]
+    ) -> RemainingBody:
         """Remove messages; wrappers that lose messages are opened and packed again with the same
         codec.
         """
-        data, remaining = bytes(body), Kept(b"", 0, base_offset)
+        data, remaining = bytes(body), RemainingBody(b"", 0, base_offset)
         parts: list[bytes] = []
         pos = 0
         while pos < len(data):

@@ -35,7 +35,7 @@ ENTRY = struct.Struct(">qi")  # offset, size of the message or batch that follow
 
 
 @dataclass(slots=True)
-class Limits:
+class SetLimits:
     """Limits of the sets of one request; `inflated_left` falls with each set that is unpacked."""
 
     message_bytes_max: int
@@ -44,7 +44,7 @@ class Limits:
 
 
 def prepare(
-    message_set: memoryview, base_offset: int, limits: Limits
+    message_set: memoryview, base_offset: int, limits: SetLimits
 ) -> Prepared | LargeSet | PackedSet:  # hot: see make bench
     """Check a produced set and stamp its offsets, in place where possible.
 
@@ -81,7 +81,7 @@ def magic_of(message_set: memoryview) -> int:
     return message_set[pos] if len(message_set) > pos else 0
 
 
-def _packed(message_set: memoryview, base_offset: int, limits: Limits) -> Prepared | PackedSet:
+def _packed(message_set: memoryview, base_offset: int, limits: SetLimits) -> Prepared | PackedSet:
     """Pack a set of compressed messages again, if it and its content are small."""
     packed = PackedSet(message_set, limits)
     if len(message_set) > INLINE_INFLATED_MAX:
@@ -99,7 +99,7 @@ class LargeSet:
 
     message_set: memoryview
     base_offset: int
-    limits: Limits
+    limits: SetLimits
     _checked: Messages | None = None
 
     def check(self) -> Iterator[None]:
@@ -124,7 +124,7 @@ class PackedSet:
     """A set that takes long to open: compressed, or with messages of format 1."""
 
     message_set: memoryview
-    limits: Limits
+    limits: SetLimits
     is_timed: bool = False
 
     def open(self, inflated_max: int | None = None) -> OpenedSet:
@@ -151,7 +151,7 @@ class OpenedSet:
     """The checked content of a set: a record batch, or messages that are to be packed again."""
 
     content: bytearray | Messages
-    limits: Limits
+    limits: SetLimits
 
     def at(self, base_offset: int) -> Prepared:
         """Return the body for these offsets. Raises RecordTooLarge."""

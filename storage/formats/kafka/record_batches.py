@@ -19,10 +19,10 @@ from braidlog.storage.formats.api import (
     BodyInfo,
     Buffer,
     Decoded,
-    Kept,
     Prepared,
+    RemainingBody,
 )
-from braidlog.storage.formats.base import BodyCodec, Wanted
+from braidlog.storage.formats.base import BodyCodec, WantedRecords
 from braidlog.storage.formats.compression import INFLATED_BYTES_MAX, sliceable
 from braidlog.storage.formats.headers import header_text
 from braidlog.storage.formats.kafka.records import (
@@ -218,7 +218,9 @@ class KafkaBatchesCodec(BodyCodec):
             if ref.base_offset + ref.last_offset_delta >= start_offset:
                 yield ref.base_offset, ref.pos
 
-    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
+    def decode_into(
+        self, decoded: Decoded, data: bytes, append_us: int, wanted: WantedRecords
+    ) -> None:
         """Decode records with their times and headers; skip control records."""
         start_offset, bytes_max = wanted.start_offset, wanted.bytes_max
         for ref in refs(data):
@@ -234,12 +236,14 @@ class KafkaBatchesCodec(BodyCodec):
                     break
             decoded.next_offset = following
 
-    def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
+    def without(
+        self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]
+    ) -> RemainingBody:
         """Remove records; batches that lose records are packed again.
 
         As in Kafka, these batches keep their range of offsets and their times.
         """
-        data, remaining = bytes(body), Kept(b"", 0, base_offset)
+        data, remaining = bytes(body), RemainingBody(b"", 0, base_offset)
         parts: list[bytes] = []
         for ref in refs(data):
             unpacked = sliceable(opened(data, ref))

@@ -68,7 +68,9 @@ def check_pieces(
     pos = count = 0
     while True:
         last_pos, stop = pos, _piece_stop(view, pos, piece_bytes)
-        part_count, size, compressed = check_and_stamp(view[pos:stop], base_offset + count, bytes_max)
+        part_count, size, compressed = check_and_stamp(
+            view[pos:stop], base_offset + count, bytes_max
+        )
         if compressed:
             yield None
             return

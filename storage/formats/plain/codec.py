@@ -16,7 +16,7 @@ from braidlog.storage.formats.api import (
     Buffer,
     Decoded,
 )
-from braidlog.storage.formats.base import BodyCodec, Wanted
+from braidlog.storage.formats.base import BodyCodec, WantedRecords
 from braidlog.storage.formats.record import Chunk, Header, Record
 
 RECORD_HEAD = struct.Struct("<IIHH")  # bytes that follow the size, offset delta, fields, reserved
@@ -65,14 +65,16 @@ class PlainCodec(BodyCodec):
                 yield base_offset + delta, pos
             pos = stop
 
-    def decode_into(self, decoded: Decoded, data: bytes, append_us: int, wanted: Wanted) -> None:
+    def decode_into(
+        self, decoded: Decoded, data: bytes, append_us: int, wanted: WantedRecords
+    ) -> None:
         """Decode records unchanged, all of them appended at append_us."""
         base_offset, pos = decoded.next_offset, 0
         while pos < len(data) and len(decoded.records) < wanted.records_max:
             delta, fields, stop = _head(data, pos)
             offset = base_offset + delta
             if offset >= wanted.start_offset:
-                record = _read(_Reader(data, pos + RECORD_HEAD.size, stop), fields)
+                record = _read(_BodyReader(data, pos + RECORD_HEAD.size, stop), fields)
                 record.offset, record.append_us = offset, append_us
                 decoded.records.append(record)
             decoded.next_offset = offset + 1
@@ -92,7 +94,7 @@ class PlainCodec(BodyCodec):
 PLAIN = PlainCodec()
 
 
-class _Reader:
+class _BodyReader:
     """Bounds-checked reads from a record."""
 
     __slots__ = ("data", "end", "pos")
@@ -129,7 +131,7 @@ def _head(data: Buffer, pos: int) -> tuple[int, int, int]:
     return delta, fields, stop
 
 
-def _read(reader: _Reader, fields: int) -> Record:
+def _read(reader: _BodyReader, fields: int) -> Record:
     record = Record(
         0,
         0,
@@ -151,13 +153,13 @@ def _read(reader: _Reader, fields: int) -> Record:
     return record
 
 
-def _read_chunk(reader: _Reader) -> Chunk:
+def _read_chunk(reader: _BodyReader) -> Chunk:
     uuid = reader.sized()
     chunk_id, count, total, uncompressed, compression = CHUNK.unpack(reader.take(CHUNK.size))
     return Chunk(uuid, chunk_id, count, total, compression, uncompressed)
 
 
-def _read_headers(reader: _Reader) -> list[Header]:
+def _read_headers(reader: _BodyReader) -> list[Header]:
     headers = []
     for _ in range(reader.number(SIZE)):
         kind = reader.number(HEADER)

@@ -38,7 +38,7 @@ def columns_of(batches: Sequence[Batch]) -> Columns:
     counts = np.array([len(walk) for walk in walks])
     base = np.repeat([batch.base_offset for batch in batches], counts)
     append_us = np.repeat([batch.header.append_us for batch in batches], counts)
-    return _Reader(arena, np.concatenate(walks)).columns(base, append_us)
+    return _ColumnReader(arena, np.concatenate(walks)).columns(base, append_us)
 
 
 def _records(body: Buffer) -> Array:
@@ -54,7 +54,7 @@ def _records(body: Buffer) -> Array:
     return np.array(starts, np.int64)
 
 
-class _Reader:
+class _ColumnReader:
     """Reads an optional field of every row at a time, in stored order."""
 
     def __init__(self, arena: bytes, starts: Array) -> None:

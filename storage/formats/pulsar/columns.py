@@ -19,7 +19,7 @@ from braidlog.storage.formats.columns.vectors import (
     ARENA_BYTES_MAX,
     Array,
     Irregular,
-    Shared,
+    RepeatedValues,
     Slices,
     arena_of,
     require,
@@ -65,7 +65,7 @@ class _Entries:
 
 
 @dataclass(slots=True)
-class _Messages:
+class _BatchedMessages:
     """The messages of batched entries: the entry of each message, metadata and payload."""
 
     entry: Array
@@ -196,13 +196,13 @@ def _or_none(column: Slices) -> Slices | None:
     return column if (column.starts >= 0).any() else None
 
 
-def _shared(arena: bytes, column: Slices, at: Array) -> Shared | None:
+def _shared(arena: bytes, column: Slices, at: Array) -> RepeatedValues | None:
     """Return a field shared by all messages of an entry; `at` is the entry of each message."""
     if not (column.starts >= 0).any():
         return None
     pairs = zip(column.starts.tolist(), column.ends.tolist(), strict=True)
     values = [b"" if start < 0 else arena[start:end] for start, end in pairs]
-    return Shared(np.where(column.starts[at] < 0, -1, at).astype(np.int32), values)
+    return RepeatedValues(np.where(column.starts[at] < 0, -1, at).astype(np.int32), values)
 
 
 def _keys(column: Slices, is_null: Array) -> Slices | None:
@@ -278,7 +278,7 @@ def _batched(arena: bytes, run: _Entries, meta: Scanned, payload: Slices) -> Col
     return columns.where(single.numbers[M_COMPACTED_OUT] == 0)
 
 
-def _messages(arena: bytes, run: _Entries, payload: Slices) -> _Messages:
+def _messages(arena: bytes, run: _Entries, payload: Slices) -> _BatchedMessages:
     """Follow the chain of messages in each batch: only the metadata gives a message's end."""
     meta_starts: list[int] = []
     meta_ends: list[int] = []
@@ -305,7 +305,9 @@ def _messages(arena: bytes, run: _Entries, payload: Slices) -> _Messages:
     numbers = np.array(counts)
     entry = np.repeat(np.arange(len(counts)), numbers)
     place = np.arange(len(entry)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
-    return _Messages(entry, place, np.array(meta_starts), np.array(meta_ends), np.array(value_ends))
+    return _BatchedMessages(
+        entry, place, np.array(meta_starts), np.array(meta_ends), np.array(value_ends)
+    )
 
 
 def _payload_size(arena: bytes, pos: int, end: int) -> int:  # hot

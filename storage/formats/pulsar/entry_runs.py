@@ -18,9 +18,9 @@ from braidlog.storage.formats.api import (
     BodyInfo,
     Buffer,
     Decoded,
-    Kept,
+    RemainingBody,
 )
-from braidlog.storage.formats.base import BodyCodec, Wanted, decoded_by
+from braidlog.storage.formats.base import BodyCodec, WantedRecords, decoded_by
 from braidlog.storage.formats.pulsar.entry import (
     chunk_of,
     decode_entry,
@@ -166,13 +166,15 @@ class PulsarCodec(BodyCodec):
             if entry.offset + entry.record_count > start_offset:
                 yield entry.offset, entry.start - ENTRY_PREFIX.size
 
-    def _decoded(self, body: Buffer, appended: tuple[int, int], wanted: Wanted) -> Decoded:
+    def _decoded(self, body: Buffer, appended: tuple[int, int], wanted: WantedRecords) -> Decoded:
         """Decode from the uncopied body: many calls may decode the same body, so copy only wanted
         bytes.
         """
         return decoded_by(self.decode_into, body, appended, wanted)
 
-    def decode_into(self, decoded: Decoded, data: Buffer, append_us: int, wanted: Wanted) -> None:
+    def decode_into(
+        self, decoded: Decoded, data: Buffer, append_us: int, wanted: WantedRecords
+    ) -> None:
         """Decode; split batches, skip markers and messages removed by compaction."""
         start_offset, bytes_max, view = wanted.start_offset, wanted.bytes_max, memoryview(data)
         for entry in entries(data, decoded.next_offset):
@@ -196,11 +198,13 @@ class PulsarCodec(BodyCodec):
                 decoded.next_offset = decoded.records[-1].offset + 1
                 break
 
-    def without(self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]) -> Kept:
+    def without(
+        self, body: Buffer, base_offset: int, is_removed: Callable[[int], bool]
+    ) -> RemainingBody:
         """Remove messages; a batched entry that loses some messages keeps its id and its count,
         with holes in their place, as in Apache Pulsar.
         """
-        data, remaining = bytes(body), Kept(b"", 0, base_offset)
+        data, remaining = bytes(body), RemainingBody(b"", 0, base_offset)
         parts: list[bytes] = []
         for ref in entries(data, base_offset):
             entry = data[ref.start : ref.end]

@@ -3,7 +3,7 @@ over everything else. The file is invisible until named.
 """
 
 from braidlog.storage.errors import StorageFull
-from braidlog.storage.formats.api import BatchFlag, BodyFormat, Buffer, Kept
+from braidlog.storage.formats.api import BatchFlag, BodyFormat, Buffer, RemainingBody
 from braidlog.storage.log.batch import (
     BATCH_OFFSETS_MAX,
     HEADER_BYTES,
@@ -64,7 +64,7 @@ class CompactedWriter:
         """Add a batch as it is. Raises: StorageFull, StorageFailed."""
         self._add(batch.header, batch.positions, batch.body)
 
-    def keep_some(self, batch: Batch, kept: Kept) -> None:
+    def keep_some(self, batch: Batch, kept: RemainingBody) -> None:
         """Add the kept records of a batch; its times stay. Raises: StorageFull, StorageFailed."""
         header = batch.header
         changed = BatchHeader(

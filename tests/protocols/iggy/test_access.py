@@ -161,7 +161,7 @@ async def test_deleting_segments_is_refused(broker, ready, connect):
     rules = Nothing()
     broker.access = Access(rules)
     body = raw.identifier("st") + raw.identifier("tp") + struct.pack("<II", 1, 1)
-    answer = await later.exchange(raw.frame(m.Code.DELETE_SEGMENTS, body))
+    answer = await later.exchange(raw.frame(m.CommandCode.DELETE_SEGMENTS, body))
     assert struct.unpack_from("<I", answer) == (ErrorCode.UNAUTHORIZED,)
     assert rules.actions == {COMMANDS[m.DeleteSegments].action}
 
@@ -172,7 +172,7 @@ async def test_a_request_for_a_members_partitions_is_refused(broker, ready, open
     rules = Nothing()
     broker.access = Access(rules)
     body = raw.identifier("st") + raw.identifier("tp") + raw.identifier("grp")
-    request = bytearray(frame(operation=2, code=m.Code.SYNC_GROUP, body=body, number=1))
+    request = bytearray(frame(operation=2, code=m.CommandCode.SYNC_GROUP, body=body, number=1))
     struct.pack_into("<Q", request, 184, talk.session)
     answer = await talk.exchange(bytes(request))
     assert struct.unpack_from("<I", answer, 216) == (ErrorCode.UNAUTHORIZED,)

@@ -20,8 +20,8 @@ from braidlog.protocols.iggy.all_dialects import (
 )
 from braidlog.protocols.iggy.dialects import Manners
 from braidlog.protocols.iggy.layouts_v import V
-from braidlog.protocols.iggy.machine import Command, IggyMachine, Refused
-from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine, RefusedFrame
+from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.options import WithoutLogin
 from tests.protocols.iggy import description
 from tests.protocols.iggy.recorded import first_frames
@@ -43,7 +43,7 @@ D3_GROUP = "140000005a02000002027374020274700000000003677270"
 
 def logged_in(login: bytes) -> IggyMachine:
     machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
-    assert isinstance(decode(machine, login), Command)
+    assert isinstance(decode(machine, login), IggyCommand)
     machine.logged_in = True
     return machine
 
@@ -52,7 +52,7 @@ def login(version: str, context: str = "") -> bytes:
     return description.request(38, username="u", password="p", version=version, context=context)
 
 
-def decode(machine: IggyMachine, frame: bytes) -> Command | Refused:
+def decode(machine: IggyMachine, frame: bytes) -> IggyCommand | RefusedFrame:
     assert machine.frame_size(memoryview(frame)) == len(frame)
     return machine.decode(memoryview(frame))
 
@@ -73,7 +73,7 @@ def send(head_bytes: int, base: int) -> bytes:
 @pytest.mark.parametrize("first", first_frames(), ids=lambda first: first.client)
 def test_the_login_of_a_real_client_shows_its_dialect(first):
     machine = IggyMachine()
-    assert isinstance(decode(machine, first.request), Command)
+    assert isinstance(decode(machine, first.request), IggyCommand)
     # A login without a version fits three dialects: the next frames decide.
     assert machine.dialect.name == ("D1b" if first.dialect == "D1" else first.dialect)
 
@@ -119,7 +119,7 @@ def test_a_version_with_another_clients_name_is_not_the_crates(version, context,
     machine = logged_in(login(version, context))
     for frame in frames:
         frame = bytes.fromhex(frame) if isinstance(frame, str) else frame
-        assert isinstance(decode(machine, frame), Command)
+        assert isinstance(decode(machine, frame), IggyCommand)
     assert (machine.dialect, machine.manners) == (dialect, Manners())
 
 
@@ -151,7 +151,7 @@ def test_the_shape_of_a_frame_corrects_the_guess(version, frames, dialect):
     machine = logged_in(login(version))
     for frame in frames:
         frame = bytes.fromhex(frame) if isinstance(frame, str) else frame
-        assert isinstance(decode(machine, frame), Command)
+        assert isinstance(decode(machine, frame), IggyCommand)
     assert machine.dialect is dialect
 
 
@@ -175,7 +175,7 @@ def test_a_login_without_version_is_distinguished_later(frame, dialect, error_te
 @pytest.mark.parametrize("frame", [D0_POLL, D0_TOPIC, "04000000c9000000"])
 def test_without_a_login_an_oldest_frame_decides_the_oldest_dialect(frame):
     machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
-    assert isinstance(decode(machine, bytes.fromhex(frame)), Command)
+    assert isinstance(decode(machine, bytes.fromhex(frame)), IggyCommand)
     assert machine.dialect is D0
 
 
@@ -183,9 +183,9 @@ def test_without_a_login_an_oldest_frame_decides_the_oldest_dialect(frame):
 def test_without_a_login_a_later_frame_is_asked_to_log_in(frame):
     machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
     event = decode(machine, bytes.fromhex(frame))
-    assert isinstance(event, Refused)
+    assert isinstance(event, RefusedFrame)
     assert event.reply == struct.pack("<II", 40, 0)
-    assert decode(machine, login("0.6.202")).code == Code.LOGIN_USER
+    assert decode(machine, login("0.6.202")).code == CommandCode.LOGIN_USER
     assert machine.dialect is D2
 
 
@@ -193,7 +193,7 @@ def test_after_a_logout_no_client_is_of_the_oldest_dialect():
     machine = logged_in(login("0.6.202"))
     machine.logged_in = False
     event = decode(machine, bytes.fromhex("04000000c9000000"))
-    assert isinstance(event, Refused)
+    assert isinstance(event, RefusedFrame)
     assert event.reply == struct.pack("<II", 40, 0)
 
 

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from braidlog.protocols.iggy.all_dialects import D0, D0_WITH_LOGIN, D1A, D1B, D2, D3, D4, D5
-from braidlog.protocols.iggy.machine import Command, IggyMachine
+from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine
 from braidlog.protocols.iggy.options import WithoutLogin
 from tests.protocols.iggy import description
 from tests.protocols.iggy.described_frames import (
@@ -64,7 +64,7 @@ def framed(code: int, payload: bytes) -> bytes:
 def after(first: bytes) -> IggyMachine:
     machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
     machine.frame_size(memoryview(first))
-    assert isinstance(machine.decode(memoryview(first)), Command)
+    assert isinstance(machine.decode(memoryview(first)), IggyCommand)
     machine.logged_in = True
     return machine
 
@@ -80,7 +80,7 @@ def misread(name: str, first: bytes, seed: int, *, nasty: bool) -> set[tuple[int
             frames = list(Frames(name, chance, nasty=nasty).all())
             code, payload = chance.choice(frames)
             event = machine.decode(memoryview(framed(code, payload)))
-            assert isinstance(event, Command), (name, code, payload.hex(), event)
+            assert isinstance(event, IggyCommand), (name, code, payload.hex(), event)
             expected = truth.requests[code].read(memoryview(payload))
             if event.request != expected:
                 found.add((code, name, machine.dialect.name))
@@ -108,7 +108,7 @@ def test_few_later_frames_are_read_as_the_dialect_without_login(name):
             machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
             machine.frame_size(memoryview(framed(code, payload)))
             event = machine.decode(memoryview(framed(code, payload)))
-            if isinstance(event, Command):
+            if isinstance(event, IggyCommand):
                 expected = BY_NAME[name].requests[code].read(memoryview(payload))
                 assert event.request == expected or code in WITHOUT_LOGIN, (code, payload.hex())
 

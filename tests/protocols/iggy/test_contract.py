@@ -4,7 +4,7 @@ import struct
 
 from braidlog.protocols.iggy.errors import WIRE_CODES
 from braidlog.protocols.iggy.machine import SEND_BYTES_MAX, IggyMachine
-from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.messages import CommandCode
 from tests.protocols.contract import AdapterContract, Exchange
 from tests.protocols.iggy.recorded import recorded
 
@@ -37,7 +37,7 @@ class TestIggyContract(AdapterContract):
     protocol = "iggy"
     exchanges = tuple(exchange(name) for name in NAMES)
     opening = 2
-    oversized = struct.pack("<II", SEND_BYTES_MAX + 1, Code.SEND_MESSAGES)
+    oversized = struct.pack("<II", SEND_BYTES_MAX + 1, CommandCode.SEND_MESSAGES)
     flood = recorded("GET_CLIENTS").request
     wire_codes = WIRE_CODES
     farewell = True

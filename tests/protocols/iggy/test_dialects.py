@@ -11,7 +11,7 @@ from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.all_dialects import D2, D4, D5
 from braidlog.protocols.iggy.layouts import UNREAD_AFTER
-from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.messages import CommandCode
 from tests.protocols.iggy import description
 from tests.protocols.iggy.description import named
 from tests.protocols.iggy.description_permissions import block
@@ -32,26 +32,32 @@ STREAM = {"stream": named("st")}
 TOPIC = {**STREAM, "topic": named(3)}
 OFFSET = {"consumer": {"kind": 1, "id": named(7)}, **TOPIC, "partition": 2}
 REQUESTS = [
-    (Code.PING, {}, m.Ping()),
-    (Code.GET_STATS, {}, m.GetStats()),
-    (Code.GET_ME, {}, m.GetMe()),
-    (Code.GET_CLIENT, {"client_id": 9}, m.GetClient(9)),
-    (Code.GET_CLIENTS, {}, m.GetClients()),
+    (CommandCode.PING, {}, m.Ping()),
+    (CommandCode.GET_STATS, {}, m.GetStats()),
+    (CommandCode.GET_ME, {}, m.GetMe()),
+    (CommandCode.GET_CLIENT, {"client_id": 9}, m.GetClient(9)),
+    (CommandCode.GET_CLIENTS, {}, m.GetClients()),
     (
-        Code.LOGIN_USER,
+        CommandCode.LOGIN_USER,
         {"username": "u", "password": "p", "version": "0.6.1", "context": "c"},
         u.LoginUser("u", "p", "0.6.1", "c"),
     ),
-    (Code.LOGOUT_USER, {}, u.LogoutUser()),
+    (CommandCode.LOGOUT_USER, {}, u.LogoutUser()),
     (
-        Code.POLL_MESSAGES,
+        CommandCode.POLL_MESSAGES,
         {**OFFSET, "strategy": {"kind": 5, "value": 0}, "count": 10, "auto_commit": True},
         m.PollMessages(
-            m.Consumer(CONSUMER, 7), "st", 3, 1, m.Strategy(m.PollingKind.NEXT, 0), 10, True
+            m.ConsumerRef(CONSUMER, 7),
+            "st",
+            3,
+            1,
+            m.PollingStrategy(m.PollingKind.NEXT, 0),
+            10,
+            True,
         ),
     ),
     (
-        Code.POLL_MESSAGES,
+        CommandCode.POLL_MESSAGES,
         {
             **OFFSET,
             "consumer": {"kind": 2, "id": named("grp")},
@@ -61,36 +67,40 @@ REQUESTS = [
             "auto_commit": False,
         },
         m.PollMessages(
-            m.Consumer(GROUP, "grp"),
+            m.ConsumerRef(GROUP, "grp"),
             "st",
             3,
             None,
-            m.Strategy(m.PollingKind.OFFSET, NEVER),
+            m.PollingStrategy(m.PollingKind.OFFSET, NEVER),
             1,
             False,
         ),
     ),
-    (Code.GET_CONSUMER_OFFSET, OFFSET, m.GetConsumerOffset(m.Consumer(CONSUMER, 7), "st", 3, 1)),
     (
-        Code.STORE_CONSUMER_OFFSET,
-        {**OFFSET, "offset": 41},
-        m.StoreConsumerOffset(m.Consumer(CONSUMER, 7), "st", 3, 1, 41),
-    ),
-    (
-        Code.DELETE_CONSUMER_OFFSET,
+        CommandCode.GET_CONSUMER_OFFSET,
         OFFSET,
-        m.DeleteConsumerOffset(m.Consumer(CONSUMER, 7), "st", 3, 1),
+        m.GetConsumerOffset(m.ConsumerRef(CONSUMER, 7), "st", 3, 1),
     ),
-    (Code.GET_STREAM, STREAM, m.GetStream("st")),
-    (Code.GET_STREAMS, {}, m.GetStreams()),
-    (Code.CREATE_STREAM, {"stream_id": 0, "name": "st"}, m.CreateStream("st")),
-    (Code.CREATE_STREAM, {"stream_id": 5, "name": "st"}, m.CreateStream("st", 5)),
-    (Code.UPDATE_STREAM, {**STREAM, "name": "st2"}, m.UpdateStream("st", "st2")),
-    (Code.DELETE_STREAM, STREAM, m.DeleteStream("st")),
-    (Code.GET_TOPIC, TOPIC, m.GetTopic("st", 3)),
-    (Code.GET_TOPICS, STREAM, m.GetTopics("st")),
     (
-        Code.CREATE_TOPIC,
+        CommandCode.STORE_CONSUMER_OFFSET,
+        {**OFFSET, "offset": 41},
+        m.StoreConsumerOffset(m.ConsumerRef(CONSUMER, 7), "st", 3, 1, 41),
+    ),
+    (
+        CommandCode.DELETE_CONSUMER_OFFSET,
+        OFFSET,
+        m.DeleteConsumerOffset(m.ConsumerRef(CONSUMER, 7), "st", 3, 1),
+    ),
+    (CommandCode.GET_STREAM, STREAM, m.GetStream("st")),
+    (CommandCode.GET_STREAMS, {}, m.GetStreams()),
+    (CommandCode.CREATE_STREAM, {"stream_id": 0, "name": "st"}, m.CreateStream("st")),
+    (CommandCode.CREATE_STREAM, {"stream_id": 5, "name": "st"}, m.CreateStream("st", 5)),
+    (CommandCode.UPDATE_STREAM, {**STREAM, "name": "st2"}, m.UpdateStream("st", "st2")),
+    (CommandCode.DELETE_STREAM, STREAM, m.DeleteStream("st")),
+    (CommandCode.GET_TOPIC, TOPIC, m.GetTopic("st", 3)),
+    (CommandCode.GET_TOPICS, STREAM, m.GetTopics("st")),
+    (
+        CommandCode.CREATE_TOPIC,
         {
             **STREAM,
             "topic_id": 0,
@@ -103,20 +113,20 @@ REQUESTS = [
         },
         m.CreateTopic("st", 2, "tp", None, 1, NEVER, 0, 1),
     ),
-    (Code.DELETE_TOPIC, TOPIC, m.DeleteTopic("st", 3)),
-    (Code.CREATE_PARTITIONS, {**TOPIC, "count": 2}, m.CreatePartitions("st", 3, 2)),
-    (Code.GET_GROUP, {**TOPIC, "group": named("g")}, m.GetGroup("st", 3, "g")),
-    (Code.GET_GROUPS, TOPIC, m.GetGroups("st", 3)),
+    (CommandCode.DELETE_TOPIC, TOPIC, m.DeleteTopic("st", 3)),
+    (CommandCode.CREATE_PARTITIONS, {**TOPIC, "count": 2}, m.CreatePartitions("st", 3, 2)),
+    (CommandCode.GET_GROUP, {**TOPIC, "group": named("g")}, m.GetGroup("st", 3, "g")),
+    (CommandCode.GET_GROUPS, TOPIC, m.GetGroups("st", 3)),
     (
-        Code.CREATE_GROUP,
+        CommandCode.CREATE_GROUP,
         {**TOPIC, "group_id": 4, "name": "g"},
         m.CreateGroup("st", 3, 4, "g"),
     ),
-    (Code.DELETE_GROUP, {**TOPIC, "group": named(4)}, m.DeleteGroup("st", 3, 4)),
-    (Code.JOIN_GROUP, {**TOPIC, "group": named("g")}, m.JoinGroup("st", 3, "g")),
-    (Code.LEAVE_GROUP, {**TOPIC, "group": named("g")}, m.LeaveGroup("st", 3, "g")),
+    (CommandCode.DELETE_GROUP, {**TOPIC, "group": named(4)}, m.DeleteGroup("st", 3, 4)),
+    (CommandCode.JOIN_GROUP, {**TOPIC, "group": named("g")}, m.JoinGroup("st", 3, "g")),
+    (CommandCode.LEAVE_GROUP, {**TOPIC, "group": named("g")}, m.LeaveGroup("st", 3, "g")),
     (
-        Code.UPDATE_TOPIC,
+        CommandCode.UPDATE_TOPIC,
         {
             **TOPIC,
             "compression": 2,
@@ -127,51 +137,51 @@ REQUESTS = [
         },
         m.UpdateTopic("st", 3, "tp", 2, NEVER, 5, 1),
     ),
-    (Code.PURGE_STREAM, STREAM, m.PurgeStream("st")),
-    (Code.PURGE_TOPIC, TOPIC, m.PurgeTopic("st", 3)),
+    (CommandCode.PURGE_STREAM, STREAM, m.PurgeStream("st")),
+    (CommandCode.PURGE_TOPIC, TOPIC, m.PurgeTopic("st", 3)),
     (
-        Code.FLUSH_UNSAVED_BUFFER,
+        CommandCode.FLUSH_UNSAVED_BUFFER,
         {**TOPIC, "partition": 1, "fsync": True},
         m.FlushUnsavedBuffer("st", 3, 0, True),
     ),
-    (Code.DELETE_PARTITIONS, {**TOPIC, "count": 2}, m.DeletePartitions("st", 3, 2)),
-    (Code.LOGIN_WITH_TOKEN, {"token": "t"}, u.LoginWithToken("t")),
-    (Code.GET_USER, {"user": named("u")}, u.GetUser("u")),
-    (Code.GET_USERS, {}, u.GetUsers()),
+    (CommandCode.DELETE_PARTITIONS, {**TOPIC, "count": 2}, m.DeletePartitions("st", 3, 2)),
+    (CommandCode.LOGIN_WITH_TOKEN, {"token": "t"}, u.LoginWithToken("t")),
+    (CommandCode.GET_USER, {"user": named("u")}, u.GetUser("u")),
+    (CommandCode.GET_USERS, {}, u.GetUsers()),
     (
-        Code.CREATE_USER,
+        CommandCode.CREATE_USER,
         {"username": "u", "password": "p", "status": 1, "permissions": BLOCK},
         u.CreateUser("u", "p", 1, PERMITTED),
     ),
     (
-        Code.CREATE_USER,
+        CommandCode.CREATE_USER,
         {"username": "u", "password": "p", "status": 2, "permissions": None},
         u.CreateUser("u", "p", 2, None),
     ),
-    (Code.DELETE_USER, {"user": named(5)}, u.DeleteUser(5)),
+    (CommandCode.DELETE_USER, {"user": named(5)}, u.DeleteUser(5)),
     (
-        Code.UPDATE_USER,
+        CommandCode.UPDATE_USER,
         {"user": named(5), "username": "v", "status": None},
         u.UpdateUser(5, "v", None),
     ),
     (
-        Code.UPDATE_USER,
+        CommandCode.UPDATE_USER,
         {"user": named(5), "username": None, "status": 2},
         u.UpdateUser(5, None, 2),
     ),
     (
-        Code.UPDATE_PERMISSIONS,
+        CommandCode.UPDATE_PERMISSIONS,
         {"user": named(5), "permissions": BLOCK},
         u.UpdatePermissions(5, PERMITTED),
     ),
     (
-        Code.CHANGE_PASSWORD,
+        CommandCode.CHANGE_PASSWORD,
         {"user": named("u"), "old": "a", "new": "b"},
         u.ChangePassword("u", "a", "b"),
     ),
-    (Code.GET_TOKENS, {}, u.GetTokens()),
-    (Code.CREATE_TOKEN, {"name": "t", "expiry": 7}, u.CreateToken("t", 7)),
-    (Code.DELETE_TOKEN, {"name": "t"}, u.DeleteToken("t")),
+    (CommandCode.GET_TOKENS, {}, u.GetTokens()),
+    (CommandCode.CREATE_TOKEN, {"name": "t", "expiry": 7}, u.CreateToken("t", 7)),
+    (CommandCode.DELETE_TOKEN, {"name": "t"}, u.DeleteToken("t")),
 ]
 
 
@@ -183,14 +193,14 @@ def test_request_reads_as_described(code, values, request_):
 def test_send_reads_as_described_and_leaves_its_messages_as_bytes():
     messages = [{"id": bytes(16), "headers": [], "payload": b"hello"}]
     data = payload(101, **TOPIC, partitioning={"kind": 3, "value": b"k"}, messages=messages)
-    request = D2.requests[Code.SEND_MESSAGES].read(data)
+    request = D2.requests[CommandCode.SEND_MESSAGES].read(data)
     assert (request.stream, request.topic) == ("st", 3)
     assert request.partitioning == m.Partitioning(m.PartitioningKind.KEY, key=b"k")
     assert bytes(request.messages) == bytes(20) + b"\x05\x00\x00\x00hello"
 
 
 def test_every_command_is_described():
-    assert {code for code, _, _ in REQUESTS} | {Code.SEND_MESSAGES} == set(D2.requests)
+    assert {code for code, _, _ in REQUESTS} | {CommandCode.SEND_MESSAGES} == set(D2.requests)
 
 
 @pytest.mark.parametrize(("code", "values", "request_"), REQUESTS)
@@ -234,7 +244,7 @@ RECORDS = [
     (
         "membership",
         description.MEMBERSHIP,
-        r.Membership(1, 2, 3),
+        r.JoinedGroup(1, 2, 3),
         {"stream_id": 1, "topic_id": 2, "group_id": 3},
     ),
     (
@@ -246,7 +256,7 @@ RECORDS = [
     (
         "topic",
         description.TOPIC,
-        r.TopicInfo(1, 2, 3, 4, 1, 6, 1, 8, 9, "tp"),
+        r.TopicDetails(1, 2, 3, 4, 1, 6, 1, 8, 9, "tp"),
         {
             "id": 1,
             "created_at": 2,
@@ -263,7 +273,7 @@ RECORDS = [
     (
         "partition",
         description.PARTITION,
-        r.PartitionInfo(0, 2, 3, 4, 5, 6),
+        r.PartitionDetails(0, 2, 3, 4, 5, 6),
         {
             "id": 1,
             "created_at": 2,
@@ -307,12 +317,12 @@ RECORDS = [
     (
         "user",
         description.USER,
-        r.UserInfo(0, 2, 1, "iggy"),
+        r.UserDetails(0, 2, 1, "iggy"),
         {"id": 1, "created_at": 2, "status": 1, "username": "iggy"},
     ),
     ("permissions", description.MAYBE_SIZED, r.UserPermissions(PERMITTED), {"value": BLOCK}),
     ("no permissions", description.ZERO, r.UserPermissions(None), {"none": 0}),
-    ("token", description.TOKEN, r.TokenInfo("t", 5), {"name": "t", "expires": 5}),
+    ("token", description.TOKEN, r.TokenDetails("t", 5), {"name": "t", "expires": 5}),
     ("raw token", description.RAW_TOKEN, r.RawToken("t"), {"token": "t"}),
 ]
 

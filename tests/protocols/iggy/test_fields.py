@@ -5,12 +5,12 @@ import pytest
 from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.iggy import fields as f
 from braidlog.protocols.iggy.messages import (
-    Consumer,
     ConsumerKind,
+    ConsumerRef,
     Partitioning,
     PartitioningKind,
     PollingKind,
-    Strategy,
+    PollingStrategy,
 )
 from braidlog.protocols.reader import LittleEndianReader
 
@@ -33,18 +33,18 @@ def read(piece: f.Readable, data: str) -> object:
         (f.IDENTIFIER_FROM_0, "0104 ffffffff", 1 << 32),
         (f.IDENTIFIER_FROM_0, "0206 6f7264657273", "orders"),
         (f.GIVEN_IDENTIFIER, "0104 00000000", 0),
-        (f.CONSUMER_FROM_1, "01 0104 07000000", Consumer(ConsumerKind.CONSUMER, 7)),
-        (f.CONSUMER_FROM_1, "02 0203 677270", Consumer(ConsumerKind.GROUP, "grp")),
-        (f.CONSUMER_FROM_1, "02 0104 07000000", Consumer(ConsumerKind.GROUP, 7)),
-        (f.CONSUMER_FROM_0, "01 0104 07000000", Consumer(ConsumerKind.CONSUMER, 7)),
-        (f.CONSUMER_FROM_0, "02 0104 07000000", Consumer(ConsumerKind.GROUP, 8)),
+        (f.CONSUMER_FROM_1, "01 0104 07000000", ConsumerRef(ConsumerKind.CONSUMER, 7)),
+        (f.CONSUMER_FROM_1, "02 0203 677270", ConsumerRef(ConsumerKind.GROUP, "grp")),
+        (f.CONSUMER_FROM_1, "02 0104 07000000", ConsumerRef(ConsumerKind.GROUP, 7)),
+        (f.CONSUMER_FROM_0, "01 0104 07000000", ConsumerRef(ConsumerKind.CONSUMER, 7)),
+        (f.CONSUMER_FROM_0, "02 0104 07000000", ConsumerRef(ConsumerKind.GROUP, 8)),
         (f.PartitionOrZero(), "00000000", None),
         (f.PartitionOrZero(), "01000000", 0),
         (f.PartitioningField(1), "0100", Partitioning(PartitioningKind.BALANCED)),
         (f.PartitioningField(1), "0204 03000000", Partitioning(PartitioningKind.PARTITION, 2)),
         (f.PartitioningField(1), "0204 00000000", Partitioning(PartitioningKind.PARTITION, -1)),
         (f.PartitioningField(1), "0302 00ff", Partitioning(PartitioningKind.KEY, key=b"\x00\xff")),
-        (f.STRATEGY_FIELD, "02 0100000000000000", Strategy(PollingKind.TIMESTAMP, 1)),
+        (f.STRATEGY_FIELD, "02 0100000000000000", PollingStrategy(PollingKind.TIMESTAMP, 1)),
         (f.ChosenId(zero_picks=True), "00000000", None),
         (f.ChosenId(zero_picks=True), "09000000", 9),
         (f.FLAG, "01", True),

@@ -220,9 +220,9 @@ async def test_a_member_with_a_lost_answer_rejoins_with_its_partitions(tmp_path)
         client = await joined()
         cutter.answers_to_lose = 1
         with pytest.raises(EOFError):
-            await client.query(m.Code.SYNC_GROUP, body)
+            await client.query(m.CommandCode.SYNC_GROUP, body)
         assert cutter.lost == 1
         await until(lambda: not owner.broker.members.of(topic, b"grp"))
-        status, answer = await (await joined()).query(m.Code.SYNC_GROUP, body)
+        status, answer = await (await joined()).query(m.CommandCode.SYNC_GROUP, body)
         assert (status, answer[8:]) == (0, assigned)
         assert len(owner.broker.members.of(topic, b"grp")) == 1

@@ -17,11 +17,11 @@ from braidlog.protocols.iggy.machine import (
     COMMAND_BYTES_MAX,
     LOGINS,
     SEND_BYTES_MAX,
-    Command,
+    IggyCommand,
     IggyMachine,
-    Refused,
+    RefusedFrame,
 )
-from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.options import WithoutLogin
 from tests.protocols.iggy import description
 from tests.protocols.iggy.recorded import conversation, recorded
@@ -32,12 +32,12 @@ LOGIN = recorded("LOGIN iggy/iggy").request
 
 def logged_in() -> IggyMachine:
     machine = IggyMachine()
-    assert isinstance(decode(machine, LOGIN), Command)
+    assert isinstance(decode(machine, LOGIN), IggyCommand)
     machine.logged_in = True
     return machine
 
 
-def decode(machine: IggyMachine, frame: bytes) -> Command | Refused:
+def decode(machine: IggyMachine, frame: bytes) -> IggyCommand | RefusedFrame:
     assert machine.frame_size(memoryview(frame)) == len(frame)
     return machine.decode(memoryview(frame))
 
@@ -77,10 +77,10 @@ def test_a_length_below_the_code_closes_without_an_answer():
 @pytest.mark.parametrize(
     ("state", "code", "length_max"),
     [
-        (False, Code.LOGIN_USER, BEFORE_LOGIN_BYTES_MAX),
-        (False, Code.SEND_MESSAGES, BEFORE_LOGIN_BYTES_MAX),
-        (True, Code.SEND_MESSAGES, SEND_BYTES_MAX),
-        (True, Code.POLL_MESSAGES, COMMAND_BYTES_MAX),
+        (False, CommandCode.LOGIN_USER, BEFORE_LOGIN_BYTES_MAX),
+        (False, CommandCode.SEND_MESSAGES, BEFORE_LOGIN_BYTES_MAX),
+        (True, CommandCode.SEND_MESSAGES, SEND_BYTES_MAX),
+        (True, CommandCode.POLL_MESSAGES, COMMAND_BYTES_MAX),
         (True, 9999, COMMAND_BYTES_MAX),
     ],
 )
@@ -114,7 +114,7 @@ def test_random_bytes_raise_only_protocol_error(seed):
         machine.logged_in = state
         data = chance.randbytes(chance.randrange(300))
         if chance.random() < 0.5:  # A frame that is well-formed up to its payload.
-            code = chance.choice([*Code, 9999])
+            code = chance.choice([*CommandCode, 9999])
             data = struct.pack("<II", 4 + len(data), code) + data
         try:
             size = machine.frame_size(memoryview(data))
@@ -127,22 +127,22 @@ def test_random_bytes_raise_only_protocol_error(seed):
 # Before and after login.
 
 
-@pytest.mark.parametrize("code", list(Code))
+@pytest.mark.parametrize("code", list(CommandCode))
 def test_a_command_before_login_is_refused_and_the_connection_stays(code):
     machine = IggyMachine()
     event = machine.decode(memoryview(struct.pack("<II", 4, code)))
-    if code == Code.PING:
-        assert isinstance(event, Command)
+    if code == CommandCode.PING:
+        assert isinstance(event, IggyCommand)
     elif code not in LOGINS:
-        assert isinstance(event, Refused)
+        assert isinstance(event, RefusedFrame)
         assert event.reply == struct.pack("<II", 40, 0)
 
 
 def test_ping_and_login_need_no_login():
     machine = IggyMachine()
-    assert decode(machine, PING) == Command(Code.PING, m.Ping())
-    assert decode(machine, LOGIN) == Command(
-        Code.LOGIN_USER, u.LoginUser("iggy", "iggy", "0.6.202", "")
+    assert decode(machine, PING) == IggyCommand(CommandCode.PING, m.Ping())
+    assert decode(machine, LOGIN) == IggyCommand(
+        CommandCode.LOGIN_USER, u.LoginUser("iggy", "iggy", "0.6.202", "")
     )
 
 
@@ -160,13 +160,13 @@ def test_ping_and_login_need_no_login():
 )
 def test_an_unreadable_command_gets_3_and_the_connection_stays(name):
     event = decode(logged_in(), recorded(name).request)
-    assert isinstance(event, Refused)
+    assert isinstance(event, RefusedFrame)
     assert event.reply == recorded(name).answer
 
 
 def test_an_unserved_known_command_is_unavailable():
-    event = decode(logged_in(), struct.pack("<II", 4, Code.GET_SNAPSHOT))
-    assert isinstance(event, Refused)
+    event = decode(logged_in(), struct.pack("<II", 4, CommandCode.GET_SNAPSHOT))
+    assert isinstance(event, RefusedFrame)
     assert (event.reply, event.unserved) == (struct.pack("<II", 5, 0), True)
 
 
@@ -181,10 +181,10 @@ def test_an_unserved_known_command_is_unavailable():
 )
 def test_the_oldest_dialect_is_asked_to_log_in_if_not_served(frame):
     event = decode(IggyMachine(), bytes.fromhex(frame))
-    assert isinstance(event, Refused)
+    assert isinstance(event, RefusedFrame)
     assert event.reply == struct.pack("<II", ErrorCode.UNAUTHENTICATED, 0)
     assert isinstance(
-        decode(IggyMachine(without_login=WithoutLogin.EVERYBODY), bytes.fromhex(frame)), Command
+        decode(IggyMachine(without_login=WithoutLogin.EVERYBODY), bytes.fromhex(frame)), IggyCommand
     )
 
 
@@ -195,7 +195,7 @@ def test_the_oldest_dialect_is_asked_to_log_in_if_not_served(frame):
 def test_the_oldest_dialect_may_send_trailing_bytes(code, identifiers):
     payload = b"\1\4\1\0\0\0" * identifiers + b"\0"
     frame = struct.pack("<II", 4 + len(payload), code) + payload
-    assert isinstance(decode(IggyMachine(without_login=WithoutLogin.EVERYBODY), frame), Command)
+    assert isinstance(decode(IggyMachine(without_login=WithoutLogin.EVERYBODY), frame), IggyCommand)
 
 
 @pytest.mark.parametrize(
@@ -204,8 +204,8 @@ def test_the_oldest_dialect_may_send_trailing_bytes(code, identifiers):
 def test_error_has_a_text_only_for_clients_that_read_it(version, has_text):
     machine = IggyMachine()
     login = description.request(38, username="u", password="p", version=version, context="")
-    assert isinstance(decode(machine, login), Command)
-    command = Command(Code.GET_STREAM, m.GetStream(1))
+    assert isinstance(decode(machine, login), IggyCommand)
+    command = IggyCommand(CommandCode.GET_STREAM, m.GetStream(1))
     reply = machine.error(command, ErrorCode.STREAM_ID_NOT_FOUND, "no such stream")
     expected = struct.pack("<II", 1009, 0)
     if has_text:
@@ -217,13 +217,13 @@ def test_error_without_a_reason_still_has_a_text_where_one_is_needed():
     machine = IggyMachine()
     login = description.request(38, username="u", password="p", version="0.5.0", context="")
     decode(machine, login)
-    command = Command(Code.GET_STREAM, m.GetStream(1))
+    command = IggyCommand(CommandCode.GET_STREAM, m.GetStream(1))
     assert machine.error(command, ErrorCode.INVALID_COMMAND)[12:] == b"invalid command"
 
 
 def test_a_success_counts_parts_from_elsewhere():
     machine = logged_in()
-    command = Command(Code.POLL_MESSAGES, None)
+    command = IggyCommand(CommandCode.POLL_MESSAGES, None)
     assert machine.encode(command, []) == bytes(8)
     head = machine.encode(command, [r.PolledHead(0, 3, 1)], tail_bytes=50)
     assert head == struct.pack("<II", 0, 66) + struct.pack("<IQI", 1, 3, 1)

@@ -72,7 +72,7 @@ def test_a_send_counts_from_the_dialects_base(dialect, base):
         struct.pack("<I", len(target) + 4) + target + bytes(4),
     ):
         try:
-            request = dialect.requests[m.Code.SEND_MESSAGES].read(memoryview(payload))
+            request = dialect.requests[m.CommandCode.SEND_MESSAGES].read(memoryview(payload))
         except ProtocolError:
             continue
         assert (request.stream, request.topic) == (ON_THE_WIRE + 1 - base,) * 2
@@ -115,9 +115,9 @@ def test_records_count_from_the_dialects_base(dialect, base):
 
     expected = 6 + base
     assert told(r.StreamInfo(7, 1, 0, 0, 0, "s")) == expected
-    assert told(r.TopicInfo(7, 1, 0, 0, 1, 0, 1, 0, 0, "t")) == expected
+    assert told(r.TopicDetails(7, 1, 0, 0, 1, 0, 1, 0, 0, "t")) == expected
     assert told(r.GroupInfo(7, 1, 0, "g")) == expected
-    membership = dialect.write([r.Membership(7, 8, 9)])
+    membership = dialect.write([r.JoinedGroup(7, 8, 9)])
     assert struct.unpack("<III", membership) == (expected, expected + 1, expected + 2)
 
 

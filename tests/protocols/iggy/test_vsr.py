@@ -6,7 +6,7 @@ import pytest
 
 from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.iggy import vsr
-from braidlog.protocols.iggy.messages import Code
+from braidlog.protocols.iggy.messages import CommandCode
 
 CLIENT = bytes(range(1, 17))
 
@@ -63,8 +63,8 @@ def test_frame_above_the_limit_is_refused():
 
 def test_the_operation_decides_the_command():
     ping, login = vsr.decode(memoryview(PING)), vsr.decode(memoryview(LOGIN))
-    assert (ping.client, ping.number, ping.code) == (CLIENT, 1, Code.PING)
-    assert (login.operation, login.code) == (vsr.OPERATION_REGISTER, Code.LOGIN_USER)
+    assert (ping.client, ping.number, ping.code) == (CLIENT, 1, CommandCode.PING)
+    assert (login.operation, login.code) == (vsr.OPERATION_REGISTER, CommandCode.LOGIN_USER)
     # This operation does not carry the code.
     assert vsr.decode(memoryview(frame(operation=2, code=101))).code == 0
     assert vsr.decode(memoryview(frame(operation=77))).code == 0
@@ -72,7 +72,9 @@ def test_the_operation_decides_the_command():
 
 def test_every_command_has_a_single_operation():
     assert not vsr.PLAIN_CODES & set(vsr.CODES.values())
-    assert vsr.PLAIN_CODES | set(vsr.CODES.values()) == set(Code) - {Code.LOGIN_WITH_TOKEN}
+    assert vsr.PLAIN_CODES | set(vsr.CODES.values()) == set(CommandCode) - {
+        CommandCode.LOGIN_WITH_TOKEN
+    }
 
 
 def test_reply_echoes_client_number_and_operation():

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 
 from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.iggy.all_dialects import D0
-from braidlog.protocols.iggy.machine import Command, IggyMachine, Refused
+from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.options import IggyOptions, WithoutLogin
 
 UNAUTHENTICATED = struct.pack("<II", 40, 0)
@@ -42,7 +42,7 @@ def framed(code: int, payload: bytes) -> bytes:
     return struct.pack("<II", 4 + len(payload), code) + payload
 
 
-def decode(machine: IggyMachine, frame: bytes) -> Command | Refused:
+def decode(machine: IggyMachine, frame: bytes) -> IggyCommand | RefusedFrame:
     assert machine.frame_size(memoryview(frame)) == len(frame)
     return machine.decode(memoryview(frame))
 
@@ -51,26 +51,26 @@ def decode(machine: IggyMachine, frame: bytes) -> Command | Refused:
 def test_a_frame_that_a_later_client_may_have_sent_gets_40(name):
     machine = IggyMachine(without_login=WithoutLogin.CERTAIN)
     event = decode(machine, framed(*SHARED[name]))
-    assert isinstance(event, Refused)
+    assert isinstance(event, RefusedFrame)
     assert (event.reply, event.may_be_oldest) == (UNAUTHENTICATED, True)
     # The connection may continue so.
-    assert isinstance(decode(machine, framed(*ONLY_OLDEST["POLL"])), Command)
+    assert isinstance(decode(machine, framed(*ONLY_OLDEST["POLL"])), IggyCommand)
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_such_a_frame_is_served_if_all_clients_are_served(name):
     machine = IggyMachine(without_login=WithoutLogin.EVERYBODY)
-    assert isinstance(decode(machine, framed(*SHARED[name])), Command)
+    assert isinstance(decode(machine, framed(*SHARED[name])), IggyCommand)
     assert machine.dialect is D0
 
 
 @pytest.mark.parametrize("first", ONLY_OLDEST)
 def test_after_a_frame_unique_to_the_oldest_dialect_all_frames_are_served(first):
     machine = IggyMachine(without_login=WithoutLogin.CERTAIN)
-    assert isinstance(decode(machine, framed(*ONLY_OLDEST[first])), Command)
+    assert isinstance(decode(machine, framed(*ONLY_OLDEST[first])), IggyCommand)
     assert machine.dialect is D0
     for shared in SHARED.values():
-        assert isinstance(decode(machine, framed(*shared)), Command)
+        assert isinstance(decode(machine, framed(*shared)), IggyCommand)
 
 
 def test_a_long_frame_has_to_wait_until_the_dialect_is_certain():

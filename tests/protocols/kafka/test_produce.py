@@ -26,9 +26,9 @@ from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.kafka.prepare import (
     APPEND_BYTES_MAX,
     INLINE_INFLATED_MAX,
-    Limits,
     OpenedSet,
     PackedSet,
+    SetLimits,
 )
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.kafka.set_layout import SET_MESSAGES_MAX
@@ -249,7 +249,7 @@ async def test_a_set_that_is_always_overtaken_is_stored_unpacked(
 
     large = memoryview(gzipped(incompressible(70)))
     producing = _Producing(context_of(broker), m.ProduceRequest(1, 1000, {}))
-    packed = RestlessSet(large, Limits(1 << 20, 1 << 20, 1 << 20))
+    packed = RestlessSet(large, SetLimits(1 << 20, 1 << 20, 1 << 20))
     produced = await producing._append_in_thread(partition, packed)
     assert (produced.error, produced.base_offset) == (0, PACK_TRIES_MAX)
     await broker.durability.settled()

@@ -8,7 +8,7 @@ from braidlog.storage.export.chunks import CHUNK_LIMITS, ChunkLimits
 from braidlog.storage.export.readers import FolderReader
 from braidlog.storage.export.rows import RangeRows
 from braidlog.storage.formats.api import BodyFormat
-from braidlog.storage.formats.columns.records import Target
+from braidlog.storage.formats.columns.records import ColumnTarget
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from tests.storage.export.test_worker import TOPIC, Data, record
@@ -32,7 +32,7 @@ def rows(data, start=0, end=None, limits=CHUNK_LIMITS):
     bad = []
     with FolderReader(data.directory.path).open(TOPIC, 0, 1) as log:
         end = log.high_watermark if end is None else end
-        found = RangeRows(log, start, end, Target(1, 0), bad.append, limits)
+        found = RangeRows(log, start, end, ColumnTarget(1, 0), bad.append, limits)
         pairs = [
             pair
             for batch in found

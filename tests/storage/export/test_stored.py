@@ -8,7 +8,7 @@ from braidlog.storage.export.registered import AVRO, RegisteredSchema
 from braidlog.storage.export.rows import RangeRows
 from braidlog.storage.export.stored import DATABASE_VARIABLE, StoreReader
 from braidlog.storage.formats.api import BodyFormat
-from braidlog.storage.formats.columns.records import Target
+from braidlog.storage.formats.columns.records import ColumnTarget
 from braidlog.storage.formats.record import Record
 from braidlog.storage.formats.registry import codec_for
 from braidlog.storage.log.data_dir import NewPartition
@@ -75,7 +75,7 @@ def reader(store):
 
 def values(log, state):
     with log.open(state.topic, state.index, state.partition_id) as part:
-        target = Target(state.partition_id, state.index)
+        target = ColumnTarget(state.partition_id, state.index)
         rows = RangeRows(part, 0, state.watermark, target, lambda bad: None)
         return [value for batch in rows for value in batch["value"].to_pylist()]
 

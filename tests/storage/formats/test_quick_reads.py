@@ -5,7 +5,7 @@ import random
 import pytest
 
 from braidlog.storage.errors import BodyError
-from braidlog.storage.formats.base import Stored, Wanted
+from braidlog.storage.formats.base import Stored, WantedRecords
 from braidlog.storage.formats.kafka.message_sets import KAFKA
 from braidlog.storage.formats.pulsar import foreign_entries as pulsar_run
 from braidlog.storage.formats.pulsar.entry_runs import PULSAR
@@ -126,7 +126,7 @@ def test_sets_of_entries_sound_and_mutated(seed):
         except BodyError:
             continue
         start = BASE + chance.choice([0, 0, 1, 7, 30, 200])
-        wanted = Wanted(start, chance.choice([1, 7, 100]), chance.choice([60, 500, 9000]))
+        wanted = WantedRecords(start, chance.choice([1, 7, 100]), chance.choice([60, 500, 9000]))
         part = converted(stored, wanted)
         assert len(part.records) <= wanted.bytes_max and part.count <= wanted.records_max
         made += part.count
@@ -147,7 +147,7 @@ def test_a_whole_valid_body_becomes_a_set():
     batch = b"".join(single(b"v" * at, partition_key="k") for at in range(50))
     batched = entry(metadata(num_messages_in_batch=50), batch)
     stored = body((batched, 50), (entry(metadata(null_value=True), b""), 1), (batched, 50))
-    part = converted(stored, Wanted(0, 1000, 1 << 20))
+    part = converted(stored, WantedRecords(0, 1000, 1 << 20))
     assert (part.count, part.first_offset, part.next_offset) == (101, BASE, BASE + 101)
     assert not part.is_full
     assert part.records == KAFKA.encode(PULSAR.decode(stored, BASE, 1).records, BASE)
@@ -156,10 +156,10 @@ def test_a_whole_valid_body_becomes_a_set():
 def test_a_set_reports_a_lack_of_room():
     stored = body((entry(metadata(num_messages_in_batch=3), single(b"v" * 74) * 3), 3))
     for room, count in ((0, 0), (99, 0), (100, 1), (299, 2), (300, 3)):
-        part = converted(stored, Wanted(0, 100, room))
+        part = converted(stored, WantedRecords(0, 100, room))
         assert (part.count, part.next_offset) == (count, BASE + count)
         assert part.is_full == (count < 3)
-    part = converted(stored, Wanted(BASE + 1, 1, 9000))
+    part = converted(stored, WantedRecords(BASE + 1, 1, 9000))
     assert (part.count, part.first_offset, part.next_offset) == (1, BASE + 1, BASE + 2)
     assert part.is_full
 
@@ -178,13 +178,13 @@ def test_a_set_reports_a_lack_of_room():
 )
 def test_a_set_ends_before_an_entry_for_python(odd):
     plain = (entry(metadata(num_messages_in_batch=2), single(b"v") * 2), 2)
-    part = converted(body(plain, odd, plain), Wanted(0, 100, 9000))
+    part = converted(body(plain, odd, plain), WantedRecords(0, 100, 9000))
     assert (part.count, part.next_offset, part.is_full) == (2, BASE + 2, False)
-    assert converted(body(odd), Wanted(0, 100, 9000)).count == 0
+    assert converted(body(odd), WantedRecords(0, 100, 9000)).count == 0
 
 
 def test_no_other_format_becomes_a_set(monkeypatch):
     stored = body((entry(metadata(), b"v"), 1))
-    assert KAFKA.converted(Stored(stored, 1, BASE, 1, 1), Wanted(0, 1, 99)) is None
+    assert KAFKA.converted(Stored(stored, 1, BASE, 1, 1), WantedRecords(0, 1, 99)) is None
     monkeypatch.setattr("braidlog.storage.formats.kafka.message_sets.SPEEDUPS", None)
-    assert converted(stored, Wanted(0, 1, 99)) is None
+    assert converted(stored, WantedRecords(0, 1, 99)) is None

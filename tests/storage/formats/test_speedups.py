@@ -12,7 +12,7 @@ from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX, PulsarMachine
 from braidlog.protocols.pulsar.messages import NO_SEQUENCE
 from braidlog.storage.errors import StorageError
 from braidlog.storage.formats import quick
-from braidlog.storage.formats.base import Stored, Wanted
+from braidlog.storage.formats.base import Stored, WantedRecords
 from braidlog.storage.formats.iggy.classic import IGGY, RECORD_HEAD
 from braidlog.storage.formats.kafka import set_layout as kafka_layout
 from braidlog.storage.formats.kafka import set_prepare as kafka_prepare
@@ -57,7 +57,7 @@ def test_checksums_of_every_length_around_the_wide_steps():
     for size in (*range(1, 300), 4095, 4096, 4999):
         value = data[-size:]
         stored = KAFKA.encode([Record(0, 1, value=value)], 0)
-        part = IGGY.converted(Stored(stored, KAFKA.format, 0, 1, 1), Wanted(0, 1, 10_000))
+        part = IGGY.converted(Stored(stored, KAFKA.format, 0, 1, 1), WantedRecords(0, 1, 10_000))
         assert RECORD_HEAD.unpack_from(part.records)[-1] == zlib.crc32(value)
         send = pulsar_send(chance, producer_id=7, sequence_id=1, payload=value)
         assert C.send_producer(send, 1 << 20, 1 << 20) == 7

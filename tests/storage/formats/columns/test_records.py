@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from braidlog.storage.errors import BodyError
 from braidlog.storage.formats.api import BodyFormat
-from braidlog.storage.formats.columns.records import Target, records_to_batch, to_batch
+from braidlog.storage.formats.columns.records import ColumnTarget, records_to_batch, to_batch
 from braidlog.storage.formats.columns.vectors import Irregular
 from braidlog.storage.formats.compression import gzip
 from braidlog.storage.formats.iggy.classic import body_from_send
@@ -28,7 +28,7 @@ from tests.storage.formats.kafka.test_record_batches import PACK
 from tests.storage.formats.kafka.test_record_batches import batch as record_batch
 from tests.storage.formats.strategies import QUICK, record_lists
 
-TARGET = Target(7, 3)
+TARGET = ColumnTarget(7, 3)
 FORMATS = [
     *(BodyFormat.PLAIN, BodyFormat.KAFKA, BodyFormat.PULSAR, BodyFormat.IGGY),
     *(BodyFormat.IGGY_TYPED, BodyFormat.KAFKA_BATCHES),

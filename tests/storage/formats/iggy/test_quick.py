@@ -10,7 +10,7 @@ import pytest
 import xxhash
 
 from braidlog.storage.errors import CorruptBody, StorageError
-from braidlog.storage.formats.base import Stored, Wanted
+from braidlog.storage.formats.base import Stored, WantedRecords
 from braidlog.storage.formats.iggy import quick as iggy_quick
 from braidlog.storage.formats.iggy import typed as iggy_typed
 from braidlog.storage.formats.iggy.classic import (
@@ -43,7 +43,7 @@ from tests.storage.formats.speedup_samples import iggy_messages, kafka_set, muta
 
 in_c = pytest.mark.skipif(iggy_quick.SPEEDUPS is None, reason="the extension is not there")
 ROUNDS = 150
-ALL = Wanted(0, 10_000, 1 << 20)
+ALL = WantedRecords(0, 10_000, 1 << 20)
 CODECS = {IGGY.format: IGGY, IGGY_TYPED.format: IGGY_TYPED}
 
 
@@ -230,7 +230,7 @@ def test_direct_conversion_equals_conversion_by_records(target, source, seed):
         body = stored_bodies(chance, source)
         if source == KAFKA.format:
             body = mutated(chance, body)
-        wanted = Wanted(
+        wanted = WantedRecords(
             chance.choice((0, 0, 3, 43)), chance.randrange(1, 12), chance.choice((150, 9000))
         )
         part = target.converted(Stored(body, source, 0, 9, 12), wanted)
@@ -282,9 +282,9 @@ def test_direct_conversion_ends_before_records_for_python():
 def test_direct_conversion_reports_a_lack_of_room():
     body = body_from_send(sent(b"x" * 50) * 3, 0, 9).body
     for room, count in ((0, 0), (113, 0), (114, 1), (228, 2), (341, 2), (342, 3)):
-        part = IGGY_TYPED.converted(Stored(body, IGGY.format, 0, 9, 3), Wanted(0, 100, room))
+        part = IGGY_TYPED.converted(Stored(body, IGGY.format, 0, 9, 3), WantedRecords(0, 100, room))
         assert (part.count, part.is_full) == (count, count < 3)
-    part = IGGY_TYPED.converted(Stored(body, IGGY.format, 0, 9, 3), Wanted(1, 1, 9000))
+    part = IGGY_TYPED.converted(Stored(body, IGGY.format, 0, 9, 3), WantedRecords(1, 1, 9000))
     assert (part.count, part.first_offset, part.next_offset, part.is_full) == (1, 1, 2, True)
 
 

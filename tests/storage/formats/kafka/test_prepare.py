@@ -14,8 +14,8 @@ from braidlog.storage.formats.kafka.prepare import (
     BYTES_PER_TURN,
     INLINE_INFLATED_MAX,
     LargeSet,
-    Limits,
     PackedSet,
+    SetLimits,
     cut,
     has_producer,
     prepare,
@@ -33,8 +33,8 @@ def view(data: bytes) -> memoryview:
     return memoryview(bytearray(data))
 
 
-def limits(inflated: int = 1 << 20) -> Limits:
-    return Limits(1 << 20, 1 << 20, inflated)
+def limits(inflated: int = 1 << 20) -> SetLimits:
+    return SetLimits(1 << 20, 1 << 20, inflated)
 
 
 def offsets(prepared: Prepared) -> list[int]:
