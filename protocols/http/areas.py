@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
+
 REFUSED: Final = "{rest}"  # Ends the paths whose every request is refused.
 
 
@@ -27,7 +29,7 @@ def _area(name: str, about: str, *paths: str) -> Area:
 
 _TOPIC = r"/admin/v2/persistent/\{tenant\}/\{namespace\}/\{name\}"
 _NAMESPACE = r"/admin/v2/namespaces/\{tenant\}/\{namespace\}"
-_POLICY = "/(?:deduplication|schemaCompat|retention|messageTTL|backlogQuota|compactionThreshold)"
+_POLICY = f"/(?:{'|'.join(sorted({row.pulsar for row in TOPIC_SETTINGS.values() if row.pulsar}))})"
 
 # In the order of the page.
 AREAS: Final = (

@@ -19,9 +19,10 @@ from braidlog.protocols.http.pip64.cursor import CursorApi
 from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
 from braidlog.protocols.http.pulsar_admin.live import AdminLive
 from braidlog.protocols.http.pulsar_admin.permissions import AdminPermissions
-from braidlog.protocols.http.pulsar_admin.policies import AdminPolicies
+from braidlog.protocols.http.pulsar_admin.policy_calls import AdminPolicies
 from braidlog.protocols.http.pulsar_admin.schemas import AdminSchemas
 from braidlog.protocols.http.pulsar_admin.subscriptions import AdminSubscriptions
+from braidlog.protocols.http.pulsar_admin.topic_jobs import AdminTopicJobs
 from braidlog.protocols.http.pulsar_admin.topics import AdminTopics
 from braidlog.protocols.http.routes import Routes, Served
 
@@ -51,6 +52,7 @@ class Handlers:
     schemas: AdminSchemas
     permissions: AdminPermissions
     policies: AdminPolicies
+    jobs: AdminTopicJobs
 
 
 def admin_routes(
@@ -66,6 +68,7 @@ def admin_routes(
         AdminSchemas(broker, bodies),
         AdminPermissions(broker, bodies),
         AdminPolicies(broker, bodies),
+        AdminTopicJobs(broker),
     )
     rest = Served(_not_served, SEE)
     return [
@@ -76,7 +79,8 @@ def admin_routes(
         *_subscriptions(routes, handlers.subscriptions),
         *_schemas(routes, handlers.schemas),
         *_permissions(routes, handlers.permissions),
-        *_policies(routes, handlers.policies),
+        *handlers.policies.routes(routes, f"{ADMIN}/namespaces/{NAMESPACE}", TOPIC),
+        *_jobs(routes, handlers.jobs),
         routes.route(f"{ADMIN}/{{rest:path}}", **dict.fromkeys(METHODS, rest)),
     ]
 
@@ -252,100 +256,14 @@ def _permissions(routes: Routes, api: AdminPermissions) -> list[Route]:
     ]
 
 
-def _policies(routes: Routes, api: AdminPolicies) -> list[Route]:
-    route, nothing = routes.route, (204,)
-    namespace = f"{ADMIN}/namespaces/{NAMESPACE}"
-    return [
-        route(
-            f"{namespace}/deduplication",
-            GET=Served(api.namespace_deduplication, SEE),
-            POST=Served(api.set_namespace_deduplication, CHANGE, statuses=nothing),
-            DELETE=Served(api.end_namespace_deduplication, CHANGE, statuses=nothing),
-        ),
-        route(
-            f"{namespace}/schemaCompatibilityStrategy",
-            GET=Served(api.namespace_strategy, SEE),
-            PUT=Served(api.set_namespace_strategy, CHANGE, statuses=nothing),
-        ),
-        route(
-            f"{namespace}/retention",
-            GET=Served(api.namespace_retention, SEE),
-            POST=Served(api.set_namespace_retention, CHANGE, statuses=nothing),
-            DELETE=Served(api.end_namespace_retention, CHANGE, statuses=nothing),
-        ),
-        route(
-            f"{TOPIC}/deduplicationEnabled",
-            GET=Served(api.topic_deduplication, SEE),
-            POST=Served(api.set_topic_deduplication, CHANGE, statuses=nothing),
-            DELETE=Served(api.end_topic_deduplication, CHANGE, statuses=nothing),
-        ),
-        route(
-            f"{TOPIC}/schemaCompatibilityStrategy",
-            GET=Served(api.topic_strategy, SEE),
-            PUT=Served(api.set_topic_strategy, CHANGE, statuses=nothing),
-            DELETE=Served(api.end_topic_strategy, CHANGE, statuses=nothing),
-        ),
-        route(
-            f"{TOPIC}/retention",
-            GET=Served(api.topic_retention, SEE),
-            POST=Served(api.set_topic_retention, CHANGE, statuses=nothing),
-            DELETE=Served(api.end_topic_retention, CHANGE, statuses=nothing),
-        ),
-        route(
-            f"{namespace}/messageTTL",
-            GET=Served(api.namespace_ttl, SEE),
-            POST=Served(api.set_namespace_ttl, CHANGE, statuses=nothing),
-            DELETE=Served(api.end_namespace_ttl, CHANGE, statuses=nothing),
-        ),
-        route(
-            f"{TOPIC}/messageTTL",
-            GET=Served(api.topic_ttl, SEE),
-            POST=Served(api.set_topic_ttl, CHANGE, statuses=nothing),
-            DELETE=Served(api.end_topic_ttl, CHANGE, statuses=nothing),
-        ),
-        *_quotas(routes, api, namespace),
-        *_compaction(routes, api),
-        route(f"{TOPIC}/terminate", POST=Served(api.terminate, CHANGE)),
-        route(f"{TOPIC}/terminate/partitions", POST=Served(api.terminate_partitions, CHANGE)),
-    ]
-
-
-def _quotas(routes: Routes, api: AdminPolicies, namespace: str) -> list[Route]:
+def _jobs(routes: Routes, api: AdminTopicJobs) -> list[Route]:
     route, nothing = routes.route, (204,)
     return [
-        route(f"{namespace}/backlogQuotaMap", GET=Served(api.namespace_quotas, SEE)),
-        route(
-            f"{namespace}/backlogQuota",
-            POST=Served(api.set_namespace_quota, CHANGE, statuses=nothing),
-            DELETE=Served(api.end_namespace_quota, CHANGE, statuses=nothing),
-        ),
-        route(f"{TOPIC}/backlogQuotaMap", GET=Served(api.topic_quotas, SEE)),
-        route(
-            f"{TOPIC}/backlogQuota",
-            POST=Served(api.set_topic_quota, CHANGE, statuses=nothing),
-            DELETE=Served(api.end_topic_quota, CHANGE, statuses=nothing),
-        ),
-    ]
-
-
-def _compaction(routes: Routes, api: AdminPolicies) -> list[Route]:
-    route, nothing = routes.route, (204,)
-    return [
-        route(
-            f"{ADMIN}/namespaces/{NAMESPACE}/compactionThreshold",
-            GET=Served(api.namespace_threshold, SEE),
-            PUT=Served(api.set_namespace_threshold, CHANGE, statuses=nothing),
-            DELETE=Served(api.end_namespace_threshold, CHANGE, statuses=nothing),
-        ),
-        route(
-            f"{TOPIC}/compactionThreshold",
-            GET=Served(api.topic_threshold, SEE),
-            POST=Served(api.set_topic_threshold, CHANGE, statuses=nothing),
-            DELETE=Served(api.end_topic_threshold, CHANGE, statuses=nothing),
-        ),
         route(
             f"{TOPIC}/compaction",
             GET=Served(api.compaction_status, SEE),
             PUT=Served(api.compact, CHANGE, statuses=nothing),
         ),
+        route(f"{TOPIC}/terminate", POST=Served(api.terminate, CHANGE)),
+        route(f"{TOPIC}/terminate/partitions", POST=Served(api.terminate_partitions, CHANGE)),
     ]

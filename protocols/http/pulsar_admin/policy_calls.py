@@ -1,0 +1,133 @@
+"""The routes of policies: show, set and remove each policy of a namespace or a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from braidlog.broker.access.rights import Action
+from braidlog.protocols.http import query
+from braidlog.protocols.http.pulsar_admin.answers import done, read_any, told
+from braidlog.protocols.http.pulsar_admin.names import name_of, namespace_of
+from braidlog.protocols.http.pulsar_admin.policies import POLICIES, Policy, Setting, Settings
+from braidlog.protocols.http.routes import Served
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.routing import Route
+
+    from braidlog.broker.broker import Broker
+    from braidlog.protocols.http.bodies import BodyReader
+    from braidlog.protocols.http.requests import Handler
+    from braidlog.protocols.http.routes import Routes
+
+NO_CONTENT: Final = (204,)
+Changes = Mapping[str, Setting | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Namespaces or topics: the objects that have policies."""
+
+    name: str
+    above: str  # Decides where the level has no policy.
+    path: str
+    settings: Callable[[Request], Settings]
+    alter: Callable[[Request, Changes], Awaitable[int]]  # Returns a ticket.
+
+
+class AdminPolicies:
+    """Handlers of a broker's policies."""
+
+    def __init__(self, broker: Broker, bodies: BodyReader) -> None:
+        self._broker = broker
+        self._bodies = bodies
+
+    def routes(self, routes: Routes, namespace: str, topic: str) -> list[Route]:
+        """Return the routes, below the path of a namespace and that of a topic."""
+        levels = (
+            Level(
+                "namespace",
+                "the broker's configuration",
+                namespace,
+                self._of_namespace,
+                self._alter_namespace,
+            ),
+            Level("topic", "its namespace", topic, self._of_topic, self._alter_topic),
+        )
+        return [
+            routes.route(path, **methods)
+            for level in levels
+            for policy in POLICIES
+            for path, methods in self._calls(level, policy)
+        ]
+
+    def _calls(self, level: Level, policy: Policy) -> Iterator[tuple[str, dict[str, Served]]]:
+        """Yield the paths of a policy with their methods."""
+        is_topic = level.name == "topic"
+        path = f"{level.path}/{(is_topic and policy.topic_path) or policy.path}"
+        calls = {"GET": Served(self._show(level, policy), Action.DESCRIBE)}
+        if policy.shown_at:
+            yield f"{level.path}/{policy.shown_at}", calls
+            calls = {}
+        method = policy.topic_method if is_topic else policy.namespace_method
+        calls[method] = Served(self._set(level, policy), Action.ALTER, statuses=NO_CONTENT)
+        if is_topic or policy.is_removable:
+            calls["DELETE"] = Served(self._remove(level, policy), Action.ALTER, statuses=NO_CONTENT)
+        yield path, calls
+
+    def _show(self, level: Level, policy: Policy) -> Handler:
+        async def show(request: Request) -> Response:
+            shown = policy.shown(level.settings(request))
+            is_empty = policy.is_empty_if_absent and shown is None
+            return Response(status_code=200) if is_empty else told(shown)
+
+        more = "; with `applied`, the value in force" if level.name == "topic" else ""
+        return _described(show, f"Show a {level.name}'s {policy.noun or policy.path}{more}.")
+
+    def _set(self, level: Level, policy: Policy) -> Handler:
+        async def set_policy(request: Request) -> Response:
+            if policy.check is not None:
+                policy.check(self._broker)
+            body = await read_any(self._bodies, request)
+            if policy.topic_query and level.name == "topic":
+                body = query.integer(request, policy.topic_query, -1)
+            return await self._altered(level, request, policy.changes(body, request))
+
+        form = f": {policy.form}" if policy.form else ""
+        return _described(set_policy, f"Set a {level.name}'s {policy.noun or policy.path}{form}.")
+
+    def _remove(self, level: Level, policy: Policy) -> Handler:
+        async def remove(request: Request) -> Response:
+            return await self._altered(level, request, policy.removal(request))
+
+        text = f"Leave a {level.name}'s {policy.noun or policy.path} to {level.above}."
+        return _described(remove, text)
+
+    async def _altered(self, level: Level, request: Request, changes: Changes) -> Response:
+        await self._broker.durability.reached(await level.alter(request, changes))
+        return done()
+
+    def _of_namespace(self, request: Request) -> Settings:
+        return self._broker.namespaces.get(*namespace_of(request)).settings
+
+    def _of_topic(self, request: Request) -> Settings:
+        topic = self._broker.topics.get(name_of(request)[0])
+        return topic.settings if query.truth(request, ("applied",)) else topic.meta.settings
+
+    def _alter_namespace(self, request: Request, changes: Changes) -> Awaitable[int]:
+        return self._broker.topics.alter_namespace(*namespace_of(request), changes)
+
+    def _alter_topic(self, request: Request, changes: Changes) -> Awaitable[int]:
+        return self._broker.topics.alter_settings(name_of(request)[0], changes)
+
+
+def _described(handler: Handler, text: str) -> Handler:
+    """Give a handler the text that the API's description shows."""
+    handler.__doc__ = text
+    return handler
