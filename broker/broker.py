@@ -30,7 +30,7 @@ from braidlog.broker.commit.durability import Durability
 from braidlog.broker.commit.waiters import Awaited, Waiters
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.config.settings import Config
-from braidlog.broker.delivery.non_persistent.topics import LiveTopics
+from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
 from braidlog.broker.delivery.registry import Dispatchers
 from braidlog.broker.limits import CLOSED_FOR_ACCEPT
 from braidlog.broker.metrics import Metrics
@@ -122,7 +122,7 @@ class Broker:
             topics, Namespaces(self.catalogue, self.now_us)
         )
         self._ask_who_comes_in(verifier or TokenVerifier(config.access))
-        self.live = LiveTopics(
+        self.non_persistent = NonPersistentTopics(
             self.topics,
             self.namespaces,
             placement=self.placement,
@@ -202,7 +202,7 @@ class Broker:
     def _make_renaming(self, topics: Topics) -> Renaming:
         return Renaming(
             topics,
-            self.live,
+            self.non_persistent,
             self.catalogue,
             self._partitions,
             self.durability,
@@ -287,7 +287,7 @@ class Broker:
                 nursery.start_soon(self.producers.run)
                 nursery.start_soon(self.dispatchers.run)
                 nursery.start_soon(self.closing.run)
-                nursery.start_soon(self.live.run)
+                nursery.start_soon(self.non_persistent.run)
                 nursery.start_soon(self.renaming.run)
                 nursery.start_soon(self.audit.run)
                 nursery.start_soon(note_regularly, self._storage.note_used)
@@ -401,7 +401,7 @@ class Broker:
         self.durability.round_listeners.append(self.topics.leaving.round_ended)
         self.durability.round_listeners.append(lambda _: self.ages.look())
         self.topics.listeners.add(self.dispatchers)
-        self.figures = TopicFigures(self.metrics, self.topics, self.live)
+        self.figures = TopicFigures(self.metrics, self.topics, self.non_persistent)
 
     def _recover(self, topics: Topics) -> None:
         """Reconcile folders, catalogue and cursors, which a crash may have left out of step."""

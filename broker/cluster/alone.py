@@ -49,7 +49,13 @@ class Alone:
         return False
 
     async def schema(
-        self, node: int, asker: Asker, topic: TopicName, *, version: int | None, live: bool
+        self,
+        node: int,
+        asker: Asker,
+        topic: TopicName,
+        *,
+        version: int | None,
+        non_persistent: bool,
     ) -> tuple[int, SchemaMeta] | None:
         """As `Peers.schema`."""
         raise _alone()
@@ -62,8 +68,8 @@ class Alone:
         """As `Peers.kept`."""
         return {}
 
-    async def live(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
-        """As `Peers.live`."""
+    async def non_persistent(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
+        """As `Peers.non_persistent`."""
         return {}
 
     async def follow(self) -> None:

@@ -35,7 +35,7 @@ class Answers:
             "commit": self._commit,
             "committed": self._committed,
             "end_group": self._end_group,
-            "live": self._live,
+            "non_persistent": self._non_persistent,
             "positions": self._positions,
             "schema": self._schema,
             "kept": self._kept,
@@ -191,20 +191,24 @@ class Answers:
         return found
 
     async def _schema(self, call: Call) -> tuple[int, int, str, bytes, dict[str, str]] | None:
-        full, version, live = call.arguments
+        full, version, non_persistent = call.arguments
         broker, name = self._broker, TopicName(*full.split("/", 2))
         self._check(call, Action.DESCRIBE, Resource.of_topic(name))
         broker.placement.check(name)
-        schemas = broker.live.schemas(name) if live else broker.topics.get(name).meta.schemas
+        schemas = (
+            broker.non_persistent.schemas(name)
+            if non_persistent
+            else broker.topics.get(name).meta.schemas
+        )
         found = numbered(schemas, version)
         if found is None:
             return None
         number, meta = found
         return number, meta.type, meta.name, meta.data, meta.properties
 
-    async def _live(self, call: Call) -> list[tuple[str, str]]:
+    async def _non_persistent(self, call: Call) -> list[tuple[str, str]]:
         tenant, namespace = call.arguments
-        found = self._broker.live.list(tenant, namespace)
+        found = self._broker.non_persistent.list(tenant, namespace)
         return [(topic.full, topic.name.topic) for topic in found]
 
     async def _purge(self, call: Call) -> None:

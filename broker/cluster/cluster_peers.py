@@ -199,10 +199,16 @@ class ClusterPeers:
         return had_any
 
     async def schema(
-        self, node: int, asker: Asker, topic: TopicName, *, version: int | None, live: bool
+        self,
+        node: int,
+        asker: Asker,
+        topic: TopicName,
+        *,
+        version: int | None,
+        non_persistent: bool,
     ) -> tuple[int, SchemaMeta] | None:
         """As `Peers.schema`."""
-        reply = await self._read(node, asker, "schema", [topic.full, version, live])
+        reply = await self._read(node, asker, "schema", [topic.full, version, non_persistent])
         if reply.result is None:
             return None
         number, kind, name, data, properties = reply.result
@@ -220,9 +226,9 @@ class ClusterPeers:
         replies = await self._ask_all(Call("kept", []), KEPT_S)
         return {name: (a, b, c) for reply in replies for name, a, b, c in reply.result}
 
-    async def live(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
-        """As `Peers.live`."""
-        replies = await self._ask_all(Call("live", list(namespace)), KEPT_S)
+    async def non_persistent(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
+        """As `Peers.non_persistent`."""
+        replies = await self._ask_all(Call("non_persistent", list(namespace)), KEPT_S)
         named = [one for reply in replies for one in reply.result]
         return {full: TopicName(*namespace, topic) for full, topic in named}
 

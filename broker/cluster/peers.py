@@ -90,10 +90,17 @@ class Peers(Protocol):
         """
 
     async def schema(
-        self, node: int, asker: Asker, topic: TopicName, *, version: int | None, live: bool
+        self,
+        node: int,
+        asker: Asker,
+        topic: TopicName,
+        *,
+        version: int | None,
+        non_persistent: bool,
     ) -> tuple[int, SchemaMeta] | None:
         """Return a schema of a topic with its version, the latest without `version`; None if
-        missing. `live`: of the non-persistent topic of that name. Raises NotOwner, NotAuthorized.
+        missing. `non_persistent`: of the non-persistent topic of that name. Raises NotOwner,
+        NotAuthorized.
         """
 
     async def purge(self, node: int, asker: Asker, topic: str) -> None:
@@ -106,7 +113,7 @@ class Peers(Protocol):
         answer soon. For figures in lists: no right is checked.
         """
 
-    async def live(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
+    async def non_persistent(self, namespace: tuple[str, str]) -> Mapping[str, TopicName]:
         """Return a namespace's non-persistent topics that other brokers have in use, by full name,
         each partition; none of a broker that does not answer soon. No right is checked.
         """

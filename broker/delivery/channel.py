@@ -2,9 +2,9 @@
 towards consumers.
 
 Implementations: persistent, `Partition` (`broker/topics/partition.py`) with a `Dispatcher` for each
-subscription that has consumers (`dispatcher.py`); non-persistent, `LiveTopic` with a
-`LiveSubscription` (`non_persistent/topic.py`). Callers seldom need the difference: in Pulsar's
-listener only a send, a subscribe and a seek depend on stored records and positions.
+subscription that has consumers (`dispatcher.py`); non-persistent, `NonPersistentChannel` with a
+`NonPersistentSubscription` (`non_persistent/channel.py`). Callers seldom need the difference: in
+Pulsar's listener only a send, a subscribe and a seek depend on stored records and positions.
 
 Guarantees of both:
 

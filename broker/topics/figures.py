@@ -8,7 +8,7 @@ from braidlog.broker.topics.topic import Topic, TopicEvent
 from braidlog.storage.metadata.names import TopicName
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.non_persistent.topics import LiveTopics
+    from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
     from braidlog.broker.metrics import Metrics
     from braidlog.broker.topics.registry import TopicRegistry
 
@@ -18,10 +18,12 @@ class TopicFigures:
     its topic.
     """
 
-    def __init__(self, metrics: Metrics, topics: TopicRegistry, live: LiveTopics) -> None:
+    def __init__(
+        self, metrics: Metrics, topics: TopicRegistry, non_persistent: NonPersistentTopics
+    ) -> None:
         self._metrics = metrics
         self._topics = topics
-        self._live = live
+        self._non_persistent = non_persistent
         topics.listeners.add(self)
         metrics.has_topic = self._is_there
 
@@ -35,4 +37,4 @@ class TopicFigures:
         parts = name.split("/")
         if len(parts) == 3:
             return self._topics.find(TopicName(*parts)) is not None
-        return self._live.is_in_use(name)
+        return self._non_persistent.is_in_use(name)

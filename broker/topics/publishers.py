@@ -37,5 +37,5 @@ class Publishers:
         self._sources.append(source)
 
     def of(self, partition_id: int) -> list[Publisher]:
-        """Return the producers of the partition or live topic with that number."""
+        """Return the producers of the partition or non-persistent topic with that number."""
         return [one for source in self._sources for one in source(partition_id)]

@@ -28,7 +28,7 @@ from braidlog.storage.metadata.names import (
 
 if TYPE_CHECKING:
     from braidlog.broker.commit.durability import Durability
-    from braidlog.broker.delivery.non_persistent.topics import LiveTopics
+    from braidlog.broker.delivery.non_persistent.topics import NonPersistentTopics
     from braidlog.broker.topics.catalogue import LocalCatalogue
     from braidlog.broker.topics.topic import PartitionFactory, Topic
     from braidlog.broker.topics.topics import Topics
@@ -56,7 +56,7 @@ class Renaming:
     def __init__(
         self,
         topics: Topics,
-        live: LiveTopics,
+        non_persistent: NonPersistentTopics,
         catalogue: LocalCatalogue,
         factory: PartitionFactory,
         durability: Durability,
@@ -65,7 +65,7 @@ class Renaming:
     ) -> None:
         """`is_possible`: names do not decide which broker owns a topic."""
         self._topics = topics
-        self._live = live
+        self._non_persistent = non_persistent
         self._catalogue = catalogue
         self._factory = factory
         self._durability = durability
@@ -109,9 +109,9 @@ class Renaming:
         return ticket
 
     async def rename_namespace(self, tenant: str, before: str, renamed: str) -> int:
-        """Rename a namespace, and so its topics; return the ticket. Live topics end. Otherwise as
-        `rename_topic`. `default` cannot be renamed: Kafka's and Pulsar's clients use it if they
-        name no namespace.
+        """Rename a namespace, and so its topics; return the ticket. Non-persistent topics end.
+        Otherwise as `rename_topic`. `default` cannot be renamed: Kafka's and Pulsar's clients
+        use it if they name no namespace.
 
         Raises NamespaceNotFound, NamespaceExists, InvalidName, LimitExceeded, NotSupported,
         Conflict, StorageFull, StorageFailed.
@@ -132,7 +132,7 @@ class Renaming:
                 raise errors.Conflict(f"{tenant}/{before} was changed meanwhile")
             # Atomic: no wait until every reader sees the new names.
             ticket = self._catalogue.rename_namespace(tenant, before, renamed)
-            self._live.end_all(tenant, before)
+            self._non_persistent.end_all(tenant, before)
             taking = self._replace(names, ticket)
         await taking.is_over.wait()
         return ticket

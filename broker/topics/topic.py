@@ -195,7 +195,7 @@ class PlacedTopic(Topic):
 class NonPersistentTopic(PlacedTopic):
     """A topic without partitions, or a partition of a partitioned topic, that stores nothing.
 
-    Has no `partitions`, but a channel (`broker/delivery/non_persistent/topic.py`).
+    Has no `partitions`, but a channel (`broker/delivery/non_persistent/channel.py`).
     """
 
     is_persistent = False

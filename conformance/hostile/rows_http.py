@@ -120,7 +120,7 @@ def _admin() -> Iterator[Row]:
     yield "POST", f"{base}/skip/1", None
     yield "POST", f"{base}/skip_all", None
     yield "GET", f"{base}/position/1", None
-    yield from _live()
+    yield from _non_persistent()
     yield from _quotas()
     yield from _compaction()
     schemas = f"{ADMIN}/schemas/{PLACE}"
@@ -160,23 +160,23 @@ def _compaction() -> Iterator[Row]:
     yield "GET", f"{topic}/compaction", None
 
 
-def _live() -> Iterator[Row]:
+def _non_persistent() -> Iterator[Row]:
     """Yield non-persistent topics."""
-    live = f"{ADMIN}/non-persistent/{MADE}"
+    topic = f"{ADMIN}/non-persistent/{MADE}"
     yield "GET", f"{ADMIN}/non-persistent/public/default", None
     yield "GET", f"{ADMIN}/non-persistent/public/default/partitioned", None
     yield "GET", f"/lookup/v2/topic/non-persistent/{MADE}", None
-    yield "PUT", live, None
+    yield "PUT", topic, None
     for path in ("stats", "internalStats", "subscriptions", "partitions"):
-        yield "GET", f"{live}/{path}", None
-    yield "DELETE", f"{live}/subscription/s?force=true", None
-    yield "GET", f"{live}/lastMessageId", None
-    yield "PUT", f"{live}/unload", None
-    yield "DELETE", f"{live}?force=true", None
-    yield "PUT", f"{live}-p/partitions", 2
-    yield "POST", f"{live}-p/partitions", 3
-    yield "GET", f"{live}-p/partitioned-stats?perPartition=true", None
-    yield "DELETE", f"{live}-p/partitions", None
+        yield "GET", f"{topic}/{path}", None
+    yield "DELETE", f"{topic}/subscription/s?force=true", None
+    yield "GET", f"{topic}/lastMessageId", None
+    yield "PUT", f"{topic}/unload", None
+    yield "DELETE", f"{topic}?force=true", None
+    yield "PUT", f"{topic}-p/partitions", 2
+    yield "POST", f"{topic}-p/partitions", 3
+    yield "GET", f"{topic}-p/partitioned-stats?perPartition=true", None
+    yield "DELETE", f"{topic}-p/partitions", None
 
 
 def _spellings() -> Iterator[Row]:

@@ -14,7 +14,7 @@ from conformance.hostile.rows import TOPIC, Command, Protocol, Talk, recorded
 from conformance.raw import pulsar
 
 FULL_NAME = f"persistent://public/default/{TOPIC}".encode()
-LIVE_NAME = f"non-persistent://public/default/{TOPIC}".encode()
+NON_PERSISTENT_NAME = f"non-persistent://public/default/{TOPIC}".encode()
 EARLIEST, PLACE = pulsar.encode([(1, 0), (2, 0)]), pulsar.encode([(1, 1), (2, 0)])
 SCHEMA = pulsar.encode(
     [(1, b"n"), (3, b'"string"'), (4, 4), (5, pulsar.encode([(1, b"k"), (2, b"v")]))]
@@ -57,9 +57,9 @@ def single(payload: bytes, *more: tuple[int, int | bytes]) -> bytes:
 TABLE: list[tuple[str, int, int, pulsar.Fields, bytes]] = [
     ("PRODUCER", 5, 5, [(1, FULL_NAME), (2, 5), (3, 9), (4, b"p")], b""),
     ("PRODUCER with schema", 5, 5, [(1, FULL_NAME), (2, 6), (3, 9), (7, SCHEMA)], b""),
-    ("PRODUCER, non-persistent", 5, 5, [(1, LIVE_NAME), (2, 7), (3, 9)], b""),
+    ("PRODUCER, non-persistent", 5, 5, [(1, NON_PERSISTENT_NAME), (2, 7), (3, 9)], b""),
     ("SEND, non-persistent", 6, 6, [(1, 1), (2, 1)], message([(4, PLACE)], b"payload")),
-    ("PARTITIONED_METADATA, non-persistent", 21, 21, [(1, LIVE_NAME), (2, 9)], b""),
+    ("PARTITIONED_METADATA, non-persistent", 21, 21, [(1, NON_PERSISTENT_NAME), (2, 9)], b""),
     ("SEND", 6, 6, [(1, 0), (2, 1)], message([(4, PLACE)], b"payload")),
     ("ACK", 10, 10, [(1, 0), (2, 0), (3, PLACE)], b""),
     ("ACK cumulative", 10, 10, [(1, 1), (2, 1), (3, PLACE), (8, 9)], b""),
@@ -108,8 +108,12 @@ def _commands() -> Iterator[Command]:
         yield Command(f"SUBSCRIBE {name}", subscribe(name.encode(), kind, 5 + kind))
     sticky = pulsar.encode([(1, 1), (2, pulsar.encode([(1, 0), (2, 65_535)]))])
     yield Command("SUBSCRIBE sticky", subscribe(b"sticky", KEY_SHARED, 10, (17, sticky)))
-    for name, kind in (("live", 0), ("live shared", 1), ("live key", 3)):
-        fields = [(1, LIVE_NAME), (2, name.encode()), (3, kind), (4, 20 + kind), (5, 9)]
+    for name, kind in (
+        ("non_persistent", 0),
+        ("non_persistent shared", 1),
+        ("non_persistent key", 3),
+    ):
+        fields = [(1, NON_PERSISTENT_NAME), (2, name.encode()), (3, kind), (4, 20 + kind), (5, 9)]
         yield Command(f"SUBSCRIBE {name}", pulsar_command(4, 4, [*fields]))
     yield Command("SUBSCRIBE reader", subscribe(b"r", 0, 11, (8, 0), (9, EARLIEST)))
     pair = pulsar.encode([(1, b"k"), (2, b"v")])
@@ -162,7 +166,7 @@ def protocol() -> Protocol:
     other = [
         opening[0],
         opening[1],
-        pulsar_command(5, 5, [(1, LIVE_NAME), (2, 1), (3, 1)]),
+        pulsar_command(5, 5, [(1, NON_PERSISTENT_NAME), (2, 1), (3, 1)]),
         subscribe(b"f", FAILOVER, 0),
         subscribe(b"k", KEY_SHARED, 1),
         flow,

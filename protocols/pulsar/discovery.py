@@ -23,8 +23,8 @@ from braidlog.protocols.pulsar.errors import Refused, refusal
 from braidlog.protocols.pulsar.names import (
     full_names,
     is_coordinator,
-    is_live,
     is_missing,
+    is_non_persistent,
     is_system,
     is_unknown,
 )
@@ -109,8 +109,8 @@ def _tell_partitions(
     topics = client.broker.topics
     try:
         name, index = resolve(client, Action.DESCRIBE, command.topic)
-        if is_live(command.topic):
-            _tell_live_partitions(client, command, name, index)
+        if is_non_persistent(command.topic):
+            _tell_non_persistent_partitions(client, command, name, index)
             return
         topic = topics.find(name)
         if topic is None and not _may_create(command):
@@ -125,14 +125,14 @@ def _tell_partitions(
     client.outbox.answer([messages.partitions(command.request_id, count)], ticket)
 
 
-def _tell_live_partitions(
+def _tell_non_persistent_partitions(
     client: Client, command: CommandPartitionedTopicMetadata, name: TopicName, index: int | None
 ) -> None:
     """The same of a non-persistent topic. Raises TopicNotFound, PartitionNotFound."""
-    live = client.broker.live
-    if not live.exists(name) and not _may_create(command):
+    topics = client.broker.non_persistent
+    if not topics.exists(name) and not _may_create(command):
         raise TopicNotFound("")
-    count = live.partitions(name)
+    count = topics.partitions(name)
     if count and index is not None and index >= count:
         raise PartitionNotFound(f"{name} has no partition {index}")
     answer = messages.partitions(command.request_id, count if index is None else 0)
@@ -227,10 +227,10 @@ async def _tell_topics(
                 partitions = len(topic.partitions)
                 names += full_names(partitions, topic.name, partitioned=topic.partitioned)
     if command.mode != CommandGetTopicsOfNamespace.PERSISTENT:
-        live = client.broker.live.list(*parts)
-        seen = await client.connection.seen(parts, live, lambda channel: channel.topic.resource)
+        channels = client.broker.non_persistent.list(*parts)
+        seen = await client.connection.seen(parts, channels, lambda channel: channel.topic.resource)
         names += [channel.full for channel in seen]
-        named = [*(await client.broker.peers.live(parts)).items()]
+        named = [*(await client.broker.peers.non_persistent(parts)).items()]
         theirs = await client.connection.seen(parts, named, lambda one: Resource.of_topic(one[1]))
         names = [*dict.fromkeys([*names, *(full for full, _ in theirs)])]
     digest = topics_hash(names)

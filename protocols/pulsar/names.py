@@ -25,7 +25,7 @@ def is_coordinator(text: str) -> bool:
     return text == COORDINATOR or text.startswith(COORDINATOR + "-partition-")
 
 
-def is_live(text: str) -> bool:
+def is_non_persistent(text: str) -> bool:
     """Return True if the name is that of a non-persistent topic, which keeps nothing."""
     return text.startswith(NON_PERSISTENT)
 
@@ -34,7 +34,7 @@ def parse(topics: TopicRegistry, text: str) -> tuple[TopicName, int | None]:
     """The topic that a name means, persistent or not, and the partition's number if the name has
     one. Raises InvalidName.
     """
-    if is_live(text):
+    if is_non_persistent(text):
         text = PERSISTENT + text[len(NON_PERSISTENT) :]
     return topics.resolve_pulsar(text)
 
@@ -42,7 +42,7 @@ def parse(topics: TopicRegistry, text: str) -> tuple[TopicName, int | None]:
 def is_missing(topics: TopicRegistry, text: str) -> bool:
     """Return True if the name is that of a persistent topic that does not exist."""
     try:
-        return not is_live(text) and topics.find(parse(topics, text)[0]) is None
+        return not is_non_persistent(text) and topics.find(parse(topics, text)[0]) is None
     except BrokerError:
         return False
 
@@ -58,7 +58,9 @@ def is_unknown(topics: TopicRegistry, text: str) -> bool:
     except BrokerError:
         return False
     topic = topics.find(name)
-    return not is_live(text) and topic is not None and (index or 0) >= len(topic.partitions)
+    return (
+        not is_non_persistent(text) and topic is not None and (index or 0) >= len(topic.partitions)
+    )
 
 
 def is_system(name: TopicName) -> bool:

@@ -179,12 +179,12 @@ def _check_backlog(client: Client, topic: Topic, partition: Channel) -> None:
 
 
 def _place(client: Client, text: str) -> tuple[Topic, Channel, bool]:
-    """Return the topic and partition that a name means (a live topic is both); the flag is set if
-    the topic must stay unpartitioned meanwhile. Raises the errors of resolving.
+    """Return the topic that a name means, and the channel; the flag is set if the topic must
+    stay unpartitioned meanwhile. Raises the errors of resolving.
     """
-    if names.is_live(text):
-        live = resolving.live_topic(client, Action.PRODUCE, text, make=True)
-        return live.topic, live, False
+    if names.is_non_persistent(text):
+        channel = resolving.non_persistent_channel(client, Action.PRODUCE, text, make=True)
+        return channel.topic, channel, False
     named = resolving.named_partition(client, Action.PRODUCE, text)
     return named.topic, named.partition, named.holds_layout
 

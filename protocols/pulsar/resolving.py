@@ -9,11 +9,11 @@ from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.cluster.placement import NOBODY, elsewhere
 from braidlog.broker.errors import BrokerError, InvalidRequest, NamespaceNotFound, TopicNotFound
 from braidlog.protocols.pulsar.errors import Refused
-from braidlog.protocols.pulsar.names import is_live, is_unknown, parse
+from braidlog.protocols.pulsar.names import is_non_persistent, is_unknown, parse
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.non_persistent.topic import LiveTopic
+    from braidlog.broker.delivery.non_persistent.channel import NonPersistentChannel
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.pulsar.client import Client
@@ -40,7 +40,7 @@ def resolve(client: Client, action: Action, text: str) -> tuple[TopicName, int |
 def is_deduplicated(client: Client, text: str) -> bool:
     """Return True for the name of an existing topic with deduplication."""
     topics = client.broker.topics
-    if is_live(text):
+    if is_non_persistent(text):
         return False
     try:
         topic = topics.find(parse(topics, text)[0])
@@ -125,15 +125,17 @@ def named_partition(client: Client, action: Action, text: str) -> Named:
     return Named(topic, partition, index is None and not topic.partitioned)
 
 
-def live_topic(client: Client, action: Action, text: str, *, make: bool) -> LiveTopic:
+def non_persistent_channel(
+    client: Client, action: Action, text: str, *, make: bool
+) -> NonPersistentChannel:
     """Return the non-persistent topic or partition that a name means; created if missing and
     `make`. Raises as `resolve`; TopicNotFound, PartitionNotFound, LimitExceeded, Refused.
     """
-    live = client.broker.live
+    non_persistent = client.broker.non_persistent
     name, index = resolve(client, action, text)
-    if make and live.find(name, index) is None and not live.partitions(name):
+    if make and non_persistent.find(name, index) is None and not non_persistent.partitions(name):
         client.connection.check(Action.CREATE, Resource.of_topic(name))
     try:
-        return live.get(name, index, make=make)
+        return non_persistent.get(name, index, make=make)
     except InvalidRequest as error:
         raise Refused(ServerError.NotAllowedError, str(error)) from error

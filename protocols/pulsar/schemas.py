@@ -22,8 +22,8 @@ from braidlog.broker.topics.schemas import (
 )
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import Refused, refusal
-from braidlog.protocols.pulsar.names import is_live
-from braidlog.protocols.pulsar.resolving import FIND_S, live_topic, resolve
+from braidlog.protocols.pulsar.names import is_non_persistent
+from braidlog.protocols.pulsar.resolving import FIND_S, non_persistent_channel, resolve
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (
     CommandGetOrCreateSchema,
     CommandGetSchema,
@@ -103,8 +103,8 @@ def _wanted(command: CommandGetSchema) -> int | None:
 def _here(client: Client, command: CommandGetSchema, name: TopicName) -> Found:
     topic = client.broker.topics.find(name)
     schemas: Sequence[SchemaMeta] = topic.meta.schemas if topic is not None else ()
-    if is_live(command.topic):
-        schemas = client.broker.live.schemas(name)
+    if is_non_persistent(command.topic):
+        schemas = client.broker.non_persistent.schemas(name)
     return numbered(schemas, _wanted(command))
 
 
@@ -131,9 +131,14 @@ async def _there_or_here(client: Client, command: CommandGetSchema, name: TopicN
     owner = broker.placement.owner(name)
     if owner is None:
         return _here(client, command, name)
-    asker, live = Asker(connection.principal, connection.at), is_live(command.topic)
+    asker, non_persistent = (
+        Asker(connection.principal, connection.at),
+        is_non_persistent(command.topic),
+    )
     version = _wanted(command)
-    return await broker.peers.schema(owner.node_id, asker, name, version=version, live=live)
+    return await broker.peers.schema(
+        owner.node_id, asker, name, version=version, non_persistent=non_persistent
+    )
 
 
 def _told(command: CommandGetSchema, name: TopicName, found: Found) -> bytes:
@@ -167,8 +172,8 @@ def get_or_create_schema(client: Client, command: CommandGetOrCreateSchema) -> N
 
 def _there(client: Client, text: str) -> Topic:
     """Return the topic of a name, without creating it. Raises the errors of resolving."""
-    if is_live(text):
-        return live_topic(client, Action.PRODUCE, text, make=False).topic
+    if is_non_persistent(text):
+        return non_persistent_channel(client, Action.PRODUCE, text, make=False).topic
     name, _ = resolve(client, Action.PRODUCE, text)
     return client.broker.topics.get(name)
 

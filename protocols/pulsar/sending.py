@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from crc32c import crc32c
 
 from braidlog.broker.delivery.entries import Entry
-from braidlog.broker.delivery.non_persistent.topic import LIVE_ID, LiveTopic
+from braidlog.broker.delivery.non_persistent.channel import NON_PERSISTENT_ID, NonPersistentChannel
 from braidlog.broker.errors import BrokerError, StorageFull, TopicNotFound
 from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
@@ -163,17 +163,19 @@ class Sending:
     def _publish(self, run: Run) -> None:
         """Answer at once, as Apache does, and deliver the messages; nothing is stored."""
         client, producer, topic = self._client, run.producer, run.producer.partition
-        assert isinstance(topic, LiveTopic), "the other implementation of Channel stores"
+        assert isinstance(topic, NonPersistentChannel), "the other implementation of Channel stores"
         if topic.deleted:
             client.close_producer(producer)
             return
         body = memoryview(b"".join(run.entries.pieces))  # The receive buffer is used again.
         sent = [
-            Entry(LIVE_ID, ref.record_count, body[ref.start : ref.end], 0)
-            for ref in stored_entries(body, LIVE_ID)
+            Entry(NON_PERSISTENT_ID, ref.record_count, body[ref.start : ref.end], 0)
+            for ref in stored_entries(body, NON_PERSISTENT_ID)
         ]
-        run.sent = [(number, highest, LIVE_ID, why) for number, highest, _, why in run.sent]
-        client.outbox.answer([b"".join(self._answers(run, LIVE_ID, LIVE_ID))])
+        run.sent = [
+            (number, highest, NON_PERSISTENT_ID, why) for number, highest, _, why in run.sent
+        ]
+        client.outbox.answer([b"".join(self._answers(run, NON_PERSISTENT_ID, NON_PERSISTENT_ID))])
         records = run.entries.info.record_count
         protocol = client.connection.protocol
         client.broker.metrics.records_in(protocol, topic.full, records, len(body))

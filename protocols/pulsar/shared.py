@@ -34,7 +34,9 @@ class SharedState:
         broker.backlogs.full.add(self.producers.close_all)
 
     def _raise_epoch(self, topic: Topic) -> int:
-        """Store that the topic's epoch was given to a producer; a live topic's is not stored."""
+        """Store that the topic's epoch was given to a producer; nothing is stored for a
+        non-persistent topic.
+        """
         if not topic.is_persistent:
             topic.meta.topic_epoch += 1
             return 0

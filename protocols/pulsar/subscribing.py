@@ -24,7 +24,7 @@ from braidlog.broker.errors import (
     ProducerBusy,
     SubscriptionBusy,
 )
-from braidlog.protocols.pulsar import live, messages, names, resolving, schemas
+from braidlog.protocols.pulsar import messages, names, non_persistent, resolving, schemas
 from braidlog.protocols.pulsar.client import metadata_of
 from braidlog.protocols.pulsar.consumer import PulsarConsumer
 from braidlog.protocols.pulsar.consumers import LANE
@@ -113,8 +113,8 @@ async def _attach(client: Client, command: CommandSubscribe, consumer: PulsarCon
     """Join the subscription. Raises BrokerError, Refused."""
     _check(command)
     await resolving.await_owner(client, command.topic)
-    if names.is_live(command.topic):
-        await live.attach(client, command, consumer)
+    if names.is_non_persistent(command.topic):
+        await non_persistent.attach(client, command, consumer)
         return
     if command.force_topic_creation:
         await resolving.make_missing(client, Action.CONSUME, command.topic)

@@ -69,8 +69,8 @@ async def granted(broker):
         broker.subscriptions.open(made, name.encode()).commit(0, 0)
     await broker.topics.create(topic("elsewhere", "other"), 1)
     for name in ("live-seen", "live-secret"):
-        broker.live.create(topic(name))
-        await broker.live.partition(topic(f"{name}-parts"), 2)
+        broker.non_persistent.create(topic(name))
+        await broker.non_persistent.partition(topic(f"{name}-parts"), 2)
     broker.access = Access(AsAnna(broker.permissions))
 
     async def grant(resource, instead_of=None):

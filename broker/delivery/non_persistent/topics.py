@@ -1,7 +1,7 @@
-"""All live topics: made when a client first uses one, forgotten a while after its last client left.
+"""All non-persistent topics: made at the first use, removed a while after the last client left.
 
-How many partitions a live topic has is a setting of its namespace, so that it outlives the broker;
-nothing else of it does. Other protocols do not see live topics. Knows no connection.
+The number of partitions is a setting of the namespace, which outlives the broker; nothing else of
+such a topic does. Other protocols do not see non-persistent topics. Knows no connection.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from braidlog.broker import errors
-from braidlog.broker.delivery.non_persistent.topic import LiveTopic
+from braidlog.broker.delivery.non_persistent.channel import NonPersistentChannel
 from braidlog.broker.topics.topic import TopicEvent
 from braidlog.storage.metadata.catalogue_records import TopicMeta
 from braidlog.storage.metadata.names import InvalidTopicName, TopicName, check_topic_name
@@ -23,19 +23,21 @@ if TYPE_CHECKING:
     from braidlog.broker.topics.registry import NamespaceRegistry, TopicRegistry
     from braidlog.storage.metadata.catalogue_records import SchemaMeta
 
-# A setting of a namespace: what follows names a live topic, its value is the number of partitions.
+# Prefix of a namespace's setting: the rest names a non-persistent topic, the value is the number of
+# its partitions.
 PARTITIONS_OF: Final = "non_persistent_partitions:"
 # Partitions of one topic, and partitioned topics of a namespace: their counts are one record.
-LIVE_PARTITIONS_MAX: Final = 1000
-LIVE_PARTITIONED_MAX: Final = 1000
-LIVE_TOPICS_MAX: Final = 10_000  # Each partition counts; some 2 KB of memory.
+NON_PERSISTENT_PARTITIONS_MAX: Final = 1000
+NON_PERSISTENT_PARTITIONED_MAX: Final = 1000
+NON_PERSISTENT_TOPICS_MAX: Final = 10_000  # Each partition counts; some 2 KB of memory.
 FORGOTTEN_AFTER_S: Final = 60.0  # Apache's brokerDeleteInactiveTopicsFrequencySeconds.
 
-Place = tuple[TopicName, int | None]  # A live topic, and the partition's number if it has some.
+# A non-persistent topic, and the partition's number if the topic has partitions.
+Place = tuple[TopicName, int | None]
 
 
-class LiveTopics:
-    """Every live topic of one broker."""
+class NonPersistentTopics:
+    """Every non-persistent topic of one broker."""
 
     def __init__(
         self,
@@ -46,15 +48,17 @@ class LiveTopics:
         now_us: Callable[[], int],
         closing: Closing,
     ) -> None:
-        """Listeners of `topics` hear of deleted live topics, too; `closing` tells their clients."""
+        """Listeners of `topics` also learn of deleted non-persistent topics; `closing` disconnects
+        their clients.
+        """
         self._topics = topics
         self._namespaces = namespaces
         self._placement = placement
         self._now_us = now_us
         self._closing = closing
-        self._live: dict[Place, LiveTopic] = {}
-        self._in_use: set[str] = set()  # Full names of those in `_live`.
-        self._places: dict[TopicName, set[Place]] = {}  # Those of `_live`, by name.
+        self._channels: dict[Place, NonPersistentChannel] = {}
+        self._in_use: set[str] = set()  # Full names of those in `_channels`.
+        self._places: dict[TopicName, set[Place]] = {}  # Those of `_channels`, by name.
         self._schemas: dict[TopicName, list[SchemaMeta]] = {}
         self._idle_since: dict[Place, float] = {}  # Idle longest first.
         self._made = 0
@@ -65,7 +69,7 @@ class LiveTopics:
             await trio.sleep(FORGOTTEN_AFTER_S / 4)
             since = trio.current_time() - FORGOTTEN_AFTER_S
             for place in [p for p, began in self._idle_since.items() if began <= since]:
-                if self._live[place].is_idle:
+                if self._channels[place].is_idle:
                     self._forget(place)
                 else:
                     del self._idle_since[place]
@@ -73,15 +77,15 @@ class LiveTopics:
     # Finding and making.
 
     def partitions(self, name: TopicName) -> int:
-        """Return the number of partitions of a live topic; 0 without partitions or topic."""
+        """Return the number of partitions of a topic; 0 without partitions or topic."""
         meta = self._namespaces.find(name.tenant, name.namespace)
         count = meta.settings.get(PARTITIONS_OF + name.topic, 0) if meta is not None else 0
         assert isinstance(count, int)
         return count
 
-    def find(self, name: TopicName, index: int | None) -> LiveTopic | None:
-        """A live topic, or one partition of it, if it is in use."""
-        return self._live.get(self._place(name, index))
+    def find(self, name: TopicName, index: int | None) -> NonPersistentChannel | None:
+        """A non-persistent topic, or one partition of it, if it is in use."""
+        return self._channels.get(self._place(name, index))
 
     def is_in_use(self, full: str) -> bool:
         """Return True if a topic or partition with that full name is in use."""
@@ -89,14 +93,14 @@ class LiveTopics:
 
     def exists(self, name: TopicName) -> bool:
         """Return True if it is in use, or was made with partitions."""
-        return self.partitions(name) > 0 or (name, None) in self._live
+        return self.partitions(name) > 0 or (name, None) in self._channels
 
     def schemas(self, name: TopicName) -> Sequence[SchemaMeta]:
         """The schemas that its users brought; all partitions share them."""
         return self._schemas.get(name, ())
 
-    def get(self, name: TopicName, index: int | None, *, make: bool) -> LiveTopic:
-        """The live topic, or the partition, that a client means; with `make`, one without
+    def get(self, name: TopicName, index: int | None, *, make: bool) -> NonPersistentChannel:
+        """The non-persistent topic, or the partition, that a client means; with `make`, one without
         partitions is made if it is missing and the configuration allows it.
 
         Raises InvalidName, InvalidRequest for one with partitions that is named without a number,
@@ -105,7 +109,7 @@ class LiveTopics:
         self._placement.check(name)
         self._check_name(name)
         place = self._place(name, index)
-        found = self._live.get(place)
+        found = self._channels.get(place)
         if found is not None:
             return found
         count = self.partitions(name)
@@ -128,11 +132,11 @@ class LiveTopics:
             raise errors.TopicExists("This topic already exists")
         self._note_idle(self._make((name, None)))
 
-    def list(self, tenant: str, namespace: str) -> Sequence[LiveTopic]:
+    def list(self, tenant: str, namespace: str) -> Sequence[NonPersistentChannel]:
         """Return the topics in use, each partition separately, ordered by full name."""
         found = [
             topic
-            for (name, _), topic in self._live.items()
+            for (name, _), topic in self._channels.items()
             if (name.tenant, name.namespace) == (tenant, namespace)
         ]
         return sorted(found, key=lambda topic: topic.full)
@@ -160,14 +164,16 @@ class LiveTopics:
             raise errors.InvalidName(str(error)) from error
         self._namespaces.get(name.tenant, name.namespace)
 
-    def _make(self, place: Place) -> LiveTopic:
-        if len(self._live) >= LIVE_TOPICS_MAX:
-            raise errors.LimitExceeded(f"{LIVE_TOPICS_MAX} non-persistent topics are in use")
+    def _make(self, place: Place) -> NonPersistentChannel:
+        if len(self._channels) >= NON_PERSISTENT_TOPICS_MAX:
+            raise errors.LimitExceeded(
+                f"{NON_PERSISTENT_TOPICS_MAX} non-persistent topics are in use"
+            )
         name, index = place
         self._made += 1
         schemas, now_us = self._schemas.setdefault(name, []), self._now_us()
         meta = TopicMeta(0, name, [], index is not None, now_us, {}, None, 0, schemas=schemas)
-        topic = LiveTopic(
+        topic = NonPersistentChannel(
             meta,
             index,
             self._placement,
@@ -175,7 +181,7 @@ class LiveTopics:
             number=-self._made,
             idle=self._note_idle,
         )
-        self._live[place] = topic
+        self._channels[place] = topic
         self._in_use.add(topic.full)
         self._places.setdefault(name, set()).add(place)
         self._note_idle(topic)
@@ -190,17 +196,18 @@ class LiveTopics:
         StorageFull, StorageFailed.
         """
         self._check_name(name)
-        if not self.partitions(name) < count <= LIVE_PARTITIONS_MAX:
+        if not self.partitions(name) < count <= NON_PERSISTENT_PARTITIONS_MAX:
             raise errors.InvalidRequest(
-                f"a non-persistent topic has at most {LIVE_PARTITIONS_MAX} partitions, and never"
-                " fewer than before"
+                "a non-persistent topic has at most"
+                f" {NON_PERSISTENT_PARTITIONS_MAX} partitions, and never fewer than before"
             )
-        if (name, None) in self._live:
+        if (name, None) in self._channels:
             raise errors.TopicInUse(f"{name} is used as an unpartitioned topic")
         known = self.list_partitioned(name.tenant, name.namespace)
-        if name not in known and len(known) >= LIVE_PARTITIONED_MAX:
+        if name not in known and len(known) >= NON_PERSISTENT_PARTITIONED_MAX:
             raise errors.LimitExceeded(
-                f"a namespace has at most {LIVE_PARTITIONED_MAX} partitioned non-persistent topics"
+                f"a namespace has at most {NON_PERSISTENT_PARTITIONED_MAX}"
+                " partitioned non-persistent topics"
             )
         return await self._set_partitions(name, count)
 
@@ -237,7 +244,7 @@ class LiveTopics:
         """
         for place in [
             place
-            for place in self._live
+            for place in self._channels
             if (place[0].tenant, place[0].namespace) == (tenant, namespace)
         ]:
             self._forget(place)
@@ -248,19 +255,19 @@ class LiveTopics:
 
     # Going.
 
-    def _note_idle(self, topic: LiveTopic) -> None:
+    def _note_idle(self, topic: NonPersistentChannel) -> None:
         place = (topic.name, topic.index if topic.topic.partitioned else None)
-        if self._live.get(place) is topic:
+        if self._channels.get(place) is topic:
             self._idle_since.pop(place, None)
             self._idle_since[place] = trio.current_time()
 
     def _forget(self, place: Place) -> None:
         """Forget one that is idle, or that was deleted with its users."""
         self._idle_since.pop(place, None)
-        topic = self._live.get(place)
+        topic = self._channels.get(place)
         if topic is None:
             return
-        del self._live[place]
+        del self._channels[place]
         self._in_use.discard(topic.full)
         topic.delete()
         for subscription in list(topic.subscriptions.values()):

@@ -236,8 +236,8 @@ class ClusterApi:
             for topic in self._broker.topics.list(tenant, namespace):
                 with suppress(TopicNotFound):  # Another client was faster.
                     await self._broker.topics.delete(topic.name)
-            await self._broker.live.delete_all(tenant, namespace)
-        elif self._broker.live.has_topics(tenant, namespace):
+            await self._broker.non_persistent.delete_all(tenant, namespace)
+        elif self._broker.non_persistent.has_topics(tenant, namespace):
             raise TopicInUse(f"{tenant}/{namespace} has topics")
         ticket = await self._broker.namespaces.delete(tenant, namespace)
         await self._broker.durability.reached(ticket)
@@ -259,7 +259,7 @@ class ClusterApi:
                 await topics_seen(broker, request, place, broker.topics.list(*place))
             )
         if mode != "PERSISTENT":
-            live = [channel.topic for channel in broker.live.list(*place)]
-            seen_topics = await topics_seen(broker, request, place, live)
+            topics = [channel.topic for channel in broker.non_persistent.list(*place)]
+            seen_topics = await topics_seen(broker, request, place, topics)
             names += [topic.figures_name for topic in seen_topics]
         return told(names)

@@ -17,7 +17,7 @@ from braidlog.protocols.http.bodies import BodyReader
 from braidlog.protocols.http.errors import NOT_SUPPORTED, Refused
 from braidlog.protocols.http.pip64.cursor import CursorApi
 from braidlog.protocols.http.pulsar_admin.cluster import ClusterApi
-from braidlog.protocols.http.pulsar_admin.live import AdminLive
+from braidlog.protocols.http.pulsar_admin.non_persistent import AdminNonPersistent
 from braidlog.protocols.http.pulsar_admin.permissions import AdminPermissions
 from braidlog.protocols.http.pulsar_admin.policy_calls import AdminPolicies
 from braidlog.protocols.http.pulsar_admin.schemas import AdminSchemas
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 ADMIN = "/admin/v2"
 NAMESPACE = "{tenant}/{namespace}"
-LIVE = f"{ADMIN}/non-persistent/{NAMESPACE}/{{name}}"
+NON_PERSISTENT = f"{ADMIN}/non-persistent/{NAMESPACE}/{{name}}"
 TOPIC = f"{ADMIN}/persistent/{NAMESPACE}/{{name}}"
 SCHEMAS = f"{ADMIN}/schemas/{NAMESPACE}/{{name}}"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -47,7 +47,7 @@ class Handlers:
 
     cluster: ClusterApi
     topics: AdminTopics
-    live: AdminLive
+    non_persistent: AdminNonPersistent
     subscriptions: AdminSubscriptions
     schemas: AdminSchemas
     permissions: AdminPermissions
@@ -63,7 +63,7 @@ def admin_routes(
     handlers = Handlers(
         ClusterApi(broker, bodies, options.advertised_url),
         topics,
-        AdminLive(broker, bodies),
+        AdminNonPersistent(broker, bodies),
         AdminSubscriptions(broker, bodies, CursorApi(broker, bodies), topics),
         AdminSchemas(broker, bodies),
         AdminPermissions(broker, bodies),
@@ -75,7 +75,7 @@ def admin_routes(
         *_cluster(routes, handlers.cluster),
         *_namespaces(routes, handlers),
         *_topics(routes, handlers.topics),
-        *_live(routes, handlers.live),
+        *_non_persistent(routes, handlers.non_persistent),
         *_subscriptions(routes, handlers.subscriptions),
         *_schemas(routes, handlers.schemas),
         *_permissions(routes, handlers.permissions),
@@ -168,34 +168,36 @@ def _topics(routes: Routes, api: AdminTopics) -> list[Route]:
     ]
 
 
-def _live(routes: Routes, api: AdminLive) -> list[Route]:
+def _non_persistent(routes: Routes, api: AdminNonPersistent) -> list[Route]:
     route, nothing = routes.route, (204,)
     namespace = f"{ADMIN}/non-persistent/{NAMESPACE}"
     return [
         route(namespace, GET=Served(api.list_topics, SEE, within=True)),
         route(f"{namespace}/partitioned", GET=Served(api.list_partitioned, SEE, within=True)),
         route(
-            LIVE,
+            NON_PERSISTENT,
             PUT=Served(api.create, MAKE, statuses=nothing),
             DELETE=Served(api.delete, END, statuses=nothing),
         ),
         route(
-            f"{LIVE}/partitions",
+            f"{NON_PERSISTENT}/partitions",
             GET=Served(api.partitions, SEE),
             PUT=Served(api.set_partitions, MAKE, statuses=nothing),
             POST=Served(api.set_partitions, CHANGE, statuses=nothing),
             DELETE=Served(api.delete_partitioned, END, statuses=nothing),
         ),
-        route(f"{LIVE}/stats", GET=Served(api.stats, SEE)),
-        route(f"{LIVE}/partitioned-stats", GET=Served(api.partitioned_stats, SEE)),
-        route(f"{LIVE}/internalStats", GET=Served(api.internal_stats, SEE)),
-        route(f"{LIVE}/subscriptions", GET=Served(api.subscriptions, SEE)),
+        route(f"{NON_PERSISTENT}/stats", GET=Served(api.stats, SEE)),
+        route(f"{NON_PERSISTENT}/partitioned-stats", GET=Served(api.partitioned_stats, SEE)),
+        route(f"{NON_PERSISTENT}/internalStats", GET=Served(api.internal_stats, SEE)),
+        route(f"{NON_PERSISTENT}/subscriptions", GET=Served(api.subscriptions, SEE)),
         route(
-            f"{LIVE}/subscription/{{subscription}}",
+            f"{NON_PERSISTENT}/subscription/{{subscription}}",
             DELETE=Served(api.delete_subscription, END, statuses=nothing),
         ),
-        route(f"{LIVE}/unload", PUT=Served(api.unload, CHANGE, statuses=nothing)),
-        route(f"{LIVE}/{{rest:path}}", **dict.fromkeys(METHODS, Served(api.not_here, SEE))),
+        route(f"{NON_PERSISTENT}/unload", PUT=Served(api.unload, CHANGE, statuses=nothing)),
+        route(
+            f"{NON_PERSISTENT}/{{rest:path}}", **dict.fromkeys(METHODS, Served(api.not_here, SEE))
+        ),
     ]
 
 

@@ -13,7 +13,7 @@ async def test_a_question_to_a_node_finds_no_owner():
     alone = Alone()
     asked = (
         alone.relay(2, "kafka"),
-        alone.schema(2, NOBODY, NOBODY, version=None, live=False),
+        alone.schema(2, NOBODY, NOBODY, version=None, non_persistent=False),
         alone.purge(2, NOBODY, PLACE[0]),
     )
     for question in asked:
@@ -29,7 +29,7 @@ async def test_a_question_to_all_brokers_has_no_answers():
     alone = Alone()
     assert await alone.positions(NOBODY, b"g", DEFAULT) == []
     assert not await alone.end_group(NOBODY, b"g", DEFAULT)
-    assert (await alone.kept(), await alone.live(DEFAULT)) == ({}, {})
+    assert (await alone.kept(), await alone.non_persistent(DEFAULT)) == ({}, {})
     await alone.follow()
 
 

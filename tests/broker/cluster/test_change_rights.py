@@ -19,7 +19,7 @@ from tests.broker.metadata_fakes import House
 from tests.storage.shared.shared_dirs import SharedStore
 
 ORDERS = ["acme", "shop", "orders"]
-LIVE = PARTITIONS_OF + "news"
+NON_PERSISTENT = PARTITIONS_OF + "news"
 EVE = Principal("eve", frozenset({"clerks"}))
 # In an order in which all changes can be made.
 CHANGES = (
@@ -30,9 +30,9 @@ CHANGES = (
     (("alter_settings", ORDERS, {"deduplication": True}), "alter topic acme/shop/orders"),
     (("alter_namespace", "acme", "shop", {"deduplication": True}), "alter namespace acme/shop"),
     (("alter_namespace", "acme", "shop", {}), "alter namespace acme/shop"),
-    (("alter_namespace", "acme", "shop", {LIVE: 2}), "create topic acme/shop/news"),
-    (("alter_namespace", "acme", "shop", {LIVE: 3}), "alter topic acme/shop/news"),
-    (("alter_namespace", "acme", "shop", {LIVE: None}), "delete topic acme/shop/news"),
+    (("alter_namespace", "acme", "shop", {NON_PERSISTENT: 2}), "create topic acme/shop/news"),
+    (("alter_namespace", "acme", "shop", {NON_PERSISTENT: 3}), "alter topic acme/shop/news"),
+    (("alter_namespace", "acme", "shop", {NON_PERSISTENT: None}), "delete topic acme/shop/news"),
     (("terminate", ORDERS), "alter topic acme/shop/orders"),
     (("delete", ORDERS, False), "delete topic acme/shop/orders"),
     (("renumber_namespace", "acme", "shop", 77), "create namespace acme/shop"),

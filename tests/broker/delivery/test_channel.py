@@ -25,9 +25,9 @@ async def opened(broker, request):
         delivery = broker.dispatchers.make(channel, b"s", SubscriptionKind.EXCLUSIVE, cursor)
         delete = partial(broker.topics.delete, NAME)
     else:
-        channel = broker.live.get(NAME, None, make=True)
+        channel = broker.non_persistent.get(NAME, None, make=True)
         delivery = channel.subscribe(b"s", SubscriptionKind.EXCLUSIVE)
-        delete = partial(broker.live.delete, NAME)
+        delete = partial(broker.non_persistent.delete, NAME)
     delivery.attach(consumer)
     return channel, delivery, consumer, delete
 

@@ -28,11 +28,11 @@ async def test_a_reader_that_ends_after_its_topic_is_not_counted(broker):
 @pytest.mark.parametrize("index", [None, 1])
 async def test_figures_of_non_persistent_topics_are_removed_too(broker, index):
     if index is not None:
-        await broker.live.partition(NAME, 2)
-    topic = broker.live.get(NAME, index, make=True)
+        await broker.non_persistent.partition(NAME, 2)
+    topic = broker.non_persistent.get(NAME, index, make=True)
     broker.metrics.records_out("pulsar", topic.figures_name, 2, 10)
     assert kept(broker) == {topic.full}
-    await broker.live.delete(NAME)
+    await broker.non_persistent.delete(NAME)
     broker.metrics.records_out("pulsar", topic.figures_name, 2, 10)
     assert kept(broker) == set()
 

@@ -51,7 +51,7 @@ CHECKS: Final = {
     "fencing producer": "test_clients.py::test_fencing_producer",
     "producer name": "test_clients.py::test_producer_name",
     "delayed": "test_kinds.py::test_delayed",
-    "non-persistent": "test_non_persistent.py::test_live_delivery",
+    "non-persistent": "test_non_persistent.py::test_non_persistent_delivery",
     "several topics": "test_clients.py::test_several_topics",
     "almost 5 MiB": "test_clients.py::test_almost_5_mib",
 }

@@ -1,4 +1,4 @@
-"""The stock Pulsar client on non-persistent topics: live delivery, and nothing else."""
+"""The stock Pulsar client on non-persistent topics: delivery, and nothing else."""
 
 import time
 from typing import Any
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
 
 @pytest.fixture
-def live(topic: str) -> str:
+def non_persistent(topic: str) -> str:
     return f"non-persistent://public/default/{topic}"
 
 
@@ -40,10 +40,12 @@ def send_until_seen(producer: Any, consumer: Any) -> list[bytes]:
     raise AssertionError("nothing ever came")
 
 
-def test_live_delivery(client: Any, live: str) -> None:
-    producer = client.create_producer(live)
+def test_non_persistent_delivery(client: Any, non_persistent: str) -> None:
+    producer = client.create_producer(non_persistent)
     producer.send(b"to nobody")
-    consumer = client.subscribe(live, "s", consumer_type=SHARED, initial_position=EARLIEST)
+    consumer = client.subscribe(
+        non_persistent, "s", consumer_type=SHARED, initial_position=EARLIEST
+    )
     assert send_until_seen(producer, consumer) == [b"is anybody there?"]
     producer.send(b"x", properties={"a": "1"}, partition_key="k")
     message = consumer.receive(RECEIVE_MS)
@@ -52,21 +54,28 @@ def test_live_delivery(client: Any, live: str) -> None:
     assert (message.properties(), message.partition_key()) == ({"a": "1"}, "k")
     consumer.acknowledge(message)
     consumer.close()
-    assert_empty(client.subscribe(live, "s", initial_position=EARLIEST))
+    assert_empty(client.subscribe(non_persistent, "s", initial_position=EARLIEST))
 
 
-def test_batches(client: Any, live: str) -> None:
-    consumer = client.subscribe(live, "s")
-    producer = client.create_producer(live, batching_enabled=True, batching_max_messages=10)
+def test_batches(client: Any, non_persistent: str) -> None:
+    consumer = client.subscribe(non_persistent, "s")
+    producer = client.create_producer(
+        non_persistent, batching_enabled=True, batching_max_messages=10
+    )
     for number in range(10):
         producer.send_async(b"m%d" % number, None)
     producer.flush()
     assert len(take(consumer, 10)) == 10
 
 
-def test_a_topic_returns_after_a_restart(broker: RunningBroker, url: str, live: str) -> None:
+def test_a_topic_returns_after_a_restart(
+    broker: RunningBroker, url: str, non_persistent: str
+) -> None:
     client = new_client(url)
-    producer, consumer = client.create_producer(live), client.subscribe(live, "s")
+    producer, consumer = (
+        client.create_producer(non_persistent),
+        client.subscribe(non_persistent, "s"),
+    )
     send_until_seen(producer, consumer)
     broker.stop()
     broker.start()

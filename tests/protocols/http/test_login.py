@@ -124,12 +124,12 @@ async def test_lists_show_only_visible_objects(app, broker, root):
 
 
 async def test_a_topic_shows_only_visible_groups(app, broker, root):
-    live = f"{ADMIN.replace('/persistent', '/non-persistent')}news"
-    for path in (f"{ADMIN}orders", f"{ADMIN}hidden", live):
+    non_persistent = f"{ADMIN.replace('/persistent', '/non-persistent')}news"
+    for path in (f"{ADMIN}orders", f"{ADMIN}hidden", non_persistent):
         made = await call(app, "PUT", path, headers=basic("root:secret:one"))
         assert made.status == 204
     orders = TopicName("public", "default", "orders")
-    news = broker.live.get(TopicName("public", "default", "news"), None, make=False)
+    news = broker.non_persistent.get(TopicName("public", "default", "news"), None, make=False)
     for group in (b"billing", b"shipping"):
         broker.subscriptions.open(broker.topics.get(orders), group).open()
         news.subscribe(group, SubscriptionKind.SHARED)
@@ -143,7 +143,7 @@ async def test_a_topic_shows_only_visible_groups(app, broker, root):
         assert answer.status == 200, path
         return answer.json
 
-    for path in (f"{ADMIN}orders", live):
+    for path in (f"{ADMIN}orders", non_persistent):
         assert await shown(f"{path}/subscriptions") == ["billing"]
         assert list((await shown(f"{path}/stats"))["subscriptions"]) == ["billing"]
         assert list((await shown(f"{path}/internalStats"))["cursors"]) == ["billing"]

@@ -58,11 +58,11 @@ async def test_other_clients_receive_no_broker_metadata(connect, settings):
 
 
 async def test_a_non_persistent_topic_has_no_broker_metadata(connect):
-    live = "non-persistent://public/default/t"
+    non_persistent = "non-persistent://public/default/t"
     consumer = client = await connect()
-    await consumer.subscribe(topic=live, permits=10)
+    await consumer.subscribe(topic=non_persistent, permits=10)
     await consumer.silent()
-    await client.produce(live)
+    await client.produce(non_persistent)
     await client.put(entry(b"a"))
     _, received = await consumer.next(Type.MESSAGE)
     assert received == entry(b"a")

@@ -74,7 +74,7 @@ def test_tools_see_the_producers_of_a_partition():
     assert list(listener.registry.publishers(8)) == []
 
 
-async def test_live_holder_keeps_its_name():
+async def test_non_persistent_holder_keeps_its_name():
     listener = Listener()
     listener.admit("p")
     newcomer = Producer(Owner(), listener.topic, listener.partition, 0, "p", 0, SHARED, 1, 0, {})

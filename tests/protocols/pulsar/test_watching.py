@@ -96,7 +96,7 @@ async def test_a_client_with_the_present_hash_gets_no_list(broker, client):
 async def test_non_persistent_system_and_foreign_topics_are_not_listed(broker, client):
     await broker.namespaces.create("public", "other")
     await watch(client)
-    await client.produce("non-persistent://public/default/live")
+    await client.produce("non-persistent://public/default/non_persistent")
     await broker.topics.create(named("__own"), 1)
     await broker.topics.create(TopicName("public", "other", "t"), 1)
     await broker.topics.create(named("seen"), 1)

@@ -10,8 +10,8 @@ from braidlog.broker import errors
 from braidlog.broker.closing import STEPS_TOGETHER
 from braidlog.broker.delivery.consumer import SubscriptionKind
 from braidlog.broker.delivery.key_slots import KeyRing
-from braidlog.broker.delivery.non_persistent import topics as live_topics
-from braidlog.broker.delivery.non_persistent.topics import FORGOTTEN_AFTER_S, LiveTopics
+from braidlog.broker.delivery.non_persistent import topics as non_persistent_topics
+from braidlog.broker.delivery.non_persistent.topics import FORGOTTEN_AFTER_S, NonPersistentTopics
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.delivery.dispatch_fakes import FakeConsumer
 from tests.broker.pieces import counting
@@ -21,46 +21,46 @@ NAME = TopicName("public", "default", "t")
 
 
 @pytest.fixture
-def live(broker):
-    return broker.live
+def non_persistent(broker):
+    return broker.non_persistent
 
 
 @pytest.mark.slow
-async def test_a_topic_without_users_is_removed_after_a_while(autojump_clock, live):
-    topic = live.get(NAME, None, make=True)
+async def test_a_topic_without_users_is_removed_after_a_while(autojump_clock, non_persistent):
+    topic = non_persistent.get(NAME, None, make=True)
     topic.producers += 1
     await trio.sleep(10 * FORGOTTEN_AFTER_S)
-    assert live.find(NAME, None) is topic
+    assert non_persistent.find(NAME, None) is topic
     topic.producer_left()
     await trio.sleep(FORGOTTEN_AFTER_S / 2)
-    assert live.find(NAME, None) is topic
+    assert non_persistent.find(NAME, None) is topic
     await trio.sleep(FORGOTTEN_AFTER_S)
-    assert live.find(NAME, None) is None
+    assert non_persistent.find(NAME, None) is None
     assert topic.deleted
 
 
-async def test_a_missing_topic_is_created_only_if_allowed(live):
+async def test_a_missing_topic_is_created_only_if_allowed(non_persistent):
     with pytest.raises(errors.TopicNotFound):
-        live.get(NAME, None, make=False)
+        non_persistent.get(NAME, None, make=False)
     with pytest.raises(errors.PartitionNotFound):
-        live.get(NAME, 1, make=True)
+        non_persistent.get(NAME, 1, make=True)
     with pytest.raises(errors.NamespaceNotFound):
-        live.get(TopicName("public", "nowhere", "t"), None, make=True)
-    assert live.get(NAME, 0, make=True) is live.get(NAME, None, make=True)
+        non_persistent.get(TopicName("public", "nowhere", "t"), None, make=True)
+    assert non_persistent.get(NAME, 0, make=True) is non_persistent.get(NAME, None, make=True)
     with pytest.raises(errors.TopicExists):
-        live.create(NAME)
+        non_persistent.create(NAME)
 
 
-async def test_the_number_of_topics_has_a_limit(live, monkeypatch):
-    monkeypatch.setattr(live_topics, "LIVE_TOPICS_MAX", 1)
-    live.create(NAME)
+async def test_the_number_of_topics_has_a_limit(non_persistent, monkeypatch):
+    monkeypatch.setattr(non_persistent_topics, "NON_PERSISTENT_TOPICS_MAX", 1)
+    non_persistent.create(NAME)
     with pytest.raises(errors.LimitExceeded):
-        live.create(TopicName("public", "default", "u"))
+        non_persistent.create(TopicName("public", "default", "u"))
 
 
-async def test_partition_counts_outlive_the_broker(broker, live):
-    await live.partition(NAME, 3)
-    again = LiveTopics(
+async def test_partition_counts_outlive_the_broker(broker, non_persistent):
+    await non_persistent.partition(NAME, 3)
+    again = NonPersistentTopics(
         broker.topics,
         broker.namespaces,
         placement=broker.placement,
@@ -71,18 +71,18 @@ async def test_partition_counts_outlive_the_broker(broker, live):
     assert again.list_partitioned("public", "default") == [NAME]
     assert again.list("public", "default") == []
     with pytest.raises(errors.InvalidRequest):
-        await live.partition(NAME, 3)
-    await live.partition(NAME, 4)
-    await live.delete_all("public", "default")
-    assert not live.exists(NAME)
+        await non_persistent.partition(NAME, 3)
+    await non_persistent.partition(NAME, 4)
+    await non_persistent.delete_all("public", "default")
+    assert not non_persistent.exists(NAME)
     with pytest.raises(errors.TopicNotFound):
-        await live.delete(NAME)
+        await non_persistent.delete(NAME)
 
 
-async def test_a_topic_in_use_cannot_become_partitioned(live):
-    live.create(NAME)
+async def test_a_topic_in_use_cannot_become_partitioned(non_persistent):
+    non_persistent.create(NAME)
     with pytest.raises(errors.TopicInUse):
-        await live.partition(NAME, 2)
+        await non_persistent.partition(NAME, 2)
 
 
 def crowd(topic, name: bytes, kind: SubscriptionKind, count: int) -> list[FakeConsumer]:
@@ -94,28 +94,28 @@ def crowd(topic, name: bytes, kind: SubscriptionKind, count: int) -> list[FakeCo
     return found
 
 
-async def test_consumers_of_a_deleted_topic_are_notified_in_pieces(live):
-    topic = live.get(NAME, None, make=True)
+async def test_consumers_of_a_deleted_topic_are_notified_in_pieces(non_persistent):
+    topic = non_persistent.get(NAME, None, make=True)
     kinds = {b"s": SubscriptionKind.SHARED, b"f": SubscriptionKind.FAILOVER, b"k": KEY_SHARED}
     found = [one for name, kind in kinds.items() for one in crowd(topic, name, kind, 300)]
     await wait_all_tasks_blocked()
     with counting(lambda: sum(one.was_disconnected for one in found)) as pieces:
-        await live.delete(NAME)
+        await non_persistent.delete(NAME)
         assert topic.is_idle
-        assert live.find(NAME, None) is None
+        assert non_persistent.find(NAME, None) is None
         await wait_all_tasks_blocked()
     assert all(one.was_disconnected for one in found)
     assert pieces.largest <= STEPS_TOGETHER
 
 
-async def test_topics_of_a_namespace_are_removed_in_pieces(broker, live):
+async def test_topics_of_a_namespace_are_removed_in_pieces(broker, non_persistent):
     for number in range(5):
-        await live.partition(TopicName("public", "default", f"p{number}"), 3)
-        live.get(TopicName("public", "default", f"p{number}"), 1, make=True)
-        live.create(TopicName("public", "default", f"t{number}"))
+        await non_persistent.partition(TopicName("public", "default", f"p{number}"), 3)
+        non_persistent.get(TopicName("public", "default", f"p{number}"), 1, make=True)
+        non_persistent.create(TopicName("public", "default", f"t{number}"))
     await broker.namespaces.create("public", "other")
     kept = TopicName("public", "other", "t0")
-    live.create(kept)
+    non_persistent.create(kept)
     gone = []
 
     class Listener:
@@ -125,9 +125,9 @@ async def test_topics_of_a_namespace_are_removed_in_pieces(broker, live):
     listener = Listener()
     broker.topics.listeners.add(listener)
     with counting(lambda: len(gone)) as pieces:
-        await live.delete_all("public", "default")
+        await non_persistent.delete_all("public", "default")
     assert len(gone) == 10
     assert pieces.largest == 1
     assert not broker.namespaces.get("public", "default").settings
-    assert not live.has_topics("public", "default")
-    assert live.find(kept, None) is not None
+    assert not non_persistent.has_topics("public", "default")
+    assert non_persistent.find(kept, None) is not None

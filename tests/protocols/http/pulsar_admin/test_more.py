@@ -31,10 +31,10 @@ async def test_a_partition_is_created_only_with_its_topic(ask, parts):  # noqa: 
 
 
 async def test_a_non_persistent_partition_is_created_only_with_its_topic(ask):  # noqa: F811
-    await ask("PUT", f"{NON_PERSISTENT}/live/partitions", 2, 204)
-    await ask("PUT", f"{NON_PERSISTENT}/live-partition-1", status=204)
-    await ask("PUT", f"{NON_PERSISTENT}/live-partition-2", status=404)
-    await ask("PUT", f"{NON_PERSISTENT}/live-partition-1/partitions", 2, 406)
+    await ask("PUT", f"{NON_PERSISTENT}/news/partitions", 2, 204)
+    await ask("PUT", f"{NON_PERSISTENT}/news-partition-1", status=204)
+    await ask("PUT", f"{NON_PERSISTENT}/news-partition-2", status=404)
+    await ask("PUT", f"{NON_PERSISTENT}/news-partition-1/partitions", 2, 406)
 
 
 async def test_a_topic_without_partitions_does_not_grow(ask, orders):  # noqa: F811

@@ -32,19 +32,22 @@ from braidlog.protocols.http.routes import seen_by, topics_seen
 
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
-    from braidlog.broker.delivery.non_persistent.topic import LiveSubscription, LiveTopic
+    from braidlog.broker.delivery.non_persistent.channel import (
+        NonPersistentChannel,
+        NonPersistentSubscription,
+    )
     from braidlog.protocols.http.bodies import BodyReader
     from braidlog.storage.metadata.names import TopicName
 
 Json = dict[str, Any]
 
 
-class AdminLive:
+class AdminNonPersistent:
     """Handlers of a broker's non-persistent topics."""
 
     def __init__(self, broker: Broker, bodies: BodyReader) -> None:
         self._broker = broker
-        self._live = broker.live
+        self._non_persistent = broker.non_persistent
         self._bodies = bodies
 
     async def list_topics(self, request: Request) -> Response:
@@ -54,17 +57,17 @@ class AdminLive:
         """
         place = namespace_of(request)
         self._broker.namespaces.get(*place)
-        topics = [channel.topic for channel in self._live.list(*place)]
+        topics = [channel.topic for channel in self._non_persistent.list(*place)]
         found = await topics_seen(self._broker, request, place, topics)
         is_seen = seen_by(self._broker, request)
-        elsewhere = await self._broker.peers.live(place)
+        elsewhere = await self._broker.peers.non_persistent(place)
         theirs = [one for one, of in elsewhere.items() if is_seen(Resource.of_topic(of))]
         return told(sorted({*theirs, *(topic.figures_name for topic in found)}))
 
     async def list_partitioned(self, request: Request) -> Response:
         """The partitioned non-persistent topics of a namespace that the client may see."""
         is_seen = seen_by(self._broker, request)
-        names = self._live.list_partitioned(*namespace_of(request))
+        names = self._non_persistent.list_partitioned(*namespace_of(request))
         found = [name for name in names if is_seen(Resource.of_topic(name))]
         return told([f"non-persistent://{name.full}" for name in found])
 
@@ -73,15 +76,15 @@ class AdminLive:
         name, index = name_of(request)
         await read_any(self._bodies, request)
         if index is None:
-            self._live.create(name)
+            self._non_persistent.create(name)
         else:  # Partitions exist, or cannot be created separately.
-            self._live.get(name, index, make=False)
+            self._non_persistent.get(name, index, make=False)
         return done()
 
     async def delete(self, request: Request) -> Response:
         """Delete a non-persistent topic without partitions."""
         name, index = name_of(request)
-        if self._live.partitions(name):
+        if self._non_persistent.partitions(name):
             what = "a partition" if index is not None else "a partitioned topic"
             code = TOPIC_BUSY if index is not None else OTHER_KIND_OF_TOPIC
             raise Refused(code, f"{name} is {what}: delete it with its partitions")
@@ -95,9 +98,9 @@ class AdminLive:
         name, index = name_of(request)
         self._broker.namespaces.get(name.tenant, name.namespace)
         wants_missing = query.truth(request, ("checkAllowAutoCreation",))
-        if not wants_missing and not self._live.exists(name):
+        if not wants_missing and not self._non_persistent.exists(name):
             raise TopicNotFound(f"Topic non-persistent://{name.full} not found")
-        count = self._live.partitions(name) if index is None else 0
+        count = self._non_persistent.partitions(name) if index is None else 0
         return told({"partitions": count, "deleted": False})
 
     async def set_partitions(self, request: Request) -> Response:
@@ -108,26 +111,26 @@ class AdminLive:
         count = await partition_count(self._bodies, request)
         if index is not None:
             raise Refused(BAD_PARTITIONS, "a partition has no partitions")
-        known = self._live.partitions(name)
+        known = self._non_persistent.partitions(name)
         if request.method == "PUT" and known:
             raise TopicExists("This topic already exists")
         if request.method == "POST" and not known:
             raise self._not_partitioned(name)
         if count != known:
-            ticket = await self._live.partition(name, count)
+            ticket = await self._non_persistent.partition(name, count)
             await self._broker.durability.reached(ticket)
         return done()
 
     async def delete_partitioned(self, request: Request) -> Response:
         """Delete a non-persistent topic with its partitions."""
         name, _ = name_of(request)
-        if not self._live.partitions(name):
+        if not self._non_persistent.partitions(name):
             raise self._not_partitioned(name)
         return await self._delete(request, name)
 
     def _not_partitioned(self, name: TopicName) -> Exception:
         """Return the error for a topic without partitions, or for a missing topic."""
-        if self._live.find(name, None) is None:
+        if self._non_persistent.find(name, None) is None:
             return TopicNotFound(f"Partitioned Topic not found: {name}")
         return Refused(OTHER_KIND_OF_TOPIC, f"{name} is not a partitioned topic")
 
@@ -138,15 +141,15 @@ class AdminLive:
         )
         if users and not query.truth(request, ("force",)):
             raise Refused(TOPIC_BUSY, f"Topic has {users} clients connected")
-        ticket = await self._live.delete(name)
+        ticket = await self._non_persistent.delete(name)
         await self._broker.durability.reached(ticket)
         return done()
 
-    def _all(self, name: TopicName) -> list[LiveTopic]:
+    def _all(self, name: TopicName) -> list[NonPersistentChannel]:
         """Return the topic, or its partitions, as far as in use."""
-        count = self._live.partitions(name)
+        count = self._non_persistent.partitions(name)
         places = range(count) if count else [None]
-        found = (self._live.find(name, index) for index in places)
+        found = (self._non_persistent.find(name, index) for index in places)
         return [topic for topic in found if topic is not None]
 
     async def stats(self, request: Request) -> Response:
@@ -156,12 +159,12 @@ class AdminLive:
     async def partitioned_stats(self, request: Request) -> Response:
         """Figures of a non-persistent topic: the sum of all partitions, and of each on request."""
         name, _ = name_of(request)
-        if not self._live.partitions(name):
+        if not self._non_persistent.partitions(name):
             raise TopicNotFound(f"Partitioned Topic not found: {name}")
         found = self._all(name)
         is_seen = seen_by(self._broker, request)
         answer = self._stats(found, is_seen)
-        answer["metadata"] = {"partitions": self._live.partitions(name), "deleted": False}
+        answer["metadata"] = {"partitions": self._non_persistent.partitions(name), "deleted": False}
         wanted = query.truth(request, ("perPartition",))
         parts = found if wanted else ()
         answer["partitions"] = {one.full: self._stats([one], is_seen) for one in parts}
@@ -201,10 +204,10 @@ class AdminLive:
         topic.unsubscribe(subscription)
         return done()
 
-    def _one(self, request: Request) -> LiveTopic:
+    def _one(self, request: Request) -> NonPersistentChannel:
         """Return the topic of the path, if in use. Raises TopicNotFound."""
         name, index = name_of(request)
-        topic = self._live.find(name, index)
+        topic = self._non_persistent.find(name, index)
         if topic is None:
             raise TopicNotFound(f"Topic non-persistent://{name.full} not found")
         return topic
@@ -214,7 +217,9 @@ class AdminLive:
         self._one(request)
         return done()
 
-    def _stats(self, topics: list[LiveTopic], is_seen: Callable[[Resource], bool]) -> Json:
+    def _stats(
+        self, topics: list[NonPersistentChannel], is_seen: Callable[[Resource], bool]
+    ) -> Json:
         of = self._broker.publishers.of
         publishers = [one for topic in topics for one in of(topic.partition_id)]
         return _stats(topics, is_seen) | publisher_stats(publishers)
@@ -231,7 +236,7 @@ def _text(name: bytes) -> str:
     return name.decode(errors="backslashreplace")
 
 
-def _stats(topics: list[LiveTopic], is_seen: Callable[[Resource], bool]) -> Json:
+def _stats(topics: list[NonPersistentChannel], is_seen: Callable[[Resource], bool]) -> Json:
     """Return the figures of a topic, or the sum of several partitions, with the subscriptions that
     the client may see.
     """
@@ -266,7 +271,7 @@ def _subscription() -> Json:
     )
 
 
-def _add(figures: Json, subscription: LiveSubscription) -> None:
+def _add(figures: Json, subscription: NonPersistentSubscription) -> None:
     figures["msgOutCounter"] += subscription.messages_out
     figures["bytesOutCounter"] += subscription.bytes_out
     figures["msgDropCounter"] += subscription.messages_dropped

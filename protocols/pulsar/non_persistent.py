@@ -23,7 +23,10 @@ from braidlog.protocols.pulsar.joining import (
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import ServerError
 
 if TYPE_CHECKING:
-    from braidlog.broker.delivery.non_persistent.topic import LiveSubscription, LiveTopic
+    from braidlog.broker.delivery.non_persistent.channel import (
+        NonPersistentChannel,
+        NonPersistentSubscription,
+    )
     from braidlog.protocols.pulsar.client import Client
     from braidlog.protocols.pulsar.consumer import PulsarConsumer
     from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import CommandSubscribe
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
 async def attach(client: Client, command: CommandSubscribe, consumer: PulsarConsumer) -> None:
     """Join the subscription. Raises BrokerError, Refused."""
-    topic = resolving.live_topic(
+    topic = resolving.non_persistent_channel(
         client, Action.CONSUME, command.topic, make=command.force_topic_creation
     )
     group = Resource.of_group(command.subscription.encode(), topic.name)
@@ -53,7 +56,9 @@ async def attach(client: Client, command: CommandSubscribe, consumer: PulsarCons
             return
 
 
-def _subscription(topic: LiveTopic, command: CommandSubscribe) -> LiveSubscription:
+def _subscription(
+    topic: NonPersistentChannel, command: CommandSubscribe
+) -> NonPersistentSubscription:
     """The subscription, if a consumer of that kind may join it. Raises SubscriptionBusy."""
     kind = KINDS[command.subType]
     policy: KeyPolicy | None = None

@@ -9,10 +9,10 @@ from tests.protocols.http.asgi import call
 from tests.waiting import until
 
 SPACE = "/admin/v2/non-persistent/public/default"
-LIVE = f"{SPACE}/live"
+NON_PERSISTENT = f"{SPACE}/news"
 PARTS = f"{SPACE}/parts"
-NAME = TopicName("public", "default", "live")
-FULL = "non-persistent://public/default/live"
+NAME = TopicName("public", "default", "news")
+FULL = "non-persistent://public/default/news"
 
 
 @pytest.fixture
@@ -29,24 +29,24 @@ def ask(app):
 @pytest.fixture
 def topic(broker):
     """Return a topic with a subscription that has a consumer without permits."""
-    made = broker.live.get(NAME, None, make=True)
+    made = broker.non_persistent.get(NAME, None, make=True)
     made.subscribe(b"s", SubscriptionKind.SHARED).attach(FakeConsumer("c"))
     return made
 
 
 async def test_topics_are_created_listed_and_deleted(ask):
     assert (await ask("GET", SPACE)).json == []
-    await ask("PUT", LIVE, status=204)
-    await ask("PUT", LIVE, status=409)
+    await ask("PUT", NON_PERSISTENT, status=204)
+    await ask("PUT", NON_PERSISTENT, status=409)
     assert (await ask("GET", SPACE)).json == [FULL]
     everything = "/admin/v2/namespaces/public/default/topics?mode="
     for mode, found in (("ALL", [FULL]), ("NON_PERSISTENT", [FULL]), ("PERSISTENT", [])):
         assert (await ask("GET", everything + mode)).json == found
-    assert (await ask("GET", f"{LIVE}/partitions")).json["partitions"] == 0
-    assert (await ask("GET", "/lookup/v2/topic/non-persistent/public/default/live")).status != 501
-    await ask("DELETE", LIVE, status=204)
-    await ask("DELETE", LIVE, status=404)
-    await ask("GET", f"{LIVE}/stats", status=404)
+    assert (await ask("GET", f"{NON_PERSISTENT}/partitions")).json["partitions"] == 0
+    assert (await ask("GET", "/lookup/v2/topic/non-persistent/public/default/news")).status != 501
+    await ask("DELETE", NON_PERSISTENT, status=204)
+    await ask("DELETE", NON_PERSISTENT, status=404)
+    await ask("GET", f"{NON_PERSISTENT}/stats", status=404)
 
 
 async def test_partitions(ask):
@@ -66,38 +66,38 @@ async def test_partitions(ask):
 
 
 async def test_a_topic_without_partitions_is_not_partitioned(ask):
-    await ask("PUT", LIVE, status=204)
+    await ask("PUT", NON_PERSISTENT, status=204)
     for method, body in (("POST", 2), ("DELETE", None)):
-        answer = await ask(method, f"{LIVE}/partitions", body, 409)
+        answer = await ask(method, f"{NON_PERSISTENT}/partitions", body, 409)
         assert answer.json["code"] == "other_kind_of_topic"
-    await ask("DELETE", LIVE, status=204)
+    await ask("DELETE", NON_PERSISTENT, status=204)
 
 
 async def test_figures(ask, topic):
     topic.subscriptions[b"s"].messages_dropped += 2
     topic.messages_in += 2
-    stats = (await ask("GET", f"{LIVE}/stats")).json
+    stats = (await ask("GET", f"{NON_PERSISTENT}/stats")).json
     assert (stats["msgInCounter"], stats["storageSize"]) == (2, 0)
     told = stats["subscriptions"]["s"]
     assert (told["type"], told["msgDropCounter"], len(told["consumers"])) == ("Shared", 2, 1)
-    assert (await ask("GET", f"{LIVE}/internalStats")).json["numberOfEntries"] == 0
-    assert (await ask("GET", f"{LIVE}/subscriptions")).json == ["s"]
+    assert (await ask("GET", f"{NON_PERSISTENT}/internalStats")).json["numberOfEntries"] == 0
+    assert (await ask("GET", f"{NON_PERSISTENT}/subscriptions")).json == ["s"]
 
 
 async def test_a_topic_in_use_is_deleted_only_by_force(ask, topic):
-    await ask("DELETE", LIVE, status=412)
-    await ask("DELETE", f"{LIVE}/subscription/s", status=412)
-    await ask("DELETE", f"{LIVE}/subscription/nobody", status=404)
+    await ask("DELETE", NON_PERSISTENT, status=412)
+    await ask("DELETE", f"{NON_PERSISTENT}/subscription/s", status=412)
+    await ask("DELETE", f"{NON_PERSISTENT}/subscription/nobody", status=404)
     (consumer,) = topic.subscriptions[b"s"].consumers
-    await ask("DELETE", f"{LIVE}/subscription/s?force=true", status=204)
+    await ask("DELETE", f"{NON_PERSISTENT}/subscription/s?force=true", status=204)
     await until(lambda: consumer.was_disconnected)
-    await ask("DELETE", f"{LIVE}?force=true", status=204)
+    await ask("DELETE", f"{NON_PERSISTENT}?force=true", status=204)
 
 
 async def test_a_namespace_with_non_persistent_topics_is_not_empty(ask):
     space = "/admin/v2/namespaces/public/other"
     await ask("PUT", space, status=204)
-    await ask("PUT", "/admin/v2/non-persistent/public/other/live/partitions", 2, 204)
+    await ask("PUT", "/admin/v2/non-persistent/public/other/news/partitions", 2, 204)
     await ask("DELETE", space, status=409)
     await ask("DELETE", f"{space}?force=true", status=204)
 
@@ -115,9 +115,9 @@ async def test_a_namespace_with_non_persistent_topics_is_not_empty(ask):
     ],
 )
 async def test_non_persistent_topics_have_no_positions(ask, topic, method, rest):
-    answer = await ask(method, f"{LIVE}/{rest}", status=405)
+    answer = await ask(method, f"{NON_PERSISTENT}/{rest}", status=405)
     assert "keeps nothing" in answer.json["reason"]
 
 
 async def test_unload_does_nothing(ask, topic):
-    await ask("PUT", f"{LIVE}/unload", status=204)
+    await ask("PUT", f"{NON_PERSISTENT}/unload", status=204)

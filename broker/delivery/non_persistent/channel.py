@@ -1,5 +1,5 @@
-"""A live topic keeps nothing: a message goes to consumers that are connected and have permits, or
-is lost. Pulsar's non-persistent topics; each partition of a partitioned one is a live topic.
+"""The channel of a non-persistent topic of Pulsar: a message goes to the connected consumers that
+have permits, or is lost. Each partition of a partitioned topic has such a channel.
 
 Knows no protocol and no connection.
 """
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from braidlog.storage.metadata.catalogue_records import Setting, TopicMeta
     from braidlog.storage.metadata.names import TopicName
 
-LIVE_ID: Final = 0  # Ledger and entry id of every message, as in Apache Pulsar.
+NON_PERSISTENT_ID: Final = 0  # Ledger and entry id of every message, as in Apache Pulsar.
 # Each is looked at for every message that is published.
-LIVE_SUBSCRIPTIONS_MAX: Final = 1000
+NON_PERSISTENT_SUBSCRIPTIONS_MAX: Final = 1000
 
 
-class LiveTopic:
+class NonPersistentChannel:
     """The channel of a topic without partitions, or of one partition of a partitioned topic.
 
     There is no log; producers and subscriptions are on the channel itself.
     """
 
     is_persistent = False
-    ledger_id = LIVE_ID
+    ledger_id = NON_PERSISTENT_ID
     appended_ticket = 0  # Nothing is stored, so no answer waits.
     known_sequences = None
     lacked_room = False
@@ -52,7 +52,7 @@ class LiveTopic:
         *,
         inherited: Mapping[str, Setting],
         number: int,
-        idle: Callable[[LiveTopic], None],
+        idle: Callable[[NonPersistentChannel], None],
     ) -> None:
         """`index` is the partition's, None without partitions; `inherited` are the namespace's
         settings; `number` tells the channel apart from every partition and channel; `idle` is
@@ -64,7 +64,7 @@ class LiveTopic:
         self.full = f"non-persistent://{meta.name.full}"
         if index is not None:
             self.full += f"-partition-{index}"
-        self.subscriptions: dict[bytes, LiveSubscription] = {}
+        self.subscriptions: dict[bytes, NonPersistentSubscription] = {}
         self.producers = 0  # Those that joined and have not left.
         self.messages_in = 0
         self.bytes_in = 0
@@ -114,7 +114,7 @@ class LiveTopic:
         policy: KeyPolicy | None = None,
         *,
         is_kept: bool = True,
-    ) -> LiveSubscription:
+    ) -> NonPersistentSubscription:
         """The subscription of that name; one without consumers is made anew, of that kind.
 
         Raises LimitExceeded.
@@ -122,14 +122,16 @@ class LiveTopic:
         there = self.subscriptions.get(name)
         if there is not None and there.consumers:
             return there
-        if there is None and len(self.subscriptions) >= LIVE_SUBSCRIPTIONS_MAX:
-            raise LimitExceeded(f"a topic has at most {LIVE_SUBSCRIPTIONS_MAX} subscriptions")
-        made = self.subscriptions[name] = LiveSubscription(
+        if there is None and len(self.subscriptions) >= NON_PERSISTENT_SUBSCRIPTIONS_MAX:
+            raise LimitExceeded(
+                f"a topic has at most {NON_PERSISTENT_SUBSCRIPTIONS_MAX} subscriptions"
+            )
+        made = self.subscriptions[name] = NonPersistentSubscription(
             self, name, kind, policy, is_kept=is_kept
         )
         return made
 
-    def unsubscribe(self, subscription: LiveSubscription) -> None:
+    def unsubscribe(self, subscription: NonPersistentSubscription) -> None:
         """End a subscription that has no consumers."""
         if self.subscriptions.get(subscription.name) is subscription:
             del self.subscriptions[subscription.name]
@@ -143,7 +145,7 @@ class LiveTopic:
         for subscription in list(self.subscriptions.values()):
             self.messages_dropped += subscription.publish(entries)
 
-    def consumer_left(self, subscription: LiveSubscription) -> None:
+    def consumer_left(self, subscription: NonPersistentSubscription) -> None:
         """A consumer has left."""
         if not subscription.consumers and not subscription.is_kept:
             self.unsubscribe(subscription)
@@ -163,8 +165,8 @@ class LiveTopic:
             self._idle(self)
 
 
-class LiveSubscription:
-    """The consumers of one name on a live topic, and which of them is given a message.
+class NonPersistentSubscription:
+    """The consumers of one name on a non-persistent topic, and which of them is given a message.
 
     As Apache Pulsar's dispatchers of non-persistent topics: without permits, or with a connection
     that takes no more, a consumer misses the message, and that is counted.
@@ -175,7 +177,7 @@ class LiveSubscription:
 
     def __init__(
         self,
-        topic: LiveTopic,
+        topic: NonPersistentChannel,
         name: bytes,
         kind: SubscriptionKind,
         policy: KeyPolicy | None = None,
