@@ -21,6 +21,10 @@ MESSAGES = [
         "partition": 0,
     },
 ]
+IMPORTED = [
+    {"key": "aw==", "key_encoding": "base64", "value": None, "partition": 0, "publish_us": 1},
+    {"value": "v", "headers": [{"name": "n", "value": "AQ==", "encoding": "base64", "kind": 3}]},
+]
 AVRO = {"schema_type": "AVRO", "value_schema": {"type": "AVRO", "schema": SCHEMA}}
 PLACE_IN_LOG = {"ledgerId": 1, "entryId": 0, "partitionIndex": -1}
 Row = tuple[str, str, object]
@@ -43,6 +47,7 @@ def _messages() -> Iterator[Row]:
         "position=0&max_bytes=1000&include_schema=true&int64=string&timeout=1",
         "message_id=CAEQABgB&encoding=base64&timeout=0",
         "timestamp=1700000000000&schema_type=STRING&timeout=0",
+        "position=earliest&exact=true&timeout=0",
     ):
         yield "GET", f"{PIP64}/partitions/0/messages?{query}", None
     base = f"{PIP64}/subscription/hostile"
@@ -62,10 +67,12 @@ def _managing() -> Iterator[Row]:
     yield "GET", f"{API}/topics/{PLACE}", None
     yield "PUT", f"{API}/topics/{MADE}", {"partitions": 2, "settings": {"durability": "written"}}
     yield "PATCH", f"{API}/topics/{MADE}", {"settings": {"retention_ms": 9}, "partitions": 3}
+    yield "POST", f"{API}/topics/{PLACE}/messages", {"messages": IMPORTED}
     yield "DELETE", f"{API}/topics/{MADE}", None
     yield "GET", f"{API}/groups?topic={PLACE}&group=s&encoding=base64", None
     yield "GET", f"{API}/groups/{PLACE}/s", None
     yield "PUT", f"{API}/groups/{PLACE}/s/positions", {"positions": {"0": 17}}
+    yield "DELETE", f"{API}/groups/{PLACE}/s?force=true", None
     yield "GET", f"{API}/log", None
     yield "GET", f"{API}/log/{PLACE}/0", None
     yield "GET", f"{API}/log/{PLACE}/0/batches?offset=0&max_bytes=65536", None

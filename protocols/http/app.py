@@ -13,6 +13,11 @@ from braidlog.protocols.http.documentation import Documentation
 from braidlog.protocols.http.management import messages
 from braidlog.protocols.http.management.groups import GroupsApi
 from braidlog.protocols.http.management.health import HealthApi
+from braidlog.protocols.http.management.importing import (
+    ImportAnswer,
+    ImportApi,
+    ImportRequest,
+)
 from braidlog.protocols.http.management.raw_log import RawLogApi
 from braidlog.protocols.http.management.topics import TopicsApi
 from braidlog.protocols.http.management.users_table import user_routes
@@ -37,6 +42,8 @@ PAGE = (
     Query("after", "The `next` of the page before.", TEXT),
 )
 ENCODING = Query("encoding", "How a group's name is written.", {"enum": ["utf8", "base64"]})
+
+FORCE = Query("force", "Delete a group that has members too.", {"type": "boolean"})
 
 
 class Application(Requests):
@@ -70,7 +77,7 @@ def make_routes(
         *pip64_routes(broker, options, bodies, waiting, consumers, registry, routes),
         *_watching(broker, options, routes),
         *admin_routes(broker, options, bodies.of_others, routes),
-        *_managing(broker, bodies.of_others, routes),
+        *_managing(broker, bodies, registry, routes),
         *_raw_log(broker, bodies.of_others, waiting, routes),
     ]
     documentation = Documentation(routes.described, broker.version)
@@ -93,13 +100,16 @@ def _watching(broker: Broker, options: RestOptions, routes: Routes) -> list[Rout
     ]
 
 
-def _managing(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]:
+def _managing(
+    broker: Broker, bodies: Bodies, registry: SchemaRegistry, routes: Routes
+) -> list[Route]:
     route = routes.route
-    topics = TopicsApi(broker, bodies)
+    topics = TopicsApi(broker, bodies.of_others)
+    importing = ImportApi(broker, bodies.of_messages, registry)
     groups = GroupsApi(broker)
     detail = messages.TopicDetail
     return [
-        *user_routes(broker, bodies, routes, API),
+        *user_routes(broker, bodies.of_others, routes, API),
         route(
             f"{API}/topics",
             GET=Served(
@@ -131,6 +141,12 @@ def _managing(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]
             DELETE=Served(topics.delete, Action.DELETE, statuses=(204,)),
         ),
         route(
+            f"{API}/topics/{TOPIC}/messages",
+            POST=Served(
+                importing.store, Action.ADMINISTER, body=ImportRequest, answer=ImportAnswer
+            ),
+        ),
+        route(
             f"{API}/groups",
             GET=Served(
                 groups.list_groups,
@@ -150,6 +166,7 @@ def _managing(broker: Broker, bodies: BodyReader, routes: Routes) -> list[Route]
             GET=Served(
                 groups.show, Action.DESCRIBE, answer=messages.GroupDetail, query=(ENCODING,)
             ),
+            DELETE=Served(groups.delete, Action.DELETE, statuses=(204,), query=(ENCODING, FORCE)),
         ),
     ]
 

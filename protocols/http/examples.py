@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from braidlog.protocols.http.management import messages, users
+from braidlog.protocols.http.management import importing, messages, users
 from braidlog.protocols.http.pip64 import messages as pip64
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ PRODUCED: Final = {
 EXAMPLES: Final[Mapping[type, dict[str, Any]]] = {
     messages.CreateTopic: {"partitions": 3, "settings": {"retention_ms": 86_400_000}},
     messages.AlterTopic: {"partitions": 4, "settings": {"retention_ms": None}},
+    importing.ImportRequest: {
+        "messages": [{"key": "k1", "value": "hello", "publish_us": 1_700_000_000_000_000}]
+    },
     users.CreateUser: {"password": "correct horse battery staple", "roles": ["readers"]},
     users.AlterUser: {"roles": ["readers", "writers"]},
     users.CreateToken: {"expires_us": 4_102_444_800_000_000},

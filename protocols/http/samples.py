@@ -24,6 +24,9 @@ PATCH /api/v1/topics/{tenant}/{namespace}/{topic}
 DELETE /api/v1/topics/{tenant}/{namespace}/{topic}
     curl -X PUT @/api/v1/topics/public/default/old-orders
     curl -X DELETE @/api/v1/topics/public/default/old-orders
+POST /api/v1/topics/{tenant}/{namespace}/{topic}/messages
+    curl @/api/v1/topics/public/default/orders/messages --json '{"messages": [
+      {"key": "k0", "value": "old", "publish_us": 1764000000000000}]}'
 POST /topics/{tenant}/{namespace}/{topic}
     curl @/topics/public/default/orders --json '{"messages": [
       {"key": "k1", "value": "hello", "properties": {"source": "curl"}},
@@ -49,6 +52,10 @@ GET /api/v1/groups
     curl '@/api/v1/groups?topic=public/default/orders'
 GET /api/v1/groups/{tenant}/{namespace}/{topic}/{group}
     curl @/api/v1/groups/public/default/orders/billing
+DELETE /api/v1/groups/{tenant}/{namespace}/{topic}/{group}
+    curl -X PUT @/api/v1/groups/public/default/orders/old/positions \
+      --json '{"positions": {"0": 0}}'
+    curl -X DELETE @/api/v1/groups/public/default/orders/old
 GET /api/v1/log
     curl @/api/v1/log
 GET /api/v1/log/{tenant}/{namespace}/{topic}/{partition}

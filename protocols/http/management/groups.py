@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from braidlog.broker.access.rights import Resource
 from braidlog.broker.errors import NotAuthorized
+from braidlog.protocols.http import query
 from braidlog.protocols.http.bodies import (
     decoded_group,
     group_name,
@@ -22,6 +23,7 @@ from braidlog.protocols.http.bodies import (
     parsed_topic,
     topic_name,
 )
+from braidlog.protocols.http.errors import GROUP_BUSY, Refused
 from braidlog.protocols.http.management import messages
 from braidlog.protocols.http.requests import json_response
 from braidlog.protocols.http.routes import seen_by
@@ -79,6 +81,18 @@ class GroupsApi:
             ],
         )
         return json_response(detail)
+
+    async def delete(self, request: Request) -> Response:
+        """Delete a group on a topic; with `?force=true` even while it has members."""
+        topic = self._broker.topics.get(topic_name(request))
+        subscription = self._broker.subscriptions.get(topic, group_name(request))
+        members = self._broker.members.of(topic, subscription.name)
+        if members and not query.truth(request, ("force",)):
+            one = members[0]
+            text = f"the group has {len(members)} members, as {one.protocol} {one.name!r}"
+            raise Refused(GROUP_BUSY, f"{text}: stop them first")
+        await self._broker.durability.reached(subscription.delete())
+        return Response(status_code=204)
 
     async def _topics(self, request: Request) -> list[Topic]:
         topics = self._broker.topics

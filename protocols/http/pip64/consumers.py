@@ -10,6 +10,7 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -281,7 +282,7 @@ class ConsumersApi:
     def _options(self, request: Request, subscriber: Subscriber) -> ShowOptions:
         asked = show_options(request, self._registry, subscriber.subscription.topic)
         reader = asked.reader or subscriber.wanted.reader
-        return ShowOptions(asked.encoding, asked.int64_as_string, reader)
+        return replace(asked, reader=reader)
 
     async def _take(
         self,

@@ -147,6 +147,27 @@ class ShownMessage(msgspec.Struct, omit_defaults=True):
     redeliveryCount: int | msgspec.UnsetType = msgspec.UNSET
 
 
+class ExactHeader(ShownHeader, omit_defaults=True):
+    """A header with the bytes and the kind that are stored."""
+
+    kind: str | int = "string"  # A name as in `HeaderKind`; a number for an unknown kind.
+
+
+class ExactMessage(ShownMessage, omit_defaults=True):
+    """A message that an import stores again without a loss. Times are microseconds."""
+
+    append_us: int = 0
+    publish_us: int | None = None
+    event_us: int | None = None
+    deliver_at_us: int | None = None
+    ordering_key: str | None = None
+    ordering_key_encoding: str | None = None
+    producer_name: str | None = None
+    producer_name_encoding: str | None = None
+    sequence_id: int | None = None
+    message_number: str | None = None  # Iggy's message id, 128 bits, as decimal text.
+
+
 class ShownSchema(msgspec.Struct):
     """A schema that returned messages use; `data` is base64."""
 

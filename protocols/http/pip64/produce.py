@@ -6,7 +6,7 @@ error of an append is reported for each message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -78,6 +78,7 @@ DEFAULT_PRODUCER = "rest"
 INT64_MAX = 2**63 - 1
 TIME_MS_MAX = INT64_MAX // 1000
 UINT64_MAX = 2**64 - 1
+NO_KEYS: Mapping[int, bytes] = {}
 FINAL, RETRIABLE = 1, 2  # PIP-64's error codes of a message.
 MAY_BE_TRIED_AGAIN = (StorageFull, StorageFailed, ShuttingDown, LimitExceeded, NotOwner)
 
@@ -146,27 +147,46 @@ class Producing:
         packed = None if version is None else version.to_bytes(8, "big")
         for record in records:
             record.schema_version = packed
+        named = [writer.named_partition(message) for message in messages]
+        return version, await self.store(
+            topic, records, named, routing_keys=writer.routing_keys, ticket=ticket
+        )
+
+    async def store(
+        self,
+        topic: Topic,
+        records: Sequence[Record],
+        named: Sequence[int | None],
+        *,
+        routing_keys: Mapping[int, bytes] = NO_KEYS,
+        own_times: bool = False,
+        ticket: int = 0,
+    ) -> list[Placed]:
+        """Append records to the partitions that are named, or by key, or in turn; return each
+        record's result after the records are on disk.
+
+        Records with `own_times` have different publish times. Raises Refused, BrokerError.
+        """
         _check_partitions(topic)  # Another client may have deleted them meanwhile.
-        shares = self._shares(topic, messages, records, writer)
+        shares = self._shares(topic, records, named, routing_keys)
         await self._broker.poller.give_way()
-        placed, ticket = await self._append(topic, shares, len(records), ticket)
+        placed, ticket = await self._append(topic, shares, len(records), ticket, own_times)
         await self._broker.durability.reached(max(ticket, topic.ticket))
-        return version, placed
+        return placed
 
     def _shares(
         self,
         topic: Topic,
-        messages: Sequence[ProducedMessage],
         records: Sequence[Record],
-        writer: _RecordWriter,
+        named: Sequence[int | None],
+        routing_keys: Mapping[int, bytes],
     ) -> dict[int, _Share]:
         """Return the records by partition: the named partition, the key's, or the next in turn."""
         count = len(topic.partitions)
         shares: dict[int, _Share] = {}
-        for number, (message, record) in enumerate(zip(messages, records, strict=True)):
-            index = writer.named_partition(message)
+        for number, (index, record) in enumerate(zip(named, records, strict=True)):
             if index is None:
-                key = writer.routing_keys.get(number, record.key)
+                key = routing_keys.get(number, record.key)
                 index = self._next_turn(topic, count) if key is None else key_partition(key, count)
             share = shares.setdefault(index, _Share())
             record.offset = len(share.records)  # Within its batch.
@@ -182,7 +202,7 @@ class Producing:
         return index
 
     async def _append(
-        self, topic: Topic, shares: dict[int, _Share], count: int, ticket: int
+        self, topic: Topic, shares: dict[int, _Share], count: int, ticket: int, own_times: bool
     ) -> tuple[list[Placed], int]:
         """Append the shares; return the places of messages and the ticket.
 
@@ -196,7 +216,7 @@ class Producing:
             try:
                 partition = topic.partition(index)
                 ledger = partition.partition_id
-                base_offset, needed = await self._append_share(partition, share)
+                base_offset, needed = await self._append_share(partition, share, own_times)
                 ticket = max(ticket, needed)
             except BrokerError as refused:
                 error = refused
@@ -210,11 +230,13 @@ class Producing:
                 raise refusals[0]
         return placed, ticket
 
-    async def _append_share(self, partition: Partition, share: _Share) -> tuple[int, int]:
+    async def _append_share(
+        self, partition: Partition, share: _Share, own_times: bool
+    ) -> tuple[int, int]:
         """Append a batch; return its base offset and ticket. Raises BrokerError."""
         body: list[bytes] = []
         broker = self._broker
-        draft = prepare(share.records, PIECE_MESSAGES)
+        draft = prepare(share.records, PIECE_MESSAGES, own_times=own_times)
         for part in draft.parts:
             body.append(part)
             if len(body) * PIECE_MESSAGES < len(share.records):

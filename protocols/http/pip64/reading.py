@@ -89,6 +89,7 @@ def show_options(request: Request, registry: SchemaRegistry, topic: Topic) -> Sh
     return ShowOptions(
         query.choice(request, "encoding", ENCODINGS),
         query.choice(request, "int64", INT64_SPELLINGS) == "string",
+        query.truth(request, ("exact",)),
         reader,
     )
 

@@ -19,12 +19,18 @@ from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.topics.schemas import schema_of
 from braidlog.protocols.http.ids import MessageId, write_id
 from braidlog.protocols.http.limits import INLINE_SLOW_BYTES, LARGE_RECORD_BYTES, TURN_MESSAGES
-from braidlog.protocols.http.pip64.messages import ShownHeader, ShownMessage, ShownSchema
+from braidlog.protocols.http.pip64.messages import (
+    ExactHeader,
+    ExactMessage,
+    ShownHeader,
+    ShownMessage,
+    ShownSchema,
+)
 from braidlog.protocols.http.values import types
 from braidlog.protocols.http.values.primitives import BadValue, Json
 from braidlog.protocols.http.values.values import RecordCodec, ValueCodec, split_pair
 from braidlog.storage.formats.headers import header_text
-from braidlog.storage.formats.record import Header, Record
+from braidlog.storage.formats.record import Header, HeaderKind, Record
 
 if TYPE_CHECKING:
     from braidlog.broker.topics.partition import Partition
@@ -47,6 +53,7 @@ class ShowOptions:
 
     encoding: str = "auto"  # Of values without a schema: auto, utf8 or base64.
     int64_as_string: bool = False
+    exact: bool = False  # Every stored byte and microsecond, no schema.
     reader: RecordCodec | None = None  # Used instead of the records' own schemas.
 
 
@@ -90,7 +97,7 @@ class Shower:
 
     def _is_slow(self, placed: Sequence[PlacedRecord]) -> bool:
         size = 0
-        for one in placed:
+        for one in placed if not self._options.exact else ():
             try:
                 codec, _ = self._codec(one.record)
             except BadValue:
@@ -104,9 +111,10 @@ class Shower:
     ) -> ShownMessage:
         """Return the message of a record."""
         record = placed.record
-        shown = ShownMessage(
-            message_id(partition, placed.entry, placed.batch_index), partition.index
-        )
+        place = message_id(partition, placed.entry, placed.batch_index)
+        if self._options.exact:
+            return _exact(ExactMessage(place, partition.index), record)
+        shown = ShownMessage(place, partition.index)
         if with_offset:
             shown.offset = record.offset
         published_us = record.append_us if record.publish_us is None else record.publish_us
@@ -217,6 +225,43 @@ def message_id(partition: Partition, entry: int, batch_index: int) -> str:
     """Return the id of a record as text."""
     index = partition.index if partition.topic.partitioned else -1
     return write_id(MessageId(partition.partition_id, entry, index, batch_index))
+
+
+def _exact(shown: ExactMessage, record: Record) -> ExactMessage:
+    """Fill a message with every field of a record; the record's schema is not used."""
+    shown.offset, shown.append_us = record.offset, record.append_us
+    shown.publish_us, shown.event_us = record.publish_us, record.event_us
+    shown.deliver_at_us, shown.sequence_id = record.deliver_at_us, record.sequence_id
+    if record.message_id:
+        shown.message_number = str(record.message_id)
+    if record.schema_version is not None and len(record.schema_version) == VERSION.size:
+        shown.schema_version = VERSION.unpack(record.schema_version)[0]
+    shown.value, shown.encoding = _exact_text(record.value)
+    if record.key is not None:
+        shown.key, shown.key_encoding = _exact_text(record.key)
+    shown.ordering_key, shown.ordering_key_encoding = _exact_text(record.ordering_key)
+    shown.producer_name, shown.producer_name_encoding = _exact_text(record.producer_name)
+    if record.headers:
+        shown.headers = [_exact_header(header) for header in record.headers]
+    return shown
+
+
+def _exact_header(header: Header) -> ExactHeader:
+    name, name_encoding = _exact_text(header.name)
+    value, encoding = _exact_text(header.value)
+    try:
+        kind: str | int = HeaderKind(header.kind).name.lower()
+    except ValueError:
+        kind = header.kind
+    return ExactHeader(name or "", value or "", encoding, name_encoding, kind)
+
+
+def _exact_text(data: bytes | None) -> tuple[str | None, str | None]:
+    """Return the text of bytes and `base64` if they are not UTF-8; None for absent bytes."""
+    if data is None:
+        return None, None
+    text, encoding = _as_text(data, "auto")
+    return text, None if encoding == "utf8" else encoding
 
 
 def _header(header: Header) -> ShownHeader:

@@ -38,6 +38,7 @@ SHOW = (
     Query("include_schema", "Add the schemas that the messages use.", TRUTH),
     Query("schema_type", "Read bytes as this primitive type.", TEXT),
     Query("encoding", "Of values without schema.", {"enum": ["auto", "utf8", "base64"]}),
+    Query("exact", "All stored fields, as an import takes them; no schema.", TRUTH),
     Query("int64", "64-bit numbers as numbers or text.", {"enum": ["number", "string"]}),
 )
 START = (

@@ -19,14 +19,18 @@ class Draft:
     body_format: int
 
 
-def prepare(records: Sequence[Record], part_records: int) -> Draft:
-    """Return the body of records with the same publish time. The offsets of records count from 0:
+def prepare(records: Sequence[Record], part_records: int, *, own_times: bool = False) -> Draft:
+    """Return the body of records. All have the same publish time, unless they have
+    `own_times`. The offsets of records count from 0:
     in this format they are relative to the batch's base offset. A part holds at most `part_records`
     records.
     """
-    publish_us = records[0].publish_us
+    first_us = last_us = records[0].publish_us
+    if own_times:
+        times = [record.publish_us for record in records if record.publish_us is not None]
+        first_us, last_us = (times[0], max(times)) if times else (None, None)
     is_delayed = any(record.deliver_at_us is not None for record in records)
     flags = int(BatchFlag.DELAYED) if is_delayed else 0
     starts = range(0, len(records), part_records)
     parts = (PLAIN.encode(records[start : start + part_records], 0) for start in starts)
-    return Draft(parts, BodyInfo(len(records), publish_us, publish_us, flags), PLAIN.format)
+    return Draft(parts, BodyInfo(len(records), first_us, last_us, flags), PLAIN.format)

@@ -3,6 +3,7 @@ from urllib.parse import quote
 
 import pytest
 
+from braidlog.broker.positions.members import Member
 from braidlog.protocols.http.management.groups import RANGES_TOLD_MAX
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.http.asgi import call
@@ -114,3 +115,24 @@ async def test_groups_can_be_filtered_by_topic_or_name(app, broker, topic):
 async def test_groups_of_a_missing_topic_are_refused(app):
     answer = await call(app, "GET", "/api/v1/groups?topic=nothing")
     assert (answer.status, answer.json["code"]) == (404, "topic_not_found")
+
+
+async def test_a_group_is_deleted_and_then_unknown(app, broker, topic):
+    broker.subscriptions.open(topic, b"\xffg").commit(0, 2)
+    name = quote(base64.b64encode(b"\xffg").decode(), safe="")
+    path = f"{PATH}/{name}?encoding=base64"
+    assert (await call(app, "DELETE", path)).status == 204
+    assert broker.subscriptions.find(topic, b"\xffg") is None
+    answer = await call(app, "DELETE", path)
+    assert (answer.status, answer.json["code"]) == (404, "group_not_found")
+
+
+async def test_a_group_with_members_is_deleted_by_force_only(app, broker, topic):
+    broker.subscriptions.open(topic, b"g")
+    member = Member("kafka", "worker-1", "127.0.0.1:5", (0,))
+    broker.members.add_source(lambda on, name: [member])
+    answer = await call(app, "DELETE", f"{PATH}/g")
+    assert (answer.status, answer.json["code"]) == (409, "group_busy")
+    assert "kafka 'worker-1'" in answer.json["message"]
+    assert (await call(app, "DELETE", f"{PATH}/g?force=true")).status == 204
+    assert broker.subscriptions.find(topic, b"g") is None
