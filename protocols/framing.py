@@ -9,7 +9,7 @@ bounds.
 import struct
 from dataclasses import dataclass
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 
 
 @dataclass(frozen=True, slots=True)

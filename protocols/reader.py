@@ -8,7 +8,7 @@ longer.
 import struct
 from typing import Any, ClassVar
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 
 
 class Reader:

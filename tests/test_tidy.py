@@ -205,9 +205,9 @@ def test_pure_adapter_parts_do_not_import_the_broker() -> None:
         for source in product()
         if is_pure(source)
         for line, name in source.imports
-        if inside(name, "braidlog.broker") and not inside(name, "braidlog.broker.server.endings")
+        if inside(name, "braidlog.broker") and not inside(name, "braidlog.broker.runtime.endings")
     ]
-    endings = next(source for source in product() if source.path == "broker/server/endings.py")
+    endings = next(source for source in product() if source.path == "broker/runtime/endings.py")
     assert not endings.imports
     assert not offenders, "\n".join(offenders)
 

@@ -20,7 +20,7 @@ from braidlog.broker.server.listener import Listener
 if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.cluster.broker import ClusterBroker
-    from braidlog.broker.server.sessions import Session
+    from braidlog.broker.runtime.sessions import Session
 
 
 log = structlog.get_logger()

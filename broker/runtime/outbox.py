@@ -25,7 +25,7 @@ from braidlog.broker.limits import (
     STALL_BYTES,
 )
 from braidlog.broker.runtime.output_budget import OutputBudget
-from braidlog.broker.server.tls import TlsSocket
+from braidlog.broker.runtime.tls_socket import TlsSocket
 from braidlog.storage.formats.api import Buffer, Part, StoredPart
 from braidlog.storage.log.file_part import LostBytes, all_in_memory
 

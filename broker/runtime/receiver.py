@@ -23,11 +23,11 @@ from braidlog.broker.limits import (
     TURN_S_MAX,
     TURN_S_MIN,
 )
+from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.receive_buffer import BufferPool, OutOfBuffers, ReceiveBuffer
-from braidlog.broker.server.endings import EndConnection, ProtocolError
-from braidlog.broker.server.sessions import Session, takes_runs
-from braidlog.broker.server.tls import Stream
+from braidlog.broker.runtime.sessions import Session, takes_runs
+from braidlog.broker.runtime.tls_socket import Stream
 
 if TYPE_CHECKING:
     from braidlog.broker.access.quotas import Allowance

@@ -13,10 +13,10 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 # Part of the interface for adapters.
-from braidlog.broker.server.endings import EndConnection as EndConnection
-from braidlog.broker.server.endings import ProtocolError as ProtocolError
-from braidlog.broker.server.sessions import RunSession as RunSession
-from braidlog.broker.server.sessions import Session as Session
+from braidlog.broker.runtime.endings import EndConnection as EndConnection
+from braidlog.broker.runtime.endings import ProtocolError as ProtocolError
+from braidlog.broker.runtime.sessions import RunSession as RunSession
+from braidlog.broker.runtime.sessions import Session as Session
 
 if TYPE_CHECKING:
     import socket

@@ -26,11 +26,11 @@ from braidlog.broker.limits import (
     LINGER_BYTES_MAX,
     LINGER_S,
 )
+from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.outbox import Outbox
 from braidlog.broker.runtime.receiver import Receiver, Waiting
-from braidlog.broker.server.endings import EndConnection, ProtocolError
-from braidlog.broker.server.sessions import Session, holds_rights
-from braidlog.broker.server.tls import Stream, TlsSocket
+from braidlog.broker.runtime.sessions import Session, holds_rights
+from braidlog.broker.runtime.tls_socket import Stream, TlsSocket
 from braidlog.storage.log.file_part import LostBytes
 
 if TYPE_CHECKING:

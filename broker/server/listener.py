@@ -28,12 +28,13 @@ from braidlog.broker.limits import (
     KEEPALIVE_PROBES,
     LISTEN_BACKLOG,
 )
+from braidlog.broker.runtime.sessions import Session
+from braidlog.broker.runtime.tls_socket import HandshakeFailed, TlsSocket
 from braidlog.broker.server import adapters
 from braidlog.broker.server.accepting import accept_all
 from braidlog.broker.server.adapters import Adapter, AdapterError, Options
 from braidlog.broker.server.connection import Connection, address_text
-from braidlog.broker.server.sessions import Session
-from braidlog.broker.server.tls import HandshakeFailed, TlsSettings, TlsSocket
+from braidlog.broker.server.tls import TlsSettings
 
 if TYPE_CHECKING:
     from braidlog.broker.access.authentication import Identity

@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 import structlog
 import trio
 
+from braidlog.broker.runtime.tls_socket import HANDSHAKE_S, handshake_reason
 from braidlog.broker.server.accepting import accept_all
 from braidlog.broker.server.connection import address_text
-from braidlog.broker.server.tls import HANDSHAKE_S, handshake_reason
 from braidlog.protocols.http.app import make_app
 from braidlog.protocols.http.login import CERTIFICATE
 from braidlog.protocols.http.refusals import raw_refusal

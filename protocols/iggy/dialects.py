@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy import fields as f
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.forms import OLDEST_FORM, MessageForm

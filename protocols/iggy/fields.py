@@ -12,7 +12,7 @@ import re
 import struct
 from typing import Any, Protocol, TypeVar
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.messages import (
     UNBOUNDED,

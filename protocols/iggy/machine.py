@@ -14,7 +14,7 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Any
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy import layouts_v, vsr
 from braidlog.protocols.iggy.all_dialects import (
     BY_NAME,

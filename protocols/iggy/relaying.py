@@ -19,8 +19,8 @@ import trio
 from braidlog.broker.access.rights import Principal
 from braidlog.broker.cluster.placement import NOBODY
 from braidlog.broker.errors import LimitExceeded, NotOwner
+from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.steps import Steps, begin
-from braidlog.broker.server.endings import EndConnection, ProtocolError
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy.machine import SEND_BYTES_MAX, IggyCommand, RefusedFrame, Standing
 from braidlog.protocols.iggy.session import IggySession

@@ -10,8 +10,8 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from braidlog.broker.errors import BrokerError, NotAuthorized, NotOwner
+from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.steps import Steps, begin, step_into
-from braidlog.broker.server.endings import EndConnection, ProtocolError
 from braidlog.protocols.iggy import groups, sending
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import user_messages as u
@@ -54,7 +54,7 @@ class AnswerSink(Protocol):
 
 
 class IggySession:
-    """The handlers of a connection; see `braidlog.broker.server.sessions.Session`."""
+    """The handlers of a connection; see `braidlog.broker.runtime.sessions.Session`."""
 
     def __init__(
         self, broker: Broker, connection: Connection, options: IggyOptions, shared: ListenerState

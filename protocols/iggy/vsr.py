@@ -12,7 +12,7 @@ import enum
 import struct
 from dataclasses import dataclass
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy.messages import CommandCode
 
 HEADER_BYTES = 256

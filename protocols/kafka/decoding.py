@@ -10,7 +10,7 @@ sends some).
 import struct
 from collections.abc import Callable, Mapping
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka.fields import INT32, FieldReader
 from braidlog.protocols.kafka.messages import (
     FetchRequest,

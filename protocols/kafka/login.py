@@ -14,7 +14,7 @@ import trio
 
 from braidlog.broker.access.authentication import Identity
 from braidlog.broker.errors import NotAuthenticated
-from braidlog.broker.server.endings import EndConnection
+from braidlog.broker.runtime.endings import EndConnection
 
 if TYPE_CHECKING:
     from braidlog.broker.access.authentication import Authentication

@@ -7,7 +7,7 @@ quickly". Only ApiVersions is answered in any version, as its clients begin with
 
 import struct
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.framing import LengthPrefix
 from braidlog.protocols.kafka.decoding import DECODERS, RequestReader
 from braidlog.protocols.kafka.encoding import encode

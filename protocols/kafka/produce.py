@@ -10,8 +10,8 @@ import trio
 from braidlog.broker.commit.storage_errors import to_broker_error
 from braidlog.broker.errors import BrokerError
 from braidlog.broker.reading.unpacking import run_unpacking
+from braidlog.broker.runtime.endings import EndConnection
 from braidlog.broker.runtime.steps import Steps
-from braidlog.broker.server.endings import EndConnection
 from braidlog.broker.topics.producer_memory import StoredBatch
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from braidlog.broker.errors import BrokerError, LimitExceeded, NotAuthenticated
-from braidlog.broker.server.endings import EndConnection
+from braidlog.broker.runtime.endings import EndConnection
 from braidlog.protocols.kafka.context import Answer, Context
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.login import MECHANISMS

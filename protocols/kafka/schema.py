@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka.fields import FieldReader, Writer, uvarint_bytes
 from braidlog.storage.formats.api import Part
 

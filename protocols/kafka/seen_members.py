@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.listing import sees_all
 from braidlog.broker.access.rights import Resource
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka.consumer_protocol import PROTOCOL_TYPE, topics_of
 from braidlog.protocols.kafka.names import IllegalName
 from braidlog.protocols.turns import in_turns

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from braidlog.broker.access.rights import Action
+from braidlog.broker.runtime.endings import EndConnection
 from braidlog.broker.runtime.steps import Steps, begin, step_into
 from braidlog.broker.runtime.threads import run_in_thread
-from braidlog.broker.server.endings import EndConnection
 from braidlog.protocols.kafka import messages
 from braidlog.protocols.kafka.admin import create_partitions, create_topics, delete_topics
 from braidlog.protocols.kafka.api_versions import api_versions
@@ -131,7 +131,7 @@ LOGIN_STEPS: frozenset[type] = frozenset((SaslHandshakeRequest, SaslAuthenticate
 
 
 class KafkaSession:
-    """The handlers of a connection; see `braidlog.broker.server.sessions.Session`."""
+    """The handlers of a connection; see `braidlog.broker.runtime.sessions.Session`."""
 
     def __init__(self, broker: Broker, connection: Connection, options: KafkaOptions) -> None:
         """Take the `options` of the listener that accepted the connection."""

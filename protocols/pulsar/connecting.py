@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.topics.schema_rules import has_parser, load_parser
 from braidlog.protocols.pulsar import messages, patterns
 from braidlog.protocols.pulsar.machine import MESSAGE_BYTES_MAX

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import BrokerError
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import Refused
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import (

@@ -16,8 +16,8 @@ from braidlog.broker.errors import (
     PartitionNotFound,
     TopicNotFound,
 )
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.server.connection import address_text
-from braidlog.broker.server.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import Refused, refusal
 from braidlog.protocols.pulsar.names import (

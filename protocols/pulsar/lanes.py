@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from braidlog.broker.access.acting import work_for
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar.limits import LANE_MAX, LANES_MAX
 
 if TYPE_CHECKING:

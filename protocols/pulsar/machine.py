@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.framing import LengthPrefix
 from braidlog.protocols.pulsar.text import TextField, not_text, text_fields
 from braidlog.storage.formats.pulsar.pb.PulsarApi_pb2 import BaseCommand, CommandSend

@@ -11,7 +11,7 @@ from braidlog.broker.delivery import entries, entry_reads
 from braidlog.broker.delivery.entries import EntryId
 from braidlog.broker.delivery.holes import last_batch_index
 from braidlog.broker.errors import BrokerError, NotAuthorized
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.consumers import LANE, attached
 from braidlog.protocols.pulsar.errors import Refused

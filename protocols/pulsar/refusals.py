@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.errors import Refused
 from braidlog.protocols.pulsar.machine import Command, Type

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from braidlog.broker.access.rights import Action
-from braidlog.broker.server.endings import EndConnection
+from braidlog.broker.runtime.endings import EndConnection
 from braidlog.protocols.pulsar import (
     acks,
     connecting,

@@ -10,7 +10,7 @@ The test copies this file into a folder with an entry point; no other code knows
 import msgspec
 
 from braidlog.broker.errors import BrokerError
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.storage.formats.api import BodyInfo
 from braidlog.storage.formats.plain.codec import PLAIN
 from braidlog.storage.formats.record import Record

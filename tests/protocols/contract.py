@@ -26,7 +26,7 @@ import trio.testing
 
 from braidlog.broker import errors
 from braidlog.broker.limits import OUTBOX_BYTES_MAX
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from tests.waiting import HANG_S
 
 OpenClient = Callable[[str], Awaitable[trio.SocketStream]]

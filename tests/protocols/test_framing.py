@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.framing import LengthPrefix
 
 PREFIX = LengthPrefix(struct.Struct(">i"), bytes_min=1, bytes_max=100)

@@ -18,11 +18,11 @@ import trio
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.limits import RECEIVE_BYTES_ALL_MAX
 from braidlog.broker.metrics import Metrics
+from braidlog.broker.runtime.endings import EndConnection, ProtocolError
 from braidlog.broker.runtime.output_budget import OutputBudget
 from braidlog.broker.runtime.poller import Poller
 from braidlog.broker.runtime.receive_buffer import BufferPool
 from braidlog.broker.server.connection import Connection
-from braidlog.broker.server.endings import EndConnection, ProtocolError
 from braidlog.broker.server.listener import Listener
 from braidlog.broker.server.watching import watch_connections
 

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.server.adapters import AdapterError, discover, is_framed, is_serving, load
-from braidlog.broker.server.endings import ProtocolError
 
 
 def test_the_four_protocols_are_found_by_name():

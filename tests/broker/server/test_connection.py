@@ -306,7 +306,7 @@ async def test_a_session_is_called_at_its_deadline(autojump_clock, bench):
 
 
 async def test_a_deadline_may_end_the_connection(autojump_clock, nursery):
-    from braidlog.broker.server.endings import EndConnection
+    from braidlog.broker.runtime.endings import EndConnection
 
     bench = Bench(nursery)
     open_session = bench.adapter.open_session

@@ -10,9 +10,10 @@ from cryptography.hazmat.primitives import serialization
 
 from braidlog.broker.config.settings import TlsConfig
 from braidlog.broker.runtime.receiver import HTTP_HINT, TLS_HINT
+from braidlog.broker.runtime.tls_socket import HANDSHAKE_S, PLAIN_HELLO
 from braidlog.broker.server.connection import address_text
 from braidlog.broker.server.listener import Listener, accept
-from braidlog.broker.server.tls import HANDSHAKE_S, PLAIN_HELLO, TlsSettings
+from braidlog.broker.server.tls import TlsSettings
 from tests.broker.server.certificates import (
     client_context,
     open_tls,

@@ -10,7 +10,8 @@ import structlog
 import trio
 
 from braidlog.broker.config.settings import TlsConfig
-from braidlog.broker.server.tls import HANDSHAKE_S, TlsSettings
+from braidlog.broker.runtime.tls_socket import HANDSHAKE_S
+from braidlog.broker.server.tls import TlsSettings
 from braidlog.protocols.http.adapter import ADAPTER
 from braidlog.protocols.http.options import RestOptions
 from tests.broker.server.certificates import client_context, open_tls, write_files

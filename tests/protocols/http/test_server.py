@@ -10,8 +10,8 @@ import pytest
 import structlog
 import trio
 
+from braidlog.broker.runtime.tls_socket import PLAIN_HELLO
 from braidlog.broker.server.connection import address_text
-from braidlog.broker.server.tls import PLAIN_HELLO
 from braidlog.protocols.http.adapter import ADAPTER
 from braidlog.protocols.http.bodies import PROMPT_S
 from braidlog.protocols.http.options import RestOptions

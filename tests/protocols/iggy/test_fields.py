@@ -2,7 +2,7 @@
 
 import pytest
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy import fields as f
 from braidlog.protocols.iggy.messages import (
     ConsumerKind,

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy import user_messages as u

@@ -4,7 +4,7 @@ block.
 
 import pytest
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
 from braidlog.protocols.iggy.fields import OPTIONS_BYTES_MAX, FieldRefused, Options
 from braidlog.protocols.iggy.topic_options import (

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.fields import FieldRefused
 from braidlog.protocols.iggy.permission_field import (

@@ -11,7 +11,7 @@ import trio.testing
 from braidlog.broker.cluster.cluster_peers import INTERNAL
 from braidlog.broker.cluster.links import Hello, connect
 from braidlog.broker.errors import NotOwner
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy import relaying
 from braidlog.protocols.iggy.relaying import ANSWER, DONE, HEAD, MOVED, About, RelayedSession
 from tests.broker.cluster.nodes import Node, balanced, topic_of

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy import vsr
 from braidlog.protocols.iggy.messages import CommandCode
 

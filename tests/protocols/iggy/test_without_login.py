@@ -5,7 +5,7 @@ import struct
 import pytest
 from structlog.testing import capture_logs
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.iggy.all_dialects import D0
 from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.options import IggyOptions, WithoutLogin

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka.decoding import DECODERS, RequestReader
 from braidlog.protocols.kafka.fields import ENTRIES_MAX
 from braidlog.protocols.kafka.machine import KafkaMachine

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka.decoding import DECODERS
 from braidlog.protocols.kafka.machine import KafkaMachine
 from braidlog.protocols.kafka.tables import is_served

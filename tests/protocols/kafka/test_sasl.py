@@ -8,7 +8,7 @@ import trio
 
 from braidlog.broker.access.authentication import Identity
 from braidlog.broker.access.rights import ANONYMOUS, Principal
-from braidlog.broker.server.endings import EndConnection
+from braidlog.broker.runtime.endings import EndConnection
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.login import LOOK_S, Login
 from braidlog.protocols.kafka.wire.sasl_authenticate import SaslAuthenticateRequest

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka import wire
 from braidlog.protocols.kafka.fields import ENTRIES_MAX, FieldReader, Writer, uvarint_bytes
 from braidlog.protocols.kafka.schema import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from braidlog.broker.broker import Broker
-from braidlog.broker.server.endings import EndConnection
+from braidlog.broker.runtime.endings import EndConnection
 from braidlog.protocols.kafka.adapter import ADAPTER
 from braidlog.protocols.kafka.options import KafkaOptions
 from braidlog.storage.metadata.names import TopicName

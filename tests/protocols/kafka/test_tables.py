@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.kafka.decoding import DECODERS, RequestReader
 from braidlog.protocols.kafka.encoding import encode
 from braidlog.protocols.kafka.fields import (

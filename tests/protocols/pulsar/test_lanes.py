@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar.lanes import Lanes
 from braidlog.protocols.pulsar.limits import LANE_MAX, LANES_MAX
 

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.protocols.pulsar.machine import (
     ALLOWED,
     FIELDS,

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from crc32c import crc32c
 
-from braidlog.broker.server.endings import ProtocolError
+from braidlog.broker.runtime.endings import ProtocolError
 from braidlog.broker.topics.partition import Appended
 from braidlog.protocols.pulsar import messages
 from braidlog.protocols.pulsar.machine import PulsarMachine

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from braidlog.broker.metrics import Metrics
-from braidlog.broker.server.endings import EndConnection
+from braidlog.broker.runtime.endings import EndConnection
 from braidlog.protocols.pulsar import client as served
 from braidlog.protocols.pulsar import connecting, patterns
 from braidlog.protocols.pulsar.machine import State, Type
